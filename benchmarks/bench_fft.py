@@ -1,4 +1,4 @@
-"""Fourier transforms and the windows of signals."""
+"""Fourier transforms and window functions."""
 
 from .harness import suite, table
 

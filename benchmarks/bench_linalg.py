@@ -1,4 +1,4 @@
-"""Linear algebra: factorisations, solutions, spectra, norms and powers. Every matrix is the identity."""
+"""Linear algebra: factorisations, linear systems, eigenvalues, norms and powers. All matrices are identities."""
 
 from .harness import suite, table
 

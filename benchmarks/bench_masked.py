@@ -1,4 +1,4 @@
-"""Reductions and normalisations under a mask, and counts in bins."""
+"""Masked reductions and normalisations, and histograms."""
 
 from .harness import suite, table
 

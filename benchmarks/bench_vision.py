@@ -1,4 +1,4 @@
-"""Padding, resampling, and what moves pixels about."""
+"""Padding, resampling and pixel shuffling."""
 
 from .harness import suite, table
 

@@ -1,9 +1,9 @@
-"""What opening a checkpoint on meta costs, beside torch.load and the safetensors library.
+"""Time opening a checkpoint on meta, and compare with torch.load and the safetensors library.
 
     python -m benchmarks.checkpoints [--tensors 1000] [--rounds 30]
 
-The libraries take turns in one process; figures are medians and, in brackets, the best. Then the same number of
-tensors of 1 MB and of 1 TB in all, in sparse files: time and memory must not differ.
+The libraries take turns in one process. Figures are medians, with the best in brackets. The program then opens sparse
+files of 1 MB and 1 TB with the same number of tensors. Time and memory must be the same for both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from statistics import median
 
 
 def interleaved(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
-    """Seconds of each call, the calls taking turns."""
+    """Return the seconds of each round, by call. The calls take turns."""
     spent: dict[str, list[float]] = {name: [] for name in calls}
     for call in calls.values():
         call()
@@ -34,7 +34,7 @@ def interleaved(calls: dict[str, Callable[[], object]], rounds: int) -> dict[str
 
 
 def sparse(path: str, tensors: int, nbytes: int) -> None:
-    """A checkpoint that PyTorch writes, of ``nbytes`` in all, without writing them."""
+    """Write a checkpoint in PyTorch's format with ``nbytes`` of tensor data as a sparse file."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.serialization import skip_data

@@ -1,12 +1,12 @@
-"""Values on the cpu device, side by side with plain NumPy doing the same by hand, in one run.
+"""Time operators on the cpu device and compare with the same computation in plain NumPy, in one run.
 
-    python -m benchmarks.cpu                          # sizes 1 to 10**7: some ten minutes
+    python -m benchmarks.cpu                          # sizes 1 to 10**7; about ten minutes
     python -m benchmarks.cpu --ops add,softmax --sizes 1,1000000
     python -m benchmarks.cpu --json out.json --check
 
-Each row of the table is one op, how metatensor is called and what NumPy is made to do. Up to `SMALL` elements the
-figure is the time that a call takes beyond NumPy's, which must be at most 1.5 microseconds; from `LARGE` on it is how
-many times NumPy's time a call takes, which must be at most 1.1. Both libraries use as many threads as NumPy's BLAS.
+Each row of the table has an op, the call on metatensor and the code for NumPy. Up to `SMALL` elements the figure is the
+time of a call minus NumPy's, which must be at most 1.5 microseconds. From `LARGE` elements on it is the time of a call
+divided by NumPy's, which must be at most 1.1. Both libraries use as many threads as NumPy's BLAS.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIZES = tuple(10**n for n in range(8))
 SMALL, LARGE = 1000, 10**6
 MICROSECONDS, RATIO = 1.5, 1.1
 
-# op | metatensor: m the library, F its nn.functional, t the inputs | NumPy: np, t the same inputs as arrays
+# op | code for metatensor (m: the library, F: nn.functional, t: inputs) | code for NumPy (t: the same inputs as arrays)
 TABLE = """
 add | m.add(t.x, t.y) | np.add(t.x, t.y)
 mul | m.mul(t.x, t.y) | np.multiply(t.x, t.y)
@@ -64,7 +64,7 @@ uniform_ | t.z.uniform_() | np_uniform(t.n)
 
 
 class Inputs:
-    """The inputs for ``n`` elements: arrays, or tensors with the same values in memory of their own."""
+    """The inputs with ``n`` elements, as arrays or as tensors with the same values in separate memory."""
 
     def __init__(self, n: int) -> None:
         draw = np.random.default_rng(0)
@@ -89,14 +89,14 @@ class Inputs:
         self.table = draw.standard_normal((1000, 64), single)
 
     def of(self, library: Any) -> Inputs:
-        """The same as tensors. In memory of their own: arrays of each library lie alike, which copies are faster for."""
+        """Return the inputs as tensors of a library. They are copied, because memory alignment affects the times."""
         made = object.__new__(Inputs)
         for name, value in vars(self).items():
             setattr(made, name, library.from_numpy(value).clone() if isinstance(value, np.ndarray) else value)
         return made
 
 
-# What a program would do with NumPy ---------------------------------------------------------------
+# NumPy code ---------------------------------------------------------------------------------------
 
 
 def np_softmax(x: np.ndarray) -> np.ndarray:
@@ -125,7 +125,7 @@ def np_gelu(x: np.ndarray) -> np.ndarray:
 
 
 def np_conv2d(image: np.ndarray, kernel: np.ndarray) -> np.ndarray:
-    """A convolution of one image with padding 1, as one matrix product."""
+    """Compute a convolution of one image with padding 1 as one matrix product."""
     around = ((0, 0), (0, 0), (1, 1), (1, 1))
     windows = np.lib.stride_tricks.sliding_window_view(np.pad(image, around), (3, 3), (2, 3))
     patches = windows.transpose(0, 1, 4, 5, 2, 3).reshape(kernel[0].size, -1)
@@ -157,13 +157,13 @@ def np_uniform(n: int) -> np.ndarray:
 
 
 def rows(wanted: list[str]) -> list[tuple[str, str, str]]:
-    """The rows of the table whose op contains one of the words."""
+    """Return the rows whose op contains one of the given words."""
     found = [tuple(part.strip() for part in line.split(" | ")) for line in TABLE.strip().splitlines()]
     return [(op, ours, theirs) for op, ours, theirs in found if not wanted or any(word in op for word in wanted)]
 
 
 def loop(call: str, scope: dict[str, Any]) -> Callable[[int], None]:
-    """A function that makes the call n times. Names are local and inputs are bound beforehand: only calls are timed."""
+    """Return a function that runs `call` n times. All names are local, so only the calls are timed."""
     inputs = vars(scope["t"])
     used = sorted(name for name in inputs if f"t.{name}" in call)
     for name in sorted(used, key=len, reverse=True):
@@ -176,7 +176,7 @@ def loop(call: str, scope: dict[str, Any]) -> Callable[[int], None]:
 
 
 def time_row(ours: str, theirs: str, n: int, rounds: int, budget: float) -> tuple[float, float]:
-    """Seconds of a call, metatensor's and NumPy's: the best of many short turns, for others may use the machine."""
+    """Return the seconds per call of metatensor and NumPy, as minima over many short turns."""
     import metatensor
     from metatensor.nn import functional
 
@@ -192,7 +192,7 @@ def time_row(ours: str, theirs: str, n: int, rounds: int, budget: float) -> tupl
 
 
 def verdict(n: int, ours: float, theirs: float) -> bool | None:
-    """Whether a figure is within its limit; None between the small and the large sizes, where there is none."""
+    """Return True if a figure is within its limit. Return None for medium sizes, which have no limit."""
     if n <= SMALL:
         return ours - theirs <= MICROSECONDS * 1e-6
     return ours <= RATIO * theirs if n >= LARGE else None
@@ -200,7 +200,7 @@ def verdict(n: int, ours: float, theirs: float) -> bool | None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ops", default="", help="comma separated parts of ops' names")
+    parser.add_argument("--ops", default="", help="comma separated parts of names of ops")
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="comma separated numbers of elements")
     parser.add_argument("--rounds", type=int, default=40)
     parser.add_argument("--json", metavar="FILE", help="write every figure to a file, in seconds")
@@ -209,7 +209,7 @@ def main() -> int:
     sizes = [int(size) for size in args.sizes.split(",")]
     found: dict[str, dict[int, tuple[float, float]]] = {}
     missed = []
-    print("up to 1000 elements: microseconds beyond NumPy's; more: times NumPy's time; * misses its limit")
+    print("up to 1000 elements: microseconds minus NumPy's; from there: time divided by NumPy's; *: above the limit")
     print(f"{'op':14}" + "".join(f"{n:>11}" for n in sizes))
     for op, ours, theirs in rows(list(filter(None, args.ops.split(",")))):
         print(f"{op:14}", end="", flush=True)

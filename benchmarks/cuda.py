@@ -1,11 +1,11 @@
-"""Whole models on a GPU, side by side with PyTorch on the same GPU, in one run.
+"""Time whole models on a GPU, and compare with PyTorch on the same GPU.
 
     python -m benchmarks.cuda                        # ResNet-50 and GPT-2, forward, float32
     python -m benchmarks.cuda --rounds 30 --json out.json
     python -m benchmarks.cuda --device cpu --titles "small convolutions"
 
-Each library runs the examples' own source; turns alternate, every turn ends with a wait for the GPU, and the figures are
-medians in milliseconds. PyTorch may use TF32 as it does by default, which for matrix products is not at all.
+Each library runs the source of the examples. The libraries take turns, and every turn ends by synchronizing with the
+GPU. Figures are medians in milliseconds. PyTorch uses TF32 as by default, which excludes matrix products.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SMALL = ("small convolutions", "small transformer")
 
 
 def prepare(library: str, title: str, device: str) -> Any:
-    """A callable that runs the forward once, without waiting for it."""
+    """Return a function that runs the forward pass once, without synchronizing."""
     m: Any = importlib.import_module(library)
     with m.device(device):
         if title in MODELS:
@@ -48,7 +48,7 @@ def prepare(library: str, title: str, device: str) -> Any:
 
 
 def wait(library: str, device: str) -> None:
-    """Until all that the library asked of the device is done."""
+    """Wait until the device has finished all work of the library."""
     kind, _, number = device.partition(":")
     if library == "metatensor":
         from metatensor import plugins
@@ -59,7 +59,7 @@ def wait(library: str, device: str) -> None:
 
 
 def measure(libraries: list[str], rounds: int, device: str, titles: tuple[str, ...] = LARGE) -> dict[str, dict[str, float]]:
-    """``{title: {library: milliseconds}}``, medians of rounds that take turns, after two to warm up."""
+    """Return ``{title: {library: milliseconds}}``: medians after two warm-up rounds. The libraries take turns."""
     rows = {}
     for title in titles:
         runs = {library: prepare(library, title, device) for library in libraries}
@@ -77,7 +77,7 @@ def measure(libraries: list[str], rounds: int, device: str, titles: tuple[str, .
 
 
 def render(rows: dict[str, dict[str, float]]) -> str:
-    """A table for people."""
+    """Format the figures as a table."""
     lines = []
     for title, row in rows.items():
         figures = "  ".join(f"{library} {figure:10.3f} ms" for library, figure in row.items())

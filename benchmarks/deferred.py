@@ -1,8 +1,9 @@
-"""What deferring costs: construction, materialising, shards, fake tensors.
+"""Time deferred initialisation: construction, materialisation, shards, fake tensors.
 
     python -m benchmarks.deferred
 
-Times are of this process's processor, the best of several runs, in turns. Peak memory is read as on Linux.
+Times are processor time of this process, the minimum of several runs that take turns. Peak memory is read from /proc,
+so it needs Linux.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ MODELS = {
     "GPT-2": ("gpt2", "gpt2"), "ResNet-50": ("resnet50", "resnet50"), "BERT": ("bert", "bert_base"),
     "Llama-3-8B": ("llama3", "llama3_8b"), "Llama-3-70B": ("llama3", "llama3_70b"),
 }  # fmt: skip
-BIG = ("GPT-2", "ResNet-50", "BERT")  # those that are built with data, too
+BIG = ("GPT-2", "ResNet-50", "BERT")  # also built with data
 
 
 def timed(function: Callable[[], Any]) -> float:
-    """Seconds of processor time, with garbage from before out of the way; what is made is dropped outside."""
+    """Return the processor time of a call in seconds. Garbage collection and deallocation of the result are excluded."""
     gc.collect()
     start = time.process_time()
     made = function()
@@ -38,19 +39,19 @@ def timed(function: Callable[[], Any]) -> float:
 
 
 def on_meta(build: Callable[[], Any]) -> Any:
-    """Build it with ``device="meta"`` as the default."""
+    """Build on meta."""
     with mt.device("meta"):
         return build()
 
 
 def deferred(build: Callable[[], Any]) -> Any:
-    """Build it deferred."""
+    """Build under deferred_init."""
     with mt.deferred_init():
         return build()
 
 
 def construction() -> None:
-    """Deferred construction beside construction on meta."""
+    """Compare deferred construction with construction on meta."""
     for title, (file, name) in MODELS.items():
         build = getattr(example(file, "metatensor"), name)
         runs = [(timed(partial(on_meta, build)), timed(partial(deferred, build))) for _ in range(12)]
@@ -59,7 +60,7 @@ def construction() -> None:
 
 
 def materialising() -> None:
-    """Construction and materialising beside eager construction."""
+    """Compare materialisation with eager construction."""
     for title in BIG:
         file, name = MODELS[title]
         build = getattr(example(file, "metatensor"), name)
@@ -93,7 +94,7 @@ print(peak() - before, sum(sizes) / 8, max(sizes))
 
 
 def shards() -> None:
-    """Peak memory of a process that materialises one eighth of each parameter."""
+    """Measure the peak memory of a process that materialises one eighth of each parameter."""
     for rank in (0, 7):
         done = subprocess.run([sys.executable, "-c", SHARD, str(rank)], capture_output=True, text=True, check=True)
         grown, eighth, largest = map(float, re.findall(r"[\d.]+", done.stdout))
@@ -101,7 +102,7 @@ def shards() -> None:
 
 
 def fakes() -> None:
-    """Entering the mode, and operators in it beside those on meta."""
+    """Time entering the fake mode, and compare operators in it with operators on meta."""
     n = 50_000
     mode = mt.FakeTensorMode()
 
@@ -140,7 +141,7 @@ def fakes() -> None:
 
 
 def _outside(mode: Any, function: Callable[[], Any]) -> float:
-    """Time something with the mode left meanwhile."""
+    """Time a call outside `mode`."""
     mode.__exit__(None, None, None)
     try:
         return timed(function)

@@ -1,4 +1,4 @@
-"""What importing costs, and how many bytes a meta tensor takes; measured in processes of their own."""
+"""Measure import times and the memory of a meta tensor, each in a separate process."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ print((resident() - before) / {COUNT})
 
 
 def run(*arguments: str) -> str:
-    """Run this Python elsewhere than in the source tree, so that what is installed is imported."""
+    """Run this Python outside the source tree, so that it imports the installed package. Return its output."""
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=True, cwd="/")
     return done.stdout
 
 
 def import_seconds(modules: list[str], rounds: int) -> dict[str, float]:
-    """Median seconds that importing each module adds to bare Python; the runs take turns."""
+    """Return the median seconds by which importing each module exceeds starting Python. The runs take turns."""
     samples: dict[str, list[float]] = {name: [] for name in ["", *modules]}
     for _ in range(rounds):
         for name, spent in samples.items():
@@ -46,5 +46,5 @@ def import_seconds(modules: list[str], rounds: int) -> dict[str, float]:
 
 
 def tensor_bytes(modules: list[str]) -> dict[str, float]:
-    """Resident bytes that each of many live meta tensors takes (NumPy: of many small arrays)."""
+    """Return the resident bytes per meta tensor (for NumPy, per small array), measured with many of them alive."""
     return {name: float(run("-c", _BYTES, name)) for name in modules}

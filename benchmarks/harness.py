@@ -1,9 +1,9 @@
-"""Cases as data, the libraries they run on, and a fair way of timing them.
+"""Benchmark cases as data, the libraries that run them, and interleaved timing.
 
-A case is one line of a table, ``name | call | NumPy's call``. The call is written once and runs on
-metatensor and on PyTorch: ``m`` is the library, ``F`` its ``nn.functional``, ``dev`` the device, and
-every other name an input from ``INPUTS``, made anew for each library. In NumPy's call ``np`` is
-NumPy; it is left empty where NumPy has no counterpart.
+A case is one line of a table, ``name | call | NumPy's call``. The call runs on metatensor and on PyTorch. In it, ``m``
+is the library, ``F`` its ``nn.functional`` and ``dev`` the device. Every other name is an input from ``INPUTS``, which
+is created separately for each library. In NumPy's call, ``np`` is NumPy. The column is empty if NumPy has no
+counterpart.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-# name: (dtype, shape); floats are ones, so that every function is defined, and integers are zeros,
-# so that every index is in range. `q` is integers again, all ones, for division and shifts, `e` is
-# the identity, which has every factorisation, `p` its pivots, and `y` is what calls in place write to.
+# name: (dtype, shape). Floats are ones, for which every function is defined. Integers are zeros, so that every
+# index is in range. `q` holds integer ones, for division and shifts. `e` is the identity matrix, which has every
+# factorisation, and `p` holds its pivots. In-place calls write to `y`.
 INPUTS: dict[str, tuple[str, tuple[int, ...]]] = {
     "a": ("float32", (2, 3)),
     "b": ("float32", (2, 3)),
@@ -83,7 +83,7 @@ IDENTITIES = {"e"}
 
 @dataclass(frozen=True)
 class Case:
-    """One row: an op, how it is called, and how NumPy would be."""
+    """A row of a table: an op, the call, and NumPy's equivalent."""
 
     family: str
     name: str
@@ -92,7 +92,7 @@ class Case:
 
 
 def table(family: str, text: str) -> list[Case]:
-    """Read a table of ``name | call | numpy`` lines; a line may leave NumPy's column out."""
+    """Parse a table of ``name | call | numpy`` lines. The last column is optional."""
     cases = []
     for line in filter(None, map(str.strip, text.splitlines())):
         name, call, *numpy = (part.strip() for part in line.split(" | "))
@@ -101,7 +101,7 @@ def table(family: str, text: str) -> list[Case]:
 
 
 class Library:
-    """Something that can run cases: its name in the report, and where calls find their names."""
+    """A library that can run cases: its name in the report, and the namespace of the calls."""
 
     def __init__(self, title: str, module: str, device: str | None) -> None:
         self.title = title
@@ -118,7 +118,7 @@ class Library:
             self._inputs.update(m=self.module, F=functional, dev=device)
 
     def input(self, name: str) -> Any:
-        """The input of that name, made on first use."""
+        """Return the input of that name. It is created on first use."""
         if name not in self._inputs:
             dtype, shape = INPUTS[name]
             options = {"dtype": getattr(self.module, dtype)} | ({} if self.device is None else {"device": self.device})
@@ -130,7 +130,7 @@ class Library:
         return self._inputs[name]
 
     def loop(self, case: Case) -> Callable[[int], None] | None:
-        """A function that makes the call n times, its names all local; None where there is no such call."""
+        """Return a function that makes the call n times, or None if the library has no such call. All names are local."""
         call = case.numpy if self.is_numpy else case.call
         if not call:
             return None
@@ -144,7 +144,7 @@ class Library:
 
 
 def free_names(call: str) -> Iterable[str]:
-    """The global names that an expression reads."""
+    """Return the global names that an expression reads."""
     import builtins
 
     code: CodeType = compile(call, "<case>", "exec")
@@ -157,11 +157,11 @@ def interleaved(
     budget: float,
     pick: Callable[[list[float]], float] = statistics.median,
 ) -> dict[str, float]:
-    """Median seconds per call of each loop, or what ``pick`` picks of those of all rounds.
+    """Return the median seconds per call of each loop, or what ``pick`` selects from the times of all rounds.
 
-    The loops take turns, so that whatever else the machine does falls on all of them alike, and in
-    an order drawn anew for each round, so that nothing periodic falls on one of them alone. A turn
-    makes as many calls as fit into ``budget`` seconds.
+    The loops take turns, so that other load on the machine affects all of them. Their order is random in each round, so
+    that periodic load does not affect one of them more than the others. A turn makes as many calls as fit into
+    ``budget`` seconds.
     """
     order = list(loops)
     draw = random.Random(0)
@@ -184,7 +184,7 @@ def interleaved(
 
 
 def calls_within(loop: Callable[[int], None], budget: float) -> int:
-    """How many calls fit into a budget, by the best of three tries: one that was interrupted says too few."""
+    """Return the number of calls that fit into a budget. It uses the best of three tries, because interruptions add time."""
     n = 1
     while True:
         spent = min(timed(loop, n) for _ in range(3))
@@ -200,7 +200,7 @@ def timed(loop: Callable[[int], None], n: int) -> float:
 
 
 def suite(cases: list[Case]) -> type:
-    """The same cases as a benchmark class for asv: one parameter, the op."""
+    """Return the cases as a benchmark class for asv, with the op as its only parameter."""
     by_name = {case.name: case for case in cases}
 
     class Suite:

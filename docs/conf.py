@@ -1,4 +1,4 @@
-"""Sphinx settings. The pages are Markdown; those in ``reference`` are made from the docstrings of the modules."""
+"""Sphinx settings. Pages are written in Markdown. The `reference` pages are generated from docstrings."""
 
 import importlib
 import inspect
@@ -20,7 +20,7 @@ html_theme = "furo"
 html_title = f"metatensor {release}"
 exclude_patterns = ["_build"]
 myst_heading_anchors = 3
-# Pages link to files of the repository, which are no pages.
+# Pages link to files in the repository that are not pages.
 suppress_warnings = ["myst.xref_missing"]
 
 autodoc_default_options = {"members": True}

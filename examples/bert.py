@@ -2,7 +2,7 @@
 
     metatensor estimate examples/bert.py:minilm_l6 --input "int64[1,256]"
 
-`from_config` builds the one that a ``config.json`` describes; names of the parameters are those of the published
+`from_config` builds an encoder from a ``config.json``. Parameters have the names that they have in published
 checkpoints.
 """
 
@@ -22,7 +22,7 @@ ACTIVATIONS = {"gelu": F.gelu, "relu": F.relu, "silu": F.silu}
 
 @dataclass(frozen=True)
 class Config:
-    """What of a ``config.json`` shapes the encoder, under its names there; the defaults are BERT base."""
+    """The fields of a ``config.json`` that determine the encoder, under the same names. The defaults are those of BERT base."""
 
     vocab_size: int = 30522
     hidden_size: int = 768
@@ -40,7 +40,7 @@ class Config:
 
 
 class Embeddings(nn.Module):
-    """The sum of a token's, its position's and its segment's vector, normalised."""
+    """The normalised sum of word, position and segment embeddings."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Embeddings(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Every token attends to every token that the mask allows."""
+    """Self-attention with an optional mask."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class SelfAttention(nn.Module):
 
 
 class Residual(nn.Module):
-    """A linear layer back to the encoder's width, added to what came in and normalised."""
+    """A linear layer to the width of the encoder, a residual connection and a layer norm."""
 
     def __init__(self, width_in: int, config: Config) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class Residual(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention and the way back into the residual stream."""
+    """Self-attention with a residual connection."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Attention(nn.Module):
 
 
 class Intermediate(nn.Module):
-    """The wide layer and its activation."""
+    """The first linear layer of the MLP, and its activation."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class Layer(nn.Module):
 
 
 class Encoder(nn.Module):
-    """The stack of layers."""
+    """A stack of layers."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -149,7 +149,7 @@ class Encoder(nn.Module):
 
 
 class Pooler(nn.Module):
-    """A summary of the sequence from its first token."""
+    """A linear layer with tanh on the first token."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -160,9 +160,10 @@ class Pooler(nn.Module):
 
 
 class Bert(nn.Module):
-    """Token ids ``int64[batch, length]`` to states ``[batch, length, width]`` and a summary ``[batch, width]``.
+    """An encoder of token ids (batch, length), int64.
 
-    ``mask`` is ``[batch, length]``, not zero where there is a token; ``segments`` are ids like ``tokens``.
+    Returns states (batch, length, width) and the pooled first token (batch, width). ``mask`` is (batch, length) and
+    nonzero at real tokens. ``segments`` has the shape of ``tokens``.
     """
 
     def __init__(self, config: Config = Config()) -> None:
@@ -181,7 +182,7 @@ class Bert(nn.Module):
 
 
 def from_config(config: str | PathLike[str] | dict[str, Any]) -> Bert:
-    """The encoder that ``config``, the path of a ``config.json`` or what is in it, describes."""
+    """Build the encoder that ``config`` describes: a dict, or the path of a ``config.json``."""
     if not isinstance(config, dict):
         with open(config, encoding="utf-8") as file:
             config = json.load(file)
@@ -189,17 +190,17 @@ def from_config(config: str | PathLike[str] | dict[str, Any]) -> Bert:
 
 
 def bert_base() -> Bert:
-    """109,482,240 parameters."""
+    """Return BERT base: 109,482,240 parameters."""
     return Bert(Config())
 
 
 def bert_large() -> Bert:
-    """335,141,888 parameters."""
+    """Return BERT large: 335,141,888 parameters."""
     return Bert(Config(hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096))
 
 
 def minilm_l6() -> Bert:
-    """22,713,216 parameters: the sizes of all-MiniLM-L6-v2."""
+    """Return an encoder with the sizes of all-MiniLM-L6-v2: 22,713,216 parameters."""
     return Bert(Config(hidden_size=384, num_hidden_layers=6, intermediate_size=1536))
 
 

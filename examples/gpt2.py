@@ -2,8 +2,8 @@
 
     metatensor estimate examples/gpt2.py:gpt2_xl --input "int64[1,1024]"
 
-A decoder of pre-norm blocks with learned positions and causal attention; the output projection is the token
-embedding. Linear weights are stored as ``(out, in)``, as `nn.Linear` has them.
+A decoder of pre-norm blocks with learned position embeddings and causal attention. The output projection shares its
+weight with the token embedding. Linear weights are stored as ``(out, in)``, as in `nn.Linear`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from metatensor.nn import functional as F
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of one model; the defaults are the smallest."""
+    """Sizes of a model. The defaults are those of the smallest model."""
 
     layers: int = 12
     heads: int = 12
@@ -30,7 +30,7 @@ class Config:
 
 
 class Attention(nn.Module):
-    """Causal self-attention with the three input projections in one."""
+    """Causal self-attention with one projection for queries, keys and values."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    """Two linear layers with a GELU (tanh form) between, four times as wide inside."""
+    """Two linear layers with a GELU (tanh approximation) between them. The inner width is four times the outer one."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then the MLP, each on the normalised input and added to it."""
+    """Attention and MLP, each applied to the normalised input and added to it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Block(nn.Module):
 
 
 class GPT2(nn.Module):
-    """The language model: token ids ``int64[batch, length]`` to logits ``[batch, length, vocabulary]``."""
+    """A language model: token ids (batch, length), int64, to logits (batch, length, vocabulary)."""
 
     def __init__(self, config: Config = Config()) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class GPT2(nn.Module):
         self.init_weights()
 
     def init_weights(self) -> None:
-        """Normal weights of deviation 0.02, less on the way back into the residual stream; biases zero."""
+        """Initialise weights with standard deviation 0.02, projections into the residual stream with less, and biases with 0."""
         residual = 0.02 / math.sqrt(2 * self.config.layers)
         nn.init.normal_(self.wte.weight, std=0.02)
         nn.init.normal_(self.wpe.weight, std=0.02)
@@ -118,22 +118,22 @@ class GPT2(nn.Module):
 
 
 def gpt2() -> GPT2:
-    """124,439,808 parameters."""
+    """Return the smallest model: 124,439,808 parameters."""
     return GPT2(Config())
 
 
 def gpt2_medium() -> GPT2:
-    """354,823,168 parameters."""
+    """Return the medium model: 354,823,168 parameters."""
     return GPT2(Config(layers=24, heads=16, width=1024))
 
 
 def gpt2_large() -> GPT2:
-    """774,030,080 parameters."""
+    """Return the large model: 774,030,080 parameters."""
     return GPT2(Config(layers=36, heads=20, width=1280))
 
 
 def gpt2_xl() -> GPT2:
-    """1,557,611,200 parameters."""
+    """Return the XL model: 1,557,611,200 parameters."""
     return GPT2(Config(layers=48, heads=25, width=1600))
 
 

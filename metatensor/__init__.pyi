@@ -118,13 +118,13 @@ pi: _float
 newaxis: None
 
 def broadcast_shapes(*shapes: Any) -> Size:
-    """The shape to which tensors of all these shapes broadcast, as a Size."""
+    """Return the shape that tensors of the given shapes broadcast to."""
 
 def is_tensor(obj: object) -> _bool:
-    """Whether `obj` is a Tensor."""
+    """Return True if `obj` is a Tensor."""
 
 def is_storage(obj: object) -> _bool:
-    """Whether `obj` is a storage."""
+    """Return True if `obj` is a storage."""
 
 bfloat16: _dtype
 bits16: _dtype

@@ -1,4 +1,4 @@
-"""What every test may use: devices to run on, and a process state that no test leaves changed."""
+"""Fixtures for all tests: devices to run on, and restoring of process-wide settings."""
 
 import importlib.util
 import inspect
@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# The same examples on every run, so that a change is judged by what it changed; METATENSOR_EXPLORE=1 draws new ones.
+# Hypothesis uses the same examples on every run, so that only a change can make a test fail. METATENSOR_EXPLORE=1 draws
+# new ones.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("default", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("explore" if os.environ.get("METATENSOR_EXPLORE") else "default")
 
-# With one thread PyTorch's results do not depend on how a sum is split.
+# With several threads, PyTorch splits sums differently, so results could vary.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
@@ -22,7 +23,7 @@ ROOT = str(Path(__file__).parent)
 
 
 def names_torch(value, seen):
-    """Return whether a test, a fixture or a helper of the tests, or anything that it calls there, names PyTorch."""
+    """Return True if a function of the tests, or one that it calls, refers to PyTorch."""
     value = inspect.unwrap(getattr(value, "__wrapped__", value)) if callable(value) else value
     code = getattr(value, "__code__", None)
     if code is None or code in seen or not code.co_filename.startswith(ROOT):
@@ -40,14 +41,14 @@ def names_torch(value, seen):
 
 
 def compares(item):
-    """Return whether a test may use PyTorch: itself, through a fixture, or through its parameters."""
+    """Return True if a test may use PyTorch: in its body, a fixture or its parameters."""
     fixtures = [f.func for defs in item._fixtureinfo.name2fixturedefs.values() for f in defs]
     given = item.callspec.params.values() if hasattr(item, "callspec") else ()
     return any(names_torch(value, set()) for value in (item.function, *fixtures, *given))
 
 
 def pytest_collection_modifyitems(config, items):
-    """Skip what compares with PyTorch where it is not installed; let ``-m torch`` select every test that may use it."""
+    """Skip tests that need PyTorch if it is not installed, and mark them so that ``-m torch`` selects them."""
     installed = importlib.util.find_spec("torch") is not None
     skip = pytest.mark.skip(reason="PyTorch is not installed")
     for item in items:
@@ -58,7 +59,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def installed_devices():
-    """Names of the devices with data that are installed and have hardware here."""
+    """Return the names of the installed devices with data whose hardware is present."""
     from metatensor import plugins
 
     usable = []
@@ -73,7 +74,7 @@ def installed_devices():
 
 
 def pytest_generate_tests(metafunc):
-    """A test that takes ``device`` runs on every installed device with data."""
+    """Run a test that takes ``device`` on every installed device with data."""
     if "device" in metafunc.fixturenames and "device" not in _parametrized(metafunc):
         metafunc.parametrize("device", installed_devices())
 
@@ -86,9 +87,21 @@ def _parametrized(metafunc):
     return names
 
 
+@pytest.fixture(autouse=True, scope="module")
+def unchanged_devices():
+    """Take back the devices that a module's tests registered."""
+    from devices.registered import unregister
+    from metatensor import plugins
+
+    before = set(plugins.device_types())
+    yield
+    for name in set(plugins.device_types()) - before:
+        unregister(name)
+
+
 @pytest.fixture(autouse=True)
 def unchanged_state():
-    """Put the process's and the thread's settings back after each test."""
+    """Restore the settings of the process and the thread after each test."""
     import metatensor as mt
 
     dtype = mt.get_default_dtype()

@@ -1,4 +1,4 @@
-"""A model built eagerly and deferred from one seed, and whether two are the same."""
+"""Build a model eagerly and deferred from the same seed, and compare the two."""
 
 import metatensor as mt
 from metatensor.testing.deferral import differences

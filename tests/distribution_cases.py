@@ -1,4 +1,4 @@
-"""Distributions to try, and ways to compare what two libraries give."""
+"""Distributions for tests, and functions to compare the results of two libraries."""
 
 import pytest
 
@@ -7,9 +7,9 @@ REAL = [-1.5, 0.0, 0.7, 2.0]
 UNIT = [0.1, 0.35, 0.5, 0.9]
 COUNTS = [0.0, 1.0, 3.0, 5.0]
 
-NUMBERS = ("Normal_numbers", "Bernoulli_number", "Beta_numbers")  # distributions made of numbers alone
+NUMBERS = ("Normal_numbers", "Bernoulli_number", "Beta_numbers")  # distributions whose parameters are all numbers
 
-# name: (maker from (module, tensor maker), values to evaluate at)
+# name: (function of (module, tensor constructor), values to evaluate at)
 CASES = {
     "Normal": (lambda d, x: d.Normal(x(REAL), x(POSITIVE)), REAL),
     "Normal_numbers": (lambda d, x: d.Normal(0.5, 2.0), REAL),
@@ -91,7 +91,7 @@ def plain(value):
 
 
 def outcome(act):
-    """What is returned, or the name of the error."""
+    """Return the result of a call, or the name of the exception."""
     try:
         return plain(act())
     except (NotImplementedError, ValueError, AttributeError) as error:

@@ -1,4 +1,4 @@
-"""Autocast: the dtype that each op computes in, beside PyTorch on the cpu and on its fake cuda tensors; nesting, switches, cache."""
+"""Autocast: the dtype in which each op computes, compared with PyTorch on cpu and on fake cuda tensors; nesting, cache."""
 
 import threading
 
@@ -7,7 +7,7 @@ import pytest
 import metatensor as mt
 from metatensor import amp
 
-# name: function of (library, library.nn.functional, a maker of tensors (shape, dtype))
+# name: function of (library, library.nn.functional, a function (shape, dtype) that creates a tensor)
 OPS = {
     "matmul": lambda t, F, x: x(2, 3) @ x(3, 4),
     "mm": lambda t, F, x: t.mm(x(2, 3), x(3, 4)),
@@ -128,7 +128,7 @@ OPS = {
 
 
 def result_dtype(t, make, device, dtypes):
-    """The dtype of a result, or the class of the error, where the arguments have ``dtypes`` in turn."""
+    """Return the dtype of a result, or the class of the error, for arguments with the given dtypes."""
     count = 0
 
     def x(*shape):
@@ -145,7 +145,7 @@ def result_dtype(t, make, device, dtypes):
 
 MIXES = [("float32",), ("low",), ("low", "float32"), ("float64",)]
 
-# PyTorch's shape rules take float16 where its kernels do not.
+# PyTorch's shape rules accept float16, but its kernels do not.
 NO_KERNEL = {"svdvals", "det"}
 
 

@@ -1,4 +1,4 @@
-"""Another project's Cython module compiles against the installed .pxd files, and sees tensors from C."""
+"""A Cython module of another project compiles with the installed .pxd files and accesses tensors from C."""
 
 import importlib.util
 import shlex

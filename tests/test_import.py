@@ -1,4 +1,4 @@
-"""What importing the package does, and does not do."""
+"""Imports caused by importing the package."""
 
 import subprocess
 import sys
@@ -20,7 +20,7 @@ def run(code):
 
 def test_import_loads_no_heavy_module():
     loaded = run(f"import sys, metatensor; print(*[m for m in {HEAVY} if m in sys.modules])")
-    # What Python itself had loaded at start-up (site hooks of an editable install) does not count.
+    # Modules that Python loaded at start-up (hooks of editable installs) do not count.
     bare = run(f"import sys; print(*[m for m in {HEAVY} if m in sys.modules])")
     assert set(loaded) <= set(bare)
 

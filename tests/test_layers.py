@@ -1,4 +1,4 @@
-"""The layers of docs/architecture.md: a module imports its own layer and those below it, at import and inside functions."""
+"""The layers of docs/architecture.md: modules import only their own layer and lower ones, also inside functions."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "metatensor"
 
-# From the bottom up; those on one line may import each other.
+# From the bottom up. Packages on one line may import each other.
 LAYERS = [
     {"_core"},
     {"ops"},
@@ -37,7 +37,7 @@ LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
 # Modules that only give operators another namespace: they import nothing but the core.
 NAMESPACES = {"fft", "linalg", "masked", "signal", "special"}
 
-# What still reaches up. This list only gets shorter.
+# Imports of higher layers that remain. This list must not grow.
 ABOVE = {
     ("autograd/profiler.py", "torch_api"),
     ("checkpoint/progress.py", "analysis"),
@@ -55,7 +55,7 @@ def room_of(path):
 
 
 def rooms_in(text):
-    """Return the rooms that a source imports from."""
+    """Yield the packages of metatensor that a source imports from."""
     for match in IMPORT.finditer(text):
         inside = (match["module"] or match["plain"] or "").split(".")[1:]
         if inside:

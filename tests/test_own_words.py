@@ -1,4 +1,4 @@
-"""No function and no comment of the package is PyTorch's: all sources are compared with those of an installed PyTorch."""
+"""Compare all sources with those of an installed PyTorch: no function and no sentence may be the same."""
 
 import ast
 import collections
@@ -14,12 +14,12 @@ import metatensor
 
 OURS = pathlib.Path(metatensor.__file__).parent
 SKIPPED = ("testing/_internal", "_inductor", "onnx/_internal", "_dynamo", "_functorch/_aot", "_export", "_vendor", "utils/hipify")
-"""PyTorch's compilers, tests and build tools, to which nothing here corresponds."""
+"""PyTorch's compilers, tests and build tools, which have no counterpart in metatensor."""
 
 TOKENS, ALIKE, WORDS = 40, 0.85, 7
 
 NO_OTHER_FORM: dict[str, str] = {}
-"""Functions that may be alike, as "file:qualified name", each with the reason why it has no other form."""
+"""Functions that may be similar, as "file:qualified name", with the reason why they have no other form."""
 
 TOKEN = re.compile(r"\w+|[^\w\s]")
 WORD = re.compile(r"[a-z0-9]+(?:'[a-z]+)?")
@@ -28,7 +28,7 @@ DEF = re.compile(r"^([ \t]*)def (\w+)", re.M)
 OUTSIDE = re.compile(r"\. ?([a-zA-Z_]\w*)|\b([a-zA-Z_]\w*) ?\(")
 STRING = re.compile(r'("""|\'\'\')(.*?)\1', re.S)
 COMMENT = re.compile(r"^[^\n\"'#]*#:? ?(.*)$", re.M)
-# What is no prose in a docstring: prompts, code between backquotes, links and names. Neither are operators and parentheses.
+# Parts of docstrings that are not prose: examples, code in backquotes, links, names, operators and parentheses.
 CODE = re.compile(r"^\s*(?:>>>|\.\.\. ).*$|``.*?``|`.*?`|https?://\S+|\w+_\w*|type: ignore\S*", re.M)
 
 
@@ -47,7 +47,7 @@ def sources(root, *endings):
 
 
 class Anonymous(ast.NodeTransformer):
-    """Takes away what does not count: the names of locals, the text of messages, annotations, and what is raised."""
+    """Removes what is not compared: names of locals, texts of messages, annotations, and raised exceptions."""
 
     def __init__(self, function):
         nodes = list(ast.walk(function))
@@ -86,7 +86,7 @@ def tokens(function):
 
 
 def methods(tree, prefix=""):
-    """All functions of a module and its classes, with qualified names."""
+    """Yield all functions of a module and its classes, with qualified names."""
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
             yield from methods(node, f"{prefix}{node.name}.")
@@ -95,19 +95,19 @@ def methods(tree, prefix=""):
 
 
 def chunks(text):
-    """The source of each function in a file, found by indentation. A file is not parsed for the few functions that matter."""
+    """Yield the source of each function in a file, found by indentation, which is faster than parsing."""
     for start in DEF.finditer(text):
         end = re.compile(rf"^[ \t]{{0,{len(start[1])}}}[^\s)]", re.M).search(text, start.end())
         yield text[start.start() : end.start() if end else len(text)]
 
 
 def outside_names(text):
-    """The names in a function that renaming its locals does not change: attributes and what is called."""
+    """Return the names in a function that renaming its locals does not change: attributes and called functions."""
     return collections.Counter(a or b for a, b in OUTSIDE.findall(text))
 
 
 def alike(ours, torch):
-    """Pairs of our functions, (place, tokens, outside names), and PyTorch's that are as alike as `ALIKE`."""
+    """Return pairs of functions of metatensor and PyTorch whose similarity is at least `ALIKE`."""
     by_name = collections.defaultdict(list)
     for i, (_, _, names) in enumerate(ours):
         for name, times in names.items():
@@ -158,7 +158,7 @@ def test_functions_are_our_own():
 
 
 def prose(text):
-    """The words of docstrings and comments, in pieces between signs and what else is no prose."""
+    """Yield the words of docstrings and comments, in pieces separated by punctuation and code."""
     for found in (*(string[2] for string in STRING.finditer(text)), *(comment[1] for comment in COMMENT.finditer(text))):
         for piece in SIGN.split(CODE.sub(" | ", found).lower()):
             yield WORD.findall(piece)

@@ -1,7 +1,7 @@
 """The Python blocks of the README and of each page run, in order, as one program.
 
-A block whose first line names a file, ``# plugins/disk/metatensor_disk.py``, is an excerpt instead: its
-lines must stand in that file, in that order.
+If the first line of a block names a file, such as ``# plugins/disk/metatensor_disk.py``, the block is an excerpt: its lines
+must occur in that file, in the same order.
 """
 
 import os
@@ -30,7 +30,7 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
         else:
             line = text[: match.start()].count("\n") + 2
             source = "\n" * (line - 1) + match[1]
-            if "torch_api" in source:  # which wants a process without PyTorch
+            if "torch_api" in source:  # needs a process without PyTorch
                 path = os.pathsep.join(p for p in sys.path if p)
                 subprocess.run([sys.executable, "-c", source], check=True, timeout=120, env={**os.environ, "PYTHONPATH": path})
             else:

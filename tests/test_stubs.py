@@ -1,4 +1,4 @@
-"""The .pyi files: as the declarations say, complete, and understood by mypy on typical user code."""
+"""The .pyi files match the declarations, are complete, and are understood by mypy."""
 
 import ast
 import importlib
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 STUBS = sorted(ROOT.glob("metatensor/**/*.pyi"))
-# What Python gives every class or module, or only Cython's machinery uses.
+# Names that Python adds to every class or module, or that only Cython uses.
 COMMON = {"__init__", "__new__", "__dict__", "__weakref__", "__doc__", "__module__", "__getattr__", "__pyx_vtable__", "__buffer__"}
 
 
@@ -28,7 +28,7 @@ def runtime_module(path):
 
 
 def declared(nodes):
-    """Names that a stub's top level, or a class body, declares."""
+    """Return the names that a stub declares at its top level or in a class body."""
     names = set()
     for node in nodes:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
@@ -80,7 +80,7 @@ def test_the_package_is_described_in_full():
 
     names = declared(ast.parse((ROOT / "metatensor/__init__.pyi").read_text()).body)
     offered = {n for n in dir(mt) if not n.startswith("_")}
-    # A submodule that someone imported is an attribute, too.
+    # Submodules that were imported are attributes, too.
     offered -= {n for n in offered if f"metatensor.{n}" in sys.modules or n == "metatensor"}
     assert not sorted(offered - names)
 

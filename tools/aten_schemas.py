@@ -1,6 +1,8 @@
-"""Write metatensor/overloads/aten.txt: the signatures of PyTorch's operators that answer to metatensor's, read from a running PyTorch.
+"""Write metatensor/overloads/aten.txt: the signatures of the PyTorch operators that correspond to metatensor's.
 
     python tools/aten_schemas.py
+
+The signatures are read from the installed PyTorch.
 """
 
 import re

@@ -1,10 +1,9 @@
-"""Hold source files to their budget: 150 to 300 lines of code is the aim, 600 the limit.
+"""Check the size of source files. A file should have 150 to 300 lines of code; more than 600 are an error.
 
     python tools/check_file_size.py [FILE ...]
 
-Without arguments, checks every source file that git tracks. Blank lines, comments and docstrings are not
-counted, so that nothing is gained by leaving them out. Prints a warning above 300 lines and an error above
-600; exits with 1 if there was an error.
+Without arguments, all source files that git tracks are checked. Blank lines, comments and docstrings are not
+counted. A file above 300 lines causes a warning. The exit status is 1 if a file is above 600.
 """
 
 import argparse
@@ -19,7 +18,7 @@ LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, token
 
 
 def tracked() -> list[Path]:
-    """Return the files known to git, and those that are new and not ignored."""
+    """Return the files that git tracks, and untracked files that are not ignored."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"], capture_output=True, text=True, check=True
     )
@@ -27,7 +26,7 @@ def tracked() -> list[Path]:
 
 
 def code_lines(path: Path) -> int:
-    """Count the lines of a Python or Cython file that hold code."""
+    """Return the number of lines of a Python or Cython file that contain code."""
     counted: set[int] = set()
     statement: list[tokenize.TokenInfo] = []
     with path.open("rb") as file:
@@ -50,7 +49,7 @@ def main() -> int:
     for lines, path in sorted(lengths, reverse=True):
         if lines > LIMIT:
             failed = True
-            print(f"error: {path} has {lines} lines of code, above the limit of {LIMIT}: it is two files")
+            print(f"error: {path} has {lines} lines of code, above the limit of {LIMIT}: split it")
         elif lines > AIM:
             print(f"warning: {path} has {lines} lines of code, above the aim of {AIM}")
     return int(failed)

@@ -1,9 +1,9 @@
-"""Write down what CuPy has: names, signatures, and the dtypes of its ufuncs. No GPU is needed.
+"""Write a JSON file of CuPy's names, their signatures, and the dtypes of its ufuncs. No GPU is needed.
 
     python tools/cupy_names.py tests/devices/cupy_names.json
 
-The file is what `tests/devices/fake_cupy.py` goes by: a kernel that uses what CuPy lacks then fails on every machine.
-Run it where CuPy is installed, for each new version of it.
+`tests/devices/fake_cupy.py` uses the file to reject calls that CuPy does not support, so that such a kernel fails on
+every machine. Run this where CuPy is installed, once for each new version of CuPy.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CLASSES = {
 
 
 def describe(found: Any) -> Any:
-    """A ufunc's loops as a list, a function's parameters as a string, None for anything else."""
+    """Return the loops of a ufunc as a list, the parameters of a function as a string, or None for other objects."""
     if isinstance(getattr(found, "types", None), list | tuple):
         return list(found.types)
     if inspect.ismodule(found) or inspect.isclass(found) or not callable(found):
@@ -44,7 +44,7 @@ def describe(found: Any) -> Any:
 
 
 def written(found: Any) -> str | None:
-    """The parameters that the first line of a compiled method's docstring has."""
+    """Return the parameters that the first line of a compiled function's docstring shows."""
     match = re.match(r"[\w.]*\((.*?)\)", (found.__doc__ or "").split("\n")[0])
     if match is None:
         return None

@@ -1,10 +1,10 @@
-"""Write ``docs/ops/<family>.md``: every operator of a family, from its declaration, the glossary and its samples.
+"""Write ``docs/ops/<family>.md``, which documents every operator of a family, with examples.
 
-    python tools/opdocs.py            # write what changed
-    python tools/opdocs.py --check    # exit 1 if a page is not what the declarations say
+    python tools/opdocs.py            # write the pages that changed
+    python tools/opdocs.py --check    # exit 1 if a page does not match the declarations
 
-Which family an operator belongs to is seen while its module is imported, so this must be the
-first to import the package. The examples run on the meta and cpu devices, so the cpu plugin must be installed.
+The family of an operator is determined while its module is imported. Therefore the package must not be imported
+before `families` is called. The examples run on the meta and cpu devices, so the cpu plugin must be installed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MARKS = {
 
 
 def families() -> dict[str, tuple[Any, list[str]]]:
-    """``{family: (module, names of its operators)}``, by watching the package being imported."""
+    """Return ``{family: (module, names of its operators)}`` by observing the import of the package."""
     found: dict[str, tuple[Any, list[str]]] = {}
     seen: set[str] = set()
     load = ExtensionFileLoader.exec_module
@@ -44,7 +44,7 @@ def families() -> dict[str, tuple[Any, list[str]]]:
         seen.update(registered())
         load(loader, module)
         if module.__name__.startswith(PREFIX):
-            new = registered() - seen  # what it imported itself has been seen by now
+            new = registered() - seen  # operators of modules that this one imports are in `seen` already
             found[module.__name__.removeprefix(PREFIX)] = (module, sorted(new))
         seen.update(registered())
 
@@ -57,7 +57,7 @@ def families() -> dict[str, tuple[Any, list[str]]]:
 
 
 def entry(op: Any, family: str) -> str:
-    """One operator: its name, its signatures, what it does, its arguments and an example."""
+    """Return the section of one operator: its name, signatures, description, arguments and example."""
     docstrings = importlib.import_module("metatensor._core.docstrings")
     signatures = "\n".join(docstrings.signatures(op))
     parts = [f"## {op.name}", f"```text\n{signatures}\n```"]
@@ -88,7 +88,7 @@ def has_example(op: Any) -> bool:
 
 
 def page(family: str, module: Any, names: list[str]) -> str:
-    """The page of a family. In-place variants and other names are listed with their operator."""
+    """Return the page of a family. In-place variants and aliases are listed under their operators."""
     registry = importlib.import_module("metatensor._core.op").registry
     ops = [registry[name] for name in names if registry[name].name == name and not registry[name].variant]
     intro = (module.__doc__ or "").strip()

@@ -1,11 +1,11 @@
-"""Write the .pyi files of everything that operators make: functions, methods, ``nn.functional``, ``linalg``, ...
+"""Write the .pyi files for everything that is generated from operators: functions, methods, ``nn.functional``, ...
 
-    python tools/stubs.py            # write what changed
-    python tools/stubs.py --check    # exit 1 if a file is not what the declarations say
+    python tools/stubs.py            # write the files that changed
+    python tools/stubs.py --check    # exit 1 if a file does not match the declarations
 
-An operator's stub comes from its schemas. What is no operator stands in ``tools/stub_heads/*.in``,
-whose text opens the generated file of that name; the stubs of the core's other modules are written
-by hand beside them, and ``tests/test_stubs.py`` holds both to what the modules really offer.
+The stub of an operator is generated from its schemas. Other declarations are in ``tools/stub_heads/*.in``; each of
+these files is inserted at the top of the generated file that it names. Stubs of the core's other modules are written by
+hand. ``tests/test_stubs.py`` compares all stubs with the contents of the modules.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 HEADS = ROOT / "tools" / "stub_heads"
 NOTICE = "# Written by tools/stubs.py from the operators' declarations; edit those, or tools/stub_heads.\n"
-# Overloads of one operator overlap on purpose, as PyTorch's do.
+# Overloads of one operator overlap on purpose, as in PyTorch.
 LENIENT = '# mypy: disable-error-code="overload-overlap, overload-cannot-match, misc, override, assignment"\n'
 
 TENSOR = Path("metatensor/_core/tensor.pyi")
 TOP = Path("metatensor/__init__.pyi")
 
-# Builtins and classes by names that no tensor method takes: within the class, `float` is a method.
+# Names of builtins and classes that no method of Tensor has. Inside the class, `float` is a method.
 TYPES = {
     "Tensor": "Tensor",
     "Tensor|Scalar": "Tensor | _Number",
@@ -64,12 +64,12 @@ from typing import Any, NamedTuple, overload
 
 
 def core() -> Any:
-    """The parts of the package that know the operators."""
+    """Return the modules of the core with the registry and the schema parser."""
     return importlib.import_module("metatensor._core.op"), importlib.import_module("metatensor._core.schema")
 
 
 class Signature:
-    """One way of calling an operator, as source text."""
+    """The signature of one overload of an operator, as source text."""
 
     def __init__(self, parameters: list[str], result: str) -> None:
         self.parameters = parameters
@@ -86,7 +86,7 @@ class Signature:
 
 
 def base_type(text: str) -> str:
-    """A schema type without its marks: ``Tensor(a!)[]?`` gives ``Tensor[]``."""
+    """Return a schema type without its marks: ``Tensor[]`` for ``Tensor(a!)[]?``."""
     plain = text.rstrip("?")
     if plain == "()":
         return plain
@@ -112,7 +112,7 @@ def parameter(argument: Any) -> str:
 
 
 def results(op: Any, schema: Any, named: dict[str, str]) -> str:
-    """The annotation of what a schema returns; named results become a named tuple's class, kept in ``named``."""
+    """Return the annotation of a schema's result. Add the class of a named tuple to ``named`` if the results have names."""
     types = [RESULTS.get(kind, TYPES.get(kind, "Any")) for kind in (base_type(k) for k, _ in schema.returns)]
     if not types or types == ["None"]:
         return "None"
@@ -128,7 +128,7 @@ def results(op: Any, schema: Any, named: dict[str, str]) -> str:
 
 
 def signatures(op: Any, named: dict[str, str]) -> Iterator[Signature]:
-    """Every way of calling an operator."""
+    """Yield a signature for each way of calling an operator."""
     _, schemas = core()
     takes_out = bool(op.flags & 2) and not op.variant
     for text in op.schemas:
@@ -148,7 +148,7 @@ def signatures(op: Any, named: dict[str, str]) -> Iterator[Signature]:
 
 
 def definitions(name: str, op: Any, named: dict[str, str], method: bool = False) -> str:
-    """The stub of one function or method; empty where its name cannot be written in Python."""
+    """Return the stub of a function or method, or an empty string if its name is not valid in Python."""
     if keyword.iskeyword(name) or not name.isidentifier():
         return ""
     found = list(signatures(op, named))
@@ -163,14 +163,14 @@ def indented(text: str) -> str:
 
 
 def head(path: Path) -> str:
-    """The hand-written opening of a generated file, if there is one."""
+    """Return the hand-written beginning of a generated file, or an empty string."""
     name = path.relative_to("metatensor").as_posix().replace("/", ".").replace("__init__", "init")
     source = HEADS / f"{name}.in"
     return source.read_text() if source.exists() else ""
 
 
 def written_by_hand(opening: str) -> set[str]:
-    """Names that a head declares, at its top level or in its last class: they are not generated again."""
+    """Return the names that a head declares at its top level or in its last class. They are not generated."""
     body = ast.parse(opening).body
     if body and isinstance(body[-1], ast.ClassDef):
         body = body + body[-1].body
@@ -179,13 +179,13 @@ def written_by_hand(opening: str) -> set[str]:
 
 
 def ops_of(owner: Any) -> list[tuple[str, Any]]:
-    """The operators among the attributes of a module, by name."""
+    """Return the operators among the attributes of a module, sorted by name."""
     records, _ = core()
     return sorted((name, value) for name, value in vars(owner).items() if isinstance(value, records.Op))
 
 
 def tensor_stub() -> str:
-    """The class Tensor: its own members, then every operator that is a method or a property."""
+    """Return the stub of the class Tensor: hand-written members, and operators that are methods or properties."""
     records, _ = core()
     tensor = importlib.import_module("metatensor._core.tensor").Tensor
     named: dict[str, str] = {}
@@ -203,7 +203,7 @@ def tensor_stub() -> str:
 
 
 def module_stub(path: Path, module: Any) -> str:
-    """A module of functions."""
+    """Return the stub of a module of functions."""
     named: dict[str, str] = {}
     by_hand = written_by_hand(head(path))
     body = "".join(definitions(name, op, named) for name, op in ops_of(module) if name not in by_hand)
@@ -220,7 +220,7 @@ from metatensor._core.tensor import Tensor, _Number
 
 
 def top_stub() -> str:
-    """The package itself: its head, the dtypes, then its functions."""
+    """Return the stub of the package itself: the head, the dtypes and the functions."""
     mt = importlib.import_module("metatensor")
     dtypes = importlib.import_module("metatensor._core.dtype").names()
     listed = "".join(f"{name}: _dtype\n" for name in sorted(dtypes))
@@ -228,7 +228,7 @@ def top_stub() -> str:
 
 
 def namespaces() -> Iterable[str]:
-    """Modules that hold the operators of a namespace: ``nn.functional``, ``linalg``, ..."""
+    """Yield the modules that hold the operators of a namespace: ``nn.functional``, ``linalg``, ..."""
     records, _ = core()
     prefixes = {name.rpartition(".")[0] for name in records.registry if "." in name and "::" not in name}
     for prefix in sorted(prefixes):
@@ -238,7 +238,7 @@ def namespaces() -> Iterable[str]:
 
 
 def stubs() -> dict[Path, str]:
-    """Every generated file's text, by path from the root."""
+    """Return the contents of every generated file, by path relative to the root."""
     made = {TENSOR: tensor_stub(), TOP: top_stub()}
     for name in namespaces():
         module = importlib.import_module(f"metatensor.{name}")

@@ -1,4 +1,4 @@
-"""Operators for metatensor, as a package of its own: the example of docs/custom-ops.md."""
+"""A package with a custom operator: the example of docs/custom-ops.md."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from metatensor.hookspecs import hookimpl
 
 @mt.op("acme::swiglu")
 def swiglu(x: mt.Tensor, gate: mt.Tensor) -> mt.Spec:
-    """x * silu(gate), element by element."""
+    """Compute x * silu(gate), element by element."""
     if x.shape != gate.shape or x.dtype != gate.dtype:
         raise ValueError(f"acme::swiglu: x and gate differ: {x.shape} {x.dtype}, {gate.shape} {gate.dtype}")
     return mt.Spec(x.shape, x.dtype)
@@ -27,10 +27,10 @@ def _(x, gate):
 
 @swiglu.flops
 def _(out, x, gate):
-    return 0  # of the convention: neither a matrix product nor a convolution
+    return 0  # by convention: neither a matrix product nor a convolution
 
 
 @hookimpl
 def metatensor_ops(register):
-    """Found through the entry point in pyproject.toml, called when mt.ops.acme is first used."""
+    """Register the operators. The entry point in pyproject.toml names this module; mt.ops.acme calls it on first use."""
     register(swiglu)

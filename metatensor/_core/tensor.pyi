@@ -25,7 +25,7 @@ def _disabled_torch_function_impl(
 ) -> Any: ...
 
 class Tensor:
-    """An n-dimensional array of one dtype: sizes, strides and an offset over a storage."""
+    """An n-dimensional array of one dtype, with sizes, strides and an offset into a storage."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     @classmethod
@@ -48,7 +48,7 @@ class Tensor:
     def dtype(self) -> _dtype: ...
     @property
     def shape(self) -> Size:
-        """The sizes, as a Size."""
+        """The shape."""
     @overload
     def size(self, dim: None = None) -> Size: ...
     @overload
@@ -58,17 +58,17 @@ class Tensor:
     @overload
     def stride(self, dim: _int) -> _int: ...
     def storage_offset(self) -> _int:
-        """Where in the storage the first element is, in elements."""
+        """Return the offset of the first element in the storage, in elements."""
     def untyped_storage(self) -> Storage:
-        """The storage behind this tensor."""
+        """Return the storage of this tensor."""
     def dim(self) -> _int:
-        """Number of dimensions."""
+        """Return the number of dimensions."""
     def ndimension(self) -> _int: ...
     def numel(self) -> _int:
-        """Number of elements."""
+        """Return the number of elements."""
     def nelement(self) -> _int: ...
     def element_size(self) -> _int:
-        """Bytes of one element."""
+        """Return the size of an element in bytes."""
     def data_ptr(self) -> _int: ...
     def is_floating_point(self) -> _bool: ...
     def is_complex(self) -> _bool: ...
@@ -88,7 +88,7 @@ class Tensor:
     def itemsize(self) -> _int: ...
     @property
     def nbytes(self) -> _int:
-        """Bytes of the elements (numel * itemsize), whatever the storage holds."""
+        """The size of the elements in bytes, numel * itemsize. The storage may be larger."""
     @property
     def is_meta(self) -> _bool: ...
     @property
@@ -126,7 +126,7 @@ class Tensor:
     real: Tensor
     imag: Tensor
     def numpy(self, *, force: _bool = False) -> Any:
-        """The values as a NumPy array."""
+        """Return the values as a NumPy array."""
     def __array__(self, dtype: Any = None, copy: _bool | None = None) -> Any: ...
     def __dlpack__(
         self, *, stream: Any = None, max_version: tuple[_int, _int] | None = None,
@@ -139,9 +139,9 @@ class Tensor:
     @property
     def __cuda_array_interface__(self) -> dict[_str, Any]: ...
     def __array_namespace__(self, /, *, api_version: _str | None = None) -> Any:
-        """`metatensor.array_api`: the array API standard."""
+        """Return `metatensor.array_api`, the namespace of the array API standard."""
     def to_device(self, device: _device | _str | _int, /, *, stream: Any = None) -> Tensor:
-        """This tensor on a device."""
+        """Return this tensor on another device."""
     def __dlpack_device__(self) -> tuple[_int, _int]: ...
     @property
     def _base(self) -> Tensor | None: ...
@@ -207,9 +207,9 @@ class Tensor:
         self, gradient: Any = None, retain_graph: Any = None, create_graph: _bool = False, inputs: Any = None
     ) -> None: ...
     def item(self) -> Any:
-        """The one element as a Python number. On meta: DataDependentError."""
+        """Return the only element as a Python number. Raise DataDependentError on meta."""
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers. On meta: DataDependentError."""
+        """Return the elements as nested lists of Python numbers. Raise DataDependentError on meta."""
     def __bool__(self) -> _bool: ...
     def __int__(self) -> _int: ...
     def __float__(self) -> _float: ...

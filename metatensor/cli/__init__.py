@@ -1,4 +1,4 @@
-"""The ``metatensor`` command. It needs click and rich, which the extra ``cli`` installs."""
+"""The ``metatensor`` command. It needs click and rich, which are dependencies of the extra ``cli``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["main"]
 
 
 def main() -> None:
-    """Run the command line; without click or rich, say how to get them and exit with status 1."""
+    """Run the command line. If click or rich is missing, print how to install it and exit with status 1."""
     try:
         import click
         import rich

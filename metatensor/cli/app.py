@@ -1,4 +1,4 @@
-"""The group of commands: our own, loaded when one of them runs, and those of plugins."""
+"""The group of commands: built-in ones, which are imported when they run, and those of plugins."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from metatensor.checkpoint.errors import printable
 __all__ = ["app"]
 
 OWN = {
-    "check": "Does a model run on meta, within budgets? For CI.",
+    "check": "Check that a model runs on meta and is within budgets.",
     "convert": "Write a checkpoint in another format.",
-    "devices": "List devices and plugins, and why a broken one is broken.",
-    "estimate": "What a model costs: parameters, FLOPs, memory, shapes.",
+    "devices": "List devices and plugins, and the reason if one is broken.",
+    "estimate": "Estimate the cost of a model: parameters, FLOPs, memory, shapes.",
     "inspect": "List the tensors of a checkpoint, compare it with another or with a model.",
-    "run": "Run a script written for PyTorch, with metatensor in its place.",
+    "run": "Run a script written for PyTorch, with metatensor in place of PyTorch.",
 }
-"""Our commands, each in the module of its name, with what the overview says of it."""
+"""Built-in commands with their short help. The module of each has its name."""
 
 
 class Commands(click.Group):
-    """Commands by name; a plugin cannot take one of ours."""
+    """A group of built-in commands and commands of plugins. A plugin cannot replace a built-in command."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command. What the terminal's encoding does not have is written as escapes."""
+        """Run a command. Characters that the terminal's encoding lacks are written as escapes."""
         for stream in (sys.stdout, sys.stderr):
             if getattr(stream, "errors", None) == "strict":
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -40,7 +40,7 @@ class Commands(click.Group):
         sys.exit(self._status(*args, **kwargs))
 
     def _status(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command and return its exit status. One that was stopped has the status that a shell gives for its signal."""
+        """Run a command and return its exit status. If a signal ended it, the status is 128 plus its number."""
         try:
             try:
                 status = super().main(*args, standalone_mode=False, **kwargs)
@@ -63,10 +63,10 @@ class Commands(click.Group):
         return status
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. Where whoever reads its output has seen enough, it has the status of one stopped by SIGPIPE."""
+        """Run a command. If the reader of its output has closed the pipe, exit as if stopped by SIGPIPE."""
         try:
             return super().invoke(ctx)
-        except BrokenPipeError:  # click would make it 1
+        except BrokenPipeError:  # click would exit with status 1
             _discard_output()
             raise SystemExit(128 + signal.SIGPIPE) from None
 
@@ -81,7 +81,7 @@ class Commands(click.Group):
         return _plugin_commands().get(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The overview, without loading our commands."""
+        """Write the list of commands. Built-in ones are not imported for this."""
         plugins = _plugin_commands()
         rows = [(printable(name), OWN.get(name) or _help(plugins[name])) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):
@@ -89,14 +89,14 @@ class Commands(click.Group):
 
 
 def _discard_output() -> None:
-    """Let Python, which writes what is left when it ends, write it nowhere."""
+    """Redirect stdout to the null device, so that Python can flush it at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
 
 
 def _plugin_commands() -> dict[str, Any]:
-    """What the plugins' hook ``metatensor_commands`` registered, by name; the first of two with one name."""
+    """Return the commands that plugins registered, by name. If two have the same name, the first one is returned."""
     from metatensor import plugins
 
     found: dict[str, Any] = {}
@@ -107,7 +107,7 @@ def _plugin_commands() -> dict[str, Any]:
 
 
 def _help(command: click.Command) -> str:
-    """What a plugin's command says of itself, in a line."""
+    """Return the short help of a plugin's command on one line."""
     try:
         return printable(" ".join(command.get_short_help_str().split()))
     except (Exception, SystemExit) as error:
@@ -117,4 +117,4 @@ def _help(command: click.Command) -> str:
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(__version__, prog_name="metatensor")
 def app() -> None:
-    """Plan models without data: what they cost, whether they run, and what is in their checkpoints."""
+    """Plan models without data: determine their cost, check that they run, and list the contents of checkpoints."""

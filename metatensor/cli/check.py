@@ -18,7 +18,7 @@ __all__ = ["command"]
 
 
 class Size(click.ParamType):
-    """A number with a suffix."""
+    """A number with an optional suffix."""
 
     name = "size"
 
@@ -36,22 +36,23 @@ class Size(click.ParamType):
 
 @click.command("check")
 @model_options
-@click.option("--max-params", type=Size(parse_count), metavar="N", help="Most parameters (125M, 8B).")
+@click.option("--max-params", type=Size(parse_count), metavar="N", help="Maximum number of parameters (125M, 8B).")
 @click.option(
     "--max-bytes", type=Size(parse_bytes), metavar="SIZE",
-    help="Most memory of a forward: parameters, buffers, inputs, and activations at their peak (10GB, 512MiB).",
+    help="Maximum memory of a forward: parameters, buffers, inputs, and activations at their peak (10GB, 512MiB).",
 )  # fmt: skip
 @click.option(
-    "--max-flops", type=Size(lambda text: parse_count(text, "flops")), metavar="N", help="Most FLOPs of a forward (4.1G, 1e12)."
+    "--max-flops", type=Size(lambda text: parse_count(text, "flops")), metavar="N", help="Maximum FLOPs of a forward (4.1G, 1e12)."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(
     request: Request, max_params: int | None, max_bytes: int | None, max_flops: int | None, as_json: bool
 ) -> None:
-    """Build FILE.py:NAME on meta, run its forward there, and say whether that works, within budgets.
+    """Check that FILE.py:NAME can be built and run on meta, and that it is within all budgets.
 
-    Exits with 0 if it does, and with 1 if not, with the error, the path of the module that failed, what it was
-    called with, and the line of code. Made for CI: needs no accelerator, no weights, and milliseconds.
+    The exit status is 0 if so, and 1 if not. On failure, the report shows the error, the path of the module that
+    failed, its inputs, and the line of code. No accelerator and no weights are needed, and most models take
+    milliseconds.
 
     \b
     metatensor check model.py:Net --input "float32[1,3,224,224]" --max-params 30M --max-flops 10G

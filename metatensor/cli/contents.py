@@ -1,4 +1,4 @@
-"""What is in a checkpoint, seen as modules: groups, totals, what shares storage, and how two differ."""
+"""Contents of a checkpoint as a tree of modules: groups, totals, shared storages, and differences between two files."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ MAX_SHOWN = 1000
 
 
 def printable_lines(content: str) -> str:
-    """Return `printable` text, with its line breaks."""
+    """Apply `printable` to each line of a text."""
     return "\n".join(map(printable, content.split("\n")))
 
 
 def shown(content: str) -> str:
-    """Return what a file says, as it may be shown: `printable`, and cut where it is longer than any sound name."""
+    """Return text from a file escaped by `printable` and truncated to `MAX_SHOWN` characters."""
     return printable(content if len(content) <= MAX_SHOWN else f"{content[:MAX_SHOWN]}... ({len(content):,} characters)")
 
 
 def text(content: str, style: str = "") -> Text:
-    """Return what `shown` makes of ``content``, without rich's markup."""
+    """Return ``content`` as rich text, prepared by `shown`. rich's markup in it is not interpreted."""
     return Text(shown(content), style=style)
 
 
 @dataclass
 class Module:
-    """What the names up to a dot stand for."""
+    """A node of the tree: the tensors and modules whose names begin with the same path."""
 
     path: str
     tensors: list[tuple[str, TensorInfo]] = field(default_factory=list)
-    """Those right below it, by their full names."""
+    """Tensors directly in this module, with their full names."""
     children: dict[str, Module] = field(default_factory=dict)
 
     @property
     def elements(self) -> int:
-        """Elements of all tensors below it."""
+        """The number of elements of all tensors in this module and below."""
         return sum(prod(info.shape) for _, info in self.tensors) + sum(child.elements for child in self.children.values())
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all tensors below it."""
+        """The bytes of all tensors in this module and below."""
         return sum(info.nbytes for _, info in self.tensors) + sum(child.nbytes for child in self.children.values())
 
     def walk(self) -> Iterator[Module]:
-        """This and all modules below it, in the order of the names."""
+        """Yield this module and all modules below it, in the order of their names."""
         todo = [self]
         while todo:
             module = todo.pop()
@@ -63,12 +63,12 @@ class Module:
             todo += reversed(module.children.values())
 
     def key(self) -> tuple:
-        """Two modules with the same key have the same tensors but for the path. Their order, which shards change, does not count."""
+        """Return a key that is equal for modules with the same tensors, apart from their path and their order."""
         own = tuple(sorted((name[len(self.path) :], info.dtype, info.shape) for name, info in self.tensors))
         return own, tuple((name, self.children[name].key()) for name in sorted(self.children))
 
     def folded(self) -> list[tuple[list[str], Module]]:
-        """The modules right below; numbered neighbours that are alike as one, with all their names."""
+        """Return the child modules. Consecutive numbered modules with equal keys are one entry with all names."""
         found: list[tuple[list[str], Module]] = []
         for name, child in sorted(self.children.items(), key=lambda pair: (0, int(pair[0]), "") if _number(pair[0]) else (1, 0, pair[0])):
             if found and _number(name) and _number(found[-1][0][-1]) and found[-1][1].key() == child.key():
@@ -86,7 +86,7 @@ MAX_DEPTH = 64
 
 
 def grouped(checkpoint: Checkpoint) -> Module:
-    """The tensors as a tree of modules. Names deeper than any model's stay whole."""
+    """Group the tensors into a tree of modules. Names of more than `MAX_DEPTH` parts are not split."""
     root = Module("")
     for name, info in checkpoint.tensors.items():
         module = root
@@ -101,7 +101,7 @@ def grouped(checkpoint: Checkpoint) -> Module:
 
 
 def totals(checkpoint: Checkpoint) -> list[tuple[str, int, int]]:
-    """Dtype, elements and bytes, most elements first."""
+    """Return (dtype, elements, bytes) of each dtype, in descending order of elements."""
     found: dict[str, list[int]] = {}
     for info in checkpoint.tensors.values():
         row = found.setdefault(info.dtype, [0, 0])
@@ -111,7 +111,7 @@ def totals(checkpoint: Checkpoint) -> list[tuple[str, int, int]]:
 
 
 def sharing(checkpoint: Checkpoint) -> dict[str, str]:
-    """For each tensor whose storage another has as well, which: ``= name`` for the same elements, ``shares name`` otherwise."""
+    """Return a description of shared storage by tensor name: ``= name`` for the same elements, else ``shares name``."""
     groups: dict[str, list[str]] = {}
     for name, info in checkpoint.tensors.items():
         if info.storage is not None:
@@ -128,7 +128,7 @@ def sharing(checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def differences(path: str, before: Checkpoint, other: str, after: Checkpoint, values: bool) -> dict[str, dict[str, str]]:
-    """Names with what changed: "removed", "added", "changed" (dtype or shape) and, if asked for, "values"."""
+    """Return what differs, by name, as "removed", "added", "changed" (dtype or shape) and, on request, "values"."""
     found: dict[str, dict[str, str]] = {"removed": {}, "added": {}, "changed": {}, "values": {}}
     both = []
     for name, info in before.tensors.items():

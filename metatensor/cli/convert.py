@@ -18,15 +18,15 @@ __all__ = ["command"]
 @click.argument("target", metavar="B", type=click.Path())
 @click.option(
     "--format", "form", type=click.Choice(["torch", "torch-legacy", "safetensors", "npz", "npy"]),
-    help="The format of B [default: by the ending of its name; PyTorch's for an ending that is none].",
+    help="The format of B [default: by the extension of its name; PyTorch's if that is no format].",
 )  # fmt: skip
 @click.option("--max-shard-size", metavar="SIZE", help="Write shards of at most SIZE (5GB, 500MiB) and their index.")
-@click.option("--drop", is_flag=True, help="Leave out what is no tensor, and what cannot be loaded, where B cannot hold it.")
-@click.option("--force", is_flag=True, help="Replace B if it is there.")
+@click.option("--drop", is_flag=True, help="Omit objects that B cannot hold: those that are not tensors or cannot be loaded.")
+@click.option("--force", is_flag=True, help="Replace B if it exists.")
 def command(source: str, target: str, form: str | None, max_shard_size: str | None, drop: bool, force: bool) -> None:
-    """Write the checkpoint A, of any known format, as B. Values stay the same, bit for bit.
+    """Write the checkpoint A as B, in another format. Any known format can be read. Values are preserved bit for bit.
 
-    One tensor is in memory at a time. B appears when all of it is written.
+    Only one tensor is in memory at a time. B appears when it is complete.
 
     \b
     metatensor convert pytorch_model.bin model.safetensors

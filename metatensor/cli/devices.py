@@ -21,10 +21,10 @@ STYLES = {"available": "green", "loaded": "green", "no device": "yellow", "broke
 @click.option("--ops", "device", metavar="DEVICE", help="List how DEVICE computes each operator instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(device: str | None, as_json: bool) -> None:
-    """List every plugin: its package and version, its state, its devices, and why a broken one is broken.
+    """List all plugins: package, version, state, devices, and the reason if one is broken.
 
-    With --ops NAME, list how the device NAME computes each operator: by a kernel of its own, by a decomposition into other
-    operators, by falling back on the cpu, or not at all. Core operators, into which the others decompose, are marked.
+    With --ops DEVICE, list how the device computes each operator: by its own kernel, by decomposition into other
+    operators, on the cpu, or not at all. Core operators, into which the others decompose, are marked.
     """
     if device is not None:
         _operators(device, as_json)
@@ -52,7 +52,8 @@ def _operators(device: str, as_json: bool) -> None:
         for name in by_kind[kind]:
             click.echo(f"{kind:15}{name}{' (core)' if name in core else ''}")
     counts = ", ".join(f"{len(by_kind[kind])} {what}" for kind, what in (
-        ("kernel", "with a kernel"), ("decomposition", "by decomposition"), ("fallback", "by the cpu"), ("missing", "missing")
+        ("kernel", "with a kernel"), ("decomposition", "by decomposition"), ("fallback", "by the cpu"), ("missing",
+        "missing")
     ))  # fmt: skip
     click.echo(f"{device}: {len(rows)} operators (each overload by itself): {counts}")
 

@@ -17,18 +17,18 @@ from metatensor.cli.terminal import Terminal
 __all__ = ["command"]
 
 PATIENCE = 0.3
-"""Seconds after which progress is shown."""
+"""Seconds before progress is shown."""
 
 
 @click.command("estimate")
 @model_options
-@click.option("--depth", type=click.IntRange(min=0), help="How deep into the model the table goes [default: what fits].")
+@click.option("--depth", type=click.IntRange(min=0), help="Depth of the modules in the table [default: as many as fit].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every module.")
 def command(request: Request, depth: int | None, as_json: bool) -> None:
-    """Build FILE.py:NAME on meta, run its forward there, and report what it costs.
+    """Build FILE.py:NAME on meta, run its forward there, and report its cost.
 
-    NAME is a model, or a class or function that makes one from --args. Nothing is allocated or computed. A
-    multiply-add is 2 FLOPs; matrix products, convolutions and attention are counted.
+    NAME is a model, or a class or function that returns one when called with --args. Nothing is allocated or computed.
+    Matrix products, convolutions and attention count as FLOPs, with a multiply-add as 2.
 
     \b
     metatensor estimate examples/gpt2.py:gpt2_xl --input "int64[1,1024]"
@@ -47,7 +47,7 @@ def command(request: Request, depth: int | None, as_json: bool) -> None:
 
 
 class _Bar:
-    """Progress on stderr, if that is a terminal and the run takes long enough to wonder."""
+    """A progress bar on stderr. It is shown only on a terminal, and only if the run takes longer than `PATIENCE`."""
 
     def __init__(self) -> None:
         self.start = time.monotonic()

@@ -1,4 +1,4 @@
-"""What to do about an error of loading a model."""
+"""Hints for errors that occur while a model is loaded."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ ON_TORCH = {
     "open_clip": ("open_clip_torch timm torchvision", "pillow regex ftfy tqdm huggingface_hub safetensors"),
     "lightning": ("lightning lightning-utilities torchmetrics", "numpy PyYAML fsspec packaging tqdm typing-extensions"),
 }
-"""Libraries whose packages require PyTorch: those to install without what they require, and what else they import."""
-PACKAGES = {"PIL": "pillow", "yaml": "PyYAML", "cv2": "opencv-python-headless", "sklearn": "scikit-learn", "skimage": "scikit-image"}
-"""Packages that are not called as their module is."""
+"""By module that requires PyTorch: packages to install without dependencies, and other packages that they import."""
+PACKAGES = {"PIL": "pillow", "yaml": "PyYAML", "cv2": "opencv-python-headless", "sklearn": "scikit-learn", "skimage":
+"scikit-image"}
+"""Names of packages that differ from the names of their modules."""
 
 
 def how_to_install(module: str) -> str:
-    """Return how to install the package of a module, for a process in which metatensor takes PyTorch's place."""
+    """Return how to install the package of a module in an environment where metatensor replaces PyTorch."""
     pip = f"{shlex.quote(sys.executable)} -m pip install"
     if module in ON_TORCH:
         alone, others = ON_TORCH[module]
         second = f" && {pip} {others}" if others else ""
-        return f"{module} is not installed; without PyTorch, which it would bring along: {pip} --no-deps {alone}{second}"
+        return f"{module} is not installed; to install it without PyTorch: {pip} --no-deps {alone}{second}"
     package = PACKAGES.get(module, module)
     return f"{module} is not installed: {pip} {package} (with --no-deps if it requires PyTorch, which is not needed)"
 
 
 def hint_for(error: BaseException, target: str, torch: bool) -> str | None:
-    """Return what to do about an error that loading ``target`` raised, or None; ``torch`` is whether metatensor takes its place."""
+    """Return a hint for an error that loading ``target`` raised, or None. ``torch`` is the value of ``--torch``."""
     place, _, name = target.rpartition(":")
     if isinstance(error, SystemExit):
         return "the code ended the process; keep calls such as sys.exit(main()) below `if __name__ == \"__main__\":`"
     if isinstance(error, ModuleNotFoundError) and error.name:
         module = error.name.partition(".")[0]
         if module == "torch":
-            return None if torch else "the code is written for PyTorch: with --torch, metatensor takes its place"
+            return None if torch else "the code is written for PyTorch; run it with --torch"
         return how_to_install(module) if torch and not _is_there(module) else None
     if isinstance(error, ImportError) and "relative import" in str(error) and place.endswith(".py"):
         root, module = _in_package(place)
@@ -59,7 +60,7 @@ def _is_there(module: str) -> bool:
 
 
 def _in_package(path: str) -> tuple[str, str]:
-    """Return the folder that a file's package is in, and the file's name as a module of it."""
+    """Return the folder that contains the package of a file, and the qualified name of the file as a module."""
     folder, file = os.path.split(os.path.abspath(path))
     parts = [file.removesuffix(".py")]
     while True:

@@ -1,7 +1,7 @@
-"""Inputs and arguments as text: ``int64[1,1024]``, ``mask=bool[1,1,8,8]``, ``12, width=768``.
+"""Parse inputs and arguments: ``int64[1,1024]``, ``mask=bool[1,1,8,8]``, ``12, width=768``.
 
-A value is written as in Python. ``dtype[size, size, ...]`` is a meta tensor (``float32[]`` has no dimensions), and
-stands wherever a value may: in lists, tuples and dicts as well.
+A value is written as in Python. In addition, ``dtype[size, size, ...]`` is a meta tensor (``float32[]`` has no
+dimensions). It can be used anywhere in a value, also inside lists, tuples and dicts.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ SHORT = {
     "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16",
     "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8",
 }  # fmt: skip
-"""Short names of dtypes, besides metatensor's own."""
+"""Short names of dtypes, in addition to metatensor's names."""
 
 _NO_SIZES = re.compile(r"\b([A-Za-z_]\w*)\s*\[\s*\]")
 _NAMED = re.compile(r"\s*([A-Za-z_]\w*)\s*=(?!=)")
 
 
 class InputError(ValueError):
-    """A text that is no input; the message says where and what would be."""
+    """The text of an input is invalid. The message shows the place and what was expected."""
 
 
 def parse_input(text: str) -> tuple[str | None, Any]:
-    """An ``--input``: the name of the argument it is for, or None, and its value."""
+    """Parse an ``--input``. Return the name of the argument, or None, and the value."""
     named = _NAMED.match(text)
     if named is None:
         return None, parse_value(text)
@@ -37,7 +37,7 @@ def parse_input(text: str) -> tuple[str | None, Any]:
 
 
 def parse_value(text: str) -> Any:
-    """A value as Python writes it, in which ``dtype[sizes]`` makes a meta tensor. Raises `InputError`."""
+    """Parse a Python literal that may contain meta tensors ``dtype[sizes]``. Raise `InputError` if it is invalid."""
     if not text.strip():
         raise InputError("an input is empty; expected something like int64[1,1024]")
     try:
@@ -47,7 +47,7 @@ def parse_value(text: str) -> Any:
 
 
 def parse_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
-    """Positional and keyword arguments, as between the parentheses of a call: ``12, width=768``."""
+    """Parse the positional and keyword arguments of a call, such as ``12, width=768``."""
     call = _parse(f"f({text})", text)
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise InputError(f"{_shown(text)} is not a list of arguments such as 12, width=768")
@@ -120,12 +120,12 @@ def _tensor(node: ast.Subscript, text: str) -> mt.Tensor:
 
 
 def _shown(text: str) -> str:
-    """A text in a message, cut to what fits in a line."""
+    """Return a text for a message, truncated to 60 characters."""
     return repr(text if len(text) <= 60 else f"{text[:57]}...")
 
 
 def dtype_named(name: str) -> Any:
-    """The dtype of that name, short or long, or None; ``torch.`` may stand before it."""
+    """Return the dtype with a short or long name, with or without ``torch.``, or None."""
     module, dot, rest = name.partition(".")
     if dot and module in ("torch", "metatensor"):
         name = rest

@@ -20,25 +20,32 @@ if TYPE_CHECKING:
 __all__ = ["command", "describe_summary"]
 
 MANY = 3000
-"""So many rows are no longer laid out as a table."""
+"""Tables of more rows are printed as plain lines, because rich would take long."""
 
 
 @click.command("inspect")
 @click.argument("path", metavar="PATH", type=click.Path(exists=True))
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--tree", "as_tree", is_flag=True, help="Print the tree of modules with their totals; alike ones in one line.")
+@click.option("--tree", "as_tree", is_flag=True, help="Print the tree of modules with their totals; equal modules share a line.")
 @click.option(
-    "--diff", "other", metavar="OTHER", type=click.Path(exists=True), help="What changed from PATH to OTHER; exits with 1 if anything did."
+    "--diff", "other", metavar="OTHER", type=click.Path(exists=True),
+    help="Show what changed from PATH to OTHER; exit status 1 if anything did."
 )
-@click.option("--values", is_flag=True, help="With --diff: compare the data as well, which reads both files.")
-@click.option("--check", "target", metavar="FILE.py:MODEL", help="Whether this model takes this checkpoint; exits with 1 if not.")
-@click.option("--args", "arguments", default="", metavar="ARGS", help='With --check, arguments for what makes the model: "12, width=768".')
-@click.option("--torch", is_flag=True, help="With --check: the file is written for PyTorch, and metatensor takes its place.")
-@click.option("--prefix", default="", metavar="TEXT", help='With --check: what the checkpoint\'s names begin with ("state_dict.").')
+@click.option("--values", is_flag=True, help="With --diff: compare the data as well, which reads both files entirely.")
+@click.option("--check", "target", metavar="FILE.py:MODEL", help="Check whether the checkpoint fits this model; exit status 1 if not.")
+@click.option(
+    "--args", "arguments", default="", metavar="ARGS",
+    help='With --check: arguments of the class or function that makes the model, "12, width=768".',
+)  # fmt: skip
+@click.option("--torch", is_flag=True, help="With --check: the model is written for PyTorch; metatensor replaces PyTorch.")
+@click.option(
+    "--prefix", default="", metavar="TEXT",
+    help='With --check: a prefix of the checkpoint\'s names that the model lacks ("state_dict.").',
+)  # fmt: skip
 def command(
     path: str, as_json: bool, as_tree: bool, other: str | None, values: bool, target: str | None, arguments: str, torch: bool, prefix: str
 ) -> None:
-    """List the tensors of a checkpoint: a file of any known format, an index, or a folder. Reads no data.
+    """List the tensors of a checkpoint: a file of any known format, an index, or a folder. Tensor data is not read.
 
     \b
     metatensor inspect model.safetensors --tree
@@ -77,7 +84,7 @@ def _as_dict(checkpoint: Checkpoint) -> dict[str, Any]:
     return found
 
 
-# The list -------------------------------------------------------------------------
+# Listing --------------------------------------------------------------------------
 
 
 def _print(checkpoint: Checkpoint, as_tree: bool) -> None:
@@ -95,7 +102,10 @@ def _print(checkpoint: Checkpoint, as_tree: bool) -> None:
 
 
 def _rows(checkpoint: Checkpoint) -> tuple[list[tuple[str, ...]], bool]:
-    """A row for each tensor, below one for its module with the module's totals (which has no dtype); whether anything is shared."""
+    """Return the rows of the table, and whether any tensors share storage.
+
+    Each module has a row with its total and no dtype, followed by a row for each of its tensors.
+    """
     shares = sharing(checkpoint)
     rows: list[tuple[str, ...]] = []
     for module in grouped(checkpoint).walk():
@@ -111,7 +121,7 @@ def _rows(checkpoint: Checkpoint) -> tuple[list[tuple[str, ...]], bool]:
 
 
 def _print_table(console: Terminal, checkpoint: Checkpoint) -> None:
-    """The rows as a table; very many as lines, which are quick to lay out."""
+    """Print the rows as a table, or as plain lines if there are more than `MANY`."""
     rows, shared = _rows(checkpoint)
     headings = ("tensor", "dtype", "shape", "bytes", *(["shared"] if shared else []))
     if len(rows) > MANY:
@@ -152,7 +162,7 @@ def _branch(tree: Tree, module: Module) -> None:
 
 
 def describe_summary(checkpoint: Checkpoint) -> list[str]:
-    """How much there is, in all and of each dtype."""
+    """Return lines with the number of tensors, elements and bytes, in total and by dtype."""
     from metatensor.analysis.describe import bytes_text, count_text
 
     rows = totals(checkpoint)

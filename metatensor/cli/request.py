@@ -1,4 +1,4 @@
-"""What ``estimate`` and ``check`` share: the options that say which model to run on what, and reading them."""
+"""Options that ``estimate`` and ``check`` share, and the run that they describe."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Budgets = tuple[int | None, int | None, int | None]
 
 
 class Request(NamedTuple):
-    """A run that was asked for."""
+    """A model, its inputs and options, as parsed from the command line."""
 
     target: str
     make_args: list[Any]
@@ -36,7 +36,7 @@ class Request(NamedTuple):
     torch: bool = False
 
     def model(self) -> Any:
-        """The model, on meta."""
+        """Return the model on meta."""
         if self.torch:
             from metatensor import torch_api
 
@@ -45,7 +45,7 @@ class Request(NamedTuple):
             return build(load_target(self.target), self.make_args, self.make_kwargs, self.dtype)
 
     def run(self, budgets: Budgets = (None, None, None), progress: Progress | None = None) -> CheckResult:
-        """Load the target, build the model on meta and run it. A target that names no model is a usage error."""
+        """Load the target, build the model on meta and run it. Raise a usage error if it does not name a model."""
         try:
             with output_on_stderr():
                 model = self.model()
@@ -61,7 +61,7 @@ class Request(NamedTuple):
 
 
 def built(target: str, arguments: str, torch: bool = False) -> Any:
-    """The model that a target and its arguments make, on meta. A usage error where they make none."""
+    """Return the model of a target and its arguments, on meta. If there is none, raise a usage error."""
     request = _request(target, arguments, (), None)._replace(torch=torch)
     try:
         with output_on_stderr():
@@ -73,9 +73,9 @@ def built(target: str, arguments: str, torch: bool = False) -> Any:
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options to a command that takes the `Request` they make as its first argument."""
+    """Add the options of `Request` to a command, which gets the request as its first argument."""
 
-    @functools.wraps(command)  # which takes over the options it has already
+    @functools.wraps(command)  # also copies the options that the command already has
     def with_request(
         target: str, arguments: str, inputs: tuple[str, ...], dtype: str | None, torch: bool, **options: Any
     ) -> Any:
@@ -83,13 +83,16 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     wrapped: Callable[..., Any] = with_request
     for option in (
-        click.option("--torch", is_flag=True, help="The file is written for PyTorch: metatensor takes its place."),
+        click.option("--torch", is_flag=True, help="The model is written for PyTorch; metatensor replaces PyTorch."),
         click.option("--dtype", metavar="DTYPE", help="Build the model in this dtype (bfloat16, f16, ...)."),
         click.option(
             "--input", "-i", "inputs", multiple=True, metavar="INPUT",
-            help='An input of forward: a tensor ("int64[1,1024]"), any Python value, or "name=..." for one by name. Repeat for more.',
+            help='An input of forward: a tensor ("int64[1,1024]") or a Python value. "name=..." passes it by name. Can be repeated.',
         ),
-        click.option("--args", "arguments", default="", metavar="ARGS", help='Arguments for what makes the model: "12, width=768".'),
+        click.option(
+            "--args", "arguments", default="", metavar="ARGS",
+            help='Arguments of the class or function that makes the model: "12, width=768".',
+        ),
         click.argument("target", metavar="FILE.py:NAME"),
     ):  # fmt: skip
         wrapped = option(wrapped)

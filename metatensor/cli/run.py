@@ -20,24 +20,24 @@ __all__ = ["command"]
 @click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
     "--device", metavar="DEVICE",
-    help="Make tensors here that name no device. With meta, every device means meta: a run without data.",
+    help="The default device of tensors. With meta, all devices mean meta, and the script runs without data.",
 )  # fmt: skip
 @click.option(
     "--values", "policy", type=click.Choice(POLICIES),
-    help="With --device meta, what a script gets that requests values: numbers that are 1 and sizes as large as they can be (bound, "
-    "the default), those of tensors of zeros (zero), or an error (raise).",
+    help="With --device meta, the answer to requests for values: the number 1 and the largest possible sizes (bound, the default), "
+    "values and sizes of tensors of zeros (zero), or an error (raise).",
 )  # fmt: skip
 @click.option("-m", "as_module", is_flag=True, help="SCRIPT is the name of a module, as for python -m.")
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS]...")
 def command(device: str | None, policy: str | None, as_module: bool, script: str, arguments: tuple[str, ...]) -> None:
-    """Run SCRIPT, a file written for PyTorch, with metatensor in the place of PyTorch.
+    """Run SCRIPT, a file written for PyTorch, with metatensor in place of PyTorch.
 
-    Its ARGUMENTS are handed on as they are, and its exit status is this command's.
+    ARGUMENTS are passed to the script. The exit status is that of the script.
 
-    With --device meta a script plans itself: a training loop for a GPU runs to its end with no data, no memory and no GPU.
-    Devices that it names ("cuda", "cuda:0", "mps", "cpu") mean meta, and there is one planned GPU. At the end, stderr says
-    which lines requested values, and what was left out.
+    With --device meta the run is planned: a training loop for a GPU runs to its end without data, memory or a GPU. All
+    devices that the script names ("cuda", "cuda:0", "mps", "cpu") mean meta, and one stand-in for a GPU is available. At the
+    end, a summary on stderr names the lines that requested values, and what was omitted.
 
     \b
     metatensor run --device meta train.py --layers 12

@@ -1,4 +1,4 @@
-"""Running a script as Python does: as ``__main__``, with its arguments, its exit status, and its own traceback."""
+"""Run a script as Python does: as ``__main__``, with its arguments, exit status and traceback."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _RUNPY = ("<frozen runpy>", runpy.__file__)
 
 
 def run_script(script: str, arguments: tuple[str, ...], as_module: bool = False) -> int:
-    """Run a file, or a module by its name, and return its exit status. What it raises is shown by `sys.excepthook`.
+    """Run a file, or a module by name, and return its exit status. An exception is passed to `sys.excepthook`.
 
-    SystemExit is raised. An interrupted script has the status 130.
+    SystemExit is not caught. The status of an interrupted script is 130.
     """
     sys.argv = [script, *arguments]
     try:
@@ -52,7 +52,7 @@ def _run_file(path: str) -> None:
 
 
 def _trim(error: BaseException | None, seen: set[int]) -> None:
-    """Take the frames of this package and of `runpy` out of the tracebacks of an error and of those it came from."""
+    """Remove the frames of this package and of `runpy` from the tracebacks of an error and its causes."""
     if error is None or id(error) in seen:
         return
     seen.add(id(error))

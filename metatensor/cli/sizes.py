@@ -1,4 +1,4 @@
-"""Numbers with suffixes, as the command line takes them."""
+"""Parsing of numbers with suffixes."""
 
 from metatensor.analysis.sizes import SizeError, parse_bytes, parse_count
 

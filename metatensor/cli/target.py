@@ -1,4 +1,4 @@
-"""``FILE.py:NAME``: the model, or what makes it."""
+"""Load a model from a target such as ``FILE.py:NAME``."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ __all__ = ["TargetError", "build", "dtype_default", "load_target"]
 
 
 class TargetError(Exception):
-    """A target that names no model; the message says why."""
+    """The target does not name a model. The message states the reason."""
 
 
 def load_target(target: str) -> Any:
-    """The object that ``FILE.py:NAME`` or ``package.module:NAME`` names; NAME may have dots. Raises `TargetError`.
+    """Return the object that ``FILE.py:NAME`` or ``package.module:NAME`` names. NAME may contain dots.
 
-    The file is run as a module, its folder (for a module the current one) on the import path, with meta as the
-    default device. What it raises is raised.
+    The file runs as a module with meta as the default device. Its folder, or for a module the current folder, is on the
+    import path. Errors of the code are not caught. `TargetError` is raised if there is no such object.
     """
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
@@ -60,7 +60,7 @@ def _load_file(path: str) -> Any:
     if folder not in sys.path:
         sys.path.insert(0, folder)
     stem = os.path.splitext(os.path.basename(path))[0]
-    # A name of its own, so that random.py does not become everybody's random.
+    # A unique name, so that a file random.py does not replace the module random.
     name = f"{stem}_{hashlib.sha1(path.encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None and spec.loader is not None
@@ -71,7 +71,7 @@ def _load_file(path: str) -> Any:
 
 
 def _suggestions(module: Any) -> str:
-    """The models and functions that a module defines itself, to choose from."""
+    """Return a message with the models, classes and functions that a module itself defines."""
     own = [
         name
         for name, value in vars(module).items()
@@ -83,13 +83,14 @@ def _suggestions(module: Any) -> str:
 
 
 def build(found: Any, args: list[Any], kwargs: dict[str, Any], dtype: Any = None) -> Any:
-    """The model: ``found`` itself if it is one, else what it returns for the arguments, on meta and in ``dtype``.
+    """Return a model on meta in ``dtype``: ``found`` itself if it is a module, else the result of calling it.
 
-    What is called must return a module, or another callable to run on the inputs. Raises `TargetError`.
+    The result must be a module or another callable, which is later called with the inputs. Otherwise `TargetError` is
+    raised.
     """
     if isinstance(found, mt.nn.Module):
         if args or kwargs:
-            raise TargetError("the target is a model already; --args is for what makes one")
+            raise TargetError("the target is already a model; --args needs a class or function that makes one")
         model = found
     elif callable(found):
         model = found(*args, **kwargs)
@@ -107,7 +108,7 @@ def build(found: Any, args: list[Any], kwargs: dict[str, Any], dtype: Any = None
 
 @contextmanager
 def dtype_default(dtype: Any) -> Iterator[None]:
-    """``dtype`` as the default dtype for a while; nothing for None."""
+    """Set the default dtype inside a ``with`` block. None changes nothing."""
     before = mt.get_default_dtype()
     if dtype is not None:
         mt.set_default_dtype(dtype)

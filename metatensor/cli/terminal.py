@@ -1,4 +1,4 @@
-"""Where commands print to."""
+"""Output of the commands."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from rich.console import Console
 __all__ = ["Terminal", "output_on_stderr"]
 
 NARROWEST = 80
-"""Tables are laid out for at least so many columns; a narrower terminal wraps their lines."""
+"""Minimum width of tables. A narrower terminal wraps their lines."""
 
 
 class Terminal(Console):
-    """A console without highlighting. A file or pipe gets at least ``wide`` columns, a terminal `NARROWEST`.
+    """A console without highlighting. Files and pipes have at least ``wide`` columns, terminals `NARROWEST`.
 
-    Where the reader of a pipe has gone away, printing raises BrokenPipeError.
+    If the reader of a pipe has closed it, printing raises BrokenPipeError.
     """
 
     def __init__(self, wide: int = 140, stderr: bool = False, soft_wrap: bool = False) -> None:
@@ -33,14 +33,14 @@ class Terminal(Console):
 
 @contextlib.contextmanager
 def output_on_stderr() -> Iterator[None]:
-    """Send to stderr what is printed meanwhile, also by compiled code, so that stdout has the command's output alone."""
-    if sys.stdout is not sys.__stdout__ or sys.stdout is None:  # replaced by a caller in this process
+    """Redirect stdout to stderr inside a ``with`` block, so that stdout has only the command's output."""
+    if sys.stdout is not sys.__stdout__ or sys.stdout is None:  # a caller in this process has replaced stdout
         with contextlib.redirect_stdout(sys.stderr):
             yield
         return
     try:
         kept = os.dup(1)
-    except OSError:  # there is no stdout
+    except OSError:  # stdout is closed
         yield
         return
     sys.stdout.flush()

@@ -1,7 +1,7 @@
 """Probability distributions, transforms between them, and divergences.
 
-A distribution object is a batch of distributions with parameters in tensors. Its samples and densities are tensors on the
-device of the parameters; on meta they are shapes.
+A distribution object is a batch of distributions whose parameters are tensors. Samples and densities are tensors on the
+device of the parameters. On meta, they have shapes but no values.
 
 >>> import metatensor as mt
 >>> from metatensor import distributions
@@ -44,7 +44,7 @@ __all__ = [
     "transform_to", *_transform_names,
 ]  # fmt: skip
 
-# PyTorch has a module for each distribution; the modules here have a family each, and answer to those names too.
+# PyTorch has a module for each distribution. These names are aliases of the modules here.
 _FAMILIES = {
     "binary": "bernoulli continuous_bernoulli",
     "categories": "categorical multinomial one_hot_categorical",

@@ -1,7 +1,8 @@
-"""Closed forms of the Kullback-Leibler divergence.
+"""Formulas for the Kullback-Leibler divergence.
 
-Most pairs of continuous families follow from one identity, KL(p || q) = -E_p[log q] - H(p): `_MEANS` says which means each
-p has, `_CROSS_ENTROPIES` what each q needs of them. Exponential families have Bregman divergences of their normalizers.
+Pairs of continuous families use KL(p || q) = -E_p[log q] - H(p). `_MEANS` has the expectations that are known for each
+family p, and `_CROSS_ENTROPIES` computes -E_p[log q] from them for each family q. Two members of one exponential family
+use the Bregman divergence of its log normalizer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from metatensor.distributions.utils import HALF_LOG_2PI, _sum_rightmost, euler_c
 
 
 def _mean_log_uniform(low: Any, high: Any) -> Any:
-    """Return the mean of log(x) for x uniform between two bounds that are not negative."""
+    """Return the mean of log(x) for uniform x between two nonnegative bounds."""
     return (mt.xlogy(high, high) - mt.xlogy(low, low)) / (high - low) - 1
 
 
@@ -47,9 +48,8 @@ _MEANS: dict[type, dict[str, Callable[..., Any]]] = {
         "log": lambda p: -euler_constant - p.rate.log(),
         "exp": lambda p, t: p.rate / (p.rate - t),
     },
-    Gamma: {"log": lambda p: p._mean_statistics[0], "exp": lambda p, t: (-p.concentration * (-t / p.rate).log1p()).exp()},
-    Gumbel: {"exp": lambda p, t: (p.loc * t + (1 - p.scale * t).lgamma()).exp()},
-    Laplace: {
+    Gamma: {"log": lambda p: p._mean_statistics[0], "exp": lambda p, t: (-p.concentration * (-t /
+    p.rate).log1p()).exp()}, Gumbel: {"exp": lambda p, t: (p.loc * t + (1 - p.scale * t).lgamma()).exp()}, Laplace: {
         "distance": lambda p, point: (p.loc - point).abs() + p.scale * (-(p.loc - point).abs() / p.scale).exp(),
     },
     Normal: {"distance": _normal_distance, "exp": lambda p, t: (p.loc * t + (p.scale * t).square() / 2).exp()},
@@ -60,7 +60,7 @@ _MEANS: dict[type, dict[str, Callable[..., Any]]] = {
         "exp": lambda p, t: ((p.high * t).exp() - (p.low * t).exp()) / (t * (p.high - p.low)),
     },
 }
-"""Means under p: of log(x), log(1 - x), exp(t x), |x - point|. All have mean and variance."""
+"""Expectations under p, by family: of log(x), log(1 - x), exp(t x) and |x - point|. Mean and variance are not listed."""
 
 
 def _cross_normal(q: Any, p: Any, mean: Any) -> Any:
@@ -93,11 +93,11 @@ _CROSS_ENTROPIES: dict[type, tuple[set[str], Callable[..., Any]]] = {
     Pareto: ({"log"}, lambda q, p, mean: (q.alpha + 1) * mean["log"](p) - q.alpha * q.scale.log() - q.alpha.log()),
     Uniform: (set(), lambda q, p, mean: (q.high - q.low).log()),
 }
-"""For each q the means that it needs, and -E_p[log q]."""
+"""By family q: the expectations under p that are needed, and a function that computes -E_p[log q]."""
 
 _LOWER = {Beta: 0.0, ContinuousBernoulli: 0.0, Exponential: 0.0, Gamma: 0.0, Pareto: "scale", Uniform: "low"}
 _UPPER = {Beta: 1.0, ContinuousBernoulli: 1.0, Uniform: "high"}
-"""The ends of supports that have ends: numbers, or the names of parameters."""
+"""Finite bounds of supports, by family: numbers, or names of parameters."""
 
 
 def _end(ends: dict[type, Any], family: type, d: Any, unbounded: float) -> Any:
@@ -106,13 +106,13 @@ def _end(ends: dict[type, Any], family: type, d: Any, unbounded: float) -> Any:
 
 
 def _never_within(p: type, q: type) -> bool:
-    """Tell whether no member of p has its support in that of a member of q."""
+    """Return True if no member of family p has its support inside that of a member of family q."""
     from_zero = _LOWER.get(p) == 0.0 and q is Pareto
     return from_zero or (q in _LOWER and p not in _LOWER) or (q in _UPPER and p not in _UPPER)
 
 
 def _within(family_p: type, p: Any, family_q: type, q: Any) -> Any:
-    """Tell where the support of p lies in that of q: a boolean, or a tensor."""
+    """Return whether the support of p is inside that of q, as a bool or a bool tensor."""
     low = _end(_LOWER, family_p, p, -math.inf) >= _end(_LOWER, family_q, q, -math.inf)
     high = _end(_UPPER, family_p, p, math.inf) <= _end(_UPPER, family_q, q, math.inf)
     return low & high
@@ -142,7 +142,7 @@ for _p, _has in _MEANS.items():
         elif _needs <= set(_has):
             register_kl(_p, _q)(_by_cross_entropy(_p, _q))
 
-# Members of one family -------------------------------------------------------------------------------------
+# Two members of one family ---------------------------------------------------------------------------------
 
 
 @register_kl(ExponentialFamily, ExponentialFamily)
@@ -155,7 +155,7 @@ def _exponential_families(p: Any, q: Any) -> Any:
     return bregman(p, q)
 
 
-for _family in (Beta, ContinuousBernoulli, Dirichlet, Exponential, Gamma):  # with their subclasses
+for _family in (Beta, ContinuousBernoulli, Dirichlet, Exponential, Gamma):  # and their subclasses
     register_kl(_family, _family)(bregman)
 
 
@@ -181,13 +181,13 @@ def _cauchys(p: Any, q: Any) -> Any:
 
 
 def _of_outcome(p: Any, log_p: Any, q: Any, log_q: Any) -> Any:
-    """Return what an outcome of probabilities p and q contributes: p log(p / q), with its limits at 0."""
+    """Return p log(p / q), the contribution of one outcome, with its limits where a probability is 0."""
     possible = mt.where(q == 0, math.inf, p * (log_p - log_q))
     return mt.where(p == 0, 0.0, possible)
 
 
 def _of_trial(p: Any, q: Any) -> Any:
-    """Return the divergence of one binary trial."""
+    """Return the divergence between two Bernoulli distributions."""
     sigmoid = mt.nn.functional.logsigmoid
     yes = _of_outcome(p.probs, sigmoid(p.logits), q.probs, sigmoid(q.logits))
     return yes + _of_outcome(1 - p.probs, sigmoid(-p.logits), 1 - q.probs, sigmoid(-q.logits))
@@ -234,7 +234,8 @@ register_kl(Poisson, Binomial)(_infinite)
 def _gaussians(p: Any, q: Any) -> Any:
     if p.event_shape != q.event_shape:
         raise ValueError(f"kl_divergence(): vectors of shapes {tuple(p.event_shape)} and {tuple(q.event_shape)}")
-    # The trace of q's precision times p's covariance is the sum of q's squared distances of the columns of p's factor.
+    # The trace of (precision of q) @ (covariance of p) is the sum of q's squared distances of the columns of p's
+    # factor.
     trace = q._distance(p._factor()).sum(-1)
     apart = q._distance((q.loc - p.loc).unsqueeze(-1)).squeeze(-1)
     return q._half_log_det() - p._half_log_det() + 0.5 * (trace + apart - p.event_shape[0])
@@ -244,7 +245,7 @@ for _p in (MultivariateNormal, LowRankMultivariateNormal):
     for _q in (MultivariateNormal, LowRankMultivariateNormal):
         register_kl(_p, _q)(_gaussians)
 
-# Distributions made of distributions -------------------------------------------------------------------------
+# Combined distributions ---------------------------------------------------------------------------------------
 
 
 @register_kl(Independent, Independent)

@@ -83,8 +83,8 @@ class StickBreakingTransform(Transform):
     --------
     >>> import metatensor as mt
     >>> from metatensor.distributions import StickBreakingTransform
-    >>> StickBreakingTransform()(mt.zeros(3, device="cpu"))
-    tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    >>> StickBreakingTransform()(mt.zeros(1, device="cpu"))
+    tensor([0.5000, 0.5000])
     """
 
     domain, codomain, bijective, _compared = constraints.real_vector, constraints.simplex, True, ()
@@ -156,7 +156,8 @@ class CorrCholeskyTransform(Transform):
         return tril_matrix_to_vec(y / left.clamp(min=mt.finfo(y.dtype).tiny), -1).atanh()
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        # Partial correlation j of row i counts 1 for its own element, and 1/2 for each of the i - 1 - j elements after it.
+        # Partial correlation j of row i counts 1 for its own element, and 1/2 for each of the i - 1 - j elements after
+        # it.
         n = _triangle_size(x.shape[-1], -1)
         rows, columns = mt.tril_indices(n, n, -1, device=x.device)
         weights = 1 + (rows - 1 - columns).to(x.dtype) / 2

@@ -14,7 +14,7 @@ __all__ = ["ComposeTransform", "IndependentTransform", "Transform", "identity_tr
 
 
 def same(a: Any, b: Any) -> bool:
-    """Return whether two parameters, numbers or tensors, have equal values."""
+    """Return True if two parameters have equal values. They may be numbers or tensors."""
     if a is b:
         return True
     equal = a == b
@@ -246,7 +246,7 @@ class ComposeTransform(Transform):
     Parameters
     ----------
     parts : sequence of Transform
-        Transforms, in the order in which they are applied.
+        Transforms. The first one is applied first.
     cache_size : int
         If 1, every part keeps its last input and output. Default: 0.
 

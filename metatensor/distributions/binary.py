@@ -1,4 +1,4 @@
-"""Distributions of one binary outcome, and of its continuous relative: Bernoulli and ContinuousBernoulli."""
+"""Bernoulli, and ContinuousBernoulli, whose density on [0, 1] has the same form."""
 
 from __future__ import annotations
 
@@ -20,10 +20,20 @@ class Bernoulli(BinaryPair, ExponentialFamily):
 
     Parameters
     ----------
-    probs
-        Probability of 1: a number or tensor. Give this or `logits`.
-    logits
+    probs : float or Tensor, optional
+        Probability of 1.
+        Exactly one of `probs` and `logits` must be given.
+    logits : float or Tensor, optional
         Log odds of 1.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Bernoulli
+    >>> Bernoulli(mt.tensor([0.5, 0.2], device="cpu")).variance
+    tensor([0.2500, 0.1600])
     """
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -54,7 +64,7 @@ class Bernoulli(BinaryPair, ExponentialFamily):
         return value * self.logits - softplus(self.logits)
 
     def enumerate_support(self, expand: bool = True) -> Any:
-        """Return 0 and 1 along a new first dimension."""
+        """Return 0 and 1 along a new first dimension. With `expand`, they are expanded over the batch."""
         both = mt.arange(2, dtype=self._param.dtype, device=self._param.device)
         return enumerated(both, self.batch_shape, expand)
 
@@ -71,16 +81,33 @@ class Bernoulli(BinaryPair, ExponentialFamily):
 
 
 class ContinuousBernoulli(BinaryPair, ExponentialFamily):
-    """The continuous Bernoulli distribution on [0, 1]: its density is proportional to ``probs**x * (1 - probs)**(1 - x)``.
+    """The continuous Bernoulli distribution on [0, 1].
+
+    The density is proportional to ``probs**x * (1 - probs)**(1 - x)``.
 
     Parameters
     ----------
-    probs
-        Number or tensor; the density is uniform at 0.5. It is not the mean. Give this or `logits`.
-    logits
+    probs : float or Tensor, optional
+        Parameter in (0, 1). It is not the mean. At 0.5 the distribution is uniform.
+        Exactly one of `probs` and `logits` must be given.
+    logits : float or Tensor, optional
         Log odds of `probs`.
-    lims
-        Probabilities between these two are taken for close to 0.5, where formulas are replaced by power series.
+    lims : tuple of float
+        Two probabilities. Between them, power series around 0.5 replace formulas that would lose precision.
+        Default: (0.499, 0.501).
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Notes
+    -----
+    Loaiza-Ganem and Cunningham introduced this distribution (2019, arXiv:1907.06845).
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import ContinuousBernoulli
+    >>> ContinuousBernoulli(mt.tensor([0.5], device="cpu")).mean
+    tensor([0.5000])
     """
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -97,11 +124,11 @@ class ContinuousBernoulli(BinaryPair, ExponentialFamily):
         if "probs" in self._parameters:
             self.probs = clamp_probs(self.probs)
 
-    # With eta for the logits, the density is exp(eta x - A(eta)) and A(eta) = log((exp(eta) - 1) / eta).
+    # The density is exp(eta x - A(eta)), where eta are the logits and A(eta) = log((exp(eta) - 1) / eta).
 
     @property
     def _slope(self) -> Any:
-        """The logits; a value too small to matter where they are 0, so that one may divide by it."""
+        """The logits, with 0 replaced by a negligible number, so that they can be divided by."""
         return mt.where(self.logits == 0, 1e-30, self.logits)
 
     def _log_normalizer(self, logits: Any) -> Any:  # type: ignore[override]
@@ -109,7 +136,7 @@ class ContinuousBernoulli(BinaryPair, ExponentialFamily):
         return logits.clamp(min=0.0) + (-(-size).expm1() / size).log()
 
     def _by_series(self, exact: Any, *coefficients: float) -> Any:
-        """Return ``exact(eta)``, but around 0, where it cancels, a power series in the square of eta."""
+        """Return ``exact(eta)``. Near 0, where it would cancel, return a power series in eta**2 instead."""
         p, square, series = self.logits.sigmoid(), self.logits.square(), 0.0
         for c in reversed(coefficients):
             series = c + square * series
@@ -145,7 +172,7 @@ class ContinuousBernoulli(BinaryPair, ExponentialFamily):
         return self._quantile(noise("uniform", shape, self._param))
 
     def _cumulative(self, value: Any) -> Any:
-        # (exp(eta x) - 1) / (exp(eta) - 1), where a positive eta has both divided by exp(eta).
+        # (exp(eta x) - 1) / (exp(eta) - 1). If eta > 0, both are divided by exp(eta).
         eta = self._slope
         size = eta.abs()
         falling = (-size * value).expm1() / (-size).expm1()
@@ -154,7 +181,7 @@ class ContinuousBernoulli(BinaryPair, ExponentialFamily):
     def _quantile(self, probability: Any) -> Any:
         eta = self._slope
         size = eta.abs()
-        # Seen from the end where the density is larger.
+        # Measured from the bound at which the density is larger.
         share = mt.where(eta > 0, 1 - probability, probability)
         distance = -(share * (-size).expm1()).log1p() / size
         return mt.where(eta > 0, 1 - distance, distance)

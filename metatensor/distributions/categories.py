@@ -15,12 +15,12 @@ __all__ = ["Categorical", "Multinomial", "OneHotCategorical", "OneHotCategorical
 
 
 class _Categories(CategoryPair):
-    """Base class: probabilities of k categories along the last dimension."""
+    """Base class of distributions with k categories along the last dimension of the parameter."""
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
     def _draw_indices(self, shape: Any) -> Any:
-        """Draw categories as indices, of shape (..., *batch_shape)."""
+        """Draw indices of categories, of the given shape, which ends with the batch shape."""
         k, batch = self._num_events, math.prod(self.batch_shape)
         draws = math.prod(shape[: len(shape) - len(self.batch_shape)])
         if draws * batch == 0:
@@ -32,7 +32,7 @@ class _Categories(CategoryPair):
         return mt.nn.functional.one_hot(indices, self._num_events).to(self._param.dtype)
 
     def entropy(self) -> Any:
-        """Return the entropy of one draw."""
+        """Return the entropy of one draw, in nats."""
         return mt.special.entr(self.probs).sum(-1)
 
 
@@ -41,10 +41,21 @@ class Categorical(_Categories):
 
     Parameters
     ----------
-    probs
-        Tensor of shape (..., k): weights that are not negative; they are normalized. Give this or `logits`.
-    logits
-        Tensor of shape (..., k): logarithms of the weights.
+    probs : Tensor, optional
+        Nonnegative weights of shape (..., k), which are normalized to sum to 1. Exactly one of `probs` and `logits`
+        must be given.
+    logits : Tensor, optional
+        Logarithms of weights, of shape (..., k).
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Categorical
+    >>> d = Categorical(mt.tensor([1.0, 1.0, 2.0], device="cpu"))
+    >>> d.log_prob(mt.tensor([0, 2], device="cpu")).exp()
+    tensor([0.2500, 0.5000])
     """
 
     has_enumerate_support = True
@@ -61,7 +72,7 @@ class Categorical(_Categories):
 
     @property
     def mean(self) -> Any:
-        return self._undefined()  # names of categories cannot be added
+        return self._undefined()  # categories are not numbers
 
     @property
     def variance(self) -> Any:
@@ -79,7 +90,7 @@ class Categorical(_Categories):
         return logits.gather(-1, indices[..., :1]).squeeze(-1)
 
     def enumerate_support(self, expand: bool = True) -> Any:
-        """Return 0 to k - 1 along a new first dimension."""
+        """Return the indices 0 to k - 1 along a new first dimension, expanded over the batch if `expand`."""
         return enumerated(mt.arange(self._num_events, device=self._param.device), self.batch_shape, expand)
 
 
@@ -88,10 +99,21 @@ class OneHotCategorical(_Categories):
 
     Parameters
     ----------
-    probs
-        Tensor of shape (..., k): weights that are not negative; they are normalized. Give this or `logits`.
-    logits
-        Tensor of shape (..., k): logarithms of the weights.
+    probs : Tensor, optional
+        Nonnegative weights of shape (..., k), which are normalized to sum to 1. Exactly one of `probs` and `logits`
+        must be given.
+    logits : Tensor, optional
+        Logarithms of weights, of shape (..., k).
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import OneHotCategorical
+    >>> d = OneHotCategorical(mt.ones(4, 3, device="meta"))
+    >>> d.batch_shape, d.event_shape
+    (metatensor.Size([4]), metatensor.Size([3]))
     """
 
     support = constraints.one_hot
@@ -116,16 +138,19 @@ class OneHotCategorical(_Categories):
         return self._one_hot(self._draw_indices(shape[:-1]))
 
     def _log_density(self, value: Any) -> Any:
-        # Not a product, which would be NaN where another category has probability 0.
+        # A product would be NaN if the probability of another category is 0.
         return mt.where(value > 0, self.logits, 0.0).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Any:
-        """Return the k unit vectors along a new first dimension."""
+        """Return the k unit vectors along a new first dimension. With `expand`, they are expanded over the batch."""
         return enumerated(mt.eye(self._num_events, dtype=self._param.dtype, device=self._param.device), self.batch_shape, expand)
 
 
 class OneHotCategoricalStraightThrough(OneHotCategorical):
-    """A `OneHotCategorical` whose samples have the gradient of the probabilities (the straight-through estimator)."""
+    """A `OneHotCategorical` whose samples have the gradient of the probabilities (the straight-through estimator).
+
+    The parameters are those of `OneHotCategorical`.
+    """
 
     has_rsample = True
 
@@ -135,16 +160,26 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
 
 
 class Multinomial(_Categories):
-    """The multinomial distribution: how often each of k categories came in `total_count` draws.
+    """The multinomial distribution: the number of times that each of k categories occurs in `total_count` draws.
 
     Parameters
     ----------
-    total_count
-        Number of draws: an int.
-    probs
-        Tensor of shape (..., k): weights that are not negative; they are normalized. Give this or `logits`.
-    logits
-        Tensor of shape (..., k): logarithms of the weights.
+    total_count : int
+        Number of draws. Default: 1.
+    probs : Tensor, optional
+        Nonnegative weights of shape (..., k), which are normalized to sum to 1. Exactly one of `probs` and `logits`
+        must be given.
+    logits : Tensor, optional
+        Logarithms of weights, of shape (..., k).
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Multinomial
+    >>> Multinomial(8, mt.tensor([1.0, 1.0, 2.0], device="cpu")).mean
+    tensor([2., 2., 4.])
     """
 
     _settings = ("total_count",)
@@ -178,7 +213,7 @@ class Multinomial(_Categories):
         return ways + mt.where(value == 0, 0.0, value * self.logits).sum(-1)
 
     def entropy(self) -> Any:
-        """Return the entropy: that of the draws in order, less what is forgotten of the order."""
+        """Return the entropy in nats: that of the sequence of draws minus the expected information in its order."""
         n = self.total_count
         counts = Binomial(n, probs=self.probs, validate_args=False)
         values = counts.enumerate_support(expand=False)

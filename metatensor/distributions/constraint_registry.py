@@ -22,7 +22,7 @@ __all__ = ["ConstraintRegistry", "biject_to", "transform_to"]
 
 
 class ConstraintRegistry:
-    """A registry of functions that make a transform for a constraint, by the class of the constraint."""
+    """A registry of functions that create a transform for a constraint. The key is the class of the constraint."""
 
     def __init__(self) -> None:
         self._registry: dict[type, Callable[[Any], Any]] = {}

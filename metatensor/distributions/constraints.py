@@ -392,7 +392,7 @@ class _PositiveDefinite(_Symmetric):
         return symmetric & (mt.linalg.cholesky_ex(value).info == 0) if value.shape[-2] == value.shape[-1] else symmetric
 
 
-# Constraints made of constraints ------------------------------------------------------------------------
+# Combinations of constraints ----------------------------------------------------------------------------
 
 
 class _IndependentConstraint(Constraint):

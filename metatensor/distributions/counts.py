@@ -15,7 +15,7 @@ __all__ = ["Binomial", "Geometric", "NegativeBinomial", "Poisson"]
 
 
 def _log_choose(n: Any, k: Any) -> Any:
-    """Return the logarithm of the number of ways to choose k of n."""
+    """Return the logarithm of the binomial coefficient."""
     return (n + 1).lgamma() - (k + 1).lgamma() - (n - k + 1).lgamma()
 
 
@@ -24,10 +24,20 @@ class Geometric(BinaryPair):
 
     Parameters
     ----------
-    probs
-        Probability of success, in (0, 1]: a number or tensor. Give this or `logits`.
-    logits
+    probs : float or Tensor, optional
+        Probability of success, in (0, 1].
+        Exactly one of `probs` and `logits` must be given.
+    logits : float or Tensor, optional
         Log odds of success.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Geometric
+    >>> Geometric(mt.tensor([0.5, 0.25], device="cpu")).mean
+    tensor([1., 3.])
     """
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -51,14 +61,14 @@ class Geometric(BinaryPair):
         return self.mean / self.probs
 
     def _draw(self, shape: Any) -> Any:
-        # The waiting time of a process whose rate gives success in one unit with probability `probs`, in whole units.
+        # The integer part of an exponential waiting time is geometric.
         return (noise("exponential", shape, self.probs) / -(-self.probs).log1p()).floor()
 
     def _log_density(self, value: Any) -> Any:
         return mt.special.xlog1py(value, -self.probs) + self.probs.log()
 
     def entropy(self) -> Any:
-        """Return the entropy: that of one trial, times the expected number of trials."""
+        """Return the entropy in nats: the entropy of one trial times the expected number of trials."""
         return (softplus(self.logits) - self.logits * self.probs) / self.probs
 
 
@@ -67,12 +77,22 @@ class Binomial(BinaryPair):
 
     Parameters
     ----------
-    total_count
-        Number of trials: a number or tensor.
-    probs
-        Probability of success: a number or tensor. Give this or `logits`.
-    logits
+    total_count : int or Tensor
+        Number of trials. Default: 1.
+    probs : float or Tensor, optional
+        Probability of success.
+        Exactly one of `probs` and `logits` must be given.
+    logits : float or Tensor, optional
         Log odds of success.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Binomial
+    >>> Binomial(10, mt.tensor([0.5, 0.2], device="cpu")).mean
+    tensor([5., 2.])
     """
 
     arg_constraints: ClassVar[Any] = {
@@ -109,7 +129,7 @@ class Binomial(BinaryPair):
         return value * self.logits - self.total_count * softplus(self.logits) + _log_choose(self.total_count, value)
 
     def enumerate_support(self, expand: bool = True) -> Any:
-        """Return 0 to `total_count` along a new first dimension.
+        """Return 0 to `total_count` along a new first dimension. With `expand`, they are expanded over the batch.
 
         Raises
         ------
@@ -120,7 +140,7 @@ class Binomial(BinaryPair):
         return enumerated(values, self.batch_shape, expand)
 
     def entropy(self) -> Any:
-        """Return the entropy, summed over the support; `total_count` must not vary over the batch."""
+        """Return the entropy in nats, as a sum over the support. `total_count` must be the same in the whole batch."""
         log_prob = self._log_density(self.enumerate_support(expand=False))
         return -(log_prob.exp() * log_prob).sum(0)
 
@@ -130,12 +150,22 @@ class NegativeBinomial(BinaryPair):
 
     Parameters
     ----------
-    total_count
-        Number of failures at which to stop, which need not be an integer: a number or tensor.
-    probs
-        Probability of success, in [0, 1): a number or tensor. Give this or `logits`.
-    logits
+    total_count : float or Tensor
+        Number of failures, not necessarily an integer.
+    probs : float or Tensor, optional
+        Probability of success, in [0, 1).
+        Exactly one of `probs` and `logits` must be given.
+    logits : float or Tensor, optional
         Log odds of success.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import NegativeBinomial
+    >>> NegativeBinomial(3.0, mt.tensor([0.5], device="cpu")).mean
+    tensor([3.])
     """
 
     arg_constraints: ClassVar[Any] = {
@@ -163,7 +193,7 @@ class NegativeBinomial(BinaryPair):
         return self.mean * (1 + self.logits.exp())
 
     def _draw(self, shape: Any) -> Any:
-        # A Poisson variable whose rate is a gamma variable.
+        # a Poisson variable whose rate is gamma distributed
         return mt.poisson(mt._standard_gamma(self.total_count.expand(shape)) * self.logits.exp())
 
     def _log_density(self, value: Any) -> Any:
@@ -178,8 +208,17 @@ class Poisson(Parametric, ExponentialFamily):
 
     Parameters
     ----------
-    rate
-        Mean: a number or tensor.
+    rate : float or Tensor
+        Mean.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Poisson
+    >>> Poisson(mt.tensor([2.0], device="cpu")).log_prob(mt.zeros(1, device="cpu"))
+    tensor([-2.])
     """
 
     arg_constraints: ClassVar[Any] = {"rate": constraints.nonnegative}

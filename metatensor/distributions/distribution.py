@@ -178,7 +178,7 @@ class Distribution:
         if has_data(inside) and not bool(inside.all()):
             raise ValueError(f"{name}: the value of shape {tuple(value.shape)} is not within the support {self.support!r}: {value}")
 
-    # What a family defines
+    # To be defined by families
 
     @property
     def mean(self) -> Any:

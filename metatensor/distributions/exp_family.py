@@ -23,7 +23,7 @@ class ExponentialFamily(Distribution):
 
     Notes
     -----
-    The formulas are those of Nielsen and Nock, "Entropies and cross-entropies of exponential families" (2010).
+    Nielsen and Nock derive the formulas (2010, in the proceedings of ICIP).
     """
 
     @property
@@ -39,7 +39,7 @@ class ExponentialFamily(Distribution):
 
     @property
     def _mean_statistics(self) -> tuple[Any, ...]:
-        """The mean of each sufficient statistic: the gradient of the log normalizer."""
+        """The means of the sufficient statistics. By default they are the gradient of the log normalizer."""
         eta = [p.detach().requires_grad_() for p in self._natural_params]
         with mt.enable_grad():
             total = self._log_normalizer(*eta).sum()
@@ -52,9 +52,9 @@ class ExponentialFamily(Distribution):
             ) from error
 
     def _pairing(self, eta: tuple[Any, ...], statistics: tuple[Any, ...]) -> Any:
-        """Return <eta, T>, summed over all parameters, of the batch shape.
+        """Return the sum of the products of `eta` and `statistics` over all parameters and event dimensions.
 
-        A term is 0 where eta is 0, even if T is infinite there.
+        A term is 0 if eta is 0, even if the statistic is infinite.
         """
         batch_dims, total = len(self.batch_shape), None
         for e, t in zip(eta, statistics, strict=True):

@@ -1,4 +1,4 @@
-"""Families made of gamma variables: Exponential, Gamma, Chi2, Beta, Dirichlet and FisherSnedecor."""
+"""Families derived from gamma variables: Exponential, Gamma, Chi2, Beta, Dirichlet and FisherSnedecor."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Beta", "Chi2", "Dirichlet", "Exponential", "FisherSnedecor", "Gamma"
 
 
 class _Exponential(Parametric, ExponentialFamily):
-    """Base class: the density is exp(<eta, T(x)> - A(eta)), where h is 1; a family gives T as `_statistics`."""
+    """Base class of families with density exp(<eta, T(x)> - A(eta)). A subclass defines T as `_statistics`."""
 
     has_rsample = True
     _mean_carrier_measure = 0.0
@@ -36,8 +36,19 @@ class Gamma(_Exponential):
 
     Parameters
     ----------
-    concentration, rate
-        Shape and inverse scale: numbers or tensors. The mean is ``concentration / rate``.
+    concentration : float or Tensor
+        Shape, often called alpha.
+    rate : float or Tensor
+        Inverse scale, often called beta. The mean is ``concentration / rate``.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Gamma
+    >>> Gamma(mt.tensor([1.0, 3.0], device="cpu"), 2.0).mean
+    tensor([0.5000, 1.5000])
     """
 
     arg_constraints: ClassVar[Any] = {"concentration": constraints.positive, "rate": constraints.positive}
@@ -85,8 +96,17 @@ class Chi2(Gamma):
 
     Parameters
     ----------
-    df
-        Degrees of freedom: a number or tensor.
+    df : float or Tensor
+        Degrees of freedom.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Chi2
+    >>> Chi2(mt.tensor([1.0, 3.0], device="cpu")).variance
+    tensor([2., 6.])
     """
 
     arg_constraints: ClassVar[Any] = {"df": constraints.positive}
@@ -96,12 +116,12 @@ class Chi2(Gamma):
 
     @property
     def concentration(self) -> Any:
-        """The shape parameter of the gamma distribution: df / 2."""
+        """The shape parameter of the gamma distribution, df / 2."""
         return self.df / 2
 
     @property
     def rate(self) -> Any:
-        """The inverse scale of the gamma distribution: 1 / 2."""
+        """The rate of the gamma distribution, 1 / 2."""
         return mt.full_like(self.df, 0.5)
 
 
@@ -110,8 +130,17 @@ class Exponential(_Exponential):
 
     Parameters
     ----------
-    rate
-        Inverse mean: a number or tensor.
+    rate : float or Tensor
+        Inverse of the mean.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Exponential
+    >>> Exponential(mt.tensor([1.0, 4.0], device="cpu")).mean
+    tensor([1.0000, 0.2500])
     """
 
     arg_constraints: ClassVar[Any] = {"rate": constraints.positive}
@@ -165,8 +194,18 @@ class Beta(_Exponential):
 
     Parameters
     ----------
-    concentration1, concentration0
-        Weights of the ends 1 and 0, often called alpha and beta: numbers or tensors.
+    concentration1, concentration0 : float or Tensor
+        Positive numbers, often called alpha and beta. The density is proportional to
+        ``x**(concentration1 - 1) * (1 - x)**(concentration0 - 1)``.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Beta
+    >>> Beta(mt.tensor([1.0, 3.0], device="cpu"), 1.0).mean
+    tensor([0.5000, 0.7500])
     """
 
     arg_constraints: ClassVar[Any] = {"concentration1": constraints.positive, "concentration0": constraints.positive}
@@ -185,7 +224,8 @@ class Beta(_Exponential):
 
     @property
     def mode(self) -> Any:
-        # Where only one weight is above 1, the mode is at its end; where neither is, at the end of the larger one.
+        # If a concentration is at most 1, the mode is a bound: 1 if concentration1 is the larger one, 0 if
+        # concentration0 is.
         one, zero = ((c - 1).clamp(min=0.0) for c in (self.concentration1, self.concentration0))
         ends = (self.concentration1 > self.concentration0).to(one.dtype)
         return mt.where(one + zero > 0, one / (one + zero), ends)
@@ -219,8 +259,17 @@ class Dirichlet(_Exponential):
 
     Parameters
     ----------
-    concentration
-        Tensor of shape (..., k): the weight of each corner.
+    concentration : Tensor
+        Positive numbers of shape (..., k).
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Dirichlet
+    >>> Dirichlet(mt.tensor([1.0, 1.0, 2.0], device="cpu")).mean
+    tensor([0.2500, 0.2500, 0.5000])
     """
 
     arg_constraints: ClassVar[Any] = {"concentration": constraints.independent(constraints.positive, 1)}
@@ -270,12 +319,21 @@ class Dirichlet(_Exponential):
 
 
 class FisherSnedecor(Parametric):
-    """The F distribution: the ratio of the mean squares of df1 and of df2 normal variables.
+    """The F distribution: the ratio of the mean squares of df1 and of df2 standard normal variables.
 
     Parameters
     ----------
-    df1, df2
-        Degrees of freedom of numerator and denominator: numbers or tensors.
+    df1, df2 : float or Tensor
+        Degrees of freedom of the numerator and the denominator.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import FisherSnedecor
+    >>> FisherSnedecor(mt.tensor([1.0, 2.0], device="cpu"), 4.0).mean
+    tensor([2., 2.])
     """
 
     arg_constraints: ClassVar[Any] = {"df1": constraints.positive, "df2": constraints.positive}

@@ -1,6 +1,6 @@
-"""Families that are images of simpler ones: LogNormal, LogisticNormal, HalfNormal, HalfCauchy and Gumbel.
+"""Families of transformed variables: LogNormal, LogisticNormal, HalfNormal, HalfCauchy and Gumbel.
 
-(Those whose transforms have exponents are in `powers`.)
+Families whose transforms have exponents are in `powers`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["Gumbel", "HalfCauchy", "HalfNormal", "LogNormal", "LogisticNormal"]
 
 
 class Image(TransformedDistribution):
-    """Base class: a family gives its parameters, a base and transforms; density, distribution function and sampling follow."""
+    """Base class of families that are defined by a base distribution and transforms. All formulas follow from these."""
 
     def _set_image(self, validate_args: bool | None, build: Any, **parameters: Any) -> None:
-        """Set the parameters, then the base and the transforms that ``build()`` makes of them."""
+        """Set the parameters. Then set the base distribution and the transforms, which ``build()`` returns."""
         self._set_parameters(validate_args, **parameters)
         super().__init__(*build())
 
@@ -33,8 +33,17 @@ class LogNormal(Image):
 
     Parameters
     ----------
-    loc, scale
-        Mean and standard deviation of the logarithm: numbers or tensors.
+    loc, scale : float or Tensor
+        Mean and standard deviation of the logarithm.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import LogNormal
+    >>> LogNormal(mt.zeros(2, device="cpu"), 1.0).mean
+    tensor([1.6487, 1.6487])
     """
 
     arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
@@ -57,12 +66,12 @@ class LogNormal(Image):
         return self.scale.square().expm1() * self.mean.square()
 
     def entropy(self) -> Any:
-        """Return the entropy: that of the logarithm, and its mean."""
+        """Return the entropy in nats: the entropy of the logarithm plus its mean."""
         return self.base_dist.entropy() + self.loc
 
 
 class _Folded(Image):
-    """Base class: the size of a variable that is symmetric around 0."""
+    """Base class of distributions of the absolute value of a variable that is symmetric around 0."""
 
     arg_constraints: ClassVar[Any] = {"scale": constraints.positive}
     support = constraints.nonnegative
@@ -86,17 +95,26 @@ class _Folded(Image):
         return self.base_dist.icdf((1 + probability) / 2)
 
     def entropy(self) -> Any:
-        """Return the entropy: that of the whole, less log(2) for the sign."""
+        """Return the entropy in nats: the entropy of the symmetric variable minus log(2)."""
         return self.base_dist.entropy() - math.log(2.0)
 
 
 class HalfNormal(_Folded):
-    """The half-normal distribution: the size of a normal variable of mean 0.
+    """The half-normal distribution: the absolute value of a normal variable with mean 0.
 
     Parameters
     ----------
-    scale
-        Standard deviation of that variable: a number or tensor.
+    scale : float or Tensor
+        Standard deviation of the normal variable.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import HalfNormal
+    >>> HalfNormal(mt.ones(2, device="cpu")).mean
+    tensor([0.7979, 0.7979])
     """
 
     _whole = Normal
@@ -111,12 +129,21 @@ class HalfNormal(_Folded):
 
 
 class HalfCauchy(_Folded):
-    """The half-Cauchy distribution: the size of a Cauchy variable of median 0.
+    """The half-Cauchy distribution: the absolute value of a Cauchy variable with median 0.
 
     Parameters
     ----------
-    scale
-        Scale of that variable, and median of its size: a number or tensor.
+    scale : float or Tensor
+        Scale of the Cauchy variable. It is the median of the absolute value.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import HalfCauchy
+    >>> HalfCauchy(2.0).cdf(mt.tensor([2.0], device="cpu"))
+    tensor([0.5000])
     """
 
     _whole = Cauchy
@@ -131,12 +158,21 @@ class HalfCauchy(_Folded):
 
 
 class Gumbel(LocationScale, Image):  # type: ignore[misc]
-    """The Gumbel distribution, which the largest of many values follows.
+    """The Gumbel distribution, the limit distribution of the maximum of many values.
 
     Parameters
     ----------
-    loc, scale
-        Mode and scale: numbers or tensors.
+    loc, scale : float or Tensor
+        Mode and scale.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Gumbel
+    >>> Gumbel(mt.zeros(1, device="cpu"), 1.0).mean
+    tensor([0.5772])
     """
 
     has_rsample = True  # type: ignore[assignment]
@@ -148,7 +184,7 @@ class Gumbel(LocationScale, Image):  # type: ignore[misc]
         self._set_image(validate_args, self._from_uniform, loc=loc, scale=scale)
 
     def _from_uniform(self) -> tuple[Any, Any]:
-        # loc - scale * log(-log(u))
+        # loc - scale * log(-log(u)), where u is uniform
         zero, one = mt.zeros_like(self.loc), mt.ones_like(self.loc)
         logarithm = ExpTransform().inv
         turned = AffineTransform(zero, -one)
@@ -158,11 +194,11 @@ class Gumbel(LocationScale, Image):  # type: ignore[misc]
         return self.loc - self.scale * noise("exponential", shape, self.loc).log()
 
     def rsample(self, sample_shape: Any = ()) -> Any:
-        """Draw values as a differentiable function of the parameters."""
+        """Draw a sample that is differentiable with respect to the parameters."""
         return self._draw(self._extended_shape(sample_shape))
 
     def sample(self, sample_shape: Any = ()) -> Any:
-        """Draw values; the result does not require grad."""
+        """Draw a sample. The result does not require grad."""
         with mt.no_grad():
             return self.rsample(sample_shape)
 
@@ -185,8 +221,17 @@ class LogisticNormal(Image):
 
     Parameters
     ----------
-    loc, scale
-        Mean and standard deviation of the vector's elements: tensors of shape (..., n), for values of n + 1 parts.
+    loc, scale : Tensor
+        Mean and standard deviation of the n elements of the vector, of shape (..., n). Values have n + 1 elements.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import LogisticNormal
+    >>> LogisticNormal(mt.zeros(4, 2, device="meta"), mt.ones(4, 2, device="meta")).sample().shape
+    metatensor.Size([4, 3])
     """
 
     arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
@@ -204,5 +249,5 @@ class LogisticNormal(Image):
 
     @property
     def scale(self) -> Any:
-        """The standard deviation of the normal vector's elements."""
+        """The standard deviations of the elements of the normal vector."""
         return self.base_dist.base_dist.scale

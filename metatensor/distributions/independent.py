@@ -1,4 +1,4 @@
-"""Batch dimensions taken for event dimensions."""
+"""Distributions whose trailing batch dimensions are event dimensions."""
 
 from __future__ import annotations
 
@@ -15,14 +15,31 @@ __all__ = ["Independent"]
 
 
 class Independent(Parametric):
-    """A distribution whose last batch dimensions count as parts of one value.
+    """A distribution whose trailing batch dimensions are treated as event dimensions.
+
+    `log_prob` sums over these dimensions, since the elements are independent.
 
     Parameters
     ----------
-    base_distribution
-        The distribution of the parts.
-    reinterpreted_batch_ndims
-        How many batch dimensions become event dimensions.
+    base_distribution : Distribution
+        Distribution of the elements.
+    reinterpreted_batch_ndims : int
+        Number of trailing batch dimensions that become event dimensions.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Raises
+    ------
+    ValueError
+        If the base has fewer batch dimensions.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Independent, Normal
+    >>> d = Independent(Normal(mt.zeros(4, 3, device="meta"), 1.0), 1)
+    >>> d.batch_shape, d.event_shape
+    (metatensor.Size([4]), metatensor.Size([3]))
     """
 
     arg_constraints: ClassVar[Any] = {}

@@ -1,6 +1,6 @@
 """Location-scale families: loc + scale * z, where z has a standard distribution without these parameters.
 
-Normal, Laplace, Cauchy, StudentT, Uniform and GeneralizedPareto. (Gumbel is in `images`.)
+The families are Normal, Laplace, Cauchy, StudentT, Uniform and GeneralizedPareto. Gumbel is in `images`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ __all__ = ["Cauchy", "GeneralizedPareto", "Laplace", "LocationScale", "Normal", 
 
 
 class LocationScale(Parametric):
-    """Base class: a family says what its standard variable z is, and the parameters move and stretch it.
+    """Base class of location-scale families.
 
-    The standard moments (`_z_mean`, ...) are numbers, or properties where they depend on further parameters.
+    A subclass defines the distribution of the standard variable z: `_z_draw`, `_z_log_density`, `_z_cumulative`,
+    `_z_quantile`. The moments of z (`_z_mean`, ...) are numbers, or properties if they depend on further parameters.
     """
 
     arg_constraints: ClassVar[Any] = {"loc": constraints.real, "scale": constraints.positive}
@@ -68,7 +69,7 @@ class LocationScale(Parametric):
         return self.scale.square() * self._z_variance
 
     def entropy(self) -> Any:
-        """Return the entropy: that of z, and log(scale)."""
+        """Return the entropy of each distribution of the batch, in nats: the entropy of z plus log(scale)."""
         return self.scale.log() + self._z_entropy
 
 
@@ -129,8 +130,19 @@ class Laplace(LocationScale):
 
     Parameters
     ----------
-    loc, scale
-        Mean, and mean distance from it: numbers or tensors.
+    loc : float or Tensor
+        Mean.
+    scale : float or Tensor
+        Mean absolute deviation from `loc`.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Laplace
+    >>> Laplace(mt.zeros(2, device="cpu"), 1.0).variance
+    tensor([2., 2.])
     """
 
     _z_variance = 2.0
@@ -158,8 +170,19 @@ class Cauchy(LocationScale):
 
     Parameters
     ----------
-    loc, scale
-        Median, and half the width at half the maximum: numbers or tensors.
+    loc : float or Tensor
+        Median.
+    scale : float or Tensor
+        Half width at half maximum of the density.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Cauchy
+    >>> Cauchy(0.0, mt.ones(2, device="cpu")).cdf(mt.tensor([0.0, 1.0], device="cpu"))
+    tensor([0.5000, 0.7500])
     """
 
     _z_variance = math.inf
@@ -198,10 +221,21 @@ class StudentT(LocationScale):
 
     Parameters
     ----------
-    df
-        Degrees of freedom: a number or tensor.
-    loc, scale
-        Location and scale: numbers or tensors. The mean is `loc` where df > 1, else undefined (NaN).
+    df : float or Tensor
+        Degrees of freedom.
+    loc : float or Tensor
+        Location. It is the mean if df > 1; otherwise the mean is NaN. Default: 0.
+    scale : float or Tensor
+        Scale. Default: 1.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import StudentT
+    >>> StudentT(mt.tensor([3.0, 4.0], device="cpu")).variance
+    tensor([3., 2.])
     """
 
     arg_constraints: ClassVar[Any] = {"df": constraints.positive, **LocationScale.arg_constraints}
@@ -229,11 +263,11 @@ class StudentT(LocationScale):
 
     @property
     def _log_width(self) -> Any:
-        """The logarithm of the integral of (1 + z**2 / df) ** (-(df + 1) / 2)."""
+        """The logarithm of the integral of (1 + z**2 / df) ** (-(df + 1) / 2) over z."""
         return 0.5 * self.df.log() + log_beta(self.df / 2, mt.full_like(self.df, 0.5))
 
     def _z_draw(self, shape: Any) -> Any:
-        # A normal variable over the root of an independent mean square of df others.
+        # z = x / sqrt(m), with x standard normal and m the mean of df squares of other standard normal variables.
         mean_square = mt._standard_gamma((self.df / 2).expand(shape)) / (self.df / 2)
         return noise("normal", shape, self.df) * mean_square.rsqrt()
 
@@ -246,8 +280,17 @@ class Uniform(LocationScale):
 
     Parameters
     ----------
-    low, high
-        Bounds: numbers or tensors.
+    low, high : float or Tensor
+        Bounds.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Uniform
+    >>> Uniform(0.0, mt.tensor([1.0, 4.0], device="cpu")).mean
+    tensor([0.5000, 2.0000])
     """
 
     def __init__(self, low: Any, high: Any, validate_args: bool | None = None) -> None:
@@ -269,7 +312,7 @@ class Uniform(LocationScale):
 
     @property
     def scale(self) -> Any:
-        """The width."""
+        """The difference of the bounds."""
         return self.high - self.low
 
     _z_mean = 0.5
@@ -292,14 +335,24 @@ class Uniform(LocationScale):
 
 
 class GeneralizedPareto(LocationScale):
-    """The generalized Pareto distribution, which exceedances over a high threshold follow.
+    """The generalized Pareto distribution, a model for the excess of values over a high threshold.
 
     Parameters
     ----------
-    loc, scale
-        Lower end and scale: numbers or tensors.
-    concentration
-        Shape of the tail: exponential at 0, a power law above, a tail of finite length below.
+    loc, scale : float or Tensor
+        Lower bound and scale.
+    concentration : float or Tensor
+        Shape of the tail. At 0 the distribution is exponential. Above 0 the tail is a power law. Below 0 the support is
+        bounded.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import GeneralizedPareto
+    >>> GeneralizedPareto(0.0, 1.0, mt.tensor([0.0, 0.5], device="cpu")).mean
+    tensor([1., 2.])
     """
 
     arg_constraints: ClassVar[Any] = {**LocationScale.arg_constraints, "concentration": constraints.real}
@@ -313,7 +366,7 @@ class GeneralizedPareto(LocationScale):
         return constraints.interval(self.loc, mt.where(k < 0, self.loc - self.scale / k, math.inf))
 
     def _hazard(self, z: Any) -> Any:
-        """Return the exponential variable E that z is made of: log(1 + k z) / k, which is z where k is 0."""
+        """Return the exponential variable that corresponds to z: log(1 + k z) / k, or z if k is 0."""
         k = self.concentration
         flat = k.abs() < mt.finfo(k.dtype).eps
         return mt.where(flat, z, (k * z).log1p() / mt.where(flat, 1.0, k))
@@ -336,13 +389,13 @@ class GeneralizedPareto(LocationScale):
         return self._from_hazard(-(-probability).log1p())
 
     def log_survival_function(self, value: Any) -> Any:
-        """Return the logarithm of the probability of values above `value`."""
+        """Return the logarithm of the probability of a value greater than `value`."""
         if self._validate_args:
             self._validate_sample(value)
         return -self._hazard((value - self.loc) / self.scale)
 
     def log_cdf(self, value: Any) -> Any:
-        """Return the logarithm of `cdf`."""
+        """Return the logarithm of `cdf` at `value`."""
         return (-self.log_survival_function(value).exp()).log1p()
 
     @property

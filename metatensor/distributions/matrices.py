@@ -1,4 +1,4 @@
-"""Distributions of matrices: Wishart (covariances) and LKJCholesky (factors of correlation matrices)."""
+"""Distributions of matrices: Wishart (covariance) and LKJCholesky (Cholesky factors of correlations)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,25 @@ __all__ = ["LKJCholesky", "Wishart"]
 
 
 class Wishart(ScaleTriple, ExponentialFamily):
-    """The Wishart distribution of positive definite matrices: the scatter of `df` normal vectors.
+    """The Wishart distribution of positive definite matrices: the sum of x x^T over `df` normal vectors x.
 
     Parameters
     ----------
-    df
-        Degrees of freedom, above d - 1: a number or a tensor.
-    covariance_matrix, precision_matrix, scale_tril
-        Covariance of the vectors, its inverse, or its lower Cholesky factor: a tensor of shape (..., d, d). Give one of them.
+    df : float or Tensor
+        Degrees of freedom, greater than d - 1.
+    covariance_matrix, precision_matrix, scale_tril : Tensor, optional
+        Covariance of the vectors, its inverse, or its lower Cholesky factor, of shape (..., d, d). Exactly one must be
+        given.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Wishart
+    >>> Wishart(3.0, mt.eye(2, device="cpu")).mean
+    tensor([[3., 0.],
+            [0., 3.]])
     """
 
     support = constraints.positive_definite
@@ -38,7 +49,7 @@ class Wishart(ScaleTriple, ExponentialFamily):
         event = mt.Size(()) if given is None else given.shape[-2:]
         if not isinstance(df, mt.Tensor) and given is not None:
             df = mt.tensor(df, dtype=given.dtype, device=given.device)
-        # Densities of degrees below this do not exist, so it is checked in any case.
+        # Checked even without validate_args: the density does not exist for fewer degrees of freedom.
         if event and has_data(df) and not bool((df > event[-1] - 1).all()):
             raise ValueError(f"Wishart(): df must be above {event[-1] - 1} for matrices of shape {tuple(event)}, got {df}")
         self._set_scale(validate_args, event, covariance_matrix, precision_matrix, scale_tril, df=df)
@@ -70,8 +81,9 @@ class Wishart(ScaleTriple, ExponentialFamily):
         return self._degrees() * (self.covariance_matrix.square() + scales.unsqueeze(-1) * scales.unsqueeze(-2))
 
     def _draw(self, shape: Any) -> Any:
-        # Bartlett: the Cholesky factor of a standard Wishart matrix has independent elements, normal below the diagonal, and
-        # on it the roots of chi-squared variables whose degrees fall from df by one a row.
+        # Bartlett decomposition: the Cholesky factor of a standard Wishart matrix has independent elements. Those below
+        # the diagonal are normal. Diagonal element i, from 0, is the square root of a chi-squared variable with df - i
+        # degrees.
         below = noise("normal", shape, self.df).tril(-1)
         degrees = self.df.unsqueeze(-1) - mt.arange(self._d, dtype=self.df.dtype, device=self.df.device)
         squares = 2 * mt._standard_gamma((degrees / 2).expand(shape[:-1]))
@@ -80,13 +92,13 @@ class Wishart(ScaleTriple, ExponentialFamily):
 
     def _log_density(self, value: Any) -> Any:
         half_log_det = log_diagonal(mt.linalg.cholesky(value))
-        # The trace of covariance^-1 value is the sum of squares of L^-1 F, for factors L and F.
+        # The trace of covariance^-1 @ value is the sum of squares of L^-1 F, where L and F are their Cholesky factors.
         white = solve_lower(self._unbroadcasted_scale_tril, mt.linalg.cholesky(value))
         trace = white.square().flatten(-2).sum(-1)
         return (self.df - self._d - 1) * half_log_det - 0.5 * trace - self._log_volume(log_diagonal(self._unbroadcasted_scale_tril))
 
     def _log_volume(self, half_log_det: Any) -> Any:
-        """Return the log normalizer, from half the log determinant of the covariance."""
+        """Return the log normalizer, given half the log determinant of the covariance."""
         return self.df * (half_log_det + self._d * math.log(2) / 2) + (self.df / 2).mvlgamma(self._d)
 
     @property
@@ -106,16 +118,26 @@ class Wishart(ScaleTriple, ExponentialFamily):
 
 
 class LKJCholesky(Parametric):
-    """The LKJ distribution of correlation matrices, given as their lower Cholesky factors.
+    """The LKJ distribution of lower Cholesky factors of correlation matrices.
 
-    A correlation matrix has a density that goes with its determinant to the power ``concentration - 1``.
+    A correlation matrix C has a density proportional to ``det(C) ** (concentration - 1)``. See Lewandowski, Kurowicka and
+    Joe, "Generating random correlation matrices based on vines and extended onion method" (2009).
 
     Parameters
     ----------
-    dim
+    dim : int
         Number of rows of the matrices, at least 2.
-    concentration
-        Positive number or tensor; at 1 all correlation matrices are equally likely.
+    concentration : float or Tensor
+        Positive number. At 1, the distribution of correlation matrices is uniform. Default: 1.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import LKJCholesky
+    >>> LKJCholesky(3, mt.ones(4, device="meta")).sample((2,)).shape
+    metatensor.Size([2, 4, 3, 3])
     """
 
     arg_constraints: ClassVar[Any] = {"concentration": constraints.positive}
@@ -130,11 +152,12 @@ class LKJCholesky(Parametric):
         self.dim = dim
         self._set_parameters(validate_args, (dim, dim), concentration=concentration)
 
-    # Row i (from 1) holds a vector w of i elements in the unit ball and the root of 1 - |w|**2. Its density is proportional to
-    # (1 - |w|**2) ** (b_i - 1), where b_i = concentration + (dim - 1 - i) / 2, so |w|**2 is Beta(i / 2, b_i).
+    # Row i, from 1, consists of a vector w of i elements in the unit ball and sqrt(1 - |w|**2). Its density is
+    # proportional to (1 - |w|**2) ** (b_i - 1), where b_i = concentration + (dim - 1 - i) / 2. So |w|**2 has the
+    # distribution Beta(i / 2, b_i).
 
     def _rows(self) -> tuple[Any, Any]:
-        """Return i and b_i along the last dimension."""
+        """Return i and b_i of all rows, along the last dimension."""
         i = mt.arange(1, self.dim, dtype=self.concentration.dtype, device=self.concentration.device)
         return i, self.concentration.unsqueeze(-1) + (self.dim - 1 - i) / 2
 
@@ -142,7 +165,7 @@ class LKJCholesky(Parametric):
         i, b = self._rows()
         weights = mt.stack([(i / 2).expand(b.shape), b], -1)
         parts = mt._sample_dirichlet(weights.expand((*shape[:-2], self.dim - 1, 2)))
-        # A direction for each row: normal variables below the diagonal.
+        # The direction of each row: normal variables below the diagonal, normalized.
         directions = noise("normal", shape, self.concentration).tril(-1)[..., 1:, :]
         rows = directions * (parts[..., :1].sqrt() / mt.linalg.vector_norm(directions, dim=-1, keepdim=True))
         first = mt.zeros((*shape[:-2], 1, self.dim), dtype=rows.dtype, device=rows.device)
@@ -151,6 +174,6 @@ class LKJCholesky(Parametric):
 
     def _log_density(self, value: Any) -> Any:
         i, b = self._rows()
-        # The integral of (1 - |w|**2) ** (b - 1) over the ball of dimension i.
+        # the integral of (1 - |w|**2) ** (b - 1) over the ball of dimension i
         volumes = i / 2 * math.log(math.pi) + b.lgamma() - (b + i / 2).lgamma()
         return (2 * (b - 1) * value.diagonal(0, -2, -1)[..., 1:].log() - volumes).sum(-1)

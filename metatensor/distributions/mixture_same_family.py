@@ -15,14 +15,25 @@ __all__ = ["MixtureSameFamily"]
 
 
 class MixtureSameFamily(Parametric):
-    """A mixture: one of k components, which are the last batch dimension of one distribution, is drawn, and a value from it.
+    """A mixture of k distributions of one family.
 
     Parameters
     ----------
-    mixture_distribution
-        A `Categorical` over k components.
-    component_distribution
-        A distribution of batch shape (..., k).
+    mixture_distribution : Categorical
+        Weights of the components, with batch shape (...) and k categories.
+    component_distribution : Distribution
+        The components, with batch shape (..., k).
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Categorical, MixtureSameFamily, Normal
+    >>> weights = mt.ones(3, device="meta")
+    >>> mixture = MixtureSameFamily(Categorical(weights), Normal(mt.zeros(3, device="meta"), 1.0))
+    >>> mixture.batch_shape, mixture.sample((5,)).shape
+    (metatensor.Size([]), metatensor.Size([5]))
     """
 
     arg_constraints: ClassVar[Any] = {}
@@ -52,12 +63,12 @@ class MixtureSameFamily(Parametric):
 
     @property
     def mixture_distribution(self) -> Categorical:
-        """The distribution of the component's index."""
+        """The distribution of the index of the component."""
         return self._mixture_distribution
 
     @property
     def component_distribution(self) -> Distribution:
-        """The components."""
+        """The distributions of the components."""
         return self._component_distribution
 
     @constraints.dependent_property
@@ -65,11 +76,11 @@ class MixtureSameFamily(Parametric):
         return constraints.MixtureSameFamilyConstraint(self._component_distribution.support)
 
     def _over_events(self, weights: Any) -> Any:
-        """Give weights of shape (..., k) the event dimensions of values."""
+        """Append one dimension of size 1 to weights of shape (..., k) for each event dimension."""
         return weights.reshape((*weights.shape, *(1 for _ in self.event_shape)))
 
     def _average(self, values: Any) -> Any:
-        """Average over the components, which lie in front of the event dimensions."""
+        """Return the weighted mean over the components. Their dimension is before the event dimensions."""
         return (self._over_events(self._mixture_distribution.probs) * values).sum(-1 - len(self.event_shape))
 
     @property
@@ -78,7 +89,7 @@ class MixtureSameFamily(Parametric):
 
     @property
     def variance(self) -> Any:
-        # The variance within the components and that between them.
+        # variance within the components + variance of their means
         parts = self._component_distribution
         between = parts.mean - self.mean.unsqueeze(-1 - len(self.event_shape))
         return self._average(parts.variance + between.square())

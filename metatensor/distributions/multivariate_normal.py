@@ -1,4 +1,4 @@
-"""Normal distributions of vectors: MultivariateNormal and LowRankMultivariateNormal."""
+"""Multivariate normal distributions: MultivariateNormal and LowRankMultivariateNormal."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ __all__ = ["LowRankMultivariateNormal", "MultivariateNormal", "ScaleTriple"]
 
 
 def by_columns(act: Any, matrix: Any, vectors: Any) -> Any:
-    """Apply ``act(matrix, columns)`` to vectors, without a copy of the matrix for each sample.
+    """Apply ``act(matrix, columns)`` to vectors. The matrix is not copied for each sample.
 
     Parameters
     ----------
-    matrix
+    act : callable
+        Function of a matrix (*batch, m, n) and columns (*batch, k, samples) that returns columns.
+    matrix : Tensor
         Shape (*batch, m, n).
-    vectors
+    vectors : Tensor
         Shape (*samples, *batch, k). The sample dimensions become columns.
 
     Returns
@@ -40,19 +42,19 @@ def by_columns(act: Any, matrix: Any, vectors: Any) -> Any:
 
 
 def solve_lower(factor: Any, columns: Any) -> Any:
-    """Solve with a lower triangular matrix."""
+    """Solve linear systems with a lower triangular matrix."""
     return mt.linalg.solve_triangular(factor, columns, upper=False)
 
 
 def log_diagonal(factor: Any) -> Any:
-    """Return the sum of the logarithms of the diagonal: half the log determinant of ``factor @ factor.mT``."""
+    """Return the sum of the logarithms of the diagonal, which is half the log determinant of ``factor @ factor.mT``."""
     return factor.diagonal(0, -2, -1).log().sum(-1)
 
 
 def factor_of_inverse(precision: Any) -> Any:
     """Return the lower Cholesky factor of the inverse of a positive definite matrix."""
-    # precision = U U^T with U upper triangular, which is a lower Cholesky factor with rows and columns in reverse order;
-    # so the inverse is U^-T U^-1, and U^-T is lower triangular.
+    # Reversing rows and columns of the Cholesky factor of the reversed matrix gives an upper triangular U with
+    # precision = U U^T. Then the inverse is U^-T U^-1, and U^-T is lower triangular.
     both = (-2, -1)
     upper = mt.linalg.cholesky(precision.flip(both)).flip(both)
     eye = mt.eye(precision.shape[-1], dtype=precision.dtype, device=precision.device)
@@ -60,7 +62,7 @@ def factor_of_inverse(precision: Any) -> Any:
 
 
 class ScaleTriple(Parametric):
-    """Base class: a positive definite matrix, given by itself, by its inverse, or by its lower Cholesky factor."""
+    """Base class of families with a positive definite matrix, given as itself, its inverse or its Cholesky factor."""
 
     arg_constraints: ClassVar[Any] = {
         "covariance_matrix": constraints.positive_definite, "precision_matrix": constraints.positive_definite,
@@ -75,7 +77,7 @@ class ScaleTriple(Parametric):
         )
         if given.ndim < 2:
             raise ValueError(f"{type(self).__name__}(): {name} must be a matrix or a batch of them, got shape {tuple(given.shape)}")
-        # What is computed is computed for the matrices given, before they are broadcast.
+        # Computations use this matrix, which is smaller than the one that is broadcast over the batch.
         self._given = name, given
         self._set_parameters(validate_args, event_shape, **others, **{name: given})
 
@@ -97,23 +99,23 @@ class ScaleTriple(Parametric):
 
     @lazy_property
     def scale_tril(self) -> Any:
-        """The lower Cholesky factor of the covariance."""
+        """The lower Cholesky factor of the covariance, of shape (..., d, d)."""
         return self._over_batch(self._unbroadcasted_scale_tril)
 
     @lazy_property
     def covariance_matrix(self) -> Any:
-        """The covariance."""
+        """The covariance, of shape (..., d, d)."""
         factor = self._unbroadcasted_scale_tril
         return self._over_batch(factor @ factor.mT)
 
     @lazy_property
     def precision_matrix(self) -> Any:
-        """The inverse of the covariance."""
+        """The inverse of the covariance, of shape (..., d, d)."""
         return self._over_batch(mt.cholesky_inverse(self._unbroadcasted_scale_tril))
 
 
 class _Gaussian(Parametric):
-    """Base class: a density that depends on a log determinant and a squared Mahalanobis distance."""
+    """Base class of distributions whose density depends on a log determinant and a squared Mahalanobis distance."""
 
     support = constraints.real_vector
     has_rsample = True
@@ -122,7 +124,7 @@ class _Gaussian(Parametric):
         raise NotImplementedError
 
     def _distance(self, columns: Any) -> Any:
-        """Return ``x^T covariance^-1 x`` for the columns x of (*batch, d, n): a tensor of shape (*batch, n)."""
+        """Return ``x^T covariance^-1 x`` for each column x of a tensor (*batch, d, n). The result is (*batch, n)."""
         raise NotImplementedError
 
     def _factor(self) -> Any:
@@ -144,23 +146,33 @@ class _Gaussian(Parametric):
         return -0.5 * distance - self._half_log_det() - self._event_shape[0] * HALF_LOG_2PI
 
     def _whitener(self) -> Any:
-        """Return the matrix whose batch dimensions `_distance` works with."""
+        """Return a matrix with the batch dimensions that `_distance` expects."""
         raise NotImplementedError
 
     def entropy(self) -> Any:
-        """Return the entropy: half the log determinant of 2 pi e times the covariance."""
+        """Return the entropy in nats: half the log determinant of 2 pi e times the covariance."""
         return (self._half_log_det() + self._event_shape[0] * (0.5 + HALF_LOG_2PI)).expand(self._batch_shape)
 
 
 class MultivariateNormal(ScaleTriple, _Gaussian):
-    """The normal distribution of vectors.
+    """The multivariate normal distribution.
 
     Parameters
     ----------
-    loc
-        Mean: a tensor of shape (..., d).
-    covariance_matrix, precision_matrix, scale_tril
-        Covariance, its inverse, or its lower Cholesky factor: a tensor of shape (..., d, d). Give one of them.
+    loc : Tensor
+        Mean, of shape (..., d).
+    covariance_matrix, precision_matrix, scale_tril : Tensor, optional
+        The covariance, its inverse, or its lower Cholesky factor, of shape (..., d, d). Exactly one must be given.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import MultivariateNormal
+    >>> d = MultivariateNormal(mt.zeros(4, 3, device="meta"), scale_tril=mt.eye(3, device="meta"))
+    >>> d.batch_shape, d.event_shape
+    (metatensor.Size([4]), metatensor.Size([3]))
     """
 
     arg_constraints: ClassVar[Any] = {"loc": constraints.real_vector, **ScaleTriple.arg_constraints}
@@ -195,18 +207,28 @@ class MultivariateNormal(ScaleTriple, _Gaussian):
 
 
 class LowRankMultivariateNormal(_Gaussian):
-    """The normal distribution of vectors whose covariance is ``cov_factor @ cov_factor.mT + diag(cov_diag)``.
+    """The multivariate normal distribution with covariance ``cov_factor @ cov_factor.mT + diag(cov_diag)``.
 
-    The cost of a density is linear in d.
+    The cost of `log_prob` is linear in d.
 
     Parameters
     ----------
-    loc
-        Mean: a tensor of shape (..., d).
-    cov_factor
-        Tensor of shape (..., d, rank).
-    cov_diag
-        Positive tensor of shape (..., d).
+    loc : Tensor
+        Mean, of shape (..., d).
+    cov_factor : Tensor
+        Shape (..., d, rank).
+    cov_diag : Tensor
+        Positive numbers of shape (..., d).
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import LowRankMultivariateNormal
+    >>> loc = mt.zeros(4, device="meta")
+    >>> LowRankMultivariateNormal(loc, mt.ones(4, 1, device="meta"), mt.ones(4, device="meta")).sample((2,)).shape
+    metatensor.Size([2, 4])
     """
 
     arg_constraints: ClassVar[Any] = {
@@ -227,7 +249,7 @@ class LowRankMultivariateNormal(_Gaussian):
 
     @lazy_property
     def _capacitance_tril(self) -> Any:
-        """The lower Cholesky factor of the capacitance I + W^T D^-1 W."""
+        """The lower Cholesky factor of the capacitance matrix I + W^T D^-1 W."""
         scaled = self.cov_factor / self.cov_diag.unsqueeze(-1)
         eye = mt.eye(scaled.shape[-1], dtype=scaled.dtype, device=scaled.device)
         return mt.linalg.cholesky(eye + self.cov_factor.mT @ scaled)
@@ -238,17 +260,17 @@ class LowRankMultivariateNormal(_Gaussian):
 
     @lazy_property
     def covariance_matrix(self) -> Any:
-        """The covariance."""
+        """The covariance, of shape (..., d, d)."""
         return self.cov_factor @ self.cov_factor.mT + self.cov_diag.diag_embed()
 
     @lazy_property
     def scale_tril(self) -> Any:
-        """The lower Cholesky factor of the covariance."""
+        """The lower Cholesky factor of the covariance, of shape (..., d, d)."""
         return mt.linalg.cholesky(self.covariance_matrix)
 
     @lazy_property
     def precision_matrix(self) -> Any:
-        """The inverse of the covariance, by Woodbury's identity."""
+        """The inverse of the covariance, computed by the Woodbury identity."""
         inverse = self.cov_diag.reciprocal()
         half = solve_lower(self._capacitance_tril, (self.cov_factor * inverse.unsqueeze(-1)).mT)
         return inverse.diag_embed() - half.mT @ half

@@ -1,4 +1,4 @@
-"""Images of simpler families by transforms with exponents: Weibull, Pareto, Kumaraswamy and InverseGamma."""
+"""Families of variables transformed with exponents: Weibull, Pareto, Kumaraswamy and InverseGamma."""
 
 from __future__ import annotations
 
@@ -17,12 +17,21 @@ __all__ = ["InverseGamma", "Kumaraswamy", "Pareto", "Weibull"]
 
 
 class Weibull(Image):
-    """The Weibull distribution: scale * E ** (1 / concentration), where E is exponential.
+    """The Weibull distribution: scale * E ** (1 / concentration), where E is exponential with rate 1.
 
     Parameters
     ----------
-    scale, concentration
-        Scale and shape: numbers or tensors.
+    scale, concentration : float or Tensor
+        Scale and shape.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Weibull
+    >>> Weibull(2.0, mt.ones(1, device="cpu")).mean
+    tensor([2.])
     """
 
     arg_constraints: ClassVar[Any] = {"scale": constraints.positive, "concentration": constraints.positive}
@@ -51,19 +60,28 @@ class Weibull(Image):
         return self._raw_moment(2) - self.mean.square()
 
     def entropy(self) -> Any:
-        """Return the entropy."""
+        """Return the entropy of each distribution of the batch, in nats."""
         return 1 + euler_constant * (1 - 1 / self.concentration) + (self.scale / self.concentration).log()
 
 
 class Pareto(Image):
-    """The Pareto distribution: scale * exp(E), where E is exponential of rate alpha.
+    """The Pareto distribution: scale * exp(E), where E is exponential with rate alpha.
 
     Parameters
     ----------
-    scale
-        Smallest value: a number or tensor.
-    alpha
-        Exponent of the tail: a number or tensor.
+    scale : float or Tensor
+        Smallest value.
+    alpha : float or Tensor
+        Exponent of the tail.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Pareto
+    >>> Pareto(1.0, mt.tensor([2.0], device="cpu")).mean
+    tensor([2.])
     """
 
     arg_constraints: ClassVar[Any] = {"alpha": constraints.positive, "scale": constraints.positive}
@@ -92,18 +110,26 @@ class Pareto(Image):
         return mt.where(self.alpha > 2, finite, math.inf)
 
     def entropy(self) -> Any:
-        """Return the entropy."""
+        """Return the entropy of each distribution of the batch, in nats."""
         return 1 + 1 / self.alpha + (self.scale / self.alpha).log()
 
 
 class Kumaraswamy(Image):
-    """The Kumaraswamy distribution on [0, 1], close to the beta distribution but with a simple distribution function.
+    """The Kumaraswamy distribution on [0, 1]. It resembles the beta distribution, but has a simpler `cdf`.
 
     Parameters
     ----------
-    concentration1, concentration0
-        Weights of the ends 1 and 0: numbers or tensors. The distribution function is
-        ``1 - (1 - x**concentration1)**concentration0``.
+    concentration1, concentration0 : float or Tensor
+        Parameters of ``cdf(x) = 1 - (1 - x**concentration1)**concentration0``.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import Kumaraswamy
+    >>> Kumaraswamy(mt.ones(1, device="cpu"), 1.0).mean
+    tensor([0.5000])
     """
 
     arg_constraints: ClassVar[Any] = {"concentration1": constraints.positive, "concentration0": constraints.positive}
@@ -138,7 +164,7 @@ class Kumaraswamy(Image):
         return self._raw_moment(2) - self.mean.square()
 
     def entropy(self) -> Any:
-        """Return the entropy."""
+        """Return the entropy of each distribution of the batch, in nats."""
         a, b = self.concentration1, self.concentration0
         harmonic = (b + 1).digamma() + euler_constant
         return (1 - 1 / b) + (1 - 1 / a) * harmonic - (a * b).log()
@@ -149,8 +175,17 @@ class InverseGamma(Image):
 
     Parameters
     ----------
-    concentration, rate
-        Parameters of that gamma variable: numbers or tensors.
+    concentration, rate : float or Tensor
+        Parameters of the gamma variable.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import InverseGamma
+    >>> InverseGamma(mt.tensor([3.0], device="cpu"), 2.0).mean
+    tensor([1.])
     """
 
     arg_constraints: ClassVar[Any] = {"concentration": constraints.positive, "rate": constraints.positive}
@@ -176,5 +211,5 @@ class InverseGamma(Image):
         return mt.where(self.concentration > 2, self.mean.square() / (self.concentration - 2), math.inf)
 
     def entropy(self) -> Any:
-        """Return the entropy: that of the gamma variable x, and the mean of the log slope, -2 log(x)."""
+        """Return the entropy in nats: the entropy of the gamma variable x plus the mean of -2 log(x)."""
         return self.base_dist.entropy() - 2 * self.base_dist._mean_statistics[0]

@@ -1,4 +1,4 @@
-"""Continuous relaxations of binary and categorical variables (the concrete, or Gumbel-softmax, distributions)."""
+"""Continuous relaxations of Bernoulli and categorical variables, known as concrete or Gumbel-softmax distributions."""
 
 from __future__ import annotations
 
@@ -16,16 +16,30 @@ __all__ = ["ExpRelaxedCategorical", "LogitRelaxedBernoulli", "RelaxedBernoulli",
 
 
 class LogitRelaxedBernoulli(BinaryPair):
-    """The log odds of a relaxed Bernoulli variable: a logistic variable around `logits`, divided by the temperature.
+    """The distribution of the log odds of a relaxed Bernoulli variable: (logits + logistic noise) / temperature.
 
     Parameters
     ----------
-    temperature
-        Positive tensor.
-    probs
-        Probability of 1: a number or tensor. Give this or `logits`.
-    logits
+    temperature : float or Tensor
+        Positive number. Samples approach those of the discrete distribution as it approaches 0.
+    probs : float or Tensor, optional
+        Probability of 1.
+        Exactly one of `probs` and `logits` must be given.
+    logits : float or Tensor, optional
         Log odds of 1.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Notes
+    -----
+    See Maddison, Mnih and Teh, "The concrete distribution" (2017).
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions.relaxed import LogitRelaxedBernoulli
+    >>> LogitRelaxedBernoulli(0.5, mt.full((4,), 0.3, device="meta")).sample().shape
+    metatensor.Size([4])
     """
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -38,7 +52,7 @@ class LogitRelaxedBernoulli(BinaryPair):
         self._set_pair(validate_args, probs, logits)
 
     def _draw(self, shape: Any) -> Any:
-        # The difference of the logarithms of two exponential variables is logistic.
+        # The difference of the logarithms of two exponential variables has the logistic distribution.
         first, second = (noise("exponential", shape, self._param).log() for _ in range(2))
         return (self.logits + first - second) / self.temperature
 
@@ -49,20 +63,34 @@ class LogitRelaxedBernoulli(BinaryPair):
 
 
 class ExpRelaxedCategorical(CategoryPair):
-    """The logarithm of a relaxed one-hot variable: log softmax of logits and Gumbel noise, over the temperature.
+    """The logarithm of a relaxed one-hot vector: log_softmax((logits + Gumbel noise) / temperature).
 
     Parameters
     ----------
-    temperature
-        Positive tensor.
-    probs
-        Tensor of shape (..., k): weights that are not negative; they are normalized. Give this or `logits`.
-    logits
-        Tensor of shape (..., k): logarithms of the weights.
+    temperature : float or Tensor
+        Positive number. Samples approach those of the discrete distribution as it approaches 0.
+    probs : Tensor, optional
+        Nonnegative weights of shape (..., k), which are normalized to sum to 1. Exactly one of `probs` and `logits`
+        must be given.
+    logits : Tensor, optional
+        Logarithms of weights, of shape (..., k).
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Notes
+    -----
+    See Maddison, Mnih and Teh, "The concrete distribution" (2017).
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions.relaxed import ExpRelaxedCategorical
+    >>> ExpRelaxedCategorical(0.5, mt.ones(4, 3, device="meta")).sample().shape
+    metatensor.Size([4, 3])
     """
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
-    support = constraints.real_vector  # only a surface of it, on which exp(x) sums to 1
+    support = constraints.real_vector  # more precisely, the vectors x for which the sum of exp(x) is 1
     has_rsample = True
     _settings = ("temperature",)
 
@@ -82,7 +110,7 @@ class ExpRelaxedCategorical(CategoryPair):
 
 
 class _Relaxed(TransformedDistribution):
-    """Base class: parameters are those of the base, whose values are transformed."""
+    """Base class of distributions that transform one of the above and have its parameters."""
 
     has_rsample = True  # type: ignore[assignment]
     _base: Any
@@ -94,7 +122,7 @@ class _Relaxed(TransformedDistribution):
 
     @property
     def temperature(self) -> Any:
-        """The temperature: samples come close to those of the discrete variable as it falls to 0."""
+        """The temperature."""
         return self.base_dist.temperature
 
     @property
@@ -109,16 +137,26 @@ class _Relaxed(TransformedDistribution):
 
 
 class RelaxedBernoulli(_Relaxed):
-    """The relaxed Bernoulli distribution on (0, 1), which can be sampled with gradients.
+    """The relaxed Bernoulli distribution on (0, 1), whose samples are differentiable.
 
     Parameters
     ----------
-    temperature
-        Positive tensor.
-    probs
-        Probability of 1: a number or tensor. Give this or `logits`.
-    logits
+    temperature : float or Tensor
+        Positive number. Samples approach those of the discrete distribution as it approaches 0.
+    probs : float or Tensor, optional
+        Probability of 1.
+        Exactly one of `probs` and `logits` must be given.
+    logits : float or Tensor, optional
         Log odds of 1.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import RelaxedBernoulli
+    >>> RelaxedBernoulli(0.5, mt.full((4,), 0.3, device="meta")).sample((2,)).shape
+    metatensor.Size([2, 4])
     """
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.unit_interval, "logits": constraints.real}
@@ -127,16 +165,26 @@ class RelaxedBernoulli(_Relaxed):
 
 
 class RelaxedOneHotCategorical(_Relaxed):
-    """The relaxed one-hot categorical distribution on the simplex, which can be sampled with gradients.
+    """The relaxed one-hot categorical distribution on the simplex, whose samples are differentiable.
 
     Parameters
     ----------
-    temperature
-        Positive tensor.
-    probs
-        Tensor of shape (..., k): weights that are not negative; they are normalized. Give this or `logits`.
-    logits
-        Tensor of shape (..., k): logarithms of the weights.
+    temperature : float or Tensor
+        Positive number. Samples approach those of the discrete distribution as it approaches 0.
+    probs : Tensor, optional
+        Nonnegative weights of shape (..., k), which are normalized to sum to 1. Exactly one of `probs` and `logits`
+        must be given.
+    logits : Tensor, optional
+        Logarithms of weights, of shape (..., k).
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import RelaxedOneHotCategorical
+    >>> RelaxedOneHotCategorical(0.5, mt.ones(4, 3, device="meta")).sample((2,)).shape
+    metatensor.Size([2, 4, 3])
     """
 
     arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}

@@ -1,4 +1,4 @@
-"""Distributions of transformed values."""
+"""Distributions of transformed variables."""
 
 from __future__ import annotations
 
@@ -17,14 +17,24 @@ __all__ = ["TransformedDistribution"]
 
 
 class TransformedDistribution(Parametric):
-    """The distribution of y = f(x), where x has a known distribution and f is a transform.
+    """The distribution of y = f(x), where the distribution of x is known and f is a transform.
 
     Parameters
     ----------
-    base_distribution
+    base_distribution : Distribution
         The distribution of x.
-    transforms
-        A transform, or a list of them, of which the first is applied first.
+    transforms : Transform or list of Transform
+        The transform f, or a list of transforms that are applied in order.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import ExpTransform, Normal, TransformedDistribution
+    >>> d = TransformedDistribution(Normal(mt.zeros(3, device="meta"), 1.0), ExpTransform())
+    >>> d.sample((2,)).shape
+    metatensor.Size([2, 3])
     """
 
     arg_constraints: ClassVar[Any] = {}
@@ -38,13 +48,13 @@ class TransformedDistribution(Parametric):
         event_dim = self._set_base(base_distribution)
         shape = ComposeTransform(self.transforms).forward_shape(self.base_dist.batch_shape + self.base_dist.event_shape)
         at = len(shape) - event_dim
-        if "_parameters" in self.__dict__:  # a family that has set its parameters, and with them its batch shape
+        if "_parameters" in self.__dict__:  # a family has set its parameters, and thereby its batch shape
             self._event_shape = mt.Size(shape[at:])
             return
         Distribution.__init__(self, shape[:at], shape[at:], validate_args=validate_args)
 
     def _set_base(self, base: Distribution) -> int:
-        """Expand the base as the transforms' parameters need it; return how many dimensions a value has."""
+        """Set the base, expanded to the transforms' parameters. Return the number of event dimensions."""
         whole = ComposeTransform(self.transforms)
         takes, yields = whole.domain.event_dim, whole.codomain.event_dim
         shape = base.batch_shape + base.event_shape
@@ -99,7 +109,7 @@ class TransformedDistribution(Parametric):
         return _sum_rightmost(self.base_dist.log_prob(value), dims - len(self.base_dist.event_shape)) - stretch
 
     def _backward(self, value: Any) -> tuple[Any, Any]:
-        """Return the base's value, and whether (+1) or not (-1) it grows with `value`."""
+        """Return the value of the base variable, and 1 if it increases with `value`, -1 if it decreases."""
         sign: Any = 1
         for transform in reversed(self.transforms):
             value, sign = transform.inv(value), sign * transform.sign
@@ -107,7 +117,7 @@ class TransformedDistribution(Parametric):
 
     @staticmethod
     def _mirrored(probability: Any, sign: Any) -> Any:
-        """Return 1 - p where the transforms decrease."""
+        """Return the probability, or 1 minus it where `sign` is negative."""
         if isinstance(sign, mt.Tensor):
             return mt.where(sign < 0, 1 - probability, probability)
         return 1 - probability if sign < 0 else probability

@@ -1,4 +1,4 @@
-"""Transforms: maps between constrained regions whose ``log |det Jacobian|`` is known."""
+"""Transforms: maps between constrained regions, with their inverses and ``log |det Jacobian|``."""
 
 from metatensor.distributions._elementwise import (
     AbsTransform,

@@ -12,18 +12,27 @@ from metatensor.distributions.utils import has_data, noise
 
 __all__ = ["VonMises"]
 
-ATTEMPTS = 40  # of which each is accepted with a probability above 0.65
+ATTEMPTS = 40  # rounds of rejection sampling; each accepts a proposal with probability above 0.65
 
 
 class VonMises(Parametric):
-    """The von Mises distribution: the relative of the normal distribution on the circle.
+    """The von Mises distribution, a counterpart of the normal distribution on the circle.
 
     Parameters
     ----------
-    loc
-        Mean direction, in radians: a number or tensor.
-    concentration
-        Positive number or tensor; 1 / concentration is about the variance of the angle where it is large.
+    loc : float or Tensor
+        Mean direction, in radians.
+    concentration : float or Tensor
+        Positive number. If it is large, the variance of the angle is about 1 / concentration.
+    validate_args : bool, optional
+        As for `Distribution`.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributions import VonMises
+    >>> VonMises(mt.zeros(4, device="meta"), 2.0).sample((3,)).shape
+    metatensor.Size([3, 4])
     """
 
     arg_constraints: ClassVar[Any] = {"loc": constraints.real, "concentration": constraints.positive}
@@ -43,20 +52,20 @@ class VonMises(Parametric):
 
     @property
     def variance(self) -> Any:
-        """The circular variance: 1 less the mean of cos(x - loc)."""
+        """The circular variance: 1 minus the mean of cos(x - loc)."""
         return 1 - mt.special.i1e(self.concentration) / mt.special.i0e(self.concentration)
 
     def _log_density(self, value: Any) -> Any:
-        # i0e is the Bessel function less its exponential growth, which cos(0) would bring.
+        # i0e is scaled by exp(-concentration), which the subtraction of 1 from the cosine compensates.
         fall = self.concentration * ((value - self.loc).cos() - 1)
         return fall - (2 * math.pi * mt.special.i0e(self.concentration)).log()
 
     def _draw(self, shape: Any) -> Any:
-        """Draw by rejection from the wrapped Cauchy distribution of the closest fit (Best and Fisher, 1979), in float64."""
+        """Draw by rejection from a wrapped Cauchy distribution (Best and Fisher, 1979), in float64."""
         kappa = self.concentration.double().expand(shape)
         tau = 1 + (1 + 4 * kappa.square()).sqrt()
         rho = (tau - (2 * tau).sqrt()) / (2 * kappa)
-        # For small concentrations the difference cancels; its series begins with kappa.
+        # For small concentrations the formula for r cancels, so the first terms of its series are used.
         r = mt.where(kappa < 1e-5, 1 / kappa + kappa, (1 + rho.square()) / (2 * rho))
         side = mt.where(noise("uniform", shape, kappa) < 0.5, -1.0, 1.0)
         cosine, waiting = mt.ones_like(kappa), mt.ones_like(kappa, dtype=mt.bool)

@@ -256,6 +256,8 @@ cdef object gaussian_nll_loss(Call* c):
                                          and dims_equal(v.sizes, a.sizes, n)):
             raise ValueError(f"{op_name(c)}(): argument 'var' of shape {shape_str(v)} does not fit an input of shape "
                              f"{shape_str(a)}")
+        if v.dtype.kind == KIND_COMPLEX:
+            refuse(c, v.dtype)
         if v.ndim == a.ndim:
             operand(&o, v)
     elif arg(c, 2) < 0:

@@ -1,4 +1,4 @@
-"""`check`: what it says of models that fail, and budgets."""
+"""`check`: reports of models that fail, and budgets."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""The estimate: parameters, ties, FLOPs by module, shapes, and that it leaves everything as it was."""
+"""`estimate`: parameters, ties, FLOPs by module, shapes, and absence of side effects."""
 
 import json
 
@@ -124,7 +124,7 @@ def test_modules_that_are_no_part_of_the_model_count_for_their_caller():
     class Hidden(nn.Module):
         def __init__(self):
             super().__init__()
-            self.others = [nn.Linear(4, 4)]  # a plain list hides it
+            self.others = [nn.Linear(4, 4)]  # not registered, because it is a plain list
             self.inner = nn.Linear(4, 4)
 
         def forward(self, x):
@@ -161,7 +161,7 @@ def test_the_model_is_left_as_it_was():
     assert [module.training for module in model.modules()] == [True, False, True]
     assert mt.is_grad_enabled()
     model(meta(1, 4))
-    assert len(seen) == 2  # and none of the recorder's hooks is left
+    assert len(seen) == 2  # no hook of the recorder is left
 
 
 def test_what_the_forward_makes_is_on_the_models_device():

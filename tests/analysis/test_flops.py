@@ -1,4 +1,4 @@
-"""FLOP rules: by hand, and against PyTorch's counter where it is installed."""
+"""FLOP rules, compared with counts by hand and, if installed, with PyTorch's counter."""
 
 import pytest
 
@@ -12,8 +12,8 @@ def meta(*shape):
     return mt.empty(*shape, device="meta")
 
 
-# A name, the function of a library, the shapes of its tensors, and the FLOPs by hand. `t` is the library, `f` its
-# functional module.
+# Name, function of a library, shapes of its tensors, FLOPs counted by hand. `t` is the library, `f` its functional
+# module.
 CASES = [
     ("mm", lambda t, f, a, b: t.mm(a, b), [(3, 4), (4, 5)], 2 * 3 * 4 * 5),
     ("matmul 2d", lambda t, f, a, b: a @ b, [(3, 4), (4, 5)], 2 * 3 * 4 * 5),
@@ -52,7 +52,7 @@ CASES = [
     ("views", lambda t, f, a: a.view(4, 3).transpose(0, 1)[1:].unsqueeze(0), [(3, 4)], 0),
 ]
 
-# PyTorch's counter leaves these out; they are matrix products.
+# Matrix products that PyTorch's counter omits.
 OURS = [
     ("mv", lambda t, f, a, b: t.mv(a, b), [(3, 4), (4,)], 2 * 12),
     ("matmul with a vector", lambda t, f, a, b: a @ b, [(3, 4), (4,)], 2 * 12),
@@ -114,7 +114,7 @@ def test_against_pytorch(function, shapes, expected):
 def test_the_rule_of_a_custom_operator():
     @mt.op("flops_test::pairs")
     def pairs(x: mt.Tensor, *, twice: bool = False) -> mt.Spec:
-        """Products of all pairs of rows."""
+        """Return the products of all pairs of rows."""
         return mt.Spec((x.shape[0], x.shape[0]), x.dtype)
 
     assert [gap.op for gap in estimate(pairs, meta(4, 8)).gaps] == ["flops_test::pairs"]
@@ -139,7 +139,7 @@ def test_tables_do_not_contradict_each_other():
     assert not set(flops.FLOPS) & (costless.FREE | costless.UNCOUNTED)
 
 
-# Built-in operators of which nobody knows the cost: pairs of all rows, and a recursion over time.
+# Built-in operators without a known cost: pairs of all rows, and a recursion over time.
 GAPS = {"cdist", "pdist", "nn.functional.ctc_loss"}
 
 

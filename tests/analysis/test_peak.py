@@ -1,4 +1,4 @@
-"""Peak activation memory, against cases counted by hand."""
+"""Peak activation memory, compared with counts by hand."""
 
 import gc
 
@@ -15,7 +15,7 @@ def tensor(n=250, **kwargs):
 
 
 def line_of(function, text):
-    """`file:line` of the line of `function` that holds `text`."""
+    """Return `file:line` of the line of `function` that contains `text`."""
     import inspect
 
     lines, start = inspect.getsourcelines(function)
@@ -44,7 +44,7 @@ def test_births_and_deaths():
 
 def test_what_a_call_keeps_alive_counts():
     def run(x):
-        return ((x + 1) * 2).relu()  # each intermediate lives while the next is made
+        return ((x + 1) * 2).relu()  # each intermediate result is alive while the next one is created
 
     assert estimate(run, tensor()).peak.bytes == 2 * KB
 
@@ -77,7 +77,7 @@ def test_a_view_keeps_its_whole_storage():
 
 
 class Wide(mt.nn.Module):
-    """Expands to three times its input and back, keeping the input for a residual."""
+    """Expands to three times its input and back, and keeps the input for a residual connection."""
 
     def __init__(self):
         super().__init__()
@@ -95,7 +95,7 @@ def test_in_modules():
     with mt.device("meta"):
         model = mt.nn.Sequential(Wide(), Wide())
     report = estimate(model, tensor())
-    # In the second, the first's result lives on too: 1 + 1 + 3 + 3.
+    # In the second call, the result of the first one is still alive: 1 + 1 + 3 + 3.
     assert report.peak.bytes == 8 * KB
     assert report.peak.op.endswith("relu")
     assert report.peak.module == "1.act"

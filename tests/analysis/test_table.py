@@ -1,4 +1,4 @@
-"""The table: repeated layers folded, totals below, fit for a screen."""
+"""The table of a report: repeated layers are folded, totals are below, and it fits on a screen."""
 
 from dataclasses import dataclass
 
@@ -66,7 +66,7 @@ def test_depth():
 
 def test_long_tables_leave_out_the_deepest():
     with mt.device("meta"):
-        # All different, so that nothing folds.
+        # All are different, so that nothing is folded.
         model = nn.Sequential(*(nn.Sequential(nn.Linear(i, i + 1), nn.ReLU()) for i in range(1, 41)))
     report = estimate(model, meta(1, 1))
     assert len(lines(report)) == 41 <= MAX_LINES

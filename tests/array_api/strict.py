@@ -1,4 +1,4 @@
-"""A function of metatensor.array_api beside that of array-api-strict: on the same arguments, the same dtypes, shapes and values."""
+"""Compare functions of metatensor.array_api with array-api-strict: dtypes, shapes and values for the same arguments."""
 
 import warnings
 
@@ -25,7 +25,7 @@ some_shapes = npst.array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=4)
 
 
 def elements(dtype, special=True, low=None, high=None):
-    """Values of a dtype: its edges and, where `special`, what is not finite."""
+    """Draw values of a dtype, including its limits and, if `special`, infinities and NaN."""
     dtype = np.dtype(dtype)
     if dtype.kind == "b":
         return st.booleans()
@@ -43,7 +43,7 @@ def elements(dtype, special=True, low=None, high=None):
 
 
 def arrays(dtype, shape=shapes, **how):
-    """NumPy arrays of a dtype."""
+    """Draw NumPy arrays of a dtype."""
     return npst.arrays(np.dtype(dtype), shape, elements=elements(dtype, **how))
 
 
@@ -56,7 +56,7 @@ def _map(value, convert):
 
 
 def function(namespace, name):
-    """``linalg.det`` in a namespace."""
+    """Return the function of a namespace by a name such as ``linalg.det``."""
     for part in name.split("."):
         namespace = getattr(namespace, part)
     return namespace
@@ -67,7 +67,7 @@ def _dtypes(namespace, kwargs):
 
 
 def ours(name, *args, device="cpu", **kwargs):
-    """The call with tensors on a device."""
+    """Run the call with tensors on a device."""
     convert = lambda a: mt.from_numpy(np.ascontiguousarray(a).reshape(a.shape).copy()).to(device)
     args = [getattr(array_api, a[1]) if isinstance(a, tuple) and a and isinstance(a[0], str) else a for a in args]
     kwargs = {k: _map(v, convert) for k, v in _dtypes(array_api, kwargs).items()}
@@ -75,7 +75,7 @@ def ours(name, *args, device="cpu", **kwargs):
 
 
 def theirs(name, *args, **kwargs):
-    """The call with arrays of array-api-strict."""
+    """Run the call with arrays of array-api-strict."""
     convert = array_api_strict.asarray
     args = [getattr(array_api_strict, a[1]) if isinstance(a, tuple) and a and isinstance(a[0], str) else a for a in args]
     kwargs = {k: _map(v, convert) for k, v in _dtypes(array_api_strict, kwargs).items()}
@@ -85,7 +85,7 @@ def theirs(name, *args, **kwargs):
 
 
 def same(got, want, *, exact=False, tolerance=None, values=True, where=""):
-    """Compare results: tensors with arrays, tuples and lists of them, other values as they are."""
+    """Compare results: tensors with arrays, tuples and lists of them, and other values."""
     if isinstance(want, (tuple, list)):
         assert isinstance(got, (tuple, list)) and len(got) == len(want), where
         assert getattr(type(got), "_fields", None) == getattr(type(want), "_fields", None)
@@ -108,7 +108,7 @@ def same(got, want, *, exact=False, tolerance=None, values=True, where=""):
 
 
 def agree(name, *args, meta=True, **how):
-    """Call both, on cpu and, where `meta`, on meta, where only shapes and dtypes can be compared."""
+    """Run the call in both libraries and compare, on cpu and, if `meta`, shapes and dtypes on meta."""
     kwargs = {k: how.pop(k) for k in list(how) if k not in ("exact", "tolerance", "values")}
     want = theirs(name, *args, **kwargs)
     where = f"{name}{args} {kwargs}"

@@ -1,4 +1,4 @@
-"""New tensors, beside array-api-strict."""
+"""Creation functions, compared with array-api-strict."""
 
 import array
 
@@ -21,7 +21,7 @@ sizes = st.integers(0, 4)
 
 @pytest.fixture(autouse=True)
 def double_precision():
-    """array-api-strict makes float64 of Python's floats."""
+    """Use float64 as the default dtype, as array-api-strict does for Python floats."""
     mt.set_default_dtype(mt.float64)
 
 

@@ -1,4 +1,4 @@
-"""Dtypes: promotion, kinds, casts and limits, beside array-api-strict."""
+"""Dtypes, compared with array-api-strict: promotion, kinds, casts and limits."""
 
 import itertools
 
@@ -88,7 +88,7 @@ def test_astype(data):
         with pytest.raises(TypeError, match="real or the imaginary"):
             xp.astype(mt.ones(2, dtype=getattr(mt, source)), getattr(xp, to))
         return
-    # What does not fit is not defined.
+    # Casts of values out of range are undefined.
     x = data.draw(arrays(source, special=False, low=0, high=100))
     if source in COMPLEX and to == "bool":  # the standard allows it, array-api-strict does not
         assert xp.astype(mt.from_numpy(x), xp.bool).tolist() == x.astype(bool).tolist()

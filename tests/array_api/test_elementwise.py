@@ -1,4 +1,4 @@
-"""Functions of each element, beside array-api-strict."""
+"""Element-wise functions, compared with array-api-strict."""
 
 from functools import cache
 
@@ -22,13 +22,13 @@ BINARY = """add atan2 bitwise_and bitwise_left_shift bitwise_or bitwise_right_sh
     greater greater_equal hypot less less_equal logaddexp logical_and logical_or logical_xor maximum minimum multiply nextafter
     not_equal pow remainder subtract""".split()
 UNARY = sorted(set(_elementwise.__all__) - {"clip", *BINARY})
-# What takes a sign, rounds or compares is right to the last bit, zeros' signs and all.
+# Functions that copy signs, round or compare must be exact, including the signs of zeros.
 EXACT = """abs ceil floor round trunc sign positive negative conj real imag isnan isinf isfinite signbit copysign nextafter
     maximum minimum""".split()
 
 
 def refused(name, *args):
-    """Whether the standard's functions do not take these."""
+    """Return True if the standard's function rejects these arguments."""
     try:
         theirs(name, *args)
     except (TypeError, OverflowError):
@@ -41,7 +41,7 @@ def refused(name, *args):
 @given(st.data())
 def test_one_operand(name, data):
     dtype = data.draw(st.sampled_from([d for d in ALL if not refused(name, np.ones(2, d))]))
-    # Functions of complex numbers beyond the finite ones are the C library's business.
+    # Functions of complex numbers with infinities or NaN depend on the C library.
     x = data.draw(arrays(dtype, special=not dtype.startswith("complex") or name in EXACT))
     if dtype.startswith("complex") and name in (
         "tan", "tanh", "atan", "atanh", "acos", "acosh", "asin", "asinh", "log1p",
@@ -60,13 +60,13 @@ def test_one_operand(name, data):
 
 @cache
 def taken(name):
-    """The pairs of dtypes that the standard defines a function for."""
+    """Return the pairs of dtypes for which the standard defines a function."""
     return [(a, b) for a in ALL for b in ALL if not refused(name, np.ones(2, a), np.ones(2, b))]
 
 
 @st.composite
 def operands(draw, name):
-    """Two arrays that broadcast, or one and a number, with values for which the standard defines the result."""
+    """Draw two arrays that broadcast, or an array and a number, with values for which the standard defines the result."""
     first, second = draw(st.sampled_from(taken(name)))
     shapes = draw(npst.mutually_broadcastable_shapes(num_shapes=2, max_dims=3, max_side=3, min_side=0)).input_shapes
     how, low = {"special": not (first + second).count("complex")}, {}
@@ -80,7 +80,7 @@ def operands(draw, name):
         b = np.where(b == 0, np.asarray(1, second), b)
     if name == "pow" and np.dtype(second).kind == "f":
         b = np.asarray(np.clip(b, -3, 3), second)
-    if draw(st.integers(0, 3)) == 0 and b.size:  # a number in the place of the second, or of the first
+    if draw(st.integers(0, 3)) == 0 and b.size:  # one operand is replaced by a number
         b = b.flatten()[0].item()
         assume(not refused(name, a, b))
         if draw(st.booleans()) and name not in ("pow", "floor_divide", "remainder", "divide") and "shift" not in name:
@@ -93,7 +93,7 @@ def operands(draw, name):
 @given(st.data())
 def test_two_operands(name, data):
     a, b = data.draw(operands(name))
-    if name in ("floor_divide", "remainder"):  # next to a whole quotient, the last digit decides
+    if name in ("floor_divide", "remainder"):  # near an integer quotient, rounding decides
         with np.errstate(all="ignore"):
             q = np.asarray(a, dtype=object) / np.asarray(b, dtype=object) if np.size(a) and np.size(b) else np.zeros(1)
         assume(all(abs(v) < 1e4 and (abs(v - round(v)) > 1e-3 or np.asarray(a).dtype.kind in "iu") for v in np.ravel(q)))

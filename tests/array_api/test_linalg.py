@@ -1,4 +1,4 @@
-"""Linear algebra and Fourier transforms, beside array-api-strict."""
+"""Linear algebra and Fourier transforms, compared with array-api-strict."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ NEAR = {"tolerance": 1e-3}
 
 @pytest.fixture(autouse=True)
 def double_precision():
-    """array-api-strict makes float64 of Python's floats."""
+    """Use float64 as the default dtype, as array-api-strict does for Python floats."""
     mt.set_default_dtype(mt.float64)
 
 
@@ -35,12 +35,12 @@ def matrices(draw, dtypes=floats, square=False, batch=batches, low=-4, high=4):
 
 
 def well_behaved(x):
-    """The matrices with a heavy diagonal: regular ones."""
+    """Return the matrices with a large diagonal added, which makes them regular."""
     return (x + 12 * np.eye(x.shape[-1])).astype(x.dtype)
 
 
 def definite(x):
-    """Hermitian and positive definite ones."""
+    """Return Hermitian positive definite matrices."""
     return (x @ np.conj(np.swapaxes(x, -1, -2)) + np.eye(x.shape[-1])).astype(x.dtype)
 
 

@@ -1,4 +1,4 @@
-"""Other shapes and orders of the same elements, beside array-api-strict."""
+"""Functions that change the shape or order of elements, compared with array-api-strict."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def axis_of(x):
 
 
 def axes_of(x, unique=True):
-    """Different axes, counted from either end."""
+    """Draw distinct axes, counted from either end."""
     places = st.lists(st.integers(0, x.ndim - 1), unique=unique, max_size=x.ndim) if x.ndim else st.just([])
     return places.flatmap(lambda ps: st.tuples(*(st.sampled_from([p, p - x.ndim]) for p in ps)))
 

@@ -1,4 +1,4 @@
-"""Statistics, searches, sorts and sets, beside array-api-strict."""
+"""Statistics, searches, sorts and sets, compared with array-api-strict."""
 
 import numpy as np
 import pytest
@@ -18,12 +18,12 @@ SOME = settings(max_examples=40)
 
 @pytest.fixture(autouse=True)
 def double_precision():
-    """array-api-strict makes float64 of Python's floats."""
+    """Use float64 as the default dtype, as array-api-strict does for Python floats."""
     mt.set_default_dtype(mt.float64)
 
 
 def axes_of(x):
-    """One axis, several, none or all, counted from either end."""
+    """Draw one axis, several, none or all, counted from either end."""
     if not x.ndim:
         return st.sampled_from([None, ()])
     one = st.integers(-x.ndim, x.ndim - 1)
@@ -87,7 +87,7 @@ def test_diff(data):
 @given(st.data())
 def test_order(name, data):
     x = data.draw(arrays(data.draw(st.sampled_from(INTEGERS + REAL)), some_shapes))
-    if name == "argsort":  # where NaNs go is not defined
+    if name == "argsort":  # the position of NaNs is undefined
         x = np.nan_to_num(x, posinf=9, neginf=-9)
     axis = data.draw(st.integers(-x.ndim, x.ndim - 1))
     if name.startswith("arg") and name != "argsort":

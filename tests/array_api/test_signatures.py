@@ -1,4 +1,4 @@
-"""The names of the standard and their signatures, beside those of array-api-strict."""
+"""Names of the standard and their signatures, compared with array-api-strict."""
 
 import inspect
 import subprocess
@@ -12,12 +12,12 @@ import metatensor as mt
 from array_api.strict import function
 from metatensor import array_api
 
-# What array-api-strict has besides the standard's names of this version.
+# Names of array-api-strict that are not in this version of the standard.
 NOT_STANDARD = {"Device", "ArrayAPIStrictFlags", "__version__", "broadcast_shapes", "isin"}
 
 
 def names():
-    """Every name of the standard, those of its extensions with a prefix."""
+    """Return every name of the standard. Those of its extensions have a prefix."""
     top = [n for n in array_api_strict.__all__ if n not in NOT_STANDARD and "array_api_strict" not in n]
     return top + [f"linalg.{n}" for n in array_api_strict.linalg.__all__] + [f"fft.{n}" for n in array_api_strict.fft.__all__]
 
@@ -39,7 +39,7 @@ def test_signature(name):
         return [(p.name, p.kind, p.default) for p in inspect.signature(function).parameters.values()]
 
     mine, other = shape(function(array_api, name)), shape(function(array_api_strict, name))
-    # A device that was not named is None in the standard, a marker in array-api-strict.
+    # A device that is not given is None in the standard, and a marker in array-api-strict.
     other = [(n, kind, None if "Undef" in repr(default) else default) for n, kind, default in other]
     assert mine == other
     found = function(array_api, name)

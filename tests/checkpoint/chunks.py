@@ -1,4 +1,4 @@
-"""Chunked checkpoints as PyTorch's distributed ones are, made of records that pickle under its names, without it."""
+"""Write PyTorch's distributed checkpoints without PyTorch, with objects that are pickled under the names of its classes."""
 
 import io
 import pickle
@@ -10,7 +10,7 @@ FILESYSTEM = "torch.distributed.checkpoint.filesystem"
 
 
 def maker():
-    """A maker of objects that are pickled under the names of PyTorch's classes."""
+    """Return a class whose objects are pickled under the name of a PyTorch class."""
     made = {}
 
     def record(kind, module=METADATA, **members):
@@ -25,7 +25,7 @@ def maker():
 
 
 def write(folder, records, tensors, change=None):
-    """A checkpoint in ``folder``: name -> (shape, {offsets: array}). ``change`` may alter the tables first."""
+    """Write a checkpoint to ``folder``: name -> (shape, {offsets: array}). ``change`` can modify the tables first."""
     table, places = {}, {}
     data = io.BytesIO()
     for name, (shape, chunks) in tensors.items():
@@ -51,21 +51,21 @@ def write(folder, records, tensors, change=None):
 
 
 class Dtype:
-    """Pickled as the global ``torch.<name>``."""
+    """An object that is pickled as the global ``torch.<name>``."""
 
     def __init__(self, name):
         self.name = name
 
 
 class object_of:
-    """Pickled as a global that nobody knows."""
+    """An object that is pickled as an unknown global."""
 
     def __init__(self, module, name):
         self.module, self.name = module, name
 
 
 class Pickler(pickle._Pickler):
-    """Writes classes and stand-ins for globals by name, whether they can be imported or not."""
+    """Writes classes and their stand-ins as globals, even if they cannot be imported."""
 
     def save(self, obj, save_persistent_id=True):
         if isinstance(obj, Dtype):

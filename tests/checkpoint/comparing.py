@@ -1,4 +1,4 @@
-"""Whether what was loaded is what another library loads from the same file: values, layouts, and what shares a storage."""
+"""Compare what was loaded with what another library loads from the same file: values, layouts and shared storages."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from metatensor._core.storage import storage_bytes
 
 
 def same(ours, theirs, data=True):
-    """The same tensor: layout, dtype, class and, with ``data``, bits."""
+    """Check that two tensors have the same layout, dtype, class and, with ``data``, the same bits."""
     assert tuple(ours.shape) == tuple(theirs.shape) and tuple(ours.stride()) == tuple(theirs.stride())
     assert ours.storage_offset() == theirs.storage_offset() and str(ours.dtype).split(".")[1] == str(theirs.dtype).split(".")[1]
     assert ours.requires_grad == theirs.requires_grad and ours.is_conj() == theirs.is_conj() and ours.is_neg() == theirs.is_neg()
@@ -22,7 +22,7 @@ def same(ours, theirs, data=True):
 
 
 def compare(ours, theirs, data=True, shared=None):
-    """The same value, down to shared storages."""
+    """Check that two values are equal, including which tensors share storage."""
     shared = {} if shared is None else shared
     if isinstance(theirs, torch.Tensor):
         same(ours, theirs, data)

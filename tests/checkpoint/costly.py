@@ -1,9 +1,9 @@
-"""Files that would cost time or memory out of all proportion: 500 and more, made on the spot, each tried in a process of its own.
+"""More than 500 files that could cost excessive time or memory. Each is generated and read in a separate process.
 
     python tests/checkpoint/costly.py [step] [part of a name]
 
-Each is loaded onto meta and onto the cpu, listed, and converted. All must end in a `CheckpointError` or in a result, with less
-than `SECONDS` of processor time and `BYTES` of memory over what the process had before.
+Each file is loaded onto meta and onto the cpu, listed, and converted. All of these must return a result or raise
+`CheckpointError`, and use at most `SECONDS` of processor time and `BYTES` of additional memory.
 """
 
 # ruff: noqa: E501
@@ -33,11 +33,11 @@ SECONDS = 2.0
 BYTES = 256 << 20
 
 FILES = {}
-"""Name -> a callable that is given a folder, writes into it, and returns the path to load."""
+"""Name -> function that writes the file into a given folder and returns the path to load."""
 
 
 def file(label, make, *args):
-    """Note a file: ``make(*args)`` gives its content, or a dict of contents by file name of which the first is loaded."""
+    """Register a file. ``make(*args)`` returns its content, or a dict of contents by file name, the first of which is loaded."""
 
     def write(folder):
         content = make(*args)
@@ -59,7 +59,7 @@ def file(label, make, *args):
 
 
 def packed(data, storages=(("0", bytes(16)),), method=8):
-    """An archive of PyTorch's with this pickle, compressed."""
+    """Return a compressed PyTorch archive with this pickle."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
         archive.writestr("a/data.pkl", data)
@@ -69,14 +69,14 @@ def packed(data, storages=(("0", bytes(16)),), method=8):
 
 
 def pickled(label, make, *args):
-    """A pickle in a compressed archive, in a plain one, and in the older format."""
+    """Register a pickle in three forms: in a compressed archive, in an uncompressed one, and in the older format."""
     file(f"{label}, compressed", lambda: packed(make(*args)))
     file(f"{label}, stored", lambda: packed(make(*args), method=0))
     file(f"{label}, older", lambda: legacy(make(*args)))
 
 
 def number(value):
-    """LONG4 of any integer."""
+    """Return LONG4 with any integer."""
     return long4(value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
 
 
@@ -89,12 +89,12 @@ def small(values):
 
 
 def again(prepare, use, count, end=b"t."):
-    """What is put into the memo by ``prepare``, used ``count`` times by ``use``."""
+    """Return a pickle that memoizes the value of ``prepare`` and uses it ``count`` times by ``use``."""
     return P4 + prepare + b"(" + use * count + end
 
 
 def orbit(bits, count, step=1):
-    """Integers along the way that a search for 0 takes in a table of 2**bits places."""
+    """Return integers that lie on the probe sequence of 0 in a hash table with 2**bits entries."""
     mask, i, found = (1 << bits) - 1, 0, [step << bits]
     for _ in range(count):
         i = 5 * i + 1 & mask
@@ -118,7 +118,7 @@ KEYS = {
 
 
 def keys_again(first, second, container):
-    """One key, and an equal one, set again and again in a container."""
+    """Return a pickle that sets a key and an equal key in a container again and again."""
     prepare = (first + b"q\x000" + second + b"q\x010") if b"2" * 15 not in first else P4[:0] + b"Nq\x000Nq\x010"
     if container == "dict":
         return P4 + prepare + b"}" + b"h\0Nsh\1Ns" * 40000 + b"."
@@ -191,11 +191,11 @@ for label, (prepare, use) in COPIES.items():
     pickled(f"{label} again and again", again, prepare + (b"0" if prepare == b"N" else b""), use, 60_000)
 
 
-# Walks over results ---------------------------------------------------------------
+# Traversal of results -------------------------------------------------------------
 
 
 def shared_lists(*counts):
-    """A tensor in a list of itself, in a list of that, ..."""
+    """Return a pickle of a list that contains a list several times, and so on down to a tensor."""
     out = P2 + tensor() + b"q\0000"
     for i, count in enumerate(counts):
         out += b"](" + b"h" + bytes([i]) + b"h" + bytes([i]) * 0 + (b"h" + bytes([i])) * (count - 1) + b"eq" + bytes([i + 1]) + b"0" if False else (
@@ -204,7 +204,7 @@ def shared_lists(*counts):
 
 
 def spelled(depth, separator="."):
-    """Nested dicts whose paths spell one name."""
+    """Return a pickle of nested dicts whose paths all give the same name."""
     out = P2 + tensor() + b"q\0q\x010"
     x = b"\0"
     for i in range(depth):
@@ -214,12 +214,12 @@ def spelled(depth, separator="."):
 
 
 def deep(keys, length, tensors=1):
-    """Dicts of long keys within dicts of long keys."""
+    """Return a pickle of nested dicts with long keys."""
     return P2 + text("k" * length) + b"q\0000" + b"}h\0" * keys + b"(" + tensor() * tensors + b"t" + b"s" * keys + b"."
 
 
 def unknown(inner):
-    """A value that is the state of an object of an unknown class."""
+    """Return a pickle in which a value is the state of an object of an unknown class."""
     return P2 + name("somewhere", "Module") + b")R" + inner[2:-1] + b"b."
 
 
@@ -249,14 +249,15 @@ for count in (20_000, 200_000):
         file(f"{count} names of classes of {length} characters", lambda count=count, length=length: script(
             again(text("__torch__." + "m" * length) + b"q\0000" + text("C") + b"q\0010", b"h\0h\1\x93)\x81", count)))
         file(f"{count} different classes of {length} characters", lambda count=count, length=length: script(
-            P4 + text("m" * length) + b"q\0000(" + b"".join(text(f"__torch__.{i}") + b"h\0\x93)\x81" for i in range(count // 10)) + b"t."))
+            P4 + text("m" * length) + b"q\0000(" + b"".join(text(f"__torch__.{i}") + b"h\0\x93)\x81" for i in
+            range(count // 10)) + b"t."))
 for counts in ((210, 210, 210), (1000, 1000)):
     file(f"a script of shared lists of {counts}", lambda counts=counts: script(shared_lists(*counts)))
     file(f"a script with constants of shared lists of {counts}", lambda counts=counts: script(P2 + tensor() + b".", shared_lists(*counts)))
 file("a script of paths of one name", lambda: script(spelled(28)))
 
 
-# Tensors of values ----------------------------------------------------------------
+# Tensors computed from values -----------------------------------------------------
 
 
 def expanded(numel, itemsize=4):
@@ -303,8 +304,8 @@ file("20,000 locations", lambda: packed(P2 + b"(" + b"".join(tensor(storage(str(
 for count in (200, 2000):
     for size in (1 << 16, 1 << 22):
         file(f"{count} views of one compressed storage of {size} bytes", lambda count=count, size=size: packed(
-            P2 + b"}(" + b"".join(text(f"v{i}") + tensor(storage("0", size // 4), offset=i, size=(4,)) for i in range(count)) + b"u.",
-            [("0", bytes(size))]))
+            P2 + b"}(" + b"".join(text(f"v{i}") + tensor(storage("0", size // 4), offset=i, size=(4,)) for i in
+            range(count)) + b"u.", [("0", bytes(size))]))
 for size in (1 << 20, 1 << 26, 1 << 28, 1 << 29):
     file(f"a compressed storage of {size} zeros", lambda size=size: packed(P2 + tensor(storage("0", size // 4), size=(4,)) + b".", [("0", bytes(size))]))
     file(f"a compressed pickle of {size} bytes", lambda size=size: packed(P2 + b"N0" * (size // 2) + b"N."))
@@ -321,7 +322,7 @@ for length in (60_000, 1000):
 
 
 def nested(depth, label, tensors, at="If"):
-    """Tensors in a graph in a graph in ..."""
+    """Return an ONNX file with tensors in nested graphs."""
     graph = b"".join(samples.field(5, samples.field(1, 0) + samples.field(2, 1) + samples.field(8, str(i))) for i in range(tensors))
     for _ in range(depth):
         node = samples.field(3, label) + samples.field(4, at) + samples.field(5, samples.field(1, "b") + samples.field(6, graph))
@@ -363,7 +364,7 @@ for count in (1000, 300_000):
 
 
 def big_endian(count):
-    """Tensors of the other byte order."""
+    """Return a file with tensors of the other byte order."""
     out = b"GGUF" + struct.pack(">IQQ", 3, count, 0)
     for i in range(count):
         label = f"t{i}".encode()
@@ -388,14 +389,14 @@ for length in (60_000, 5_000_000):
 
 
 def part(numel, stride=1, size=None, dims=1):
-    """A chunk of float32, of ``dims`` dimensions, all but the last of one element."""
+    """Return a chunk of float32 with ``dims`` dimensions, all but the last of size 1."""
     ones = (1,) * (dims - 1)
     data = P2 + tensor(storage("0", numel), size=(*ones, size or numel), stride=(*ones, stride)) + b"."
     return packed(data, [("0", bytes(4 * numel))], 0)
 
 
 def distributed(tensors, content, others=(), change=None):
-    """Tensors as name -> (shape, [(offsets, sizes, begin, length)])."""
+    """Return a distributed checkpoint with tensors given as name -> (shape, [(offsets, sizes, begin, length)])."""
     records = chunks.maker()
     table, places = {}, {}
     for key, (shape, parts) in tensors.items():
@@ -424,7 +425,7 @@ def strided(size):
 
 
 def grid(*cuts, break_it=None):
-    """A tensor cut in every dimension, all chunks in one range."""
+    """Return a tensor that is cut along every dimension. All chunks have the same byte range."""
     data = part(1, dims=len(cuts))
     shape = tuple(cuts)
     parts = [(place, (1,) * len(cuts), 0, len(data)) for place in itertools.product(*map(range, cuts))]
@@ -492,7 +493,7 @@ for count in (5, 60):
     file(f"{count} shards of many sets", lambda c=count, b=spam: {k: v if k == "i.index.json" else packed(v) for k, v in many_shards(c, b).items()})
 
 
-# Trying them ----------------------------------------------------------------------
+# Reading the files ----------------------------------------------------------------
 
 ACTS = {
     "meta": lambda path: load(path, "meta"),
@@ -505,7 +506,7 @@ ACTS = {
 
 
 def figure(name):
-    """A figure of this process in bytes."""
+    """Return a figure of this process in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         if line.startswith(name + ":"):
             return int(line.split()[1]) * 1024
@@ -513,7 +514,7 @@ def figure(name):
 
 
 def tried(path, act):
-    """The seconds, the bytes and the outcome of an act in a process of its own."""
+    """Run an action in a separate process. Return its seconds, bytes and outcome."""
     read, write = os.pipe()
     child = os.fork()
     if not child:
@@ -547,7 +548,7 @@ ALLOWED_TYPES = ("a result", "CheckpointError: ")
 
 
 def trial(label, folder):
-    """What is wrong with how a file ends; the most seconds and bytes that an act took, and the outcomes."""
+    """Return what is wrong with the outcome of a file, the maximum seconds and bytes, and the outcomes."""
     folder = Path(folder)
     path = FILES[label](folder)
     (folder / "out").mkdir()

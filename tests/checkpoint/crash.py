@@ -1,8 +1,8 @@
-"""Kill a process while it saves, again and again, and see that what is there is whole: the old content or the new.
+"""Kill a process again and again while it saves, and check that the file always has the old content or the new one.
 
     python tests/checkpoint/crash.py [how often] [model.pt | model.safetensors | model.npz | shards]
 
-The process saves one generation after the other: tensors that all hold the generation's number.
+The process saves successive generations: tensors whose elements all equal the number of the generation.
 """
 
 import os
@@ -30,7 +30,7 @@ for generation in itertools.count(first):
 
 
 def crash(folder, form, times, seed=0):
-    """Kill ``times`` times. Returns (how often the old content was there, how often the new, files left behind)."""
+    """Kill the process ``times`` times. Return (number of times with the old content, with the new one, leftover files)."""
     import metatensor as mt
 
     rng = random.Random(seed)
@@ -70,4 +70,4 @@ if __name__ == "__main__":
         with tempfile.TemporaryDirectory(dir=os.environ.get("CRASH_FOLDER")) as folder:
             count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
             old, new, left = crash(folder, form, count)
-            print(f"{form}: {count} kills, {old} times the last save that was told of, {new} times the next; {len(left)} files left behind")
+            print(f"{form}: {count} kills, {old} times the last completed save, {new} times the next one; {len(left)} files left behind")

@@ -1,9 +1,9 @@
-"""Change files at random and read them: only `CheckpointError` or a result may come of it, soon and in little memory.
+"""Change files at random and read them. The result must be a value or `CheckpointError`, with little time and memory.
 
     python tests/checkpoint/fuzz_files.py [how many files] [seed]
 
-Of each format there are a few sound files to begin with. A file is changed by some of: bits turned, bytes and numbers
-replaced by ones at the edge, ranges cut out, doubled, moved, or taken from another file; the end cut off.
+There are a few valid files of each format. Changes are: bits flipped; bytes and numbers replaced by extreme values; ranges
+removed, duplicated, moved, or taken from another file; the end cut off.
 """
 
 import io
@@ -30,7 +30,7 @@ MEMORY = 256 << 20
 
 
 def seeds(folder):
-    """Sound files by format: name -> list of contents. Those of several files lie in folders beside."""
+    """Return valid files by format: name -> list of contents. The other files of sharded formats are in folders."""
     import numpy as np
 
     import metatensor as mt
@@ -80,7 +80,7 @@ def seeds(folder):
 
 
 def by_pytorch():
-    """Sound files that PyTorch writes, where it is installed: its zip format, the older one, and TorchScript's archives."""
+    """Return valid files written by PyTorch, if it is installed: its zip format, the older format, and TorchScript."""
     try:
         import torch
     except ImportError:
@@ -107,7 +107,7 @@ def by_pytorch():
 
 
 def changed(content, others, rng):
-    """A file like this one, but for a few things."""
+    """Return a file with a few random changes."""
     data = bytearray(content)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
         if not data:
@@ -147,7 +147,7 @@ def changed(content, others, rng):
 
 
 def repacked(content, rng):
-    """A zip file whose members are changed and packed soundly again, so that the changes are reached."""
+    """Return a zip file whose members are changed and packed validly, so that the changes are read."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(out, "w", rng.choice((0, zipfile.ZIP_DEFLATED))) as new:
         members = [old.read(name) for name in old.namelist()]
@@ -159,7 +159,7 @@ def repacked(content, rng):
 
 
 def read(content, place, name, look):
-    """Put a file in its place and read ``look`` (itself as a rule) in every way: whether each refused it, and the longest time."""
+    """Write a file and read ``look`` (by default the file) in every way. Return whether each was refused, and the longest time."""
     from metatensor.checkpoint import CheckpointError, inspect, load
     from metatensor.checkpoint.opening import Opened
 
@@ -187,12 +187,12 @@ PARTS = {
     "index": ("sound", "model.safetensors.index.json"), "shard": ("sound", "a.safetensors", "model.safetensors.index.json"),
     "distributed": ("dcp", ".metadata"), "distcp": ("dcp", "__0_0.distcp", ".metadata"),
 }  # fmt: skip
-"""Formats of several files: the folder, the file that is changed, and the one that is read where that is another."""
+"""Return, for formats of several files: the folder, the file that is changed, and the file that is read if it is another."""
 ZIPPED = ("npz", "torch", "torchscript")
 
 
 def fuzz(count, seed=0, folder=None, only=None, limit=SECONDS):
-    """Read ``count`` changed files. Returns how many of each format were read and refused, the longest time, and the growth in memory."""
+    """Read ``count`` changed files. Return the numbers read and refused by format, the longest time, and the memory growth."""
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(folder or made)
@@ -221,7 +221,7 @@ def fuzz(count, seed=0, folder=None, only=None, limit=SECONDS):
                 content = changed(content, everything if rng.random() < 0.2 else sound[kind], rng)
             try:
                 bad, seconds = attempt(kind, content)
-                if seconds > limit:  # once more: the machine may have been busy
+                if seconds > limit:  # repeated, because the machine may have been busy
                     seconds = min(seconds, attempt(kind, content)[1])
                 assert seconds < limit, f"{seconds:.2f} s"
             except Exception as error:
@@ -230,7 +230,7 @@ def fuzz(count, seed=0, folder=None, only=None, limit=SECONDS):
                 raise AssertionError(f"file {number} of seed {seed} ({kind}; kept as {kept}): {type(error).__name__}: {error}") from error
             tally[kind][bad] += 1
             slowest = max(slowest, seconds)
-            if kind in PARTS:  # its fellows are to be read with the sound one
+            if kind in PARTS:  # the other files are later read with the valid one
                 (folder / PARTS[kind][0] / PARTS[kind][1]).write_bytes(sound[kind][0])
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
         assert grown < MEMORY, f"{grown:,} bytes of memory"

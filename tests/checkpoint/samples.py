@@ -1,4 +1,4 @@
-"""Small files of each format, made here byte by byte or by the libraries that own the format."""
+"""Small files of each format, built byte by byte or by the libraries that own the formats."""
 
 import io
 import json
@@ -7,7 +7,7 @@ import zipfile
 
 
 def npy(descr="<f4", shape=(2, 3), data=bytes(24), fortran=False, version=(1, 0)):
-    """An array file with this header."""
+    """Return an array file with this header."""
     text = f"{{'descr': {descr!r}, 'fortran_order': {fortran}, 'shape': {shape!r}, }}"
     text += " " * 10 + "\n"
     size = struct.pack("<H" if version == (1, 0) else "<I", len(text))
@@ -15,7 +15,7 @@ def npy(descr="<f4", shape=(2, 3), data=bytes(24), fortran=False, version=(1, 0)
 
 
 def npz(arrays, compressed=False):
-    """An archive of array files."""
+    """Return an archive of array files."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED) as archive:
         for name, content in arrays.items():
@@ -24,13 +24,13 @@ def npz(arrays, compressed=False):
 
 
 def text(value):
-    """A text of GGUF."""
+    """Return a string of GGUF."""
     data = value.encode() if isinstance(value, str) else value
     return struct.pack("<Q", len(data)) + data
 
 
 def gguf(tensors=(("w", (3, 2), 0, 0),), pairs=(), data=bytes(64), version=3, counts=None, align=32):
-    """A GGUF file: tensors as (name, sizes innermost first, type, offset), pairs as (name, type, bytes of the value)."""
+    """Return a GGUF file with tensors (name, sizes innermost first, type, offset) and pairs (name, type, bytes of the value)."""
     n_tensors, n_pairs = counts or (len(tensors), len(pairs))
     out = b"GGUF" + struct.pack("<IQQ", version, n_tensors, n_pairs)
     for name, kind, value in pairs:
@@ -41,7 +41,7 @@ def gguf(tensors=(("w", (3, 2), 0, 0),), pairs=(), data=bytes(64), version=3, co
 
 
 def varint(value):
-    """A number of the wire format."""
+    """Return a number in protobuf's wire format."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -50,7 +50,7 @@ def varint(value):
 
 
 def field(number, value):
-    """A field: bytes, a text or a number."""
+    """Return a field with bytes, a string or a number."""
     if isinstance(value, int):
         return varint(number << 3) + varint(value & (1 << 64) - 1)
     data = value.encode() if isinstance(value, str) else value
@@ -58,7 +58,7 @@ def field(number, value):
 
 
 def onnx_tensor(name="w", dims=(2, 3), kind=1, raw=bytes(24), **more):
-    """A TensorProto; ``more`` are fields by ``f<number>``."""
+    """Return a TensorProto. ``more`` are fields named ``f<number>``."""
     out = b"".join(field(1, dim) for dim in dims) + field(2, kind) + field(8, name)
     if raw is not None:
         out += field(9, raw)
@@ -69,7 +69,7 @@ def onnx_tensor(name="w", dims=(2, 3), kind=1, raw=bytes(24), **more):
 
 
 def onnx(tensors=(), nodes=(), **more):
-    """A ModelProto."""
+    """Return a ModelProto."""
     graph = b"".join(field(1, node) for node in nodes) + field(2, "g") + b"".join(field(5, tensor) for tensor in tensors)
     out = field(1, 8) + field(2, "samples") + field(7, graph)
     for key, value in more.items():
@@ -78,12 +78,12 @@ def onnx(tensors=(), nodes=(), **more):
 
 
 def onnx_constant(output, tensor):
-    """A NodeProto that is a constant."""
+    """Return a NodeProto of a constant."""
     return field(2, output) + field(4, "Constant") + field(5, field(1, "value") + field(5, tensor))
 
 
 def safetensors(tensors):
-    """A safetensors file of float32 vectors: name -> number of elements."""
+    """Return a safetensors file of float32 vectors: name -> number of elements."""
     header, at = {}, 0
     for name, count in tensors.items():
         header[name] = {"dtype": "F32", "shape": [count], "data_offsets": [at, at + 4 * count]}
@@ -93,7 +93,7 @@ def safetensors(tensors):
 
 
 def sharded(folder, shards, index=None, name="model.safetensors.index.json"):
-    """An index and its shards in ``folder``: shards as file name -> {tensor: elements}. Returns the index's path."""
+    """Write an index and its shards to ``folder``: file name -> {tensor: elements}. Return the path of the index."""
     weights = {}
     for file, tensors in shards.items():
         (folder / file).write_bytes(safetensors(tensors))

@@ -1,9 +1,9 @@
-"""Three processes save shards to one path and are killed at random; afterwards a whole checkpoint must be there.
+"""Let three processes save shards to one path and kill them at random. A complete checkpoint must remain.
 
     python tests/checkpoint/savers.py [rounds] [seed]
 
-Beside the checkpoint lie others whose names begin like it: no byte of them may change. After each tenth round a saver that is
-left alone must clear away what the others left.
+Other checkpoints in the folder have names that begin in the same way; they must not change. After every tenth round,
+one process that is not killed must remove what the others left.
 """
 
 import json
@@ -29,7 +29,7 @@ def save(path, value, numel=2000):
 
 
 def found(folder):
-    """The one value that the tensors of the checkpoint have."""
+    """Return the value that all tensors of the checkpoint have."""
     tensors = mt.load(folder, map_location="cpu")
     values = {value for tensor in tensors.values() for value in (tensor.min().item(), tensor.max().item())}
     assert len(tensors) == TENSORS and len(values) == 1, f"a mixture: {sorted(tensors)}, values {values}"
@@ -37,7 +37,7 @@ def found(folder):
 
 
 def neighbours(folder):
-    """Make files beside the checkpoint, and return their contents by name."""
+    """Create files next to the checkpoint. Return their contents by name."""
     for name in ("model-20240131.safetensors", "model-0123abcd.safetensors"):
         mt.save({f"l{i}": mt.full((50,), 7.0, device="cpu") for i in range(4)}, folder / name, max_shard_size=250)
     for name in ("model-0123abcd-00001-of-00009.safetensors", "model-00007-of-00009.safetensors", ".model.safetensors.notes.tmp", "model"):
@@ -46,7 +46,7 @@ def neighbours(folder):
 
 
 def fork(work):
-    """The id of a new process that does ``work`` and ends."""
+    """Start a process that runs ``work`` and exits. Return its id."""
     child = os.fork()
     if child:
         return child
@@ -59,7 +59,7 @@ def fork(work):
 
 
 def race(folder, rounds, seed=0):
-    """Run the rounds. Returns how many savers were killed, and how many came to their end."""
+    """Run the rounds. Return how many processes were killed, and how many finished."""
     rng = random.Random(seed)
     folder = Path(folder)
     path = folder / "model.safetensors"

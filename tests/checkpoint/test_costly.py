@@ -1,4 +1,4 @@
-"""Files that would cost too much are refused before they do; `costly.py` tries all of them, this a sample."""
+"""Files that would be too costly are refused in time. This reads a sample of them, `costly.py` reads all."""
 
 import os
 import time
@@ -40,7 +40,7 @@ def test_a_costly_file(tmp_path, label):
 
 
 def test_honest_keys_are_not_refused(tmp_path):
-    """Many numbers, tuples and sets as keys, as vocabularies and optimizers have them."""
+    """Many numbers, tuples and sets are used as keys, as in vocabularies and optimizers."""
     value = {
         "vocabulary": {i: str(i) for i in range(60_000)},
         "addresses": {140_000_000_000_000 + 64 * i: i for i in range(60_000)},
@@ -57,7 +57,7 @@ def test_honest_keys_are_not_refused(tmp_path):
 
 
 def test_a_path_of_integers_is_slow_to_search():
-    """What the model of the hash table is there for: these very keys are slow in this Python."""
+    """The keys that the model of the hash table predicts are indeed slow in this Python."""
     slow, honest = dict.fromkeys(costly.orbit(14, 8000)), dict.fromkeys(range(1, 8000))
 
     def seconds(container):

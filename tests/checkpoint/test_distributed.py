@@ -1,4 +1,4 @@
-"""PyTorch's distributed checkpoints: written by PyTorch, and chunked ones made of records that pickle as PyTorch's do."""
+"""PyTorch's distributed checkpoints: written by PyTorch, and chunked ones built from records."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Choosing the format, and formats that plugins bring."""
+"""Detection of formats, and formats of plugins."""
 
 import io
 import os
@@ -10,7 +10,7 @@ from metatensor import checkpoint, plugins
 
 
 class Lines:
-    """A format of one tensor to a line, ``name size``."""
+    """A format with one tensor per line, ``name size``."""
 
     name = "lines"
     suffixes = (".lines",)

@@ -1,4 +1,4 @@
-"""A few thousand changed files; `python tests/checkpoint/fuzz_files.py 100000` reads more."""
+"""Read a few thousand changed files. `python tests/checkpoint/fuzz_files.py 100000` reads more."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""GGUF: files made here and by the gguf package."""
+"""GGUF: files built here and by the gguf package."""
 
 import io
 import struct
@@ -121,5 +121,5 @@ def test_the_packages_table_of_types_is_ours():
     theirs = {int(kind): (kind.name, *sizes) for kind, sizes in package.GGML_QUANT_SIZES.items()}
     ours = {kind: (name, None, None) for kind, (name, _) in PLAIN.items()} | BLOCKS
     for kind, (name, elements, nbytes) in theirs.items():
-        if kind in ours and name != "Q8_1":  # of ggml's computations, in no file; the package has it with wider scales
+        if kind in ours and name != "Q8_1":  # a type of ggml's computations that occurs in no file; the package gives it wider scales
             assert ours[kind] in ((name, None, None), (name, elements, nbytes))

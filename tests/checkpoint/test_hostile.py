@@ -1,4 +1,4 @@
-"""Pickles that mean harm are refused with the reason, by whichever format they come, and nothing of them is run."""
+"""Malicious pickles are refused with the reason, in every format that contains them, and nothing in them is executed."""
 
 import io
 import os
@@ -19,7 +19,7 @@ IDS = [case[0] for case in CASES]
 
 @pytest.fixture(autouse=True)
 def nothing_happens():
-    """The canary stays where it is, nothing is imported, no process is started."""
+    """Check that the canary file remains, no module is imported, and no process is started."""
     for module in ("antigravity", "this", "webbrowser.open"):
         sys.modules.pop(module, None)
     before = {module for module in sys.modules if not module.startswith(("metatensor", "numpy"))}

@@ -1,4 +1,4 @@
-"""Loading into a model that is there, and converting: what is read, once, where it goes, and what is told of the rest."""
+"""Loading into an existing model, and conversion: each tensor is read once, and everything else is reported."""
 
 import io
 import os
@@ -16,7 +16,7 @@ np = pytest.importorskip("numpy")
 
 
 class Model(nn.Module):
-    """Tied weights, buffers, one of which no checkpoint has."""
+    """A model with tied weights and two buffers, one of which is not in checkpoints."""
 
     def __init__(self):
         super().__init__()
@@ -71,7 +71,7 @@ def test_from_meta_to_loaded(path, state):
     assert weight.requires_grad
     equal(model, state)
     done, total, _ = told[-1]
-    assert done == total == sum(t.nbytes for name, t in state.items() if name != "head.weight")  # each read once
+    assert done == total == sum(t.nbytes for name, t in state.items() if name != "head.weight")  # each tensor is read once
 
 
 def test_buffers_that_no_checkpoint_has_are_told_of(tmp_path, state):
@@ -140,7 +140,7 @@ def test_dtypes(path, state):
     assert model.inner.weight.tolist() == state["inner.weight"].bfloat16().tolist()
     model = on("meta").half()
     load_into(model, path, device="cpu")
-    assert model.inner.weight.dtype is mt.float16  # the model's, not the checkpoint's
+    assert model.inner.weight.dtype is mt.float16  # the model's dtype, not the checkpoint's
     load_into(model, path, device="cpu", dtype="checkpoint")
     assert model.inner.weight.dtype is mt.float32
 
@@ -175,7 +175,7 @@ def test_shards_of_tensors(tmp_path, part, turned):
         load_into(model, tmp_path / "m.pt", device="cpu", shard=shard, progress=lambda *args: told.append(args))
         assert model.weight.tolist() == wanted.tolist()
         if part == slice(1, 3) and not turned:
-            assert told[-1][1] == 2 * 5 * 4  # only the rows asked for
+            assert told[-1][1] == 2 * 5 * 4  # only the requested rows
 
 
 def test_shards_that_are_none(tmp_path):
@@ -227,7 +227,7 @@ def test_interrupted_and_gone_on_with(path, state):
     assert not loaded & set(again)
     equal(model, state)
     load_into(model, path, device="cpu", progress=lambda done, total, name: again.append(name))
-    assert loaded & set(again)  # it was complete: a further call loads all of it
+    assert loaded & set(again)  # the model was complete, so a further call loads everything
 
 
 @pytest.mark.filterwarnings("ignore:load_into")

@@ -1,4 +1,4 @@
-"""Tensors that are saved as the conjugates or negatives of their bytes: wherever their bytes are read, that is heeded."""
+"""Tensors saved as lazy conjugates or negatives: their values are right wherever their bytes are read."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""``map_location`` in each of its forms."""
+"""All forms of ``map_location``."""
 
 import pytest
 
@@ -54,5 +54,5 @@ def test_what_is_none_of_these():
 
 def test_a_callable_that_gives_something_else():
     place = Places(lambda storage, location: 3)
-    with pytest.raises(TypeError, match="it gave int"):
+    with pytest.raises(TypeError, match="it returned int"):
         place("cpu", 4)

@@ -1,4 +1,4 @@
-"""Arrays of NumPy's: what is read, what is refused, and that no header is ever evaluated."""
+"""NumPy files: what is read, what is refused, and that headers are never evaluated."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Saving and loading of objects that are no tensors: what PyTorch reads of it, and what comes back with `weights_only=False`."""
+"""Saving and loading of objects that are not tensors: PyTorch can read them, and `weights_only=False` restores them."""
 
 import argparse
 import collections
@@ -53,7 +53,7 @@ class Slotted:
 
 
 class Reduced:
-    """Says itself how it is made again."""
+    """An object with its own `__reduce__`."""
 
     def __init__(self, value):
         self.value = value
@@ -80,7 +80,7 @@ class Net(nn.Module):
 
 
 class Labelled(mt.Tensor):
-    """A class of tensors of the user's."""
+    """A subclass defined by a user."""
 
 
 def hook(module, args):
@@ -105,12 +105,12 @@ def saved(obj, **options):
 
 
 def objects(protocol):
-    """What can be pickled in a protocol."""
+    """Return objects that can be pickled in a protocol."""
     return [obj for obj in OBJECTS if protocol >= 2 or type(obj) is not Slotted]
 
 
 def plain(value):
-    """`value` in a form that compares."""
+    """Return `value` in a form that can be compared."""
     return repr(value) if isinstance(value, (Exception, types.EllipsisType)) else value
 
 
@@ -161,7 +161,7 @@ def test_pytorch_reads_tensors_in_every_protocol(form, protocol):
     torch = pytest.importorskip("torch")
     base = mt.arange(12.0).reshape(3, 4)
     obj = {"base": base, "row": base[1], "weight": nn.Parameter(mt.ones(2)), "half": mt.ones(3, dtype=mt.uint16), "dtype": mt.float16}
-    for weights_only in [True, False] if protocol in (2, 3) else [False]:  # PyTorch's own safe loader knows no other
+    for weights_only in [True, False] if protocol in (2, 3) else [False]:  # PyTorch's safe loader knows no other protocols
         found = torch.load(saved(obj, format=form, pickle_protocol=protocol), weights_only=weights_only)
         assert found["base"].tolist() == base.tolist() and found["row"].data_ptr() == found["base"].data_ptr() + 16
         assert type(found["weight"]) is torch.nn.Parameter and found["half"].dtype is torch.uint16 and found["dtype"] is torch.float16
@@ -242,11 +242,11 @@ def test_optimizers_and_schedulers():
     assert scheduler_.step_size == 3 and optimizer_.defaults["momentum"] == 0.9
 
 
-# The ordinary unpickler, on the user's word only -------------------------------------
+# The ordinary unpickler, only on request ------------------------------------------
 
 
 class Runs:
-    """A pickle that runs a command when it is read."""
+    """A pickle that runs a command when it is loaded."""
 
     def __init__(self, path):
         self.path = path
@@ -297,7 +297,7 @@ def test_damaged_storages_are_errors_of_checkpoints():
 
 
 def test_files_of_modules_that_import_torch(tmp_path):
-    """A file that names a module of the user's that is written for PyTorch, in a process without the alias."""
+    """A file refers to a user's module that imports torch, in a process without the alias."""
     (tmp_path / "written_for_torch.py").write_text("import torch\n\nclass Net(torch.nn.Linear):\n    pass\n")
     script = """
 import sys
@@ -317,11 +317,11 @@ else:
         subprocess.run([sys.executable, "-c", script, what], cwd=tmp_path, env=env, check=True)
 
 
-# Pickle modules of others --------------------------------------------------------------
+# Pickle modules -----------------------------------------------------------------------
 
 
 class CompiledPickler(pickle.Pickler):
-    """A pickler that extends the compiled one, as cloudpickle's does."""
+    """A subclass of the compiled pickler, like cloudpickle's."""
 
     dispatch_table = {**copyreg.dispatch_table, Slotted: lambda obj: (Slotted, ("by the table", obj.b))}
 
@@ -330,7 +330,7 @@ class CompiledPickler(pickle.Pickler):
 
 
 class PythonPickler(pickle._Pickler):
-    """A pickler that is written in Python, as dill's is."""
+    """A pickler written in Python, like dill's."""
 
     dispatch = dict(pickle._Pickler.dispatch)
 
@@ -350,7 +350,7 @@ def test_pickle_modules(form, pickler, first):
     assert reduced.value == ("by the override" if pickler is CompiledPickler else 3)
 
 
-# Modules of PyTorch's -------------------------------------------------------------------
+# Modules of PyTorch ---------------------------------------------------------------------
 
 MODULES = {
     "Linear": (3, 4), "Bilinear": (2, 3, 4), "Identity": (), "Conv1d": (2, 3, 3), "ConvTranspose2d": (2, 3, 3), "BatchNorm2d": (3,),

@@ -1,4 +1,4 @@
-"""Initialisers of ONNX: models made here, by the onnx package, and one from PyPI."""
+"""Initialisers in ONNX files: built here, written by the onnx package, and one from PyPI."""
 
 import io
 import struct

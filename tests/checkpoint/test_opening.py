@@ -1,4 +1,4 @@
-"""Files that change while they are read, and things under a checkpoint's name that are no files."""
+"""Files that change while they are read, and paths that are not regular files."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ def no_waiting():
 
 
 def big(folder, form):
-    """A checkpoint of a megabyte in a format, and its path."""
+    """Write a checkpoint of a megabyte in a format, and return its path."""
     path = folder / f"x.{form}"
     values = np.arange(NUMEL, dtype=np.float32)
     if form == "gguf":
@@ -78,7 +78,7 @@ def test_a_file_that_is_cut_between_listing_and_reading(tmp_path, form):
 
 
 def no_files(folder):
-    """Things that are no files, by name."""
+    """Return paths that are not regular files, by name."""
     os.mkfifo(folder / "pipe.safetensors")
     server = socket.socket(socket.AF_UNIX)
     server.bind(str(folder / "socket.safetensors"))

@@ -1,4 +1,4 @@
-"""Published files, where ``make test-published`` or `published.py` has fetched them."""
+"""Published files, if ``make test-published`` or `published.py` has downloaded them."""
 
 import pytest
 

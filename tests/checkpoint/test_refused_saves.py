@@ -1,4 +1,4 @@
-"""What saving refuses because it could not be read again, or not be written at all; nothing is left behind."""
+"""Saving refuses what cannot be written or could not be read again, and leaves nothing behind."""
 
 import io
 import os
@@ -43,7 +43,7 @@ def test_protocols_that_do_not_exist(protocol):
 
 
 def test_a_pickle_module_for_a_format_without_pickles(tmp_path):
-    with pytest.raises(TypeError, match="safetensors pickles nothing"):
+    with pytest.raises(TypeError, match="safetensors does not use pickle"):
         save({"a": mt.ones(2, device="cpu")}, tmp_path / "a.safetensors", pickle_module=pickle)
 
 

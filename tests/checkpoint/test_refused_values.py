@@ -1,4 +1,4 @@
-"""Values of files that cannot be had are a `CheckpointError`, wherever they show."""
+"""Invalid values in files raise `CheckpointError`, wherever they occur."""
 
 import io
 import struct

@@ -1,4 +1,4 @@
-"""The safetensors reader: what it reads, what it refuses, and that nothing makes it do anything else."""
+"""The safetensors reader: what it reads, what it refuses, and that it always raises the right error."""
 
 import io
 import json
@@ -15,7 +15,7 @@ from metatensor.checkpoint.safetensors import DTYPES, MAX_HEADER
 
 
 def pack(header, data=b""):
-    """A file with this header: a dict, or text as it is."""
+    """Return a file with this header: a dict, or raw text."""
     text = header if isinstance(header, (str, bytes)) else json.dumps(header)
     text = text.encode() if isinstance(text, str) else text
     return struct.pack("<Q", len(text)) + text + data
@@ -26,7 +26,7 @@ def entry(dtype="F32", shape=(2,), offsets=(0, 8)):
 
 
 def refuse(content, *words):
-    """Loading `content` fails with a CheckpointError that has all of `words`."""
+    """Check that loading `content` raises a CheckpointError whose message contains all of `words`."""
     for read in (lambda: load(io.BytesIO(content), "meta"), lambda: inspect(io.BytesIO(content))):
         with pytest.raises(CheckpointError) as caught:
             read()
@@ -234,7 +234,7 @@ def test_bytes_that_belong_to_nobody():
 
 
 def test_a_header_that_is_no_object():
-    # Through the name: by its content it is of no format.
+    # The format is given by the name, because the content matches none.
     for text in ("[]", "3", '"a"', "null"):
         with pytest.raises(CheckpointError):
             load(io.BytesIO(pack(text)), "meta")
@@ -336,7 +336,7 @@ def test_mapped(tmp_path):
         assert ours["big"][0].item() == 1 and path.read_bytes() == before
 
     def allocated(**more):
-        """Bytes that a load takes of the device's memory."""
+        """Return the bytes that a load allocates on the device."""
         mt.plugins.backend("cpu").reset_peak_memory_stats()
         kept = load(path, "cpu", **more)
         begin = mt.plugins.backend("cpu").memory_stats()["allocated_bytes.all.current"]
@@ -347,5 +347,5 @@ def test_mapped(tmp_path):
     with open(tmp_path / "later", "wb") as out:
         out.write(b"12345" + before)
     with open(tmp_path / "later", "rb") as file:
-        file.seek(5)  # nothing there is aligned
+        file.seek(5)  # nothing is aligned there
         assert load(file, "cpu", mmap=True)["b"].tolist() == list(range(7))

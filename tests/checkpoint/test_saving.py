@@ -1,4 +1,4 @@
-"""Saving: what other libraries read of it, what comes back, and that a file is there as a whole or not at all."""
+"""Saving: other libraries can read the files, values are preserved, and a file is complete or absent."""
 
 import io
 import json
@@ -36,7 +36,7 @@ def bits(tensor):
 
 
 class Filled:
-    """Tensors of any dtype with bytes that tell them apart."""
+    """Tensors of any dtype with distinct bytes."""
 
     @staticmethod
     def of(dtype, *shape):
@@ -179,7 +179,7 @@ def test_more_members_than_sixteen_bits_count():
 
 
 class Sparse(io.RawIOBase):
-    """A file that long runs of zeros are skipped in, not written to."""
+    """A file in which long runs of zeros are skipped and not written."""
 
     def __init__(self, path):
         self.file = open(path, "wb")
@@ -196,7 +196,7 @@ def test_more_than_four_gigabytes(tmp_path, monkeypatch):
     from metatensor.checkpoint._zip import Directory
     from metatensor.checkpoint.source import Source
 
-    monkeypatch.setattr(_zip_writer, "_crc", lambda view, crc: crc)  # seconds, for so many zeros
+    monkeypatch.setattr(_zip_writer, "_crc", lambda view, crc: crc)  # would take seconds for so many zeros
     out = Sparse(tmp_path / "large.zip")
     size = (1 << 32) + 5
     writer = ZipWriter(out)

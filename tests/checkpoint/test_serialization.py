@@ -1,4 +1,4 @@
-"""Classes that the user allows, and what no user can allow."""
+"""Classes that users allow, and those that cannot be allowed."""
 
 # ruff: noqa: E501
 
@@ -21,7 +21,7 @@ from .hostile import P2, arguments, name, storage, tensor, text, zipped
 
 
 class Config:
-    """With an instance dictionary."""
+    """A class with an instance dictionary."""
 
     def __init__(self, width=0):
         self.width = width
@@ -106,7 +106,7 @@ def test_functions_and_other_names():
 
 
 def test_only_what_the_pickle_names_is_called():
-    # A class that is allowed, but comes as a value of a dict of the result of another call.
+    # An allowed class that occurs as a value in a dict of another call's result.
     with serialization.safe_globals([Config]):
         with pytest.raises(CheckpointError, match="not callable"):
             mt.load(io.BytesIO(zipped(P2 + text("x") + b")R.")), "meta")
@@ -144,7 +144,7 @@ def test_what_is_no_callable():
 
 
 def test_a_memo_that_is_asked_for_what_was_skipped():
-    """A tensor's call is read at once, without its tuples; a pickle that refers to one gets it all the same."""
+    """The call of a tensor is read at once, without its tuples. A pickle that refers to such a tuple still gets it."""
     call = name("torch._utils", "_rebuild_tensor_v2") + b"q\x00"
     first = (
         b"((" + text("storage") + b"q\x01" + name("torch", "FloatStorage") + b"q\x02" + text("0") + b"q\x03" + text("cpu") + b"q\x04K\x04tq\x05QK\x00K\x04\x85q\x06"

@@ -1,4 +1,4 @@
-"""The settings of loading and saving in `metatensor.serialization`, and what `torch.serialization` has of them."""
+"""Settings of loading and saving in `metatensor.serialization`, and their counterparts in `torch.serialization`."""
 
 import io
 import mmap
@@ -132,7 +132,7 @@ def test_packages_after_the_known_devices():
     assert torch_serialization.default_restore_location(storage, "cpu") is storage
     assert torch_serialization.default_restore_location(storage, "meta").device.type == "meta"
     assert torch_serialization.default_restore_location(mt.checkpoint.map_location.StoredAt(4), "odd").device.type == "meta"
-    with pytest.raises(RuntimeError, match="'none' is no device here"):
+    with pytest.raises(RuntimeError, match="'none' is not available"):
         torch_serialization.default_restore_location(storage, "none")
 
 
@@ -142,7 +142,7 @@ def test_loading_as_torch_does():
     whole.seek(0)
     assert torch_serialization.load(whole, pickle_module=pickle).in_features == 2
     whole.seek(0)
-    with pytest.raises(RuntimeError, match="cannot be given with weights_only=True"):
+    with pytest.raises(RuntimeError, match="cannot be used with weights_only=True"):
         torch_serialization.load(whole, pickle_module=pickle, weights_only=True)
     with pytest.raises(mt.checkpoint.CheckpointError, match="Nothing of it was run"):
         torch_serialization.load(whole)
@@ -171,5 +171,5 @@ def test_small_functions():
         assert check(module, (1, 2, 3), error_if_malformed=False)
     assert torch_serialization.StorageType("HalfStorage").dtype is mt.float16
     assert torch_serialization.storage_to_tensor_type(mt.ones(1, dtype=mt.int32).storage()).dtype is mt.int32
-    with pytest.raises(RuntimeError, match="map_location says"):
+    with pytest.raises(RuntimeError, match="use map_location"):
         torch_serialization.validate_cuda_device("cuda:77")

@@ -1,4 +1,4 @@
-"""Saving shards: what belongs to others stays as it is, and what killed savers left is cleared away."""
+"""Saving shards: files of others are unchanged, and the remains of killed processes are removed."""
 
 import errno
 import json
@@ -61,7 +61,7 @@ def test_nothing_is_removed_beside_an_index_that_cannot_be_read(tmp_path):
 
 @pytest.mark.parametrize("unnamed", [True, False])
 def test_three_savers_that_are_killed(tmp_path, monkeypatch, unnamed):
-    if not unnamed:  # as on a file system that has no files without names
+    if not unnamed:  # as on a file system without unnamed files
         monkeypatch.delattr(os, "O_TMPFILE", raising=False)
     killed, ended = savers.race(tmp_path, 10, seed=3)
     assert killed + ended == 30 and ended

@@ -1,4 +1,4 @@
-"""Files that PyTorch wrote, against what PyTorch itself loads from them, bit for bit."""
+"""Files written by PyTorch, compared bit for bit with what PyTorch loads from them."""
 
 # ruff: noqa: E501
 
@@ -32,7 +32,7 @@ DTYPES = [
 
 
 def round_trip(value, old=False, unsafe=False):
-    """`value` saved by PyTorch, loaded on meta, on the cpu, and mapped."""
+    """Save `value` with PyTorch and load it on meta, on the cpu, and mapped."""
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -368,7 +368,7 @@ def test_the_tar_format_is_named():
 
 
 class Shared(torch.nn.Module):
-    """With a part of two names, one of two owners, a cycle, and what is no part but has tensors."""
+    """A module with a child of two names, a child of two owners, a cycle, and an object with tensors that is not a child."""
 
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-"""Checkpoints under deferred and fake modes, and of deferred models."""
+"""Checkpoints under deferred and fake modes, and checkpoints of deferred models."""
 
 import warnings
 

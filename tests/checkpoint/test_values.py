@@ -1,4 +1,4 @@
-"""Loading data onto the cpu device, against files that NumPy and the reference implementation wrote."""
+"""Loading data onto the cpu device, compared with files that NumPy and the reference implementation wrote."""
 
 import io
 
@@ -67,7 +67,7 @@ def test_the_file_can_be_deleted_afterwards(tmp_path, arrays):
 
 
 def test_data_at_odd_places(arrays):
-    # Another writer need not align: a name of odd length moves all data.
+    # Other writers may not align: a name of odd length shifts all data.
     import json
     import struct
 

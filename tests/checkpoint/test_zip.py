@@ -1,4 +1,4 @@
-"""The directory of zip files: what it reads, and that no lie in it passes."""
+"""The directory of zip files: valid ones are read, and inconsistent ones are refused."""
 
 # ruff: noqa: E501
 
@@ -41,7 +41,7 @@ def made(members=(("a/x", b"hello"), ("a/y", b"world" * 9)), method=zipfile.ZIP_
 
 
 def entries(content):
-    """Where each central entry begins."""
+    """Return the offset of each central entry."""
     found, at = [], 0
     while (at := content.find(b"PK\1\2", at)) >= 0:
         found.append(at)
@@ -68,7 +68,7 @@ def test_what_zipfile_writes(method, comment, force):
 
 
 def test_many_members_and_an_archive_of_none():
-    members = [(f"m/{i}", b"") for i in range(70_000)]  # more than fit without zip64
+    members = [(f"m/{i}", b"") for i in range(70_000)]  # more than possible without zip64
     found = directory(made(members))
     assert len(found) == 70_000 and found.read("m/69999") == b""
     assert len(directory(made(()))) == 0
@@ -141,7 +141,7 @@ def test_lies_of_the_end(change):
 
 
 def zip64(content, **lies):
-    """The same archive with zip64's records."""
+    """Return the same archive with zip64 records."""
     at = content.rindex(b"PK\5\6")
     n, size, start = struct.unpack("<HII", content[at + 10 : at + 20])
     fields = {"n": n, "total": n, "size": size, "start": start, "disk": 0, "length": 44, "where": at, "disks": 1, "signature": b"PK\6\6", **lies}
@@ -188,7 +188,7 @@ def test_overlapping_members():
     first, second = entries(content)
     refuse(patch(content, second + 42, "<I", 10), "reaches into")
     refuse(patch(content, second + 42, "<I", 0), "reaches into")
-    # Fifield's: many entries over one content.
+    # Fifield's zip bomb: many entries for the same data.
     core = content[:first]
     one = content[first : first + 49]
     many = b"".join(one[:46] + b"a/%c" % (65 + i) for i in range(26))
@@ -207,14 +207,14 @@ def test_bombs():
     content = made((("a/data.pkl", zeros),), zipfile.ZIP_DEFLATED)
     with pytest.raises(CheckpointError, match="no such content"):
         directory(content)
-    # A size that is not what comes out.
+    # The size differs from that of the decompressed data.
     content = made((("a/x", zeros[: 1 << 20]),), zipfile.ZIP_DEFLATED)
     at = entries(content)[0]
     for lie, word in ((10, "more"), (1 << 20 | 1, "fewer")):
         changed = patch(patch(content, at + 24, "<I", lie), 22, "<I", lie)
         refuse(changed, word)
     refuse(patch(patch(content, at + 24, "<I", 2**31), 22, "<I", 2**31), "cannot be")
-    # A pickle that grows when it is inflated does not raise what it may use.
+    # The size of a decompressed pickle does not increase the allowance.
     pickle = P2 + b"(" + b"]" * (40 << 20) + b"t."
     packed = made((("a/data.pkl", pickle),), zipfile.ZIP_DEFLATED)
     with pytest.raises(CheckpointError, match="bound"):
@@ -253,7 +253,7 @@ def test_the_pickle_is_checked_against_its_checksum():
     broken = content[: at + 3] + b"A" + content[at + 4 :]
     with pytest.raises(CheckpointError, match="checksum"):
         mt.load(io.BytesIO(broken), "meta")
-    assert zlib.crc32(b"") == 0  # what writers put that compute none: it is not checked
+    assert zlib.crc32(b"") == 0  # written by programs that compute no checksum, so it is not checked
 
 
 def test_what_follows_the_pickle():

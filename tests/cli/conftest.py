@@ -1,4 +1,4 @@
-"""A command line to run in the process, and a file of models for it."""
+"""Fixtures that run commands in this process, and a file of models for them."""
 
 import textwrap
 
@@ -66,7 +66,7 @@ class Double(nn.Module):
 
 @pytest.fixture
 def models(tmp_path, monkeypatch):
-    """A folder with `models.py`, as the current one."""
+    """A temporary folder with `models.py`, made the current one."""
     (tmp_path / "models.py").write_text(textwrap.dedent(MODELS))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -74,7 +74,7 @@ def models(tmp_path, monkeypatch):
 
 @pytest.fixture
 def run():
-    """`run("estimate", ...)` gives click's result."""
+    """A function that runs a command: `run("estimate", ...)` returns click's result."""
     testing = pytest.importorskip("click.testing")
     pytest.importorskip("rich")
     from metatensor.cli.app import app

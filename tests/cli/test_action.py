@@ -1,4 +1,4 @@
-"""The GitHub action's script, run here, and the pre-commit hook's entry."""
+"""The script of the GitHub action, run here, and the entry of the pre-commit hook."""
 
 import json
 import os
@@ -20,9 +20,9 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def action(models):
-    """Run the action's last step as a runner does; gives the process, its outputs and its summary."""
+    """Run the action's last step as a runner does. Return the process, its outputs and its summary."""
     script = textwrap.dedent((ROOT / "action.yml").read_text().rpartition("run: |\n")[2])
-    # The runner's `python` is the one that the action installed into.
+    # On a runner, `python` is the interpreter into which the action installed metatensor.
     tools = models / "bin"
     tools.mkdir()
     (tools / "python").symlink_to(sys.executable)

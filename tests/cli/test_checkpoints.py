@@ -1,4 +1,4 @@
-"""``inspect`` and ``convert``, run in the process."""
+"""The commands ``inspect`` and ``convert``, run in this process."""
 
 import json
 
@@ -11,7 +11,7 @@ pytest.importorskip("numpy")
 
 @pytest.fixture
 def net(models):
-    """The state of `models.py:Net` in several files, the current folder being theirs."""
+    """The state of `models.py:Net` in several files, in the current folder."""
     weight = mt.arange(64.0, device="cpu").reshape(8, 8)
     state = {}
     for i in range(2):
@@ -168,7 +168,7 @@ def test_shards_without_their_index(tmp_path, run, monkeypatch):
     ("names", "advice"),
     [
         (lambda name: f"state_dict.model.{name}", "--prefix state_dict.model."),
-        (lambda name: f"module.{name}" if name != "layers.1.bias" else "module.other", "--prefix module."),  # and one that is off
+        (lambda name: f"module.{name}" if name != "layers.1.bias" else "module.other", "--prefix module."),  # and one with another name
         (lambda name: name.removeprefix("layers."), "check the part that is layers"),
     ],
 )

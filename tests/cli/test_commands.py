@@ -1,4 +1,4 @@
-"""The four commands, run in the process."""
+"""The commands ``estimate``, ``check``, ``inspect`` and ``devices``, run in this process."""
 
 import json
 import struct
@@ -231,9 +231,9 @@ def test_devices_says_why_one_is_broken(run, monkeypatch):
 
 def test_devices_lists_the_ops_without_a_kernel(run, monkeypatch):
     found = json.loads(run("devices", "--ops", "cpu", "--json").stdout)
-    assert [name for name in found["missing"] if "::" not in name] == []  # other tests define ops of their own
+    assert [name for name in found["missing"] if "::" not in name] == []  # other tests define operators
     assert {"add", "linalg.svd", "max.dim", "nn.functional.conv2d"} <= set(found["kernel"])
-    assert not {"view", "is_contiguous", "item"} & set(found["kernel"])  # a view, and what the host answers
+    assert not {"view", "is_contiguous", "item"} & set(found["kernel"])  # a view, and operators that the host computes
     assert f"{len(found['missing'])} missing" in run("devices", "--ops", "cpu").stdout
 
     from metatensor import plugins
@@ -250,7 +250,7 @@ def test_devices_has_no_ops_of_devices_that_compute_nothing(run):
     assert unknown.exit_code == 1 and "abacus" in unknown.output
 
 
-# the group ------------------------------------------------------------------------------
+# The group of commands ------------------------------------------------------------------
 
 
 def test_help_and_version(run):

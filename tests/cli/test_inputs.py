@@ -1,4 +1,4 @@
-"""The grammar of inputs and arguments: what it accepts, and how it refuses."""
+"""The grammar of inputs and arguments: what is accepted, and the messages for what is not."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""``metatensor run --device meta``: scripts written for training on a GPU plan themselves."""
+"""``metatensor run --device meta``: training scripts for a GPU run on meta."""
 
 import textwrap
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The command as a process of its own."""
+"""The command, run as a process."""
 
 import os
 import subprocess

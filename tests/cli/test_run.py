@@ -1,4 +1,4 @@
-"""``metatensor run``, and files written for PyTorch in the other commands."""
+"""``metatensor run``, and ``--torch`` of the other commands."""
 
 import sys
 

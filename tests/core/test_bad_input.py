@@ -1,4 +1,4 @@
-"""Whatever goes in, only Python exceptions come out: every op and every public function of the core."""
+"""Arbitrary arguments cause only Python exceptions, in every op and every public function of the core."""
 
 import random
 
@@ -20,7 +20,7 @@ tensors = st.builds(
 
 
 def _shown(t, view):
-    """Some view of a tensor, or the tensor."""
+    """Return a view of a tensor, or the tensor."""
     if view == 1 and t.dim() > 1:
         return t.transpose(0, -1)
     if view == 2 and t.dim():
@@ -50,7 +50,7 @@ def test_any_op_with_anything(name, args, kwargs):
 
 
 def _plausible(kind, rng):
-    """An argument of the right type with any value."""
+    """Return an argument of the right type with any value."""
     shape = [rng.choice([0, 1, 2, 3, 4]) for _ in range(rng.randint(0, 5))]
     t = mt.empty(shape, dtype=rng.choice(DTYPES), device="meta")
     number = rng.choice([-(2**63), -(2**40), -3, -1, 0, 1, 2, 3, 7, 2**31, 2**62, 2**63 - 1])

@@ -1,4 +1,4 @@
-"""cpu tensors together with meta ones: an index may be on cpu, nothing else may."""
+"""Tensors on cpu together with tensors on meta: only indices and 0-d tensors may be on cpu."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Names of devices, and the default one."""
+"""Names of devices, and the default device."""
 
 import copy
 import pickle
@@ -136,7 +136,7 @@ def test_the_environment_names_a_default():
 
 
 def test_there_is_one_meta_device():
-    """An index is taken and dropped, as in PyTorch."""
+    """An index is accepted and ignored, as in PyTorch."""
     assert mt.empty(2, device="meta:0").device is mt.device("meta")
     assert mt.empty(2, device="meta").to("meta:1").device is mt.device("meta")
     assert mt.empty_like(mt.empty(2, device="meta"), device=mt.device("meta", 3)).is_meta

@@ -1,4 +1,4 @@
-"""Data types and promotion."""
+"""Data types and type promotion."""
 
 import copy
 import itertools
@@ -68,7 +68,7 @@ def test_can_cast_is_pytorchs():
         except Exception:
             continue
         if a.name[-1] in "1234567" and a.itemsize == 1 or b.name[-1] in "1234567" and b.itemsize == 1:
-            continue  # sub-byte integers take no part in arithmetic
+            continue  # there is no arithmetic on sub-byte integers
         assert mt.can_cast(a, b) == expected, (a, b)
 
 

@@ -1,4 +1,4 @@
-"""frombuffer: a tensor over somebody else's bytes."""
+"""frombuffer: tensors over the memory of other objects."""
 
 import array
 

@@ -1,4 +1,4 @@
-"""requires_grad, grad mode and inference mode, as far as they go without a backward pass."""
+"""requires_grad, grad modes and inference mode, without a backward pass."""
 
 import threading
 

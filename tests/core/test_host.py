@@ -1,4 +1,4 @@
-"""Nested Python numbers to the bytes of a dtype and back: against NumPy, ml_dtypes and PyTorch; bad input."""
+"""Conversion of nested Python numbers to bytes and back, compared with NumPy, ml_dtypes and PyTorch; invalid input."""
 
 import math
 import struct
@@ -30,7 +30,7 @@ ORDINARY = (
 
 
 def awkward():
-    """float32 values of every size, and those around which rounding changes."""
+    """Return float32 values of every magnitude, and values near rounding boundaries."""
     rng = np.random.default_rng(0)
     bits = rng.integers(0, 2**32, 20000, dtype=np.uint64).astype(np.uint32).view(np.float32)
     middling = (rng.standard_normal(20000) * np.exp2(rng.integers(-20, 20, 20000))).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Sizes and strides as values, against NumPy and, where it is installed, PyTorch."""
+"""Sizes and strides as values, compared with NumPy and, if installed, PyTorch."""
 
 import itertools
 
@@ -36,7 +36,7 @@ def test_broadcast_agrees_with_numpy(shapes):
 
 
 def _reaches(shape, strides):
-    """The offset of every element, in row-major order."""
+    """Return the offset of every element in row-major order."""
     return [sum(i * s for i, s in zip(index, strides)) for index in itertools.product(*map(range, shape))]
 
 
@@ -59,7 +59,7 @@ def test_a_view_shows_the_same_elements(order, shape, new_shape):
     if found is not None:
         assert _reaches(new_shape, found) == _reaches(shape, strides)
     else:
-        # No strides at all can do it: element offsets do not form a grid of that shape.
+        # No strides are possible: the offsets are not a grid of that shape.
         flat = _reaches(shape, strides)
         steps = []
         block = total

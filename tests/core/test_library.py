@@ -1,4 +1,4 @@
-"""Custom ops: schemas from hints and as text, kernels and who may replace them, writing, several results, data-dependent ones."""
+"""Custom ops: schemas from hints and text, kernels, written arguments, several results, data-dependent results."""
 
 import itertools
 import pickle
@@ -83,7 +83,7 @@ def test_a_schema_given_as_text():
         return mt.Spec(x.shape, x.dtype), mt.Spec(size if isinstance(size, tuple) else (size, size), mt.float64)
 
     result = f(meta(2), size=3)
-    assert result.values.shape == (2,) and result.scale.shape == (3, 3)  # named, as the schema has them
+    assert result.values.shape == (2,) and result.scale.shape == (3, 3)  # named as in the schema
     with pytest.raises(TypeError, match="leave out mutates_args"):
         mt.op(name(), schema="(Tensor x) -> Tensor", mutates_args=["x"])
     with pytest.raises(ValueError, match="unknown type"):
@@ -142,7 +142,7 @@ def test_an_op_without_a_meta_function():
 
 
 def test_views():
-    """The schema says that the result is one: no device needs a kernel."""
+    """The schema declares a view, so no device needs a kernel."""
     op = mt.op(name(), schema="(Tensor(a) x, int n) -> Tensor(a)")(lambda x, n: x[n])
     x = meta(3, 2)
     assert op(x, 1).untyped_storage() is x.untyped_storage() and op(x, 1).storage_offset() == 2
@@ -150,7 +150,7 @@ def test_views():
         op.kernel("cpu")
 
 
-# On a device with data ------------------------------------------------------------------------------
+# Devices with data ----------------------------------------------------------------------------------
 
 cpu = pytest.mark.skipif(not any(row.name == "cpu" and row.state == "available" for row in plugins.report()), reason="no cpu plugin")
 
@@ -204,7 +204,7 @@ def test_writing_to_arguments():
 def test_results_whose_shape_depends_on_the_data():
     @mt.op(name(), data_dependent=True)
     def positive(x: mt.Tensor) -> tuple[mt.Spec, mt.Spec]:
-        """What is above zero, and where."""
+        """Return the positive elements and their indices."""
         if x.dim() != 1:
             raise ValueError("expected a vector")
 
@@ -218,7 +218,7 @@ def test_results_whose_shape_depends_on_the_data():
     assert values.tolist() == [1, 2] and where.tolist() == [0, 2]
     with pytest.raises(mt.DataDependentError, match="the result depends on the values of a tensor"):
         positive(meta(3))
-    for wrong in (meta(2, 2), mt.ones(2, 2)):  # what can be told is told first
+    for wrong in (meta(2, 2), mt.ones(2, 2)):  # checks that are possible without values come first
         with pytest.raises(ValueError, match="expected a vector"):
             positive(wrong)
     assert positive(mt.ones(2, requires_grad=True))[0].requires_grad
@@ -278,7 +278,7 @@ def test_a_kernel_of_a_device_is_replaced_only_on_purpose():
 
 
 def test_a_kernel_registered_before_its_device_is_loaded(monkeypatch):
-    """Nothing can be said then; at the first use it is."""
+    """The name cannot be checked before; the first use checks it."""
     from metatensor.devices import DeviceBackend
 
     class Late(DeviceBackend):
@@ -320,7 +320,7 @@ def test_decomposition():
     assert op(mt.ones(2)).tolist() == [3, 3] and op(meta(2)).is_meta
     with pytest.raises(RuntimeError, match="a decomposition is registered already"):
         op.decomposition(lambda x: x)
-    op.kernel("cpu")(fill(5))  # a kernel is better
+    op.kernel("cpu")(fill(5))  # a kernel takes precedence
     assert op(mt.ones(2)).tolist() == [5, 5]
 
 
@@ -366,7 +366,7 @@ def test_a_kernel_that_raises_is_named():
     assert note.startswith(f"(in the kernel of {op.name} for cpu, from module {__name__}")
 
 
-# Found again ----------------------------------------------------------------------------------------
+# Finding ops by name --------------------------------------------------------------------------------
 
 
 def test_ops_are_pickled_by_name():

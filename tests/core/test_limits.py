@@ -1,4 +1,4 @@
-"""finfo and iinfo: the numbers that PyTorch's say."""
+"""finfo and iinfo have the numbers of PyTorch."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Modes, overriding subclasses, memory tracking and threads."""
+"""Modes, subclasses with overrides, memory tracking and threads."""
 
 import signal
 import threading

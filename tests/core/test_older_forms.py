@@ -1,4 +1,4 @@
-"""Scales by position, before the tensors that they scale: deprecated, but still taken."""
+"""Positional scales before the tensors that they scale are deprecated, but accepted."""
 
 import pytest
 

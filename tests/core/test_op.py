@@ -1,4 +1,4 @@
-"""Ops as objects: binding, overloads, errors, in-place and out=, pickling."""
+"""Op objects: binding, overloads, errors, in-place and out=, pickling."""
 
 import copy
 import inspect
@@ -32,7 +32,7 @@ def test_functions_and_methods_are_one_op():
     class Layer:
         act = mt.relu
 
-    assert Layer().act(meta(2)).shape == (2,)  # a function in a class is no method
+    assert Layer().act(meta(2)).shape == (2,)  # a function in a class is not a method
 
 
 def test_ops_pickle_by_name():

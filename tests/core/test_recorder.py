@@ -1,4 +1,4 @@
-"""Entering and leaving recorders: by several threads, in any order."""
+"""Recorders are entered and left by several threads, in any order."""
 
 import contextlib
 import threading
@@ -10,7 +10,7 @@ from metatensor._core.recorder import Recorder, current_recorder, suspended
 
 
 def in_steps(*threads):
-    """Run functions in threads of their own, one step of each (what it yields) after the other; errors are raised."""
+    """Run generators in separate threads, one step at a time in turns. Errors are raised."""
     iterators, errors = [function() for function in threads], []
     gates = [threading.Semaphore(0) for _ in threads]
     back = threading.Semaphore(0)

@@ -1,4 +1,4 @@
-"""Recipes as objects: recipes, steps, and what is left out of a replay."""
+"""Recipes as objects: recipes, steps, and steps that a replay omits."""
 
 import gc
 import pickle
@@ -140,7 +140,7 @@ def test_a_recipe_is_not_used_up():
 def pair():
     @mt.op("testing_recording::pair")
     def pair(x: mt.Tensor) -> tuple[mt.Tensor, mt.Tensor]:
-        """Twice and thrice."""
+        """Return twice and three times the input."""
         return mt.Spec(x.shape, x.dtype), mt.Spec(x.shape, x.dtype)
 
     @pair.kernel("cpu")
@@ -190,7 +190,7 @@ def test_an_op_that_writes_to_several_arguments(written):
     with mt.deferred_init():
         x, y, *_ = build()
     real = mt.zeros(3)
-    written(real, x, y[1:])  # what is not there yet has to be
+    written(real, x, y[1:])  # missing inputs must be given
     expected = mt.materialize_slice(mt.dematerialize(y), slice(1, None))
     assert mt.equal(real, expected) and not mt.is_deferred(x)
 

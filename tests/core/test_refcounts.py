@@ -1,4 +1,4 @@
-"""A million calls leave nothing behind."""
+"""A million calls leak nothing."""
 
 import gc
 import sys
@@ -27,7 +27,7 @@ def test_a_million_ops_do_not_grow():
     a = mt.empty(2, 3, device="meta")
     b = mt.empty(3, device="meta")
     six = mt.empty(1, 1, 1, 1, 2, 3, device="meta")
-    gc.collect()  # what other tests left
+    gc.collect()  # garbage of other tests
     dtype, device = sys.getrefcount(mt.float32), sys.getrefcount(a.device)
 
     def step():

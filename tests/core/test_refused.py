@@ -1,4 +1,4 @@
-"""Arguments that are refused: sizes, device types, generators, masks, lengths."""
+"""Rejected arguments: sizes, device types, generators, masks, lengths."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Schema text."""
+"""Parsing of schemas."""
 
 import pytest
 from hypothesis import given

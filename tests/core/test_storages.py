@@ -1,4 +1,4 @@
-"""What storages can do besides being there."""
+"""Methods of storages."""
 
 import copy
 

@@ -1,4 +1,4 @@
-"""The tensor object: metadata, attributes, copies, pickles, and misuse."""
+"""The tensor object: metadata, attributes, copies, pickles, and invalid use."""
 
 import copy
 import gc
@@ -186,7 +186,7 @@ def test_hashing_is_by_identity():
 
 
 def test_reflected_methods_apply_to_anything():
-    """Called through the class they give NotImplemented where they do not apply, and operators work as ever."""
+    """Called through the class, they return NotImplemented where they do not apply. Operators work as before."""
 
     class Sub(mt.Tensor):
         pass

@@ -1,4 +1,4 @@
-"""`_version`: counters of in-place changes, and which tensors share one."""
+"""`_version`: counters of in-place changes, and the tensors that share one."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Writing into tensors that exist: out= of every sort, targets that share memory, views of several."""
+"""Writing into existing tensors: all kinds of out=, targets that share memory, views of several tensors."""
 
 import warnings
 
@@ -68,7 +68,7 @@ def test_factories_resize_without_a_warning(call, place):
     assert call(out).shape in ((5,), (3, 3))
 
 
-# Memory that is shared ------------------------------------------------------------------------------
+# Shared memory --------------------------------------------------------------------------------------
 
 APART = {
     "index_add_ source": lambda x, i: x.index_add_(0, i, x),
@@ -164,7 +164,7 @@ def test_other_exact_dtypes():
     assert mt.cat([mt.empty(0), mt.ones(2, 2)], 1, out=mt.empty(0)).shape == (2, 2)
 
 
-# What comes first ------------------------------------------------------------------------------------
+# Order of errors --------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("call", [
     lambda a, b: a.hypot_(b), lambda a, b: mt.hypot(a, b), lambda a, b: mt.gcd(a.float(), b.float()), lambda a, b: mt.bmm(a, b),
@@ -186,7 +186,7 @@ def test_a_dtype_without_a_kernel_is_still_not_implemented(place):
         mt.gcd(a.float(), a.float())
 
 
-# Views of several ------------------------------------------------------------------------------------
+# Results of unbind, split and chunk ------------------------------------------------------------------
 
 @pytest.mark.parametrize("call", [lambda x: x.unbind(0)[0], lambda x: x.split(1)[0], lambda x: x.chunk(2)[1], lambda x: next(iter(x)),
                                   lambda x: x.split_with_sizes([1, 2])[0]])  # fmt: skip

@@ -1,4 +1,4 @@
-"""Data loading: datasets, samplers, collating and the loader, beside those of PyTorch where nothing is random."""
+"""Data loading: datasets, samplers, collating and the loader, compared with PyTorch's where nothing is random."""
 
 import collections
 import threading
@@ -22,7 +22,7 @@ def both():
 
 
 def plain(value):
-    """Tensors as (dtype, values), containers by name."""
+    """Return tensors as (dtype, values) and containers with their names."""
     if hasattr(value, "tolist"):
         return str(value.dtype).split(".")[-1], value.tolist()
     if isinstance(value, dict):
@@ -115,7 +115,7 @@ def test_iterable(options):
 
 
 def test_iterable_by_workers():
-    """As PyTorch's two processes give them."""
+    """The order is that of PyTorch with two worker processes."""
     batches = [b.tolist() for b in ours.DataLoader(counting(ours), batch_size=2, num_workers=3)]
     assert batches == [[0, 3], [1, 4], [2, 5], [6, 9], [7], [8]]
 

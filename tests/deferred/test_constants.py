@@ -1,4 +1,4 @@
-"""Values of small constants where no device can compute them, and of long chains of them."""
+"""Values of small constants where no device can compute them, and long chains of such constants."""
 
 import os
 import random
@@ -81,7 +81,7 @@ def test_numbers_are_those_of_the_cpu():
                 for _ in range(choice.randrange(4)):
                     x = _changed(x, choice)
             except (RuntimeError, TypeError):
-                continue  # a sum of dtypes that there is not
+                continue  # no such dtype
             recipe = recipe_of(x.untyped_storage())
             got = bytes_on_host(recipe, steps_for([recipe]))
             if got is not None:

@@ -1,4 +1,4 @@
-"""Deferred and then materialised is what eager would have been, bit for bit."""
+"""A deferred tensor that is materialised equals the eager one, bit for bit."""
 
 import copy
 import pickle
@@ -196,7 +196,7 @@ RESULTS = {
     "roll and flip": lambda: mt.rand(4).roll(1).flip(0),
     "six dimensions": lambda: mt.rand(1, 2, 1, 2, 1, 2).permute(5, 4, 3, 2, 1, 0),
     "six dimensions, in part": lambda: (lambda t: (t, t[..., 1].zero_()))(mt.rand(1, 2, 1, 2, 1, 2)),
-    # those whose results' shapes are in the values
+    # ops whose result shapes depend on values
     "nonzero": lambda: mt.tensor([0, 3, 0, 5]).nonzero(),
     "nonzero, several": lambda: mt.eye(3).nonzero(as_tuple=True),
     "where, alone": lambda: mt.where(mt.tensor([True, False, True])),
@@ -311,7 +311,7 @@ def test_modes_around_change_nothing():
     same(eager(build), other)
 
 
-# Anything -----------------------------------------------------------------------------------------
+# Arbitrary programs -------------------------------------------------------------------------------
 
 STEPS = [
     lambda t, o: t.mul_(1.5),
@@ -382,7 +382,7 @@ def test_copies_are_deferred_too(duplicate):
     assert all(mt.is_deferred(p) for p in twin.parameters())
     assert twin[0].weight is twin[1].weight
     with mt.no_grad():
-        model[0].weight.mul_(0)  # the copy has a life of its own
+        model[0].weight.mul_(0)  # the copy is independent
     mt.materialize(twin)
     same(duplicate(eager(_tied)), twin)
 

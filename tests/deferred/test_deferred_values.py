@@ -1,4 +1,4 @@
-"""Values of deferred tensors that are asked for, tensors with data beside them, and the memory of recipes."""
+"""Requests for values of deferred tensors, tensors with data in calls, and the memory of recipes."""
 
 import gc
 import sys
@@ -16,7 +16,7 @@ np = pytest.importorskip("numpy")
 pytestmark = pytest.mark.skipif("cpu" not in device_types(), reason="the cpu plugin is not installed")
 
 
-# Values that are asked for ------------------------------------------------------------------------
+# Requests for values ------------------------------------------------------------------------------
 
 ASKED = {
     "item": lambda: mt.rand(3).sum().item(),
@@ -201,7 +201,7 @@ def test_materialised_ones_go_on_as_usual():
         a = mt.zeros(3)
         b = a + 1
     mt.materialize(a).add_(10)
-    assert mt.materialize(b).tolist() == [1, 1, 1]  # made of what a was then
+    assert mt.materialize(b).tolist() == [1, 1, 1]  # the value of a at the time of the call
     assert (a + b).tolist() == [11, 11, 11]
 
 

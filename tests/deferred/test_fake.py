@@ -1,4 +1,4 @@
-"""Fake tensors: devices that need not be there, and no data."""
+"""Fake tensors: tensors without data on devices that need not exist."""
 
 import copy
 import gc
@@ -44,7 +44,7 @@ def test_cuda_gets_an_index(mode):
 
 
 def test_a_plugin_whose_hardware_is_absent_is_not_asked():
-    """In a process of its own, as another test may have found the plugin already."""
+    """Run in a new process, because another test may have loaded the plugin."""
     code = """
 import metatensor as mt
 from metatensor import plugins
@@ -90,7 +90,7 @@ def test_mixing_devices_is_an_error(mode):
         a + a.to("cuda:1")
     with pytest.raises(RuntimeError, match="device"):
         nn.Linear(3, 3)(a)
-    assert (a + mt.tensor(2.0)).device == a.device  # a 0-d cpu tensor goes with any
+    assert (a + mt.tensor(2.0)).device == a.device  # a 0-d cpu tensor can be used with any device
     assert (a * 2).device == a.device
     assert a.copy_(b) is a
     assert mt.where(a > 0, a, 0.0).device == a.device
@@ -287,7 +287,7 @@ class TestFromTensor:
         del real
         gc.collect()
         assert here() is None and there() is None
-        for _ in range(20):  # addresses are taken anew
+        for _ in range(20):  # addresses are reused
             a, b = mt.rand(3), mt.rand(3)
             assert mode.from_tensor(a).untyped_storage() is not mode.from_tensor(b).untyped_storage()
             del a, b
@@ -418,7 +418,7 @@ def test_metadata_is_pytorchs(build):
 
 
 class TestWhatHasChanged:
-    """`from_tensor` of a tensor that is another one by now."""
+    """`from_tensor` of a tensor that has become another one."""
 
     @needs_cpu
     def test_other_data(self):

@@ -1,4 +1,4 @@
-"""Materialising: parts, slices, devices, dtypes, executors; and what is lost elsewhere, by name."""
+"""Materialisation: parts, slices, devices, dtypes, executors; and values that would be lost elsewhere."""
 
 import concurrent.futures as futures
 import copy
@@ -26,7 +26,7 @@ pytestmark = [
 ]
 
 
-# What was lost -------------------------------------------------------------------------------------
+# Values that would be lost ---------------------------------------------------------------------------
 
 
 def tied_embedding_and_head():
@@ -129,7 +129,7 @@ def test_is_not_lost_on_the_way_to_another_dtype(build):
     for names in ("named_parameters", "named_buffers"):
         for (name, a), (same_name, b) in zip(getattr(one, names)(), getattr(other, names)(), strict=True):
             assert name == same_name and a.dtype is b.dtype and mt.equal(a, b)
-    kept = mt.materialize(deferred(build))  # what shares a storage goes on sharing it
+    kept = mt.materialize(deferred(build))  # tensors continue to share their storage
     assert _sharing(kept) == _sharing(other)
 
 
@@ -245,7 +245,7 @@ def test_state_dicts():
     mt.materialize(partly)
     assert mt.equal(partly[0].weight, other[0].weight) and mt.equal(partly[0].bias, eager(build)[0].bias)
     mt.materialize(twin := deferred(build))
-    twin.load_state_dict(deferred(build, 1).state_dict())  # deferred ones are written as values
+    twin.load_state_dict(deferred(build, 1).state_dict())  # deferred tensors are written as values
     same(other, twin)
 
 
@@ -305,7 +305,7 @@ def test_a_slice_of_what_is_not_deferred():
 
 
 def run_python(code, *args, env=None):
-    """What a process of its own prints."""
+    """Return the output of a new process."""
     path = [p for p in sys.path if p]
     command = [sys.executable, "-c", f"import sys; sys.path[:0] = {path!r}\n{code}", *args]
     return subprocess.run(command, capture_output=True, text=True, check=True, env=env).stdout
@@ -336,7 +336,7 @@ def test_eight_processes_each_with_an_eighth(tmp_path):
         assert mt.equal(mt.cat([shard[name] for shard in shards]), p)
 
 
-# Back ---------------------------------------------------------------------------------------------
+# Dematerialisation --------------------------------------------------------------------------------
 
 
 def test_back_to_the_recipe():
@@ -361,7 +361,7 @@ def test_tensors_without_a_recipe_keep_their_data():
     assert mt.dematerialize(t) is t and t.tolist() == [1, 1, 1]
 
 
-# Elsewhere ----------------------------------------------------------------------------------------
+# Other devices and processes ----------------------------------------------------------------------
 
 
 @pytest.mark.skipif("disk" not in device_types(), reason="the disk plugin is not installed")
@@ -490,7 +490,7 @@ print((peak() - before) / 2**20)
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read as on Linux")
 @pytest.mark.parametrize(("what", "least", "most"), [("nothing", 0, 1), ("slices", 32, 32 + 5), ("whole", 256, 256 + 10)])
 def test_peak_memory(what, least, most):
-    env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}  # large blocks are given back: what is measured is what is in use
+    env = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "1000000"}  # large blocks are returned to the system, so memory in use is measured
     assert least <= float(run_python(PEAK, what, env=env)) <= most
 
 
@@ -524,7 +524,7 @@ def test_a_check_for_models():
         check_deferred_matches(iter([[shared, shared[:]], [mt.ones(2), mt.ones(2)]]).__next__)
     with pytest.raises(AssertionError, match="the generators differ"):
         check_deferred_matches(_uneven())
-    assert check_deferred_matches(lambda: mt.empty(3)).shape == (3,)  # arbitrary either way
+    assert check_deferred_matches(lambda: mt.empty(3)).shape == (3,)  # both have arbitrary values
 
 
 def _uneven():
@@ -555,10 +555,10 @@ def test_what_is_on_meta_and_not_deferred_is_refused_with_advice(what):
     with mt.device("meta"):
         model = nn.Linear(2, 3)
     obj = {"module": model, "tensor": model.weight, "list": [model.weight, mt.ones(1, device="cpu")]}[what]
-    with pytest.raises(RuntimeError, match=r"are on meta and nothing says what their values are.*deferred_init.*to_empty.*load_into"):
+    with pytest.raises(RuntimeError, match=r"are on meta and have no recorded values.*deferred_init.*to_empty.*load_into"):
         mt.materialize(obj)
     with mt.deferred_init(), mt.device("cpu"):
         deferred_one = mt.ones(2)
-    mt.materialize([deferred_one, model.weight])  # beside deferred ones it is left alone
+    mt.materialize([deferred_one, model.weight])  # ignored, as it is in a list with deferred tensors
     assert deferred_one.tolist() == [1, 1] and model.weight.is_meta
     mt.materialize(mt.ones(2, device="cpu"))

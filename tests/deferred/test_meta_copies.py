@@ -1,4 +1,4 @@
-"""`to_meta`: everything but the data."""
+"""`to_meta` keeps everything except the data."""
 
 import collections
 import dataclasses
@@ -141,7 +141,7 @@ class TestArrays:
         assert type(made[3]) is nn.Parameter and made[4].dtype is mt.bfloat16 and made[4].requires_grad
 
     def test_others_by_their_manners(self):
-        class Array:  # as JAX's: no strides, no memory to look at
+        class Array:  # like an array of JAX: no strides and no accessible memory
             shape, ndim, dtype = (2, 3), 2, np.dtype("float32")
 
             def __dlpack__(self):

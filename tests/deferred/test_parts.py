@@ -1,4 +1,4 @@
-"""Parts of deferred tensors, made without the whole where that can be."""
+"""Parts of deferred tensors, computed without the whole tensor if possible."""
 
 import copy
 
@@ -57,7 +57,7 @@ def test_values_are_those_of_the_whole(name, dtype):
 
 
 def computed(monkeypatch, call):
-    """The sizes of what steps fill in meanwhile."""
+    """Return the sizes of the tensors that steps fill during a call."""
     from metatensor.deferred import materializing, parts
 
     found = []

@@ -1,4 +1,4 @@
-"""What holds no data, and what is said about it."""
+"""Tensors without data, and how they are reported."""
 
 import warnings
 
@@ -153,7 +153,7 @@ class TestMessages:
 
 
 class TestWhatIsHidden:
-    """Tensors in containers, in modules that are no registered part, and of no shape."""
+    """Tensors in containers, in modules that are not registered, and without a shape."""
 
     def build(self):
         model = nn.Module()
@@ -188,7 +188,7 @@ class TestWhatIsHidden:
         with mt.device("meta"):
             model = nn.Sequential(nn.LazyLinear(4))
         assert [str(item) for item in model.unresolved()] == [
-            "0.weight: parameter, of no shape yet", "0.bias: parameter, of no shape yet",
+            "0.weight: parameter, no shape yet", "0.bias: parameter, no shape yet",
         ]  # fmt: skip
         with pytest.raises(RuntimeError, match="calling the module sets the missing shapes"):
             mt.assert_materialized(model)

@@ -1,9 +1,9 @@
-"""Arrays and functions with CuPy's manners over NumPy's: the part of the stand-in that knows nothing of devices but a number.
+"""Arrays and functions over NumPy that behave like CuPy's. Of devices they know only a number.
 
-`cupy_names.json`, written by tools/cupy_names.py from a real CuPy, says what there is: names, parameters, and the dtypes
-of ufuncs. What else differs from NumPy is here by hand, as it was found in CuPy 14: arrays never become NumPy's by
-themselves and do not mix with them, results are arrays of no dimensions where NumPy gives scalars, indices out of
-bounds wrap around, floats out of the range of integers stop at its ends, and most methods of ufuncs are missing.
+`cupy_names.json`, which tools/cupy_names.py writes from a real CuPy, lists names, parameters and the dtypes of ufuncs.
+Other differences from NumPy, as observed in CuPy 14, are implemented here: arrays are not converted to NumPy arrays
+implicitly and do not mix with them; results are 0-d arrays where NumPy returns scalars; indices out of bounds wrap
+around; floats beyond the range of integers are clamped; most methods of ufuncs are missing.
 """
 
 import json
@@ -14,17 +14,18 @@ import numpy as np
 NAMES = json.loads(Path(__file__).with_name("cupy_names.json").read_text())
 KINDS = "biufc"
 
-# ufunc.at: what its atomic operations can do.
+# ufunc.at supports what atomic operations support.
 AT = {
     "add": "iILefd", "maximum": "iILfd", "minimum": "iILfd", "subtract": "iI",
     "bitwise_and": "iIlL", "bitwise_or": "iIlL", "bitwise_xor": "iIlL",
 }  # fmt: skip
 REDUCE = ACCUMULATE = ("add", "multiply")
-TAKES_HOST = {"asarray", "array", "ascontiguousarray", "asanyarray", "asfortranarray", "asnumpy", "may_share_memory", "shares_memory"}
+TAKES_HOST = {"asarray", "array", "ascontiguousarray", "asanyarray", "asfortranarray", "asnumpy", "may_share_memory",
+"shares_memory"}
 
 
 def refuse_host(values, name):
-    """TypeError for NumPy's arrays, as CuPy has it; its scalars are welcome."""
+    """Raise TypeError for NumPy arrays, as CuPy does. NumPy scalars are accepted."""
     for value in values:
         if isinstance(value, np.ndarray):
             raise TypeError(f"{name}: Unsupported type {type(value)}")
@@ -33,7 +34,7 @@ def refuse_host(values, name):
 
 
 def bind(name, parameters, args, kwargs):
-    """TypeError for arguments that the function of CuPy does not take."""
+    """Raise TypeError for arguments that CuPy's function does not accept."""
     if parameters is None:
         return
     positional, keyword, only, rest, others = [], set(), False, False, False
@@ -57,7 +58,7 @@ def bind(name, parameters, args, kwargs):
 
 
 def converted(values, dtype):
-    """NumPy values as a GPU converts them: floats that an integer cannot hold stop at its ends, and NaN is 0."""
+    """Convert NumPy values as a GPU does: floats beyond the range of an integer dtype are clamped, and NaN becomes 0."""
     dtype = np.dtype(dtype)
     if dtype.kind not in KINDS:
         raise TypeError(f"CuPy has no arrays of {dtype}")
@@ -73,7 +74,7 @@ def converted(values, dtype):
 
 
 class Flags:
-    """c_contiguous, f_contiguous and owndata, and no more."""
+    """The flags c_contiguous, f_contiguous and owndata, and no others."""
 
     def __init__(self, array):
         self.c_contiguous = array._host.flags.c_contiguous
@@ -88,7 +89,7 @@ class DevicePointer:
 
 
 class ndarray:
-    """An array "on a device" of the module ``home``: ``_host`` has the values."""
+    """An array on a stand-in device of the module ``home``. Its values are in ``_host``."""
 
     __slots__ = ("__weakref__", "_host", "_index", "base", "home")
     __array_priority__ = 100
@@ -104,10 +105,10 @@ class ndarray:
             self.home.pool(self._index).give(self._host.nbytes)
 
     def _over(self, host):
-        """A view of the same memory."""
+        """Return a view of the same memory."""
         return ndarray(self.home, host, self._index, self if self.base is None else self.base)
 
-    # NumPy -----------------------------------------------------------------------------------
+    # NumPy protocols -------------------------------------------------------------------------
 
     def __array__(self, *args, **kwargs):
         raise TypeError("Implicit conversion to a NumPy array is not allowed. Please use `.get()` to construct a NumPy array explicitly.")
@@ -137,7 +138,7 @@ class ndarray:
             raise RuntimeError("Cannot set to non-contiguous array")
         self._host[...] = arr
 
-    # What it is ------------------------------------------------------------------------------
+    # Attributes ------------------------------------------------------------------------------
 
     @property
     def device(self):
@@ -217,7 +218,7 @@ class ndarray:
 
     def __getitem__(self, key):
         if any(isinstance(part, (ndarray, np.ndarray, list)) for part in (key if isinstance(key, tuple) else (key,))):
-            self.home._check_place(self)  # views are made anywhere
+            self.home._check_place(self)  # views can be created while another device is current
         found = self._host[places(self, key)]
         if not isinstance(found, np.ndarray):
             found = self._host[(*places(self, key), ...)] if isinstance(key, tuple) else self._host[places(self, key), ...]
@@ -256,7 +257,7 @@ class ndarray:
         return self._over(self._host.view() if dtype is None else self._host.view(dtype))
 
     def copy(self, order="C"):
-        """On the current device: the one way there is from another."""
+        """Copy to the current device. This is the only way to copy from another device."""
         return ndarray(self.home, np.array(self._host, order=order), self.home.current)
 
     def transpose(self, *axes):
@@ -283,7 +284,7 @@ class ndarray:
 
 
 def places(array, key):
-    """An index of the stand-in as one of NumPy; numbers out of bounds in arrays wrap around."""
+    """Convert an index to one for NumPy. Indices out of bounds in arrays wrap around."""
     parts = key if isinstance(key, tuple) else (key,)
     held = [part._host if isinstance(part, ndarray) else np.asarray(part) if isinstance(part, list) else part for part in parts]
     taken = sum(part.ndim if _is_mask(part) else part is not None and part is not Ellipsis for part in held)
@@ -346,7 +347,7 @@ _operators()
 
 
 class Function:
-    """A function or a method of NumPy's or SciPy's behind the checks; ``of`` is the array whose method it is."""
+    """A function or method of NumPy or SciPy with CuPy's checks. ``of`` is the array of a method."""
 
     def __init__(self, home, function, name, parameters, of=None):
         self.home, self.function, self.__name__, self.parameters, self.of = home, function, name, parameters, of
@@ -363,7 +364,7 @@ class Function:
         return self.home._own(result, given)
 
     def check(self, args, kwargs):
-        """What CuPy refuses of what NumPy takes."""
+        """Reject arguments that NumPy accepts and CuPy does not."""
         if self.__name__ in ("zeros", "ones", "full", "broadcast_to", "reshape"):
             shape = kwargs.get("shape", args[-1] if self.__name__ in ("broadcast_to", "reshape") and args else args[:1])
             if any(isinstance(item, ndarray) for item in (*_sequence(shape), *(args if self.of is not None else ()))):
@@ -387,11 +388,11 @@ def _sequence(value):
 
 
 class Ufunc(Function):
-    """A function that goes element by element, for the dtypes ``types``."""
+    """An element-wise function for the dtypes ``types``."""
 
     def __init__(self, home, function, name, types):
         super().__init__(home, function, name, None)
-        self.types = [loop for loop in types if "E" not in loop]  # complex halves, which are CuPy's own affair
+        self.types = [loop for loop in types if "E" not in loop]  # complex half dtypes exist only inside CuPy
         ins, _, outs = types[0].partition("->")
         self.nin, self.nout = len(ins), len(outs)
         self.nargs = self.nin + self.nout
@@ -435,7 +436,7 @@ class Ufunc(Function):
         return tuple(made) if isinstance(result, tuple) else made[0]
 
     def loop(self, inputs):
-        """The dtypes of the results: those of the first loop that takes the inputs."""
+        """Return the result dtypes of the first loop that accepts the inputs."""
         for types in self.types:
             ins, _, outs = types.partition("->")
             if all(_fits(item, code) for item, code in zip(inputs, ins, strict=True)):
@@ -474,7 +475,7 @@ class Ufunc(Function):
 
 
 def _fits(value, code):
-    """Whether an argument goes into a loop's dtype; Python's numbers go into any of their kind or a higher one."""
+    """Return True if an argument can be converted to a loop's dtype. Python numbers fit their own kind and higher ones."""
     kind = np.dtype(code).kind
     if isinstance(value, (ndarray, np.generic)):
         return np.can_cast(value.dtype, code)
@@ -486,7 +487,7 @@ def _fits(value, code):
 
 
 def bare(value):
-    """What NumPy is given for an argument."""
+    """Return an argument in the form that is passed to NumPy."""
     if isinstance(value, ndarray):
         return value._host
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):

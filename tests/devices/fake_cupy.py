@@ -1,8 +1,8 @@
-"""A stand-in for CuPy where there is no GPU: NumPy's functions behind CuPy's manners.
+"""A stand-in for CuPy on machines without a GPU, based on NumPy's functions.
 
-Arrays and functions are those of `devices.fake_arrays`, and exactly those that CuPy has. Devices, streams, events, memory
-pools and what the driver says are made up here: as many devices as one asks for, each with a pool of its own, of which the
-one that is current is the thread's. An array of another device is refused, as it is where there is no peer access.
+Arrays and functions are those of `devices.fake_arrays`, and exactly those that CuPy has. Devices, streams, events,
+memory pools and answers of the driver are simulated. There may be any number of devices, each with its own memory pool,
+and each thread has a current device. Arrays of other devices are rejected, as without peer access.
 """
 
 import threading
@@ -27,11 +27,11 @@ class CUDARuntimeError(RuntimeError):
 
 
 class OutOfMemoryError(MemoryError):
-    """cupy.cuda.memory.OutOfMemoryError."""
+    """A stand-in for cupy.cuda.memory.OutOfMemoryError."""
 
 
 class Pool:
-    """The memory of one device: what is in use, and what is kept for later."""
+    """The memory pool of one device: bytes in use, and bytes kept for reuse."""
 
     def __init__(self, limit):
         self.used, self.total, self.limit = 0, 0, limit
@@ -59,7 +59,7 @@ class Pool:
 
 
 class Numpy:
-    """The names of a module of CuPy, with NumPy's or SciPy's functions behind them."""
+    """The names of one of CuPy's modules, with the functions of NumPy or SciPy."""
 
     def __init__(self, home, name, module):
         self.home, self.__name__, self.module = home or self, name, module
@@ -82,7 +82,7 @@ class Numpy:
 
 
 class FakeCupy(Numpy):
-    """The module. ``count`` devices of ``limit`` bytes; ``failure`` is what the driver answers instead, as (status, text)."""
+    """The module cupy, with ``count`` devices of ``limit`` bytes. ``failure`` is (status, text) of a driver that fails."""
 
     ndarray = ndarray
 
@@ -96,7 +96,7 @@ class FakeCupy(Numpy):
 
     @property
     def special(self):
-        """cupyx.scipy.special."""
+        """The stand-in for cupyx.scipy.special."""
         import scipy.special
 
         return Numpy(self, "cupyx.scipy.special", scipy.special)
@@ -130,7 +130,7 @@ class FakeCupy(Numpy):
                 )
 
     def _own(self, result, given):
-        """What a function of NumPy returned, as CuPy would: views stay views of what was given."""
+        """Return the result of a NumPy function as CuPy would: views remain views of the arguments."""
         if isinstance(result, (list, tuple)):
             items = [self._own(item, given) for item in result]
             return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
@@ -161,7 +161,7 @@ class FakeCupy(Numpy):
 
         def make():
             made = np.empty(sizes, dtype, order)
-            made.reshape(-1, order="A").view("u1")[...] = 0xA5  # nobody may rely on what was there
+            made.reshape(-1, order="A").view("u1")[...] = 0xA5  # so that uninitialized memory is noticed
             return made
 
         return self._made(shape, nbytes * dtype.itemsize, make)
@@ -189,7 +189,7 @@ class FakeCupy(Numpy):
         return a.get(stream, order, out) if isinstance(a, ndarray) else np.asarray(a, order=order)
 
     def from_dlpack(self, array):
-        class Host:  # what says that it is on a GPU, NumPy takes for the host's
+        class Host:  # NumPy takes arrays that claim to be on a GPU for host arrays
             def __dlpack_device__(self):
                 return (1, 0)
 
@@ -222,7 +222,7 @@ def _flat(values):
 
 
 class Cuda:
-    """cupy.cuda."""
+    """The stand-in for cupy.cuda."""
 
     def __init__(self, home, driver, needed, properties):
         self.home = home
@@ -269,7 +269,7 @@ class Cuda:
 
 
 class Streams:
-    """What makes streams: cupy.cuda.Stream as a class."""
+    """The class cupy.cuda.Stream, bound to the module."""
 
     def __init__(self, home):
         self.home = home
@@ -282,14 +282,14 @@ class Streams:
 
 
 class Pinned(bytearray):
-    """cupy.cuda.PinnedMemoryPointer: host memory with the buffer protocol, of at least the size asked for."""
+    """A stand-in for cupy.cuda.PinnedMemoryPointer: host memory with the buffer protocol, of at least the requested size."""
 
     def __init__(self, size):
         super().__init__(max(512, -(-size // 512) * 512))
 
 
 class Device:
-    """Context manager: the current device."""
+    """A context manager that sets the current device."""
 
     def __init__(self, home, index):
         self.home, self.id, self.before = home, int(index), []
@@ -315,7 +315,7 @@ class Device:
 
 
 class Stream:
-    """A queue; work in it is done at once. ``with`` makes it the current one of its device and thread."""
+    """A queue whose work is done immediately. ``with`` makes it the current stream of its device and thread."""
 
     _made = 0
 

@@ -1,4 +1,4 @@
-"""Devices made of the base class: memory is a bytearray, and a kernel is a function of NumPy arrays."""
+"""Devices on the base class whose memory is a bytearray and whose kernels are functions of NumPy arrays."""
 
 import math
 
@@ -10,7 +10,7 @@ from metatensor.testing.values import FORMATS
 
 
 class Small(DeviceBackend):
-    """A device with the kernels that `kernels` has: functions of arrays that return one."""
+    """A device with the kernels in `kernels`: functions of arrays that return an array."""
 
     def __init__(self, type, kernels, fallback=None):
         self.type, self.kernels, self.fallback = type, kernels, fallback
@@ -24,7 +24,7 @@ class Small(DeviceBackend):
             raise self.out_of_memory(nbytes) from error
 
     def array(self, tensor):
-        """A strided view of a tensor's memory."""
+        """Return a strided view of a tensor's memory."""
         dtype = FORMATS[tensor.dtype.name].raw
         memory = np.frombuffer(tensor.untyped_storage().data, np.uint8)
         if not tensor.numel():

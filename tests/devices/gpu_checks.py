@@ -1,4 +1,4 @@
-"""What a cuda device is held to, on a GPU and over the stand-in for CuPy alike: the same functions, with more or fewer samples.
+"""Checks of a cuda device, which run on a GPU and on the stand-in for CuPy with different numbers of samples.
 
 `tests/plugins/test_cuda_hardware.py` runs them on a GPU, `tests/plugins/test_cuda_standin.py` on every machine.
 """
@@ -13,14 +13,14 @@ from metatensor.testing import check_device
 from metatensor.testing.values import FORMATS, difference
 from oracle import records
 
-# What these return was never written, or is the memory behind what was.
+# Operators that return uninitialized or freed memory.
 UNINITIALISED = ("empty", "new_empty", "resize", "as_strided")
-# As PyTorch has it, the two devices differ here: what is saved for the backward pass is empty on one of them.
+# As in PyTorch, the devices differ: what is saved for the backward pass is empty on one of them.
 DIFFERENT = {"native_batch_norm"}
 
 
 def tensors(value):
-    """The tensors in a structure, in order."""
+    """Yield the tensors in a structure, in order."""
     if isinstance(value, mt.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
@@ -31,14 +31,14 @@ def tensors(value):
 
 
 def host(tensor):
-    """The values as a NumPy array."""
+    """Return the values as a NumPy array."""
     fmt = FORMATS[tensor.dtype.name]
     raw = np.frombuffer(backend_for(tensor.device).to_host(tensor), np.uint8).view(fmt.raw)
     return (raw if fmt.decode is None else fmt.decode(np, raw)).reshape(tuple(tensor.shape))
 
 
 def fill(tensor, seed):
-    """Values that follow from the shape, all different where the dtype allows it; on meta nothing."""
+    """Fill a tensor with values that depend on its shape, distinct if the dtype allows it. On meta do nothing."""
     fmt, size = FORMATS.get(tensor.dtype.name), tensor.numel()
     if fmt is None or not size or tensor.device.type == "meta":
         return
@@ -54,7 +54,7 @@ def fill(tensor, seed):
 
 
 def call(resolve, record, device):
-    """The result of a recorded call on a device, and the arguments after it; or the exception."""
+    """Return the result of a recorded call on a device and the arguments after it, or the exception."""
     decode = records.Decoder(mt, device)
     try:
         args = [decode(item) for item in record["args"]]
@@ -70,14 +70,14 @@ def call(resolve, record, device):
 
 
 def described(value):
-    """What a result looks like, whatever device it is on."""
+    """Return a description of a result that does not depend on the device."""
     return [(tuple(t.shape), t.stride(), t.dtype.name, t.storage_offset()) for t in tensors(value)]
 
 
 def compare_records(device, sample, largest=1 << 20):
-    """Every ``sample``-th recorded call on the device against the cpu: values, and metadata against meta's.
+    """Compare every ``sample``-th recorded call with the cpu: values, and metadata with those on meta.
 
-    Returns how many calls were compared, and what differs.
+    Returns the number of calls compared, and the differences.
     """
     resolve, compared, problems = records.Resolver(mt), 0, []
     with warnings.catch_warnings():
@@ -105,7 +105,7 @@ def compare_records(device, sample, largest=1 << 20):
 
 
 def _elements(value):
-    """The largest number of elements of a tensor in the arguments of a record."""
+    """Return the maximum number of elements of a tensor in the arguments of a record."""
     if isinstance(value, dict):
         own = int(np.prod(value["T"][0], dtype=object)) if "T" in value else 0
         return max([own, *map(_elements, value.values())])
@@ -124,20 +124,21 @@ def _differs(op, expected, got):
 
 
 def conformance(device):
-    """The suite for devices; every kernel that it knows arguments for."""
+    """Run `check_device` with every kernel for which it has arguments."""
     report = check_device(device)
     assert report.ok and len(report.kernels) > 450, str(report)
 
 
 def models(device):
-    """Small networks of every kind of layer against the cpu."""
+    """Compare small networks of every kind of layer with the cpu."""
     nn = mt.nn
     image, tokens = (3, 3, 16, 16), (2, 7)
     cases = [
         (lambda: nn.Sequential(
             nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3, groups=4), nn.GELU(),
             nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 5), nn.Softmax(-1)), lambda: mt.randn(image)),
-        (lambda: nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), nn.LayerNorm(16)),
+        (lambda: nn.Sequential(nn.Embedding(11, 16), nn.TransformerEncoderLayer(16, 2, 32, batch_first=True),
+        nn.LayerNorm(16)),
          lambda: mt.randint(0, 11, tokens)),
         (lambda: nn.LSTM(4, 5, 2, bidirectional=True), lambda: mt.randn(3, 2, 4)),
         (lambda: nn.ConvTranspose1d(3, 4, 3, stride=2), lambda: mt.randn(2, 3, 9)),
@@ -154,7 +155,7 @@ def models(device):
 
 
 def rarer_operators(device):
-    """What is neither among the recorded calls nor in the suite for devices: against the cpu, by hand."""
+    """Compare operators with the cpu that neither the records nor `check_device` cover."""
     F = mt.nn.functional
     mt.manual_seed(2)
     x, h, w, b = mt.randn(3, 4), mt.randn(3, 5), mt.randn(20, 4), mt.randn(20)
@@ -193,7 +194,7 @@ def rarer_operators(device):
 
 
 def streams(device):
-    """Work on a stream of its own, events in it, and what is seen from another."""
+    """Check work on another stream, events in it, and when its results are visible to other streams."""
     backend = backend_for(mt.device(device))
     index = backend.current_index()
     stream, first, last = backend.stream(index), backend.event(index, True), backend.event(index, True)
@@ -213,7 +214,7 @@ def streams(device):
 
 
 def memory(device):
-    """Current and peak bytes, and what is given back."""
+    """Check the current and peak bytes, and that freed memory is returned."""
     backend = backend_for(mt.device(device))
 
     def figures():
@@ -239,12 +240,12 @@ def memory(device):
 
 
 def pinned(device):
-    """Copies from and to page-locked memory."""
+    """Check copies from and to page-locked memory."""
     x = mt.arange(100_000.0, device="cpu")
     locked = x.pin_memory()
     assert locked.is_pinned() and locked.pin_memory() is locked and not x.is_pinned() and locked.device.type == "cpu"
     there = locked.to(device, non_blocking=True)
-    locked.zero_()  # the copy was made
+    locked.zero_()  # the copy is already complete
     back = there.cpu()
     assert (back == x).all() and not there.is_pinned()
     matrix = x.view(100, 1000).t().pin_memory()

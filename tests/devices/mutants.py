@@ -1,7 +1,7 @@
-"""Devices that are wrong in one place: the cpu backend under another name, with one kernel broken in one way.
+"""Copies of the cpu backend in which one kernel is wrong in one way.
 
-``python -m devices.mutants [names of ops] [--kind KIND]`` from the folder tests breaks every kernel in every way that applies, and prints
-how many mutants `check_device` lets pass, and which. `test_mutants.py` runs a sample of them.
+``python -m devices.mutants [names of ops] [--kind KIND]``, run in the folder tests, breaks every kernel in every applicable
+way. It prints how many mutants `check_device` accepts, and which ones. `test_mutants.py` runs a sample of them.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from metatensor.testing.values import empty, from_values, to_values
 FLOATS = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
 HALVES = {"float16", "bfloat16"}
 INPLACE, OUT, ELEMENTWISE = operator_flags.INPLACE, operator_flags.OUT, operator_flags.ELEMENTWISE
-# They give nothing of their argument's values.
+# Their results do not depend on the values of the argument.
 VALUELESS = ("empty", "new_", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like", "fill", "zero",
              "bernoulli.p")  # fmt: skip
-# What a zero's sign makes a difference to, by IEEE 754.
+# Operators whose results depend on the sign of zero, by IEEE 754.
 SIGNED = {"copysign", "atan2", "reciprocal", "signbit", "neg", "sqrt", "sin", "tan", "tanh", "asin", "atan", "sinh", "asinh", "div",
           "trunc", "ceil", "floor", "round", "expm1", "log1p", "erf", "mul", "rsqrt", "nextafter", "conj_physical", "clone", "flip",
           "cat", "stack", "gather", "repeat", "roll", "angle"}  # fmt: skip
-# Their indices are the first of equal values (the last for cummax and cummin), or those of a stable sort.
+# Their indices are those of the first of equal values (the last for cummax and cummin), or those of a stable sort.
 FIRST = ("argmax", "argmin", "max.dim", "min.dim", "argsort.stable", "sort.stable", "cummax", "cummin")
 
 
@@ -54,7 +54,7 @@ class Mutant(NamedTuple):
 
 
 class Broken(CpuBackend):
-    """The cpu device, but for one kernel."""
+    """The cpu device with one kernel replaced."""
 
     mutant: Mutant | None = None
 
@@ -70,7 +70,7 @@ class Broken(CpuBackend):
 
 
 def overloads() -> Iterator[tuple[Any, Any]]:
-    """Op and schema of each kernel of the cpu."""
+    """Yield op and schema of each kernel of the cpu."""
     seen = set()
     backend = plugins.backend("cpu")
     for op in list(registry.values()):
@@ -84,19 +84,19 @@ def overloads() -> Iterator[tuple[Any, Any]]:
                 yield op, overload
 
 
-# Of sums and the like of nothing, which are something.
+# Reductions of empty tensors that have a value.
 OF_NOTHING = {"sum", "prod", "nansum", "all", "any", "mm", "bmm", "matmul", "mv", "dot", "addmm", "baddbmm", "addbmm", "addmv",
               "count_nonzero",
               "linalg.vector_norm", "nn.functional.linear", "logsumexp", "mean", "nn.functional.mse_loss", "trace", "vdot",
               "linalg.vecdot", "cdist", "dist"}  # fmt: skip
 WRAPPING = {"add", "sub", "mul", "rsub", "neg", "abs", "square", "pow", "bitwise_left_shift", "addcmul", "lcm"}
-# Kinds that apply where the operator takes, or gives, such a dtype.
+# Kinds that apply only if the operator has arguments or results of such a dtype.
 BY_DTYPE = {"nan", "infinity", "negative zero", "double in single", "integers in single", "sloppy", "last lost", "half cut off", "strides"}
-# What `survives` asks: whether a mutation has made anything different.
+# `survives` reads from this whether a mutation changed any result.
 DIFFERENT = [0]
 
 
-# Ways to be wrong ---------------------------------------------------------------------------------------------
+# Mutations ----------------------------------------------------------------------------------------------------
 
 
 def ignoring(place: int, default: Any) -> Any:
@@ -107,7 +107,7 @@ def ignoring(place: int, default: Any) -> Any:
 
 
 def with_inputs(alter: Callable[[np.ndarray], np.ndarray], kinds: set[str], mutated: set[int], exact: bool = False) -> Any:
-    """The kernel on tensors whose values are altered first."""
+    """Return a kernel that runs on modified values of its inputs."""
 
     def one(value: Any) -> Any:
         if isinstance(value, Tensor) and value.dtype.name in kinds and value.numel():
@@ -124,14 +124,14 @@ def with_inputs(alter: Callable[[np.ndarray], np.ndarray], kinds: set[str], muta
         before = DIFFERENT[0]
         result = kernel(out, *(value if i in mutated else one(value) for i, value in enumerate(args)))
         if exact and not (isinstance(out, Tensor) and out.dtype.name in kinds):
-            DIFFERENT[0] = before  # the result is coarser than the loss
+            DIFFERENT[0] = before  # the result is less precise than the modification
         return result
 
     return change
 
 
 def as_contiguous(tensor: Tensor) -> Tensor:
-    """What a kernel sees of a tensor that takes no notice of its strides."""
+    """Return a tensor that reads the memory as if it were contiguous, ignoring the strides."""
     return tensor_from_storage(tensor.untyped_storage(), tensor.dtype, tuple(tensor.shape), contiguous_strides(tuple(tensor.shape)),
                                tensor.storage_offset())  # fmt: skip
 
@@ -156,7 +156,7 @@ def out_contiguous(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -
 
 
 def writes_first(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> Any:
-    """The output is cleared before the inputs are read, which may be the same memory."""
+    """Clear the output before the inputs are read, which may share its memory."""
     backend.from_host(out, bytes(out.numel() * out.itemsize))
     return kernel(out, *args)
 
@@ -171,7 +171,7 @@ def writes_input(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> 
 
 
 def on_results(alter: Callable[[np.ndarray, str], np.ndarray]) -> Any:
-    """The kernel's results, altered afterwards."""
+    """Return a kernel whose results are modified afterwards."""
 
     def change(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> Any:
         result = kernel(out, *args)
@@ -194,7 +194,7 @@ def sloppy(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def toward_zero(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Half precision an ulp nearer to zero, for a half of the values: what cutting off makes of them."""
+    """Move half of the values in a half dtype one ulp towards zero, as truncation would."""
     if dtype not in HALVES or not values.size:
         return values
     flat = values.reshape(-1)
@@ -237,7 +237,7 @@ def one_off_dims(places: list[int]) -> Any:
 
 
 def saturating(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> Any:
-    """Integers computed in 64 bits, and cut to the range of the dtype rather than wrapped."""
+    """Compute integers in 64 bits, and clamp results to the range of the dtype instead of wrapping."""
     if not isinstance(out, Tensor) or out.dtype.name not in ("int32", "uint8", "int16", "int8"):
         return kernel(out, *args)
     wide = empty(out.device.type, tuple(out.shape), "int64")
@@ -249,7 +249,7 @@ def saturating(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> An
 
 
 def last_tie(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> Any:
-    """The kernel on the input turned round, its indices turned back: of equal values another one is found."""
+    """Run the kernel on reversed input, so that it finds the last of equal values."""
     result = kernel(out, *args)
     x = args[0]
     dims = [a for a in args[1:] if isinstance(a, int) and not isinstance(a, bool)]
@@ -276,7 +276,7 @@ def nothing_huge(x: np.ndarray) -> np.ndarray:
 
 
 def is_read(name: str, place: int) -> bool:
-    """Whether a kernel's code names one of its arguments at all: where it does not, to ignore it is no mutation."""
+    """Return True if a kernel's code uses an argument. If not, ignoring the argument is no mutation."""
     function = plugins.backend("cpu").table.find(name).function
     code = inspect.unwrap(function).__code__
     if place + 2 >= code.co_argcount:
@@ -290,7 +290,7 @@ def read_names(code: Any) -> set[str]:
 
 
 def mutants(op: Any, overload: Any) -> Iterator[Mutant]:
-    """All that apply to one schema."""
+    """Yield all mutants for one schema."""
     name, arguments = overload.qualname, parse(overload.text).arguments
     mutated = {i for i, a in enumerate(arguments) if a.mutated}
     tensors = [a for a in arguments if a.type.startswith("Tensor")]
@@ -339,7 +339,7 @@ def mutants(op: Any, overload: Any) -> Iterator[Mutant]:
 
 
 def broken_backend() -> Broken:
-    """The backend, registered."""
+    """Return the registered backend."""
     try:
         return plugins.backend("mutant")
     except RuntimeError:
@@ -349,7 +349,7 @@ def broken_backend() -> Broken:
 
 
 def survives(backend: Broken, op: Any, mutant: Mutant) -> bool | None:
-    """Whether `check_device` passes a mutant; None where the mutation made no call any different."""
+    """Return True if `check_device` accepts a mutant, or None if the mutation changed no result."""
     DIFFERENT[0] = 0
     backend.mutant = mutant
     forget_kernels(op)
@@ -360,13 +360,13 @@ def survives(backend: Broken, op: Any, mutant: Mutant) -> bool | None:
     finally:
         backend.mutant = None
         forget_kernels(op)
-    if mutant.kind == "out contiguous":  # without out=, results lie as the operator itself says
+    if mutant.kind == "out contiguous":  # without out=, the operator determines the layout of results
         return True if DIFFERENT[0] or any(o.flags & OUT for o in op.overloads if o.qualname == mutant.op) else None
     return True if DIFFERENT[0] or mutant.kind not in BY_DTYPE else None
 
 
 def remember_the_reference() -> None:
-    """Compute what the cpu says to a sample once for all mutants."""
+    """Compute the cpu's results for samples once for all mutants."""
     call, known = device_kernels._call, {}
 
     def remembered(op: Any, sample: Any, device: str, strided: bool) -> Any:
@@ -382,9 +382,9 @@ def remember_the_reference() -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Count the mutants of the cpu device that check_device lets pass.")
-    parser.add_argument("names", nargs="*", help="operators; all of them unless said")
-    parser.add_argument("--kind", action="append", help="ways to be wrong; all of them unless said")
-    parser.add_argument("--part", default="0/1", help="3/8: every eighth operator, from the fourth on")
+    parser.add_argument("names", nargs="*", help="operators (default: all)")
+    parser.add_argument("--kind", action="append", help="kinds of mutations (default: all)")
+    parser.add_argument("--part", default="0/1", help="I/N, such as 3/8: every eighth operator, starting with the fourth")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
     backend = broken_backend()

@@ -1,4 +1,4 @@
-"""Devices that a test registers, and takes back."""
+"""Register devices in tests, and remove them."""
 
 from metatensor import plugins
 from metatensor._core.compute import forget_kernels
@@ -7,7 +7,7 @@ from metatensor._core.op import registry
 
 
 def unregister(name):
-    """Undo `plugins.register_backend` for the device called `name`."""
+    """Undo `plugins.register_backend` for the device named `name`."""
     plugins.manager()._backends.pop(name)
     plugins.manager()._in_process.discard(name)
     _forget_backend(name)

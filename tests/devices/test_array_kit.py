@@ -1,4 +1,4 @@
-"""The array kit below the dispatcher: views, copies between dtypes, what kernels are given and may give back."""
+"""The array kit below the dispatcher: views, copies between dtypes, arguments and results of kernels."""
 
 import gc
 import itertools
@@ -37,7 +37,7 @@ def kit(request):
 
 
 def empty(kit, shape, dtype="float32", strides=None, offset=0):
-    """A tensor with memory of its own on the kit's device; strides in elements."""
+    """Return a tensor with its own memory on the kit's device. Strides are in elements."""
     dtype = dtype_by_name(dtype)
     if strides is None:
         strides = [int(np.prod(shape[i + 1:])) for i in range(len(shape))]
@@ -48,7 +48,7 @@ def empty(kit, shape, dtype="float32", strides=None, offset=0):
 
 
 def filled(kit, values, dtype=None, **layout):
-    """A tensor with the values of a NumPy array of a computing dtype."""
+    """Return a tensor with the values of a NumPy array of a computing dtype."""
     values = np.asarray(values)
     tensor = empty(kit, values.shape, dtype or values.dtype.name, **layout)
     fmt = kit.format(tensor.dtype)
@@ -60,7 +60,7 @@ def filled(kit, values, dtype=None, **layout):
 
 
 def values(kit, tensor):
-    """The tensor's values as a NumPy array of its computing dtype."""
+    """Return the values as a NumPy array of the computing dtype."""
     fmt = kit.format(tensor.dtype)
     raw = np.frombuffer(kit.to_host(tensor), fmt.raw).reshape(tuple(tensor.shape))
     return fmt.decode(np, raw) if fmt.half else raw
@@ -110,7 +110,7 @@ def test_conversions_are_those_of_pytorch(source, target):
         numbers = numbers[np.isfinite(numbers)]
         numbers = numbers[(numbers >= 0) & (numbers < 256)] if kind == "u" else numbers[np.abs(numbers) < 127]
     elif to_kind in "iu":
-        # Casts of what does not fit into an integer are undefined in C, but for small unsigned ones, by way of int64.
+        # Casts of floats out of range to integers are undefined in C, except to small unsigned types by way of int64.
         small = target in ("uint8", "uint16", "uint32")
         numbers = numbers[np.isfinite(numbers) & (np.abs(numbers) < (1e6 if small else 127))]
         numbers = numbers if small else np.abs(numbers)
@@ -379,7 +379,7 @@ def test_names_of_no_op_are_refused(name, message):
 
 
 def test_names_of_ops_of_ones_own():
-    """They may come later; where there are others of the namespace, they are held to be all of them."""
+    """Custom ops may be defined later. If the namespace has ops already, the name must be one of them."""
     table = KernelTable("mine")
     table.kernel("kit_later::twice")(test_no_kernel)
     library.define("kit_later::thrice(Tensor x) -> Tensor")

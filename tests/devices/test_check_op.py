@@ -1,4 +1,4 @@
-"""check_op: passes for operators that are right, and finds each way in which a meta kernel or a kernel can be wrong."""
+"""check_op accepts correct operators, and detects every kind of error in meta functions and kernels."""
 
 import itertools
 
@@ -20,12 +20,12 @@ def matrix(strided=False, dtype="float32"):
 
 
 def array(tensor):
-    """A writable NumPy view of a cpu tensor."""
+    """Return a writable NumPy view of a cpu tensor."""
     return np.asarray(tensor)
 
 
 def make(schema, body, kernel=None):
-    """A custom op with a name of its own; ``schema`` is what follows the name."""
+    """Define a custom op with a new name. ``schema`` follows the name."""
     op = define(f"check::op{next(COUNT)}{schema}")
     meta(op.name)(body)
     if kernel is not None:

@@ -1,4 +1,4 @@
-"""check_device: passes for devices that are right, and finds each kind of mistake in those that are not."""
+"""check_device accepts correct devices, and detects each kind of error in others."""
 
 import itertools
 import struct
@@ -53,7 +53,7 @@ def test_a_device_that_is_not_the_hosts(installed):
 
 
 class Bytes(DeviceBackend):
-    """A device without the array kit, or NumPy: memory is a bytearray, elements are gone through one by one."""
+    """A device without the array kit and NumPy: memory is a bytearray, and elements are processed one by one."""
 
     type = "bytes"
     codes = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B", "bool": "?"}
@@ -92,7 +92,7 @@ class Bytes(DeviceBackend):
 
 def test_a_device_without_the_kit(installed):
     name = installed(Bytes())
-    skip = ["conversions between dtypes", "lazy conjugates"]  # what this toy does not do
+    skip = ["conversions between dtypes", "lazy conjugates"]  # this device does not support these
     assert check_device(name, skip=skip).ok
 
 
@@ -111,7 +111,7 @@ def test_an_unavailable_device(installed):
 
 
 def broken(name, **methods):
-    """An ArrayBackend with some methods replaced."""
+    """Return an ArrayBackend with some methods replaced."""
     table = KernelTable("broken", parent=methods.pop("parent", None))
     return type("Broken", (ArrayBackend,), methods)(name, np, table=table)
 
@@ -157,7 +157,7 @@ def test_a_mistake_is_found_and_named(installed, check):
 
 
 def kernel_mistakes():
-    """Kernels of one op, each wrong in its own way, and what the report says of it."""
+    """Return kernels of one op with one error each, and the corresponding text of the report."""
 
     def wrong_values(kit, out, input):
         return np.exp(input) + (input > 1)

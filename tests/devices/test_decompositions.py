@@ -1,4 +1,4 @@
-"""Every decomposition against the cpu's kernel, on a device that has the core operators alone."""
+"""Every decomposition compared with the cpu's kernel, on a device with the core operators only."""
 
 import numpy as np
 import pytest
@@ -12,10 +12,10 @@ from metatensor.testing import device_kernels
 
 pytest.importorskip("metatensor_cpu")
 TABLE = decompositions()
-# They move memory: `check_device` looks at them.
+# These move memory; `check_device` tests them.
 BASIC = {"clone", "_to_copy", "_to_copy.move", "copy_"}
 KNOWN = {overload.qualname for op in list(registry.values()) for overload in op.functional.overloads}
-# Sums of products in another order, or in other pairs: infinities meet zeros elsewhere.
+# Sums of products in another order: infinities and zeros are multiplied elsewhere.
 ORDER = {"nn.functional.bilinear"}
 SAMPLES = 15
 
@@ -54,7 +54,7 @@ def _samples(name):
 
 
 def _beyond(name, spec):
-    """What formulas in several steps do not promise: numbers near overflow, complex ones that are not finite."""
+    """Return True for values that formulas in several steps cannot handle: near overflow, or complex and not finite."""
     floating = not spec.dtype.startswith(("int", "uint", "bool"))
     return (spec.role == "extreme" and (floating or "avg_pool" in name)) or (
         spec.role in ("special", "nans", "infinite") and (spec.dtype.startswith("complex") or name in ORDER)
@@ -64,9 +64,9 @@ def _beyond(name, spec):
 @pytest.mark.parametrize("name", sorted(name for name in TABLE if name not in BASIC and "::" not in name))
 def test_a_decomposition_gives_the_values_of_the_kernel(core, name):
     op, samples = _samples(name)
-    if name == "nn.functional.nll_loss":  # where there is neither a class nor a row, the cpu's kernel fails
+    if name == "nn.functional.nll_loss":  # the cpu's kernel fails without classes or rows
         samples = [sample for sample in samples if sample.arguments["input"].shape != (0, 0)]
-    # Those that hold for real numbers alone say so.
+    # Decompositions that hold only for real numbers raise an error for others.
     samples = [s for s in samples if not isinstance(device_kernels._call(op, s, core, True), NotImplementedError)]
     assert len(samples) > 1 or name == "_grouped_mm"
     if samples:

@@ -1,4 +1,4 @@
-"""A device of a few kernels is a device: decompositions and the cpu's kernels do the rest."""
+"""Devices with few kernels: decompositions and the cpu's kernels compute the rest."""
 
 import json
 
@@ -76,7 +76,7 @@ def test_networks(installed, model, kernels, fallback):
 
 
 def test_a_kernel_gets_whole_tuples(installed):
-    """However the caller writes an ``int[2]``."""
+    """However the caller passes an ``int[2]``."""
     seen = []
 
     def convolve(x, weight, bias, *options):

@@ -1,4 +1,4 @@
-"""Half precision stored as bits: the same values as ml_dtypes and PyTorch have, for every code and for hard cases."""
+"""Half precision stored as bits has the values of ml_dtypes and PyTorch, for every code and for difficult values."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ OWN = formats({name: getattr(ml_dtypes, name) for name in SMALL})
 
 
 def hard_cases():
-    """All of float16, all of bfloat16 and what lies half way between, and random bit patterns."""
+    """Return all float16 and bfloat16 values, the midpoints between them, and random bit patterns."""
     halves = np.arange(1 << 16, dtype=np.uint16)
     wide = halves.astype(np.uint32) << 16
     rng = np.random.default_rng(1)

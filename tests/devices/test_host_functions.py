@@ -1,4 +1,4 @@
-"""Functions compiled for host memory, against PyTorch's definitions in double precision; and arrays that are kept."""
+"""Compiled functions for host memory, compared with PyTorch's definitions in double precision; arrays that are reused."""
 
 import itertools
 
@@ -20,7 +20,7 @@ def sample(shape, scale=3.0):
 
 
 def units(values, expected):
-    """How far values are from those expected, in units in the last place of float32."""
+    """Return the errors of values in units in the last place of float32."""
     expected = np.asarray(expected, np.float64)
     return np.nanmax(np.abs(values - expected) / np.spacing(np.abs(expected).astype(np.float32) + np.float32(1e-38)))
 
@@ -102,7 +102,7 @@ def test_errors():
         host.gelu(x, out)
 
 
-# What becomes of results -------------------------------------------------------------------------------------------
+# Results of kernels ------------------------------------------------------------------------------------------------
 
 
 def handle(tensor):
@@ -110,7 +110,7 @@ def handle(tensor):
 
 
 def test_a_large_array_that_a_kernel_makes_is_the_result():
-    """It is counted, grows, and is shared with NumPy as any other memory."""
+    """It is counted, can grow, and is shared with NumPy like other memory."""
     stats = backend_for("cpu").memory_stats
     x = mt.arange(100_000, dtype=mt.float32)
     before = stats()["allocated_bytes.all.current"]
@@ -135,7 +135,7 @@ def test_results_that_exist_are_written_in_place():
 
 
 def test_an_argument_is_never_its_own_result():
-    """A kernel that gives back what it was given has its values copied."""
+    """If a kernel returns its argument, the values are copied."""
     x = mt.ones(100_000, dtype=mt.int64)
     y = mt.floor(x)
     y += 1
@@ -143,7 +143,7 @@ def test_an_argument_is_never_its_own_result():
 
 
 def test_zeros_of_fresh_memory_and_of_used():
-    n = 10_000_000  # beyond what comes straight from the system
+    n = 10_000_000  # larger than blocks that come directly from the system
     x = mt.zeros(n)
     assert float(x.abs().sum()) == 0
     x += 1
@@ -154,7 +154,7 @@ def test_zeros_of_fresh_memory_and_of_used():
     y.fill_(3)
     assert float(mt.zeros(n, out=y).sum()) == 0
     z = mt.empty(n)
-    np.frombuffer(handle(z), np.uint8)[:4] = 255  # the address was given away
+    np.frombuffer(handle(z), np.uint8)[:4] = 255  # the address is known to others
     assert float(mt.zeros(n, out=z).sum()) == 0
 
 
@@ -167,7 +167,7 @@ def test_zeros_of_every_kind(name):
 
 
 def test_numbers_beside_arrays():
-    """Those that NumPy would refuse or round otherwise take the long way."""
+    """Numbers that NumPy would reject or round differently take the slow path."""
     assert mt.add(mt.ones(2, dtype=mt.int8), 300).tolist() == [45, 45]
     assert mt.mul(mt.ones(2, dtype=mt.uint8), -1).tolist() == [255, 255]
     assert mt.add(mt.ones(2, dtype=mt.int64), 1.5).tolist() == [2.5, 2.5]

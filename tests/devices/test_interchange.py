@@ -1,4 +1,4 @@
-"""Data in and out: NumPy arrays, DLPack and copies between devices, with real tensors."""
+"""Import and export of data: NumPy arrays, DLPack and copies between devices."""
 
 import gc
 import operator
@@ -76,7 +76,7 @@ def test_memory_of_arrays_is_not_resized():
             warnings.simplefilter("ignore")
             mt.add(mt.ones(5, device="cpu"), 1, out=mt.from_numpy(array))
     t = mt.from_numpy(np.arange(3.0))
-    assert t[:2].resize_(3).tolist() == [0, 1, 2]  # there is room
+    assert t[:2].resize_(3).tolist() == [0, 1, 2]  # the storage is large enough
     for own in (t.clone(), mt.tensor(np.ones(2), device="cpu"), mt.nonzero(t), mt.nonzero(t * 0), t[t > 1], mt.from_dlpack(t, copy=True)):
         assert own.resize_(9).shape == (9,)
 

@@ -1,4 +1,4 @@
-"""Figures of memory: current and peak, of every device that is here; what shares memory counts once."""
+"""Memory statistics of every available device: current and peak bytes. Shared memory counts once."""
 
 import gc
 import sys
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 @pytest.fixture
 def figures(device):
-    """Bytes in use and their peak, and allocations, since the test began."""
+    """Return the bytes in use, their peak and the number of allocations since the test began."""
     backend = plugins.backend(device)
     gc.collect()
     backend.reset_peak_memory_stats()
@@ -40,7 +40,7 @@ def test_views_count_once(device, figures):
     views = [x.view(1024, 1024), x[5:], x.detach(), x.view(mt.float32), x.unfold(0, 4, 4), x.expand(3, MIB), x.untyped_storage()]
     assert figures() == (MIB, MIB, 1, 1)
     del x
-    assert figures()[0] == MIB  # held by its views
+    assert figures()[0] == MIB  # kept by its views
     del views
     assert figures() == (0, MIB, 0, 1)
 
@@ -105,7 +105,7 @@ def test_threads_share_the_figures(device, figures):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="huge blocks are malloc's there")
 def test_a_huge_block_is_used_again():
-    """The last one that was freed, by one of about its size, and it is not taken for cleared memory."""
+    """The last freed block is reused by one of similar size, and is not mistaken for zeroed memory."""
     backend = plugins.backend("cpu")
     backend.empty_cache()
     x = mt.ones(40 * MIB, dtype=mt.uint8)
@@ -117,7 +117,7 @@ def test_a_huge_block_is_used_again():
     assert give_back() == 40 * MIB and give_back() == 0
     x = mt.ones(40 * MIB, dtype=mt.uint8)
     del x
-    z = mt.empty(50 * MIB, dtype=mt.uint8)  # too large, so the other is gone before
+    z = mt.empty(50 * MIB, dtype=mt.uint8)  # too large, so the other one is freed first
     assert give_back() == 0
     del z
     small = mt.empty(MIB, dtype=mt.uint8)

@@ -1,4 +1,4 @@
-"""check_device lets few mutants pass: a sample of those that `devices.mutants` counts."""
+"""check_device accepts few mutants. This tests a sample of those in `devices.mutants`."""
 
 import pytest
 
@@ -6,7 +6,7 @@ pytest.importorskip("metatensor_cpu")
 
 from devices.mutants import Mutant, broken_backend, mutants, overloads, survives
 
-# Of each family one or two; all of them take a few minutes.
+# One or two of each family; all of them take a few minutes.
 SAMPLE = ["add", "div", "clamp", "nan_to_num", "nn.functional.gelu", "nn.functional.softplus", "sum", "std", "argmax", "sort.stable",
           "cumsum",
           "softmax", "addmm", "nn.functional.conv2d", "nn.functional.max_pool2d_with_indices", "nn.functional.avg_pool2d",
@@ -16,7 +16,7 @@ SAMPLE = ["add", "div", "clamp", "nan_to_num", "nn.functional.gelu", "nn.functio
 
 @pytest.fixture(scope="module")
 def counted():
-    """For each kind of mutant: those that survive, and how many there are."""
+    """Return the mutants that are accepted, and the number of all mutants, by kind."""
     backend, found = broken_backend(), {}
     for op, overload in overloads():
         if overload.qualname in SAMPLE:

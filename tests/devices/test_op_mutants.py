@@ -1,4 +1,4 @@
-"""Forty operators, each wrong in its own way: `check_op` lets none of them pass."""
+"""Forty wrong operators, each with another error: `check_op` rejects all of them."""
 
 import itertools
 import random
@@ -37,7 +37,7 @@ def kernel(out, x, by, negate, bias):
 
 
 def wrong_kernel(change):
-    """The right kernel, and then something else."""
+    """Return a kernel that modifies the result of the right one."""
 
     def changed(out, x, by, negate, bias):
         kernel(out, x, by, negate, bias)
@@ -59,7 +59,7 @@ KEPT = []
 
 
 def flat_memory(out, x, by, negate, bias):
-    """Takes no notice of the strides of its input."""
+    """A kernel that ignores the strides of its input."""
     memory = np.lib.stride_tricks.as_strided(a(x), (a(x).size,), (a(x).itemsize,)) if a(x).size else a(x).reshape(-1)
     a(out)[...] = scaled(memory.reshape(a(x).shape), by, negate=negate, bias=bias)
 

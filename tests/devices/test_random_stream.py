@@ -1,6 +1,6 @@
-"""Counter-based random numbers: the same bits everywhere, any slice alone, and the right distributions.
+"""Counter-based random numbers: the same bits everywhere, independent slices, and the right distributions.
 
-The compiled generator is held against the same formulas in arrays of a library, for which NumPy stands in here.
+The compiled generator is compared with the same formulas for arrays, which use NumPy here.
 """
 
 import itertools
@@ -13,7 +13,7 @@ from metatensor._core import philox as compiled
 from metatensor.devices.array_kit.random import HOST_PIECE as PIECE
 from metatensor.devices.array_kit.random import Stream, philox
 
-# Seeds, tickets and starts at the edges of 64 bits, where carries happen.
+# Seeds, tickets and starts near the limits of 64 bits, where carries occur.
 EDGES = [
     (0, 0, 0), (7, 3, 5), (2**63 + 5, 2**64 - 1, 4 * (2**64 - 3) + 1), (-1, 9, 12345678901234567890123), (5, 5, 4 * 2**64 - 4),
 ]
@@ -29,10 +29,10 @@ def test_array_arithmetic_gives_the_bits_of_numpy(seed, ticket, start, n):
 
 
 def test_known_answer():
-    """Philox4x64-10 of an all-zero key: the first block of the reference implementation, counted from 1."""
+    """Philox4x64-10 with key zero gives the first block of the reference implementation, which counts from 1."""
     expected = np.random.Philox(key=[0, 0], counter=[0, 0, 0, 0]).random_raw(8)
     assert philox(np, 0, 0, 1, 2).tolist() == expected.tolist()
-    # The reference's known-answer vector for counter 0, key 0.
+    # The known-answer vector of the reference implementation for counter 0, key 0.
     assert [hex(word) for word in philox(np, 0, 0, 0, 1).tolist()] == [
         "0x16554d9eca36314c", "0xdb20fe9d672d0fdc", "0xd7e772cee186176b", "0x7e68b68aec7ba23b",
     ]
@@ -51,7 +51,7 @@ def test_a_slice_drawn_alone_is_the_slice(method, dtype):
 @pytest.mark.parametrize("seed, ticket, start", EDGES)
 @pytest.mark.parametrize("n", [1, 7, 511, 1030])
 def test_compiled_values_are_those_of_arrays(seed, ticket, start, n):
-    start //= 2  # normal values take two words each
+    start //= 2  # a normal value uses two words
     stream, arrays = Stream(np, seed, ticket), Stream(FakeCupy(), seed, ticket)
     for dtype in ("float32", "float64"):
         assert stream.uniform(n, start, dtype).tolist() == arrays.uniform(n, start, dtype).tolist()
@@ -63,7 +63,7 @@ def test_compiled_values_are_those_of_arrays(seed, ticket, start, n):
 
 @pytest.mark.parametrize("mean, std", [(0.0, 1.0), (0.5, 0.02), (-3.0, 1e-3)])
 def test_normal_floats_are_the_rounded_doubles(mean, std):
-    """Also those that lie near the middle between two floats, where the compiled functions leave it to NumPy's."""
+    """This includes values near the midpoint between two floats, which the compiled functions leave to NumPy."""
     n, stream = 3_000_000, Stream(np, 5, 7)
     out = np.empty(n, np.float32)
     doubtful = compiled.fill_normal(out, mean, std, 5, 7, 0)
@@ -87,7 +87,7 @@ def test_below(p, digits):
     (0, 1), (0, 10), (-5, 3), (0, 3 << 62), (-(2**63), 2**63), (0, 2**64), (-(2**63), 2**63 - 1), (7, 7 + 2**32), (0, 2**63 + 1),
 ])
 def test_integers(low, high):
-    """Words beyond the last whole multiple of the range are replaced by those of further seeds."""
+    """Words beyond the largest multiple of the range are replaced by words of other seeds."""
     n, seed, ticket, start, span = 600, 2**64 - 3, 5, 4 * 2**64 - 301, high - low
     out = np.empty(n, np.uint64)
     compiled.fill_integers(out, low, high, seed, ticket, start)
@@ -135,7 +135,7 @@ def test_normal(dtype):
     values = Stream(np, 1, 2).normal(200_000, dtype=dtype)
     assert np.isfinite(values).all()
     assert scipy_stats.kstest(values, "norm").pvalue > 1e-3
-    # Neighbours come from different words: no correlation.
+    # Neighbours are computed from different words, so they are not correlated.
     assert abs(np.corrcoef(values[:-1], values[1:])[0, 1]) < 0.01
 
 

@@ -1,4 +1,4 @@
-"""docs/writing-a-device.md: its excerpts are the disk plugin's, and its code runs."""
+"""docs/writing-a-device.md: its excerpts are in the disk plugin, and its code runs."""
 
 import re
 import subprocess
@@ -59,7 +59,7 @@ def test_the_kernel_example_runs():
 
 
 def test_the_device_from_the_base_class_runs(tmp_path):
-    """In a process of its own: a backend that was registered stays."""
+    """Run in a new process, because a registered backend remains."""
     code = next(text for _, text in BLOCKS if "class Abacus" in text)
     program = tmp_path / "abacus.py"
     hybrid = next(text for _, text in BLOCKS if "class Hybrid" in text)
@@ -70,7 +70,7 @@ def test_the_device_from_the_base_class_runs(tmp_path):
     assert done.stdout.splitlines()[-1] == re.search(r"# (\S*Size.*)", hybrid)[1]
 
 
-# What a device can do that has five methods and one op.
+# What works on a device with five methods and one op.
 MORE = """
 assert x.T.contiguous().tolist() == [[1.0, 3.0], [2.0, 4.0]]
 assert mt.zeros(2, device="abacus").tolist() == [0.0, 0.0]

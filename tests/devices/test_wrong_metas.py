@@ -1,4 +1,4 @@
-"""A meta function that is wrong on purpose is caught, in each way in which it can be, by a plain reference and by PyTorch's."""
+"""Wrong meta functions are detected by a NumPy reference and by PyTorch's."""
 
 import itertools
 
@@ -28,7 +28,7 @@ def make(schema, body, kernel=None, **options):
 
 
 def nothing(out, *args):
-    """A kernel for where the meta function alone is at fault."""
+    """A kernel for cases in which only the meta function is wrong."""
 
 
 def doubled(out, x):
@@ -64,7 +64,7 @@ VIEW = "(Tensor(a) x) -> Tensor(a)"
 WRITE = "(Tensor(a!) x) -> ()"
 
 
-# For each way: the op, what a plain function says is right, the name of PyTorch's function, and what the report says.
+# For each error: the op, a correct reference, the name of PyTorch's function, and the text of the report.
 def double(x):
     return 2 * np.asarray(x)
 
@@ -172,7 +172,7 @@ def test_right_ones_pass(way, kind):
 
 @pytest.mark.torch
 def test_a_view_where_pytorch_makes_a_copy():
-    """The schema and the meta function agree, so that only PyTorch can tell."""
+    """The schema and the meta function agree, so only PyTorch can detect it."""
     op = make(VIEW, lambda x: x[0])
     with pytest.raises(AssertionError, match="on meta, result 0 shares memory with x, but with none by the reference"):
         check_op(op, [(x(),)], reference=reference("copy of the first row", TORCH), pytorch=True)
@@ -208,7 +208,7 @@ def test_a_result_that_depends_on_the_data():
 def test_strides_may_be_left_out():
     op = make(UNARY, lambda x: mt.Spec(x.shape, x.dtype, strides=(1, 2)), doubled)
     assert check_op(op, [(x(),)], reference=double, strides=False).ok
-    # A NumPy result in the other order speaks for strides like that.
+    # A NumPy result in another order is a reference for such strides.
     assert check_op(op, [(x(),)], reference=lambda x: np.asfortranarray(double(x))).ok
 
 
@@ -223,7 +223,7 @@ def test_references_that_fail():
 
 
 def test_an_op_that_makes_tensors():
-    """It has no tensors to go by: the device is asked for."""
+    """It has no tensor arguments, so the device is an argument."""
     op = make("(int n, *, device? device=None) -> Tensor", lambda n, *, device=None: mt.Spec((n,), mt.float32),
               lambda out, n, device: np.asarray(out).fill(n))
     assert check_op(op, [(3,), (2, {"device": "cpu"})], reference=lambda n, device=None: np.full(n, n, np.float32)).ok

@@ -1,4 +1,4 @@
-"""`torch.distributed` in a world of one process, beside PyTorch's where that can be compared."""
+"""`torch.distributed` with one process, compared with PyTorch's where possible."""
 
 import itertools
 import random
@@ -39,7 +39,7 @@ def test_without_a_group(call):
 def test_larger_worlds_are_refused(monkeypatch):
     monkeypatch.delenv("RANK", raising=False)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with pytest.raises(NotImplementedError, match="size 1, got 2"):
+    with pytest.raises(NotImplementedError, match="must be 1, got 2"):
         dist.init_process_group("nccl", rank=0, world_size=2)
     with pytest.raises(ValueError, match="WORLD_SIZE"):
         dist.init_process_group("gloo")

@@ -1,4 +1,4 @@
-"""Arguments: what is refused and with which error, signatures, helpers."""
+"""Arguments of distributions: rejected values and their errors, signatures, helpers."""
 
 import inspect
 

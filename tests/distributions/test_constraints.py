@@ -1,4 +1,4 @@
-"""Constraints and the registries of transforms onto them, beside PyTorch's."""
+"""Constraints and the registries of transforms onto them, compared with PyTorch's."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Divergences beside PyTorch's and by numerical integration; the choice of a formula."""
+"""Divergences, compared with PyTorch's and with numerical integration; choice of formulas."""
 
 import math
 import warnings
@@ -51,7 +51,7 @@ def test_every_pair_of_pytorch(torch):
             except (NotImplementedError, ValueError):
                 continue
             found = ours.kl_divergence(make_p(ours, maker(mt), k), make_q(ours, maker(mt), 0.5 - k))
-            if {a, b} == {"Uniform", "ContinuousBernoulli"}:  # PyTorch's is infinite where the supports share an end
+            if {a, b} == {"Uniform", "ContinuousBernoulli"}:  # PyTorch returns infinity if the supports share a bound
                 found, expected = found[1:], expected[1:]
             assert_close(plain(found), plain(expected), rel=1e-3, what=(a, b))
             compared.add((a, b))

@@ -1,4 +1,4 @@
-"""Densities, moments, shapes and samples of every distribution, beside PyTorch's and on meta."""
+"""Densities, moments, shapes and samples of every distribution, compared with PyTorch's, and on meta."""
 
 import pytest
 
@@ -20,15 +20,15 @@ PROPERTIES = ["mean", "mode", "variance", "stddev", "batch_shape", "event_shape"
 def test_like_torch(name, torch):
     make, values = CASES[name]
     mine, other = make(ours, maker(mt)), make(torch.distributions, maker(torch))
-    # PyTorch does not print parameters that another object keeps, and prints logits that it has computed for a mixture.
+    # PyTorch does not print parameters that belong to another object, and prints computed logits of a mixture.
     if not repr(other).endswith("()") and not name.startswith("Mixture"):
         assert repr(mine) == repr(other).replace("torch.Size", "metatensor.Size")
     value, their_value = mt.tensor(values), torch.tensor(values)
     for prop in PROPERTIES:
-        if (name, prop) == ("Kumaraswamy", "mode"):  # PyTorch's is NaN
+        if (name, prop) == ("Kumaraswamy", "mode"):  # PyTorch returns NaN
             assert mine.mode.tolist() == pytest.approx([0.7310044, 0.5773503, 0.6299605, 0.6303647])
             continue
-        if (name, prop) == ("Beta", "mode"):  # PyTorch's is NaN for the first, whose density is infinite at 0
+        if (name, prop) == ("Beta", "mode"):  # PyTorch returns NaN for the first one, whose density is infinite at 0
             assert mine.mode.tolist() == pytest.approx([0.0, 0.0, 1.0, 0.6])
             continue
         assert_close(outcome(lambda p=prop: getattr(mine, p)), outcome(lambda p=prop: getattr(other, p)), what=prop)
@@ -99,7 +99,7 @@ def test_moments_of_samples(name):
     n = 4000
     drawn = d.sample((n,))
     bounds = 6 * (d.variance / n).sqrt() + 1e-3
-    if name == "LogNormal":  # its tail is too heavy for the widest of them
+    if name == "LogNormal":  # the tail of the widest one is too heavy
         assert ((drawn.mean(0) - d.mean).abs() < bounds)[:2].all()
     else:
         assert ((drawn.mean(0) - d.mean).abs() < bounds).all()
@@ -108,7 +108,7 @@ def test_moments_of_samples(name):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", [n for n in CASES if n not in NUMBERS])
 def test_gradient_flags(name, torch):
-    """What requires grad where the parameters do: `rsample` and densities, and never `sample`."""
+    """`rsample` and densities require grad if the parameters do, `sample` never does."""
 
     def flags(d, t, device="cpu"):
         made = CASES[name][0](d, lambda v: t.tensor(v, dtype=t.float32, device=device, requires_grad=True))

@@ -1,4 +1,4 @@
-"""Distributions against SciPy and against their own definitions; PyTorch is not needed."""
+"""Distributions compared with SciPy and with their definitions. PyTorch is not needed."""
 
 import math
 
@@ -69,7 +69,7 @@ def test_continuous(name):
         assert cdf.tolist() == pytest.approx(QUANTILES, rel=1e-6)
     if icdf is not None:
         assert icdf.tolist() == pytest.approx(points, rel=1e-6)
-    if not name.startswith("VonMises"):  # whose mean and variance are those of a direction
+    if not name.startswith("VonMises"):  # its mean and variance are circular
         for found, expected in ((d.mean, other.mean()), (d.variance, other.var())):
             if math.isfinite(expected):
                 assert found.item() == pytest.approx(expected, rel=1e-9)
@@ -202,7 +202,7 @@ def test_normal_vectors(name):
 
 
 def test_batches_of_normal_vectors_and_samples():
-    """Sample dimensions become columns of one solve: the same numbers as one by one."""
+    """Sample dimensions become columns of one solve, with the same results as separate solves."""
     mt.manual_seed(0)
     roots = mt.randn(4, 1, 3, 3, dtype=mt.float64)
     covariance = roots @ roots.mT + mt.eye(3, dtype=mt.float64)
@@ -228,7 +228,7 @@ def test_wishart(given):
     mt.manual_seed(0)
     drawn = d.sample((4000,))
     assert bool(d.support.check(drawn).all())
-    # A quadratic form of a Wishart matrix is a multiple of a chi-squared variable.
+    # A quadratic form of a Wishart matrix is a scaled chi-squared variable.
     assert st.kstest(drawn[:, 0, 0].numpy(), st.chi2(4.5, scale=2.0).cdf).pvalue > 1e-4
     determinants = mt.linalg.det(drawn).log().mean().item()
     assert determinants == pytest.approx(d._mean_statistics[1].item(), abs=0.06)
@@ -241,7 +241,7 @@ def test_lkj(dim):
     drawn = d.sample((3000,))
     assert bool(d.support.check(drawn).all())
     correlations = drawn @ drawn.mT
-    for i, eta in enumerate((0.5, 1.0, 4.0)):  # each correlation is a beta variable on (-1, 1)
+    for i, eta in enumerate((0.5, 1.0, 4.0)):  # each correlation has a beta distribution on (-1, 1)
         a = eta + (dim - 2) / 2
         assert st.kstest(correlations[:, i, dim - 1, 0].numpy(), st.beta(a, a, -1, 2).cdf).pvalue > 1e-4
     if dim == 2:

@@ -1,4 +1,4 @@
-"""Transforms: values, inverses and Jacobians beside PyTorch's and by numerical differentiation; caching; composition."""
+"""Transforms: values, inverses and Jacobians, compared with PyTorch's and numerical derivatives; caching; composition."""
 
 import pickle
 
@@ -73,7 +73,7 @@ NAMES = [n for n in TRANSFORMS if n not in ("softmax", "abs", "cholesky", "defin
 
 @pytest.mark.parametrize("name", NAMES)
 def test_jacobian_by_differences(name):
-    """log |det J| of the free coordinates against central differences in float64."""
+    """log |det J| of the free coordinates equals that of central differences in float64."""
     make, values = TRANSFORMS[name]
     transform = make(ours, lambda v: mt.tensor(v, dtype=mt.float64))
     x = mt.tensor(values, dtype=mt.float64)
@@ -82,7 +82,7 @@ def test_jacobian_by_differences(name):
         size = x.numel()
 
     def free(y):
-        """The coordinates of a value that are free: a simplex has one less, a correlation factor those below the diagonal."""
+        """Return the free coordinates of a value: all but one of a simplex, those below the diagonal of a correlation factor."""
         if name in ("stick", "compose_stick"):
             return y[..., :-1]
         if name == "corr":

@@ -1,4 +1,4 @@
-"""Distributions of deferred tensors and on meta, in half precision, under vmap, and under PyTorch's names."""
+"""Distributions of deferred tensors, on meta, in half precision, under vmap, and under PyTorch's names."""
 
 import importlib
 import subprocess
@@ -13,7 +13,7 @@ from metatensor import distributions as ours
 
 @pytest.mark.parametrize("name", [n for n in CASES if n not in NUMBERS and "Straight" not in n])
 def test_deferred(name):
-    """What is drawn while deferred is what is drawn at once, with the same seed."""
+    """Deferred samples equal eager ones with the same seed."""
     make, _ = CASES[name]
 
     def draw():

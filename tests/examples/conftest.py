@@ -1,4 +1,4 @@
-"""Examples as modules, found beside the tests' folder."""
+"""Load the examples as modules."""
 
 import importlib
 import sys
@@ -11,7 +11,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "examples"
 
 @pytest.fixture
 def example(monkeypatch):
-    """`example("gpt2")` gives the module."""
+    """A function that loads an example: `example("gpt2")` returns its module."""
     monkeypatch.syspath_prepend(str(FOLDER))
 
     def load(name):

@@ -1,4 +1,4 @@
-"""The package of operators that docs/custom-ops.md shows: its parts are right, and it is found through its entry point."""
+"""The package of docs/custom-ops.md: its operators are correct, and it is found through its entry point."""
 
 import os
 import subprocess

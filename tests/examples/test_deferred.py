@@ -1,4 +1,4 @@
-"""The examples at small sizes: deferred and then materialised they are what they would have been."""
+"""The examples at small sizes: deferred and materialised models equal eager ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The demo, and its embeddings against PyTorch's from the same weights."""
+"""The demo, and its embeddings compared with PyTorch's for the same weights."""
 
 import json
 
@@ -94,7 +94,7 @@ def test_embeddings_equal_pytorchs(minilm, model):
 
 
 def torch_embeddings(torch, folder, tokens, mask):
-    """The same model from PyTorch's own layers."""
+    """Return the embeddings of the same model built from PyTorch's layers."""
     config = json.loads((folder / "config.json").read_text())
     state = read_weights(torch, folder / "model.safetensors")
     width, heads = config["hidden_size"], config["num_attention_heads"]
@@ -131,7 +131,7 @@ def torch_embeddings(torch, folder, tokens, mask):
 
 
 def read_weights(torch, path):
-    """The float32 tensors of a safetensors file, read without metatensor."""
+    """Return the float32 tensors of a safetensors file, read without metatensor."""
     content = path.read_bytes()
     length = int.from_bytes(content[:8], "little")
     header = json.loads(content[8 : 8 + length])

@@ -1,4 +1,4 @@
-"""The models: published parameter counts, FLOPs as PyTorch counts them, and shapes."""
+"""The example models: published numbers of parameters, FLOPs as in PyTorch, and shapes."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 import metatensor as mt
 from metatensor.analysis import check, estimate
 
-# What torch.utils.flop_counter (PyTorch 2.13) counts for the same code, on inputs of these shapes.
+# FLOPs by torch.utils.flop_counter (PyTorch 2.13) for the same code and input shapes.
 MODELS = [
     ("gpt2", "gpt2", "int64", (1, 1024), 124_439_808, 291_648_307_200),
     ("gpt2", "gpt2_medium", "int64", (1, 1024), 354_823_168, 826_951_073_792),
@@ -108,8 +108,8 @@ def test_rotary_frequencies(example):
     assert plain[0] == 1.0
     assert math.isclose(plain[32], 500000.0**-0.5)
     scaled = llama3.inverse_frequencies(llama3.Config(rope_scaling=llama3.RopeScaling()))
-    assert scaled[:20] == plain[:20]  # short waves stay
-    assert math.isclose(scaled[-1], plain[-1] / 8)  # long ones are stretched
+    assert scaled[:20] == plain[:20]  # short wavelengths are unchanged
+    assert math.isclose(scaled[-1], plain[-1] / 8)  # long wavelengths are stretched
     assert all(1 <= a / b <= 8.000001 for a, b in zip(plain, scaled, strict=True))
 
 

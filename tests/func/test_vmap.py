@@ -1,4 +1,4 @@
-"""vmap: what it computes for all members at once is what PyTorch's computes, and what a loop over the members does."""
+"""vmap gives the results of PyTorch's vmap and of a loop over the members."""
 
 import time
 from collections import namedtuple
@@ -12,7 +12,7 @@ from metatensor.func._rules import RULES
 
 Pair = namedtuple("Pair", "first second")
 
-# What is mapped (`t` is the library, `f` its nn.functional), the shapes of the arguments, in_dims and out_dims.
+# Function (`t` is the library, `f` its nn.functional), shapes of the arguments, in_dims and out_dims.
 CASES = {
     "add": (lambda t, f, x, y: x + y, [(3, 4), (3, 4)], 0, 0),
     "add of ranks": (lambda t, f, x, y: x + y, [(3, 4), (3, 2, 4)], 0, 0),
@@ -151,7 +151,7 @@ def test_like_torch(name, device):
     same(ours, theirs, values=device == "cpu")
 
 
-# Indices: (function of tensors of indices and of float tensors, shapes of the indices (sizes below 2), of the others).
+# Indices: (function of index and float tensors, shapes of the indices (sizes below 2), shapes of the others).
 INDEXED = {
     "a scalar": (lambda t, i, x: x[i], [(3,)], [(3, 4)], (0, 0)),
     "a scalar into what is common": (lambda t, i, x: x[i], [(3,)], [(4, 5)], (0, None)),
@@ -246,7 +246,7 @@ def test_masks_are_fast():
 
 
 def test_a_rule_is_as_the_members():
-    """Each rule against the loop that stands in for it."""
+    """Each rule gives the result of a loop over the members."""
     from metatensor.func import _rules
 
     for name, (function, shapes, in_dims, out_dims) in CASES.items():
@@ -371,7 +371,7 @@ def test_kwargs_are_not_mapped():
 
 def test_it_keeps_the_name():
     def square(x):
-        """Squared."""
+        """Return the square."""
         return x * x
 
     assert vmap(square).__name__ == "square"

@@ -1,4 +1,4 @@
-"""The command: a parent that starts a child, looks after it, and shrinks what it dies of. See the package."""
+"""The command: a parent process that starts and watches a child, and shrinks programs that fail in it."""
 
 import argparse
 import faulthandler
@@ -14,28 +14,28 @@ import time
 from pathlib import Path
 
 HANG = 90  # seconds without progress
-CRASHES = 25  # after so many the run ends
+CRASHES = 25  # the run stops after this number
 
 
 def arguments(argv=None):
     p = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
-    p.add_argument("--calls", type=int, default=100_000, help="how many calls to make, at least")
+    p.add_argument("--calls", type=int, default=100_000, help="minimum number of calls")
     p.add_argument("--seed", type=int, default=0)
-    p.add_argument("--device", default="meta", help="where tensors are made: meta or cpu")
+    p.add_argument("--device", default="meta", help="device of the tensors: meta or cpu")
     p.add_argument("--ops", help="only these ops, separated by commas")
-    p.add_argument("--repeat", type=int, default=1, help="run each program so often and look for leaks of each")
-    p.add_argument("--only", type=int, help="just the program of this number, printed as it runs")
+    p.add_argument("--repeat", type=int, default=1, help="run each program this many times and look for leaks")
+    p.add_argument("--only", type=int, help="run only the program with this number, and print it")
     p.add_argument("--start", type=int, default=0, help="the number of the first program")
     p.add_argument("--child", help=argparse.SUPPRESS)
     p.add_argument("--lines", help=argparse.SUPPRESS)
     return p.parse_args(argv)
 
 
-# The child -----------------------------------------------------------------------------------------------------
+# The child process ---------------------------------------------------------------------------------------------
 
 
 def limit_memory():
-    """Let absurd sizes end in MemoryError, not in an exhausted machine. A sanitizer has limits of its own."""
+    """Limit the address space, so that absurd sizes raise MemoryError. Sanitizers have their own limits."""
     if sys.platform == "linux" and "asan" not in os.environ.get("LD_PRELOAD", ""):
         import resource
 
@@ -43,7 +43,7 @@ def limit_memory():
 
 
 def child(options):
-    """Run programs until the calls are made; write what happens to the file that the parent watches."""
+    """Run programs until the number of calls is reached. Write events to the file that the parent watches."""
     from .runner import Failure, Growth, Runner, leak, program
 
     limit_memory()
@@ -90,11 +90,11 @@ def child(options):
     return 0
 
 
-# The parent ---------------------------------------------------------------------------------------------------
+# The parent process -------------------------------------------------------------------------------------------
 
 
 def start(options, *more, **streams):
-    """A child."""
+    """Start a child process."""
     command = [sys.executable, "-m", "fuzz", "--seed", str(options.seed), "--device", options.device, "--repeat", str(options.repeat)]
     if options.ops:
         command += ["--ops", options.ops]
@@ -102,7 +102,7 @@ def start(options, *more, **streams):
 
 
 def again(options, lines):
-    """How a program ends in a process of its own: the class of its failure, or None."""
+    """Run a program in a new process. Return the class of its failure, or None."""
     run = start(options, "--child", "-", "--lines", json.dumps(lines), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         out, err = run.communicate(timeout=HANG)
@@ -128,7 +128,7 @@ def tell(options, number, why, lines):
 
 
 def watch(options, first, calls):
-    """One child: (number of the next program or None when done, calls made, failures as (number, why, lines), summary)."""
+    """Run one child. Return (number of the next program or None, calls made, failures as (number, reason, lines), summary)."""
     failures, summary = [], None
     temporary = tempfile.TemporaryFile
     with tempfile.NamedTemporaryFile() as shared, temporary("w+", errors="replace") as err, temporary("w+") as out:

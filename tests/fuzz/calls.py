@@ -1,4 +1,4 @@
-"""Programs that call ops: from their schemas, whatever is registered, and from the recorded calls of tests/oracle."""
+"""Programs that call ops, based on the schemas of the registry and on the recorded calls of tests/oracle."""
 
 import json
 
@@ -13,7 +13,7 @@ OUT = 2
 
 
 class Ops:
-    """The registered ops and their schemas, read once; in a stable order, so that a seed means the same calls."""
+    """The registered ops and their schemas, in a stable order, so that a seed always gives the same calls."""
 
     def __init__(self, only=None):
         self.schemas = {}
@@ -26,7 +26,7 @@ class Ops:
         self.recorded = None
 
     def records(self):
-        """The recorded calls as (call, args, kwargs): the shortest few dozen of each op."""
+        """The recorded calls as (call, args, kwargs). Of each op, only the shortest few dozen are kept."""
         if self.recorded is None:
             by_op = {}
             wanted = {n.rpartition(".")[2] for n in self.names}
@@ -41,16 +41,16 @@ class Ops:
 
 
 def lists_tensors(schema):
-    """Whether an op makes a list of tensors, whose length a huge size would decide."""
+    """Return True if an op returns a list of tensors, whose length may follow from a huge size."""
     return schema.returns_list or any(kind.endswith("[]") for kind, _ in schema.returns)
 
 
 SLOW = ("combinations", "cartesian_prod", "vander", "tolist", "einsum", "gradient", "block_diag", "index_put", "repeat",
-        "lowrank", "mvlgamma", "multigamma")  # time or memory grow with a size or an int that is given
+        "lowrank", "mvlgamma", "multigamma")  # their time or memory grows with an argument
 
 
 def from_schema(v, ops, name=None):
-    """Lines that call one op, by one of the ways to call it."""
+    """Return lines that call one op with arguments for one of its schemas."""
     name = name or v.pick(ops.names)
     schema, overload = v.pick(ops.schemas[name])
     called = op.registry[name]
@@ -62,7 +62,7 @@ def from_schema(v, ops, name=None):
     by_keyword = False
     for a in schema.arguments:
         if not a.required and v.chance(0.45):
-            by_keyword = True  # what follows can be given by its name only
+            by_keyword = True  # the following arguments must be keywords
             continue
         text = v.by_type(a.type, a.name)
         if a.kwonly or by_keyword or (args and v.chance(0.08)):
@@ -96,7 +96,7 @@ AFTER = ["repr(r)", "copy.copy(r)", "copy.deepcopy(r)", "pickle.loads(pickle.dum
 
 
 def out(v, args, n):
-    """Something for out=: mostly fitting."""
+    """Return an expression for out=, usually a valid one."""
     match v.rng.randrange(10):
         case 0 | 1 | 2:
             one = f"T((0,), {v.dtype!r})"
@@ -114,7 +114,7 @@ def out(v, args, n):
 
 
 def _spoil(v, args, kwargs):
-    """Make a call wrong in its form."""
+    """Make the form of a call invalid."""
     match v.rng.randrange(8):
         case 0 if args:
             del args[v.rng.randrange(len(args))]
@@ -136,7 +136,7 @@ def _spoil(v, args, kwargs):
 
 
 def from_records(v, ops):
-    """A recorded call, most often with something changed."""
+    """Return lines with a recorded call, usually changed in some places."""
     call, args, kwargs = v.pick(ops.records())
     data = json.loads(json.dumps([args, kwargs]))
     for _ in range(v.pick([0, 0, 1, 1, 2, 4])):

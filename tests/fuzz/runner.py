@@ -1,8 +1,8 @@
-"""Runs programs and judges what comes out.
+"""Run programs and check their results.
 
-A failure is: the end of the process; an exception of the interpreter itself (SystemError) or of a class that no caller
-can expect; an exception that compiled code could only ignore; a KeyError, NameError, AssertionError or failed bounds
-check from inside the package; a tensor that is not in order (`in_order`); memory or references that grow.
+Failures are: the end of the process; an exception of the interpreter (SystemError) or of a class that no caller can
+expect; an exception that compiled code could not propagate; a KeyError, NameError, AssertionError or failed bounds
+check inside the package; an inconsistent tensor (`in_order`); growth of memory or of reference counts.
 """
 
 import collections
@@ -20,37 +20,40 @@ import warnings
 
 import metatensor as mt
 from metatensor._core import modes, op
+from metatensor._core.thread import DisableTorchFunctionSubclass
 
 from .calls import Ops, from_records, from_schema
 from .surface import from_surface
 from .values import Values
 from .world import NAMES, Oops, T
 
-ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, OverflowError, AttributeError, ArithmeticError, BufferError, KeyError,
-           MemoryError, OSError, NameError, StopIteration, ImportError, AssertionError, Oops, pickle.PickleError, UserWarning)
-INTERNAL = (NameError, AssertionError, KeyError, MemoryError)  # not from within the package
+ALLOWED = (TypeError, ValueError, RuntimeError, IndexError, OverflowError, AttributeError, ArithmeticError, BufferError,
+KeyError,
+           MemoryError, OSError, NameError, StopIteration, ImportError, AssertionError, Oops, pickle.PickleError,
+           UserWarning)
+INTERNAL = (NameError, AssertionError, KeyError, MemoryError)  # must not be raised inside the package
 _INTERNAL_TEXT = re.compile(
     r"(list|tuple|string|bytearray) (assignment )?index out of range|Out of bounds|'[\w.]+' object has no attribute"
 )
-# What these are given instead of a dict or a state, what a mode or an override returns and what claims a length of
-# 2**40 meets plain Python code; the errors of a Size are those of a tuple.
+# Misbehaving dicts, states, results of modes and overrides, and claimed lengths of 2**40 reach plain Python code. Size
+# raises the errors of a tuple.
 _OPEN = re.compile(r"check_op|Liar|2 ?\*\* ?40|decode_numbers|mt\.Size|\.shape|__deepcopy__|Meddler|set_rng_state|set_state")
 _VALUE_LINE = re.compile(r"[tl]\d+ = (T\(|\[)")
-# These change a storage or a layout on purpose, so that a tensor may reach beyond its storage afterwards.
+# These change a storage or a layout on purpose. Afterwards a tensor may reach beyond its storage.
 _LOOSENS = re.compile(r"storage|resize|set_|\.data|rebuild|__class__|'data'")
 SLOW = 20
 
 
 class TooSlow(BaseException):
-    """A call that takes far too long."""
+    """A call takes far too long."""
 
 
 class Failure(Exception):
-    """What should not have happened, and on which line of the program."""
+    """A failure, with its reason and the line of the program."""
 
 
 def program(seed, number, ops, device, rng=None):
-    """The lines of a program, by its number."""
+    """Return the lines of a program by its number."""
     rng = rng or random.Random(f"{seed}:{number}")
     v = Values(rng, device, rng.choice([0.0, 0.0, 0.0, 0.05, 0.25]))
     (from_schema, from_schema, from_schema, from_records, from_surface)[rng.randrange(5)](v, ops)
@@ -74,7 +77,7 @@ class Runner:
         self._settle()
 
     def run(self, lines, trace=False):
-        """Run a program; Failure where one of its lines does what none should."""
+        """Run a program. Raise Failure if one of its lines fails."""
         names = NAMES.copy()
         text = "\n".join(lines)
         loose = _LOOSENS.search(text) is not None
@@ -95,7 +98,7 @@ class Runner:
         try:
             code = compile(line, "<program>", "exec")
         except (SyntaxError, ValueError, MemoryError, RecursionError):
-            return  # a keyword twice, a NUL
+            return  # a duplicate keyword or a NUL character
         if not _VALUE_LINE.match(line):
             self.calls += 1
         try:
@@ -113,12 +116,13 @@ class Runner:
             if not isinstance(error, Oops):
                 raise Failure(f"an exception nobody could catch: {error!r}", line)
         if not loose and line.startswith("r ="):
-            why = in_order(names.get("r"))
+            with DisableTorchFunctionSubclass():
+                why = in_order(names.get("r"))
             if why:
                 raise Failure(why, line)
 
     def _settle(self):
-        """Put back what programs may have changed for all."""
+        """Restore process-wide settings that programs may have changed."""
         while modes.current_modes():
             modes.current_modes()[-1].__exit__(None, None, None)
         mt.set_default_device(self.device)
@@ -134,19 +138,20 @@ def _too_slow(signum, frame):
 
 
 def wrong(error, code):
-    """What is wrong with an exception that `code` raised; None where a caller may expect it."""
+    """Return what is wrong with an exception that `code` raised, or None if a caller may expect it."""
     if isinstance(error, SystemError) or not isinstance(error, ALLOWED):
         return "".join(traceback.format_exception(error))[-1500:]
     try:
         text = str(error) if not isinstance(error, Oops) else ""
-    except Exception:  # one of our objects is part of it
+    except Exception:  # one of the misbehaving objects is involved
         text = ""
     if isinstance(error, INTERNAL) or _INTERNAL_TEXT.search(text):
         tb = error.__traceback__
         while tb.tb_next is not None:
             tb = tb.tb_next
         where = tb.tb_frame.f_code.co_filename
-        # A sentence is meant for the caller: PyTorch has these classes in places. Modules are plain Python, as there.
+        # A message with spaces is written for the caller; PyTorch raises these classes too. Modules are plain Python,
+        # as in PyTorch.
         meant = " " in text and (isinstance(error, (KeyError, AssertionError)) or (isinstance(error, AttributeError) and "nn/" in where))
         if where.endswith("/size.pyx"):
             return None
@@ -156,7 +161,7 @@ def wrong(error, code):
 
 
 def in_order(value):
-    """What is wrong with a result, or None."""
+    """Return what is wrong with a result, or None."""
     if isinstance(value, (list, tuple)):
         for item in value[:9]:
             why = in_order(item)
@@ -179,16 +184,16 @@ def in_order(value):
     return None
 
 
-# Growth ---------------------------------------------------------------------------------------------------------
+# Leaks ----------------------------------------------------------------------------------------------------------
 
 WATCHED = [value for value in vars(mt).values() if isinstance(value, (mt.dtype, mt.layout, mt.memory_format))]
 WATCHED += [mt.device("meta"), mt.device("cpu"), mt.Tensor, mt.Size, op.registry["add"], op.registry["empty"]]
-if sys.version_info < (3, 12):  # immortal from then on
+if sys.version_info < (3, 12):  # immortal in later versions
     WATCHED += [None, True, False, Ellipsis, NotImplemented, (), 0, 1, 2, ""]
 
 
 def resident():
-    """Bytes of memory that the process has in use; 0 where the platform does not say."""
+    """Return the resident bytes of the process, or 0 if the platform does not report them."""
     try:
         with open("/proc/self/statm") as f:
             return int(f.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -197,27 +202,27 @@ def resident():
 
 
 def figures():
-    """(resident bytes, allocated blocks, references) now."""
+    """Return the current (resident bytes, allocated blocks, references)."""
     gc.collect()
     return resident(), sys.getallocatedblocks(), [sys.getrefcount(x) for x in WATCHED]
 
 
 def objects():
-    """How many objects of each type the garbage collector knows, by name."""
+    """Return the number of objects that the garbage collector tracks, by type name."""
     return collections.Counter(f"{type(x).__module__}.{type(x).__qualname__}" for x in gc.get_objects())
 
 
 def slope(points):
-    """The median slope from one (x, y) point to the next: a module that is imported late is a step, a leak is in all."""
+    """Return the median slope between successive (x, y) points. A late import changes one of them, a leak changes all."""
     return statistics.median((y - v) / (x - u) for (u, v), (x, y) in itertools.pairwise(points))
 
 
 class Growth:
-    """Figures over a run: what is kept per call in its second half."""
+    """Figures over a run. They determine the growth per call in its second half."""
 
-    # Caches of the interpreter and of libraries still fill a little; a leak in one call of a hundred is above these.
+    # Caches of the interpreter and of libraries grow slightly. A leak in one of a hundred calls exceeds these limits.
     BYTES, BLOCKS, REFERENCES, OBJECTS = 16.0, 0.05, 0.01, 0.01
-    LEAST = 200_000  # calls; until then what is made once dominates
+    LEAST = 200_000  # calls; in shorter runs, one-time allocations dominate
 
     def __init__(self):
         self.rows = []
@@ -226,7 +231,7 @@ class Growth:
         self.rows.append((calls, *figures(), objects()))
 
     def report(self):
-        """(text, whether it is too much)."""
+        """Return (text, whether the growth is a failure)."""
         rows = self.rows[len(self.rows) // 2 :]
         if len(rows) < 5 or rows[-1][0] < self.LEAST:
             return "too few calls for a slope", False
@@ -237,15 +242,15 @@ class Growth:
         most = max((slope([(r[0], r[4][kind]) for r in rows]), kind) for kind in kinds)
         text = (f"per call: {per_byte:.2f} bytes resident, {per_block:.4f} blocks, {worst[0]:.5f} references to {worst[1][:60]}, "
                 f"{most[0]:.5f} objects of {most[1]}")
-        # What is freed stays in the quarantine of AddressSanitizer for a while.
+        # AddressSanitizer keeps freed memory in quarantine for a while.
         kept = per_byte > self.BYTES and "asan" not in os.environ.get("LD_PRELOAD", "")
         return text, kept or per_block > self.BLOCKS or abs(worst[0]) > self.REFERENCES or most[0] > self.OBJECTS
 
 
 def leak(runner, lines, times):
-    """What running a program `times` times leaves behind, or None. Its failures are raised."""
+    """Return what running a program `times` times leaks, or None. Failures of the program are raised."""
     runner.run(lines)
-    for _ in range(3):  # what is cached once does not come again
+    for _ in range(3):  # fills caches
         before = figures()
         for _ in range(times):
             runner.run(lines)

@@ -1,11 +1,11 @@
-"""The smallest program that still fails: fewer lines, then simpler expressions."""
+"""Reduce a failing program: remove lines, then simplify expressions."""
 
 import ast
 import time
 
 
 def shrink(lines, fails, budget=200, seconds=60):
-    """`lines` with all taken away that ``fails(lines)`` does not need; at most `budget` tries and so many seconds."""
+    """Return the fewest of `lines` for which ``fails(lines)`` still holds, within `budget` attempts and `seconds`."""
     tries, end = 0, time.monotonic() + seconds
 
     def still(candidate):
@@ -29,7 +29,7 @@ def shrink(lines, fails, budget=200, seconds=60):
 
 
 def simpler(line):
-    """The line with one of its parts left out or made simple, the boldest changes first."""
+    """Yield variants of a line with a part removed or simplified, largest changes first."""
     try:
         tree = ast.parse(line)
     except (SyntaxError, ValueError):

@@ -1,8 +1,8 @@
-"""Programs for what is no op: indexing, properties, constructors, storages, modules, modes, pickles, definitions.
+"""Programs for everything except ops: indexing, properties, constructors, storages, modules, modes, pickles, definitions.
 
-Each entry is a line with gaps: ``{t}`` is a tensor, ``{any}`` anything, ``{i}`` an int, ``{ints}`` ints, ``{key}`` an index,
-``{s}`` a scalar, ``{data}`` nested lists, ``{str}`` a string, ``{dt}`` a dtype, ``{schema}`` the text of a schema, ``{name}`` the name of
-an attribute, ``{act}`` a callback; ``{op}`` a call of a random op.
+Each entry is a line with placeholders: ``{t}`` is a tensor, ``{any}`` anything, ``{i}`` an int, ``{ints}`` ints, ``{key}`` an index,
+``{s}`` a scalar, ``{data}`` nested lists, ``{str}`` a string, ``{dt}`` a dtype, ``{schema}`` the text of a schema, ``{name}`` the name
+of an attribute, ``{act}`` a callback, and ``{op}`` a call of a random op.
 """
 # ruff: noqa: E501
 
@@ -239,7 +239,7 @@ MEMBERS = ["_parameters", "_buffers", "_modules", "training", "_forward_hooks", 
 
 
 def schema(v):
-    """The text of a schema, of one of few names, or something like it."""
+    """Return the text of a schema with one of few names, or an invalid variant of it."""
     name = f"fz::{v.pick('abcdefghij')}{v.pick(['', '_', '.o', '.p'])}" if v.chance(0.9) else v.pick(["add", "fz::", "é::é", "x.y.z", ""])
     parts = []
     for i in range(v.pick([0, 1, 1, 2, 2, 3, 4, 30])):
@@ -254,7 +254,7 @@ def schema(v):
 
 
 def attribute(v):
-    """The name of an attribute of a tensor."""
+    """Return the name of an attribute of a tensor."""
     names = attribute.names = attribute.names or sorted(n for n in vars(mt.Tensor) if n not in ("__init_subclass__",))
     return v.pick(names)
 
@@ -263,7 +263,7 @@ attribute.names = None
 
 
 def inner_call(v, ops):
-    """A call of an op as an expression; what it needs becomes lines before."""
+    """Return a call of an op as an expression. Lines that it needs are added to the program."""
     inner = Values(v.rng, v.device, v.illegal)
     inner.huge = False
     inner.forms = [f for f in inner.forms if f != "huge"]
@@ -276,7 +276,7 @@ def inner_call(v, ops):
 
 
 def from_surface(v, ops):
-    """Lines from one of the entries above."""
+    """Return lines made from one of the entries above."""
     template = v.pick(LINES)
     if "list(" in template or "*{t}" in template or "in_threads" in template or " in {t}" in template:
         v.huge = False

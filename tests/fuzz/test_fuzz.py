@@ -1,4 +1,4 @@
-"""A bounded run of the fuzzer; the package says how to run it for long."""
+"""A short run of the fuzzer. The package explains how to run it for longer."""
 
 import signal
 import subprocess
@@ -20,7 +20,7 @@ TESTS = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def runner():
-    """A runner, whose hooks into the process end with the tests."""
+    """A runner. Its hooks into the process are removed after the tests."""
     hook, device = sys.unraisablehook, T.device
     alarm = getattr(signal, "SIGALRM", None)
     if alarm is not None and threading.current_thread() is not threading.main_thread():
@@ -45,7 +45,7 @@ def test_programs_that_hypothesis_draws(runner, rng):
 
 @pytest.mark.parametrize(("device", "calls"), [("meta", 15000), ("cpu", 2500)])
 def test_the_command_finds_nothing(device, calls):
-    """In a process of its own: what crashes ends that, and is shrunk and printed."""
+    """Run in a separate process, so that a crash ends only that process, and the program is shrunk and printed."""
     if device == "cpu":
         pytest.importorskip("metatensor_cpu")
     command = [sys.executable, "-m", "fuzz", "--seed", "20", "--calls", str(calls), "--device", device]

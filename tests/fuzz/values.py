@@ -1,4 +1,4 @@
-"""Random expressions for the arguments of a call, as text, by schema type."""
+"""Random expressions for the arguments of calls, as source text, by schema type."""
 
 import metatensor as mt
 
@@ -7,18 +7,22 @@ from .world import FORMS
 DTYPES = sorted(name for name, value in vars(mt).items() if isinstance(value, mt.dtype))
 COMMON = ["float32"] * 6 + ["float64", "float16", "bfloat16", "int64", "int64", "int32", "uint8", "bool", "complex64"]
 SMALL = [0, 1, 1, 1, 2, 2, 2, 3, 3, 4, 5]
-EXTREME = [2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**53, 2**61, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64, -(2**70), 10**30, 64,
+EXTREME = [2**31 - 1, 2**31, -(2**31), 2**32, 2**40, 2**53, 2**61, 2**62, 2**63 - 1, -(2**63), 2**63, 2**64, -(2**70),
+10**30, 64,
            65, 1000]
 FLOATS = ["0.5", "0.0", "-0.0", "1.0", "-1.5", "2.0", "1e-5", "1e38", "-1e308", "1e308", "5e-324", "inf", "-inf", "nan"]
-WORDS = ["sum", "mean", "none", "batchmean", "same", "valid", "reflect", "replicate", "circular", "constant", "zeros", "border",
+WORDS = ["sum", "mean", "none", "batchmean", "same", "valid", "reflect", "replicate", "circular", "constant", "zeros",
+"border",
          "nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area", "tanh", "floor", "trunc", "ij", "xy",
          "prod", "amax", "amin", "fro", "nuc", "ortho", "forward", "backward", "reduced", "complete", "r", "lower", "ii->i",
          "ij,jk->ik", "...ij,...jk", "i,j->ij", "", "x", "\\ud800", "a\\x00b", "é" * 30]
-KEYWORDS = ["dim", "axis", "keepdim", "keepdims", "dtype", "device", "out", "p", "eps", "size", "other", "x", "x1", "x2", "a",
+KEYWORDS = ["dim", "axis", "keepdim", "keepdims", "dtype", "device", "out", "p", "eps", "size", "other", "x", "x1",
+"x2", "a",
             "weight", "bias", "padding", "stride", "generator", "input", "index", "reduction", "self", "alpha", "inplace",
             "memory_format", "layout", "requires_grad", "pin_memory", "non_blocking", "é", ""]
-# What an object may do to the tensor {t} while it is an argument of a call.
-ACTS = ["{t}.resize_(0)", "{t}.resize_(7, 9)", "{t}.resize_(1, 1, 1, 1, 1, 1, 1, 1)", "{t}.resize_(2**20)", "{t}.squeeze_()",
+# What an object may do to the tensor {t} during a call that it is an argument of.
+ACTS = ["{t}.resize_(0)", "{t}.resize_(7, 9)", "{t}.resize_(1, 1, 1, 1, 1, 1, 1, 1)", "{t}.resize_(2**20)",
+"{t}.squeeze_()",
         "{t}.unsqueeze_(0)", "{t}.set_(T((2, 2)))", "setattr({t}, 'data', T((1,) * 9, 'int8'))", "{t}.t_()", "{t}.zero_()",
         "{t}.untyped_storage().resize_(0)", "{t}.detach_()", "{t}.requires_grad_()", "setattr({t}, '__class__', Sub)",
         "{t}.__dict__.clear()", "setattr({t}, 'grad', {t}.clone())", "gc.collect(0)", "mt.set_default_dtype(mt.float64)",
@@ -27,7 +31,7 @@ ACTS = ["{t}.resize_(0)", "{t}.resize_(7, 9)", "{t}.resize_(1, 1, 1, 1, 1, 1, 1,
 
 
 class Values:
-    """Draws the lines of one program: `lines` so far, `tensors` by name, `lists` by name."""
+    """Draws the lines of one program. Keeps the `lines` so far, and the names of `tensors` and `lists`."""
 
     def __init__(self, rng, device="meta", illegal=0.0):
         self.rng = rng
@@ -50,7 +54,7 @@ class Values:
     # Tensors ------------------------------------------------------------------------------------------------
 
     def story(self):
-        """The shape and dtype that the tensors of this program are built around."""
+        """Choose the shape and dtype that most tensors of this program are based on."""
         rank = self.pick([0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7, 12])
         self.base = [self.pick(SMALL if rank < 6 else [0, 1, 1, 2]) for _ in range(rank)]
         if self.chance(0.6):
@@ -60,7 +64,7 @@ class Values:
         self.forms = ["plain"] if self.chance(0.4) else list(FORMS) if self.huge else list(FORMS[:-1])
 
     def shape(self):
-        """A shape that goes with the story, or any."""
+        """Return a shape related to the program's base shape, or an arbitrary one."""
         base = self.base
         if not self.compatible and self.chance(0.5):
             return [self.pick(SMALL) for _ in range(self.rng.randrange(6))]
@@ -82,7 +86,7 @@ class Values:
         return list(base)
 
     def tensor(self, name=""):
-        """The name of a tensor, most often a new one."""
+        """Return the name of a tensor, usually a new one."""
         if self.tensors and self.chance(0.15):
             return self.pick(self.tensors)
         dtype = self.dtype
@@ -105,7 +109,7 @@ class Values:
         return made
 
     def list_(self, items):
-        """The name of a list or tuple variable: an act may change it."""
+        """Return the name of a list or tuple variable, so that an object can change it during a call."""
         made = f"l{len(self.lists)}"
         self.lines.append(f"{made} = [{', '.join(items)}]")
         self.lists.append(made)
@@ -191,7 +195,7 @@ class Values:
         return repr(self.pick(WORDS)).replace("\\\\", "\\") if self.chance(0.95) else f"Str('sum', {self.act()})"
 
     def nested(self, depth=0):
-        """Nested lists of numbers, mostly even ones."""
+        """Return nested lists of numbers, usually of equal lengths."""
         if depth > 3 or self.chance(0.3):
             return self.scalar() if self.chance(0.95) else self.anything()
         n = self.pick([0, 1, 2, 2, 3])
@@ -199,7 +203,7 @@ class Values:
             return f"[{', '.join([self.nested(depth + 1)] * n)}]"
         return self.sequence([self.nested(depth + 1) for _ in range(n)])
 
-    # Whatever ---------------------------------------------------------------------------------------------------
+    # Other values -------------------------------------------------------------------------------------------------
 
     def anything(self, name=""):
         match self.rng.randrange(12):
@@ -225,7 +229,7 @@ class Values:
                           "T((2, 2)).untyped_storage()", "Liar((2,))", "mt.Tensor.__new__(Override)", "[[1, 2], [3]]", "float", "T.device"])
 
     def index(self):
-        """What may stand in ``x[...]``."""
+        """Return an index for ``x[...]``."""
         parts = []
         for _ in range(self.pick([1, 1, 1, 2, 2, 3, 4, 9])):
             match self.rng.randrange(11):
@@ -249,7 +253,7 @@ class Values:
         return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
     def by_type(self, kind, name=""):
-        """An argument of a schema type: most often one that fits."""
+        """Return an argument of a schema type, usually a valid one."""
         if self.chance(self.illegal):
             return self.anything()
         kind = kind.replace("(a!)", "").replace("(a)", "")

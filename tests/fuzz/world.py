@@ -1,5 +1,5 @@
-"""The names that programs use: tensors in every form, and objects that misbehave."""
-# What is imported here is for the programs.
+"""The names that programs use: tensors in many forms, and objects that misbehave."""
+# These imports are for the programs.
 # ruff: noqa: F401, F811
 
 import collections
@@ -36,7 +36,7 @@ FORMS = ("plain", "transposed", "expanded", "sliced", "stepped", "offset", "perm
 
 
 class Oops(Exception):
-    """What the objects below raise."""
+    """Raised by the objects below."""
 
 
 class Sub(mt.Tensor):
@@ -46,7 +46,7 @@ class Sub(mt.Tensor):
 
 
 class Override(mt.Tensor):
-    """A subclass that sees every call and passes it on."""
+    """A subclass whose override runs every call unchanged."""
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -54,15 +54,15 @@ class Override(mt.Tensor):
 
 
 class Liar(mt.Tensor):
-    """A subclass that answers calls with whatever it likes."""
+    """A subclass whose override returns arbitrary results."""
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
-        return [NotImplemented, None, 3, (), [args], args[0] if args else None][len(func.name) % 6]
+        return [NotImplemented, None, 3, (), [args], args[0] if args else None][len(getattr(func, "__name__", "")) % 6]
 
 
 def T(shape, dtype="float32", form="plain", device=None):
-    """A tensor of a shape and dtype in one of `FORMS`; forms that do not fit the shape leave it plain."""
+    """Return a tensor of a shape and dtype in one of `FORMS`. If the form does not fit the shape, it is plain."""
     dtype = getattr(mt, dtype)
     device = device or T.device
     new = lambda *s: _new(s, dtype, device)
@@ -111,7 +111,7 @@ T.device = "meta"
 
 
 def _new(shape, dtype, device):
-    """Zeros where there are elements: the same values every time."""
+    """Return zeros, so that values are the same every time."""
     t = mt.empty(shape, dtype=dtype, device=device)
     return t if device == "meta" or dtype in _NO_NUMBERS else t.zero_()
 
@@ -126,15 +126,15 @@ def _elements(shape):
     return n
 
 
-# Objects that misbehave. `act` is called in the middle of the call that they are arguments of. ------------------
+# Objects that misbehave. They call `act` in the middle of the call that they are arguments of. --------------------
 
 
 def _acts(base, names):
-    """A subclass of `base` whose special methods act first."""
+    """Return a subclass of `base` whose special methods call `act` first."""
 
     def method(name):
         def run(self, *args):
-            act, self.act = self.act, None  # once: an act may bring the object up again
+            act, self.act = self.act, None  # only once, because `act` may use the object again
             if act is not None:
                 act()
             return getattr(base, name)(self, *args)
@@ -167,7 +167,7 @@ Tuple = type("Tuple", (_Acting, tuple), _acts(tuple, ("__len__", "__getitem__", 
 
 
 class Index:
-    """Not an int, but stands for one."""
+    """An object with `__index__` that is not an int."""
 
     def __init__(self, value, act=None):
         self.value, self.act = value, act
@@ -181,7 +181,7 @@ class Index:
 
 
 class Real(Index):
-    """Not a float, but stands for one."""
+    """An object with `__float__` that is not a float."""
 
     __index__ = None
 
@@ -192,7 +192,7 @@ class Real(Index):
 
 
 class Seq:
-    """A sequence of any claimed length, whose items may act."""
+    """A sequence that claims any length. Its items may call `act`."""
 
     def __init__(self, items, length=None, act=None):
         self.items, self.length, self.act = items, length, act
@@ -209,7 +209,7 @@ class Seq:
 
 
 class Scalar0:
-    """Looks like a NumPy scalar."""
+    """An object that looks like a NumPy scalar."""
 
     ndim = 0
     shape = ()
@@ -224,7 +224,7 @@ class Scalar0:
 
 
 class Thrower:
-    """Every question is answered by an exception."""
+    """An object whose attributes and special methods raise."""
 
     def __getattr__(self, name):
         raise Oops(name)
@@ -237,7 +237,7 @@ class Thrower:
 
 
 class Meddler(mt.DispatchMode):
-    """A mode that does something else than it is asked to, `kind` says what."""
+    """A mode that does something other than running the op. `kind` selects what."""
 
     def __init__(self, kind, act=None):
         self.kind, self.act = kind, act
@@ -266,7 +266,7 @@ class Meddler(mt.DispatchMode):
 
 
 class Net(nn.Module):
-    """A module with one of everything."""
+    """A module with a parameter, a buffer and a submodule."""
 
     def __init__(self):
         super().__init__()
@@ -279,7 +279,7 @@ class Net(nn.Module):
 
 
 def in_threads(*functions):
-    """Run functions at once, each in threads of its own; what they raise is handed on, the worst first."""
+    """Run functions concurrently, each in several threads. Raise the most serious of their exceptions."""
     raised = []
 
     def run(function):
@@ -302,7 +302,7 @@ def in_threads(*functions):
 
 
 def R(call, args, kwargs):
-    """A recorded call of `tests/oracle`, with its JSON arguments."""
+    """Make a recorded call of `tests/oracle` with its JSON arguments."""
     decode = Decoder(mt, T.device)
     return invoke(_resolve, call, decode(args), decode(kwargs))
 

@@ -1,4 +1,4 @@
-"""einops on metatensor's tensors."""
+"""einops with metatensor's tensors."""
 
 import pytest
 

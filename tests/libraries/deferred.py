@@ -1,9 +1,9 @@
-"""Models of timm and transformers, built eagerly and deferred from one seed, and compared bit for bit.
+"""Build models of timm and transformers eagerly and deferred from the same seed, and compare them bit for bit.
 
-    python tests/libraries/deferred.py timm --models 200 [--skip 0] [--largest 30e6]
+    python tests/libraries/deferred.py timm --models 200 [--every 1] [--largest 30e6] [--only NAME]
     python tests/libraries/deferred.py transformers --models 60
 
-Needs no PyTorch. Prints a line for each model that differs or fails, and the counts.
+PyTorch is not needed. The program prints a line for each model that differs or fails, and the counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import warnings
 
 
 def timm_models():
-    """Name and builder of each model, the smallest first."""
+    """Yield name and builder of each model, in ascending order of size."""
     import timm
     import torch
 
@@ -44,7 +44,7 @@ SMALL = {
 
 
 def shrink(config, keys):
-    """Set those sizes that a configuration has, and those of the configurations in it."""
+    """Reduce those sizes that a configuration and its nested configurations have."""
     for name, value in list(vars(config).items()):
         if hasattr(value, "to_dict") and hasattr(value, "model_type"):
             shrink(value, keys)
@@ -84,9 +84,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("library", choices=("timm", "transformers"))
     parser.add_argument("--models", type=int, default=50)
-    parser.add_argument("--largest", type=float, default=40e6, help="parameters")
-    parser.add_argument("--every", type=int, default=1, help="take each n-th")
-    parser.add_argument("--only", help="part of the name")
+    parser.add_argument("--largest", type=float, default=40e6, help="maximum number of parameters")
+    parser.add_argument("--every", type=int, default=1, help="only every n-th model")
+    parser.add_argument("--only", help="only models whose name contains this")
     options = parser.parse_args()
     warnings.filterwarnings("ignore")
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}

@@ -1,4 +1,4 @@
-"""Facts of models on stdout, for names on stdin: a process of its own, where metatensor takes the place of PyTorch."""
+"""Read names of models from stdin and write their facts to stdout, in a process where metatensor replaces PyTorch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def short(dtype):
 
 
 def describe(value):
-    """An output as JSON: tensors as ``dtype[shape]``, long runs of equal entries once with their number."""
+    """Return an output as JSON: tensors as ``dtype[shape]``, and runs of equal entries once with their number."""
     import torch
 
     if value is None or isinstance(value, (bool, int, str)):
@@ -58,7 +58,7 @@ def shorten(items):
 
 
 def make(spec):
-    """An input: a tensor by shape and dtype, a value, or a list, tuple or dict of these."""
+    """Return an input: a tensor by shape and dtype, a value, or a list, tuple or dict of these."""
     import torch
 
     kind, given = next((k, spec[k]) for k in ("t", "v", "l", "tup", "m") if k in spec)

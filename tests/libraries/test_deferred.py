@@ -1,4 +1,4 @@
-"""A few models of timm and transformers, deferred and eager; ``deferred.py`` compares hundreds."""
+"""Compare a few models of timm and transformers, deferred and eager. ``deferred.py`` compares hundreds."""
 
 import importlib.util
 import os

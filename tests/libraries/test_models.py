@@ -1,4 +1,4 @@
-"""Models of timm, transformers, torchvision and diffusers run as with PyTorch, with no PyTorch installed."""
+"""Models of timm, transformers, torchvision and diffusers match the facts recorded with PyTorch, without PyTorch installed."""
 
 import importlib.util
 import json

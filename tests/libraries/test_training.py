@@ -1,4 +1,4 @@
-"""Lightning, accelerate and torchmetrics run a forward loop, where they are installed (training.txt) and PyTorch is not needed."""
+"""Lightning, accelerate and torchmetrics run a forward loop without PyTorch. The tests need the packages of training.txt."""
 
 import importlib.util
 import subprocess

@@ -1,10 +1,10 @@
-"""Layers to construct, alike in every library: pairs of a class name and a function of (library, class)."""
+"""Constructor calls of layers that work in every library: pairs of a class name and a function of (library, class)."""
 
 from collections import OrderedDict
 
 
 def layers():
-    """Name of the class and the call that makes the layer, as text: the text is the test's id."""
+    """Return pairs of a class name and the source of a constructor call. The source is the id of the test."""
     return [
         ("Identity", "(54, unused=1)"),
         ("Linear", "(20, 30)"),
@@ -191,7 +191,7 @@ def layers():
 
 
 def lazy_layers():
-    """The same of layers that are not built before their first input, with the shape of one that fits."""
+    """Return the same for lazy layers, with the shape of a fitting input."""
     found = [
         ("LazyLinear", "(3)", (2, 4)),
         ("LazyLinear", "(3, bias=False)", (4,)),
@@ -211,5 +211,5 @@ def lazy_layers():
 
 
 def build(nn, name, call):
-    """The layer of the library whose ``nn`` is given."""
+    """Construct the layer in the library whose ``nn`` is given."""
     return eval(f"nn.{name}{call}", {"nn": nn, "OrderedDict": OrderedDict})

@@ -1,15 +1,15 @@
-"""Layers to call, alike in every library: by class, the calls that make them and what these are called with.
+"""Calls of layers that work in every library, by class: constructor calls, and inputs.
 
-Of an input: a tuple of sizes is a tensor of normal numbers, ``I(high, *sizes)`` one of integers, ``P(*sizes)`` one of
-numbers in (0, 1), ``S(*sizes)`` one of 1 and -1; a list is a tuple of inputs, and ``V(value)`` is given as it is, like
-None and bools. A dict at the end holds arguments by name.
+In an input, a tuple of sizes stands for a tensor of normal numbers, ``I(high, *sizes)`` for integers, ``P(*sizes)`` for
+numbers in (0, 1), and ``S(*sizes)`` for 1 and -1. A list is a tuple of inputs. ``V(value)``, None and bools are passed
+as they are. A dict at the end holds keyword arguments.
 """
 
 from collections import namedtuple
 
 I = namedtuple("I", "high sizes")
 P = namedtuple("P", "sizes")
-S = namedtuple("S", "sizes")  # signs, 1 or -1
+S = namedtuple("S", "sizes")  # signs: 1 or -1
 V = namedtuple("V", "value")
 
 
@@ -26,12 +26,12 @@ def s(*sizes):
 
 
 def each(calls, *inputs):
-    """All calls with all inputs, each the only one."""
+    """Combine all calls with all inputs, each as the only argument."""
     return [(call, [x]) for call in calls for x in inputs]
 
 
 def losses(calls, *inputs):
-    """All calls with the same inputs, and each reduction."""
+    """Combine all calls with the same inputs, for each reduction."""
     return [(call.replace(")", f"{', ' if call != '()' else ''}reduction={r!r})"), list(inputs))
             for call in calls for r in ("mean", "sum", "none")]  # fmt: skip
 
@@ -76,8 +76,8 @@ SHAPED = {
     "AlphaDropout": each(["(0.2)", "(0.0)"], (3, 4)),
     "FeatureAlphaDropout": each(["(0.2)", "(0.0)"], (2, 3, 4)),
     "EmbeddingBag": [
-        ("(10, 3)", [i(10, 2, 4)]), ("(10, 3, mode='sum', padding_idx=1)", [i(10, 2, 4)]), ("(10, 3, mode='max')", [i(10, 2, 4)]),
-        ("(10, 3, mode='sum')", [i(10, 2, 4), None, p(2, 4)]), ("(10, 3, max_norm=0.5)", [i(10, 2, 4)]),
+        ("(10, 3)", [i(10, 2, 4)]), ("(10, 3, mode='sum', padding_idx=1)", [i(10, 2, 4)]), ("(10, 3, mode='max')",
+        [i(10, 2, 4)]), ("(10, 3, mode='sum')", [i(10, 2, 4), None, p(2, 4)]), ("(10, 3, max_norm=0.5)", [i(10, 2, 4)]),
     ],
     "AdaptiveLogSoftmaxWithLoss": [
         ("(8, 20, [5, 10, 15], div_value=2.0)", [(3, 8), i(20, 3)]),
@@ -91,7 +91,7 @@ SHAPED = {
 
 
 def of_dimensions():
-    """The layers that exist for several numbers of dimensions."""
+    """Return the layers that exist for several numbers of dimensions."""
     found = {}
     spatial = {1: (7,), 2: (7, 6), 3: (6, 5, 4)}
     for d, size in spatial.items():
@@ -168,7 +168,7 @@ LOSSES = {
 
 
 def sequences():
-    """Recurrent layers, attention and transformers."""
+    """Return recurrent layers, attention and transformers."""
     found = {}
     for kind in ("RNN", "LSTM", "GRU"):
         calls = ["(4, 5)", "(4, 5, 2)", "(4, 5, 2, bidirectional=True)", "(4, 5, bias=False)", "(4, 5, dropout=0.0, num_layers=3)"]
@@ -185,15 +185,16 @@ def sequences():
     q, k = (5, 2, 8), (6, 2, 8)
     found["MultiheadAttention"] = [
         ("(8, 2)", [q, k, k]), ("(8, 2)", [q, q, q, {"need_weights": False}]), ("(8, 2, bias=False)", [q, k, k]),
-        ("(8, 2)", [q, k, k, {"average_attn_weights": False}]), ("(8, 4, add_bias_kv=True, add_zero_attn=True)", [q, k, k]),
-        ("(8, 2, kdim=3, vdim=4)", [q, (6, 2, 3), (6, 2, 4)]), ("(8, 2, batch_first=True)", [(2, 5, 8), (2, 6, 8), (2, 6, 8)]),
-        ("(8, 2)", [(5, 8), (6, 8), (6, 8)]), ("(8, 2)", [q, k, k, {"attn_mask": (5, 6)}]),
-        ("(8, 2)", [q, k, k, {"key_padding_mask": (2, 6)}]), ("(8, 2)", [q, k, k, {"attn_mask": (4, 5, 6), "need_weights": False}]),
+        ("(8, 2)", [q, k, k, {"average_attn_weights": False}]), ("(8, 4, add_bias_kv=True, add_zero_attn=True)", [q, k,
+        k]), ("(8, 2, kdim=3, vdim=4)", [q, (6, 2, 3), (6, 2, 4)]), ("(8, 2, batch_first=True)", [(2, 5, 8), (2, 6, 8),
+        (2, 6, 8)]), ("(8, 2)", [(5, 8), (6, 8), (6, 8)]), ("(8, 2)", [q, k, k, {"attn_mask": (5, 6)}]), ("(8, 2)", [q,
+        k, k, {"key_padding_mask": (2, 6)}]), ("(8, 2)", [q, k, k, {"attn_mask": (4, 5, 6), "need_weights": False}]),
     ]
     calls = ["(8, 2, 16, 0.0)", "(8, 2, 16, 0.0, 'gelu', batch_first=True)", "(8, 2, 16, 0.0, norm_first=True, bias=False)",
              "(8, 2, 16, 0.0, nn.SiLU(), 1e-3)"]  # fmt: skip
     found["TransformerEncoderLayer"] = each(calls, (5, 3, 8), (5, 8)) + [
-        ("(8, 2, 16, 0.0)", [(5, 3, 8), {"src_mask": (5, 5)}]), ("(8, 2, 16, 0.0)", [(5, 3, 8), {"src_key_padding_mask": (3, 5)}])]
+        ("(8, 2, 16, 0.0)", [(5, 3, 8), {"src_mask": (5, 5)}]), ("(8, 2, 16, 0.0)", [(5, 3, 8), {"src_key_padding_mask":
+        (3, 5)}])]
     found["TransformerDecoderLayer"] = [(call, [(5, 3, 8), (6, 3, 8) if "batch_first" not in call else (5, 6, 8)]) for call in calls]
     layer = "nn.TransformerEncoderLayer(8, 2, 16, 0.0)"
     found["TransformerEncoder"] = each([f"({layer}, 2)", f"({layer}, 1, nn.LayerNorm(8))"], (5, 3, 8)) + [
@@ -213,12 +214,13 @@ CONTAINERS = {
     "DataParallel": each(["(nn.Linear(4, 3))"], (2, 4)),
 }
 
-# What has no forward of its own, or one that raises.
-NO_FORWARD = {"Module", "Container", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "RNNBase", "RNNCellBase"}
+# Layers without a forward, or whose forward raises.
+NO_FORWARD = {"Module", "Container", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "RNNBase",
+"RNNCellBase"}
 
 
 def forwards():
-    """Triples of a class name, the call that makes the layer, and its inputs."""
+    """Return triples of a class name, the call that constructs the layer, and its inputs."""
     table = {name: each(calls, (2, 3, 4)) + each(calls[:1], ()) for name, calls in ACTIVATIONS.items()}
     table |= SHAPED | of_dimensions() | LOSSES | sequences() | CONTAINERS
     return [(name, call, inputs) for name in sorted(table) for call, inputs in table[name]]

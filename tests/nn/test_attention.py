@@ -1,4 +1,4 @@
-"""MultiheadAttention beside PyTorch's: masks of all kinds, with and without weights, batched or not."""
+"""MultiheadAttention compared with PyTorch's: all kinds of masks, with and without weights, with and without a batch."""
 
 import itertools
 
@@ -74,7 +74,7 @@ def test_shapes():
 def test_refusals():
     layer = nn.MultiheadAttention(E, HEADS, device="meta")
     x = on_meta(L, N, E)
-    with pytest.raises(RuntimeError, match="give that too"):
+    with pytest.raises(RuntimeError, match="also needs attn_mask"):
         layer(x, x, x, is_causal=True)
     with pytest.raises(RuntimeError, match=r"attn_mask must have shape \[3, 3\], got \[2, 2\]"):
         layer(x, x, x, attn_mask=on_meta(2, 2))

@@ -1,4 +1,4 @@
-"""Sequential, ModuleList, ModuleDict, ParameterList and ParameterDict as rows, lists and dicts."""
+"""Sequential, ModuleList, ModuleDict, ParameterList and ParameterDict as sequences and dicts."""
 
 from collections import OrderedDict
 

@@ -1,4 +1,4 @@
-"""Changing device and dtype of modules: what moves, what stays the same object, what keeps sharing."""
+"""Changes of device and dtype of modules: what is converted, which objects stay the same, and what remains shared."""
 
 import pytest
 

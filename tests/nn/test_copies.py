@@ -1,4 +1,4 @@
-"""Every layer copied, pickled and converted: the same structure and state, beside PyTorch's where it is installed."""
+"""Copies, pickles and conversions of every layer keep structure and state, compared with PyTorch if it is installed."""
 
 import copy
 import pickle
@@ -50,7 +50,7 @@ def test_conversions(name, call, how):
 
 @pytest.mark.parametrize("name, call", CASES)
 def test_hooks_and_modes(name, call):
-    """Registering every kind of hook, `apply`, `train`, `requires_grad_` and `to_empty` work on every layer."""
+    """Every kind of hook, `apply`, `train`, `requires_grad_` and `to_empty` work on every layer."""
     layer = build(nn, name, call)
     seen = []
     handles = [

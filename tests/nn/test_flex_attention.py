@@ -1,4 +1,4 @@
-"""flex_attention, its block masks and CausalBias, against PyTorch's."""
+"""flex_attention, its block masks and CausalBias, compared with PyTorch's."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ TENSORS = flex.BlockMask._TENSOR_ATTRS
 
 @pytest.fixture
 def theirs():
-    """PyTorch's module, computing without its compiler."""
+    """PyTorch's module, without its compiler."""
     pytest.importorskip("torch")
     import torch.nn.attention.flex_attention as module
 

@@ -1,4 +1,4 @@
-"""Every layer called beside PyTorch's: metadata on meta; values on cpu from the same weights, in training and eval mode."""
+"""Calls of every layer, compared with PyTorch's: metadata on meta, and values on cpu for the same weights."""
 
 import copy
 import inspect
@@ -16,7 +16,7 @@ from nn.cases import build, layers, lazy_layers
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 CASES = [pytest.param(*case, id=f"{case[0]}{case[1]}-{n}") for n, case in enumerate(cases.forwards())]
 
-# What is drawn at random in training mode, so that only the metadata can be compared.
+# Layers that are random in training mode, so that only the metadata can be compared.
 RANDOM = {"RReLU()", "FractionalMaxPool2d", "FractionalMaxPool3d"}
 DROPOUT = {"Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "AlphaDropout", "FeatureAlphaDropout"}
 
@@ -41,7 +41,7 @@ def array_of(spec, rng):
 
 
 def inputs_of(t, specs, device):
-    """The inputs in a library, and the arguments by name."""
+    """Return the inputs in a library, and the keyword arguments."""
     rng = np.random.default_rng(0)
 
     def one(spec):
@@ -77,7 +77,7 @@ def metadata(tree):
 
 
 def fill(t, module):
-    """The same numbers in both libraries, by the names of the parameters."""
+    """Fill the parameters with the same numbers in both libraries, based on their names."""
     state = module.state_dict()
     for name, tensor in state.items():
         rng = np.random.default_rng(zlib.crc32(name.encode()))
@@ -118,7 +118,7 @@ def test_forward(torch, name, text, specs, training):
         assert str(x.dtype).split(".")[-1] == str(y.dtype).split(".")[-1]
         if same_values:
             np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=2e-4, atol=2e-5)
-    if same_values:  # what was written in place, and running statistics
+    if same_values:  # tensors written in place, and running statistics
         for x, y in zip(ours_args, theirs_args, strict=True):
             if x is None:
                 continue
@@ -130,7 +130,7 @@ def test_forward(torch, name, text, specs, training):
     assert repr(ours_module) == repr(theirs_module)
 
 
-# PyTorch's meta kernel says (1,), its cpu kernel ().
+# PyTorch's meta kernel returns (1,), its cpu kernel ().
 OTHERWISE_ON_META = ("MultiLabelMarginLoss", "(reduction='none')", [(4,), cases.i(4, 4)])
 
 
@@ -202,7 +202,7 @@ def test_copies(name, text):
 
 
 def test_every_class_is_here(torch):
-    """A class of torch.nn without a case fails this."""
+    """Every class of torch.nn has a case."""
     public = {
         name for name, value in vars(torch.nn).items() if inspect.isclass(value) and issubclass(value, torch.nn.Module)
     } - {"Module"}
@@ -213,7 +213,7 @@ def test_every_class_is_here(torch):
 
 
 def test_cases_are_varied():
-    """Each class that takes arguments is called with more than one set of them."""
+    """Each class with arguments is called with several sets of them."""
     calls = {}
     for name, text, _ in cases.forwards():
         calls.setdefault(name, set()).add(text)

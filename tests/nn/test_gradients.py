@@ -1,4 +1,4 @@
-"""Clipping of gradients and folding of batch norms, beside PyTorch's."""
+"""Gradient clipping and folding of batch norms, compared with PyTorch's."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def torch():
 
 
 def parameters(torch, seed=0, sizes=((2, 3), (4,), ())):
-    """The same parameters with gradients in both libraries; one has none."""
+    """Return the same parameters with gradients in both libraries. One has no gradient."""
     torch.manual_seed(seed)
     theirs = [torch.nn.Parameter(torch.zeros(s)) for s in (*sizes, (2,))]
     ours = [nn.Parameter(mt.zeros(s, device="cpu")) for s in (*sizes, (2,))]
@@ -76,7 +76,7 @@ def test_on_meta():
 
 
 def pair(torch, layer, norm):
-    """Layer and norm in both libraries with the same state, which is not the first one."""
+    """Return layer and norm in both libraries with the same state, which is not the initial one."""
     torch.manual_seed(0)
     theirs = [eval(f"torch.nn.{layer}"), eval(f"torch.nn.{norm}")]
     ours = [eval(f"nn.{layer}"), eval(f"nn.{norm}")]

@@ -1,4 +1,4 @@
-"""What libraries take from private corners of nn, against PyTorch's."""
+"""Private helpers of nn that libraries use, compared with PyTorch's."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ def torch():
 
 
 def outcome(function, *args, **kwargs):
-    """What a function returns, or the class of what it raises."""
+    """Return the result of a function, or the class of its exception."""
     try:
         return function(*args, **kwargs)
     except Exception as error:
@@ -223,7 +223,7 @@ def test_transformer_helpers(torch):
 
 
 def test_file_names(torch):
-    """Classes are found in the files in which PyTorch has them."""
+    """Classes are in the same files as in PyTorch."""
     import importlib
     import inspect
 

@@ -1,4 +1,4 @@
-"""Hooks: when they run, what they are given, and what their results change."""
+"""Hooks: when they run, their arguments, and the effect of their results."""
 
 import copy
 import gc
@@ -13,7 +13,7 @@ from metatensor.nn import _hooks
 
 
 class Add(nn.Module):
-    """x + y; numbers do as well as tensors here."""
+    """Return x + y. Inputs may be numbers or tensors."""
 
     def forward(self, x, y=0):
         return x + y

@@ -1,4 +1,4 @@
-"""The same programs of hooks in both libraries: what they see, in which order, and what they change."""
+"""Programs with hooks run in both libraries: arguments, order and effects of hooks are the same."""
 
 import copy
 import pickle
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 
 def net(t, log):
-    """A module with one below it, whose calls are logged."""
+    """Return a module with a child whose calls are logged."""
     nn = t.nn
 
     class Inner(nn.Linear):
@@ -260,7 +260,7 @@ def test_program(program):
 
 
 class Hook:
-    """Can be pickled."""
+    """A hook that can be pickled."""
 
     def __call__(self, module, args, out):
         return out + 1

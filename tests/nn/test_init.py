@@ -1,4 +1,4 @@
-"""Initial values: bounds and moments on devices with data, shapes and errors on meta, and the ticket of each draw."""
+"""Initialisation: bounds and moments on devices with data, shapes and errors on meta, and the ticket of each draw."""
 
 import math
 

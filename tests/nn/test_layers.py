@@ -1,11 +1,11 @@
-"""Layers forward: the shapes they give on meta, their values beside PyTorch's, and what they refuse."""
+"""Calls of layers: shapes on meta, values compared with PyTorch's, and rejected inputs."""
 
 import pytest
 
 import metatensor as mt
 from metatensor import nn
 
-# layer, shapes of the inputs (a dtype may follow a shape); the same calls work in both libraries
+# layer, shapes of the inputs (a shape may be followed by a dtype); the calls work in both libraries
 FORWARD = [
     ("Identity()", (2, 3)),
     ("Linear(3, 4)", (2, 5, 3)),
@@ -194,14 +194,14 @@ CASES = [pytest.param(call, shapes, id=call) for call, *shapes in FORWARD]
 
 
 def tensors(result):
-    """The tensors of a result, in order, also of tuples in tuples."""
+    """Yield the tensors of a result, in order, including those in nested tuples."""
     if isinstance(result, (tuple, list)):
         return [t for part in result for t in tensors(part)]
     return [] if result is None else [result]
 
 
 def inputs_of(shapes, make):
-    """``make(shape, kind)`` for each shape; a list of shapes stands for a tuple of inputs."""
+    """Return ``make(shape, kind)`` for each shape. A list of shapes stands for a tuple of inputs."""
     made = []
     for shape in shapes:
         if isinstance(shape, list):
@@ -213,7 +213,7 @@ def inputs_of(shapes, make):
 
 
 def ours_of(value):
-    """Tensors of PyTorch, or tuples of them, as ours."""
+    """Convert PyTorch tensors, or tuples of them, to metatensor."""
     if isinstance(value, tuple):
         return tuple(map(ours_of, value))
     return mt.tensor(value.tolist(), dtype=getattr(mt, str(value.dtype)[6:]))
@@ -234,7 +234,7 @@ def test_shapes_like_torch(call, shapes):
     with torch.device("meta"):
         try:
             theirs = run(torch)
-        except RuntimeError:  # reads values
+        except RuntimeError:  # the layer reads values
             with torch.device("cpu"):
                 theirs = run(torch)
     assert [o[:2] for o in ours] == [t[:2] for t in theirs]
@@ -244,7 +244,7 @@ def test_shapes_like_torch(call, shapes):
 @pytest.mark.torch
 @pytest.mark.parametrize("call, shapes", CASES)
 def test_values_like_torch(call, shapes):
-    """The same weights and inputs give the same outputs, and the same buffers afterwards."""
+    """With the same weights and inputs, outputs and buffers are the same."""
     torch = pytest.importorskip("torch")
     pytest.importorskip("metatensor_cpu")
     torch.manual_seed(0)

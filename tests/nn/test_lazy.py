@@ -1,4 +1,4 @@
-"""Layers that take sizes from their first input, and the tensors without a shape that they start with."""
+"""Lazy layers, which take sizes from their first input, and their uninitialized parameters."""
 
 import copy
 import pickle

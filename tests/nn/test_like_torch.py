@@ -1,4 +1,4 @@
-"""Every layer side by side with PyTorch's: signature, repr, attributes, state, and how a chain of them computes."""
+"""Every layer compared with PyTorch's: signature, repr, attributes, state, and results of a chain."""
 
 import inspect
 
@@ -22,7 +22,7 @@ def on_meta():
     mt.set_default_device("meta")
 
 
-# Ours is never on: there are no nested tensors.
+# Never enabled in metatensor, which has no nested tensors.
 NOT_COMPARED = {"use_nested_tensor"}
 
 
@@ -49,7 +49,7 @@ def test_layer(torch, name, call):
     assert sorted(ours._buffers) == sorted(theirs._buffers)
 
 
-# A decorator hides PyTorch's.
+# A decorator hides PyTorch's signature.
 DEPRECATED = {"Container", "NLLLoss2d"}
 
 

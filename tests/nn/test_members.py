@@ -1,4 +1,4 @@
-"""Walking a tree of modules, and finding things in it by path."""
+"""Traversal of module trees, and access to members by path."""
 
 import pytest
 

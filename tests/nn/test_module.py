@@ -1,4 +1,4 @@
-"""Attributes of modules: what is registered, what is refused, and what stays an ordinary attribute."""
+"""Attributes of modules: what is registered, what is rejected, and what remains an ordinary attribute."""
 
 import inspect
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""Every public name of torch.nn and what is below it exists here, with the same parameters and defaults."""
+"""Every public name below torch.nn exists, with the same parameters and defaults."""
 
 import importlib
 import inspect
@@ -8,7 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.torch
 
-# Modules whose names are compared; `None` stands for torch.nn itself.
+# Modules whose names are compared. `None` stands for torch.nn itself.
 MODULES = [
     None,
     "functional",
@@ -59,7 +59,7 @@ MODULES = [
     "utils.weight_norm",
 ]
 
-# What PyTorch has and we do not, or need not, with the reason.
+# Names that only PyTorch has, with the reason.
 MISSING = {
     "functional": {
         "conv_tbc": "the operator is metatensor.conv_tbc",
@@ -88,23 +88,23 @@ MISSING = {
     "utils.weight_norm": {"norm_except_dim": "imported there, not public", "UninitializedParameter": "imported there, not public"},
 }
 
-# A decorator of PyTorch's hides the signature.
+# A decorator hides PyTorch's signature.
 HIDDEN = {"Container", "NLLLoss2d"}
 
 
-# Of the files below these only what they define is compared, not what they import.
+# For submodules of these, only names that they define are compared, not those that they import.
 OWN_ONLY = {"attention", "modules", "parallel"}
 
 
 def both(name):
     pytest.importorskip("torch")
     suffix = "" if name is None else f".{name}"
-    # `torch.nn.utils.weight_norm` is a function, which hides the module.
+    # `torch.nn.utils.weight_norm` is a function that hides the module.
     return importlib.import_module(f"metatensor.nn{suffix}"), importlib.import_module(f"torch.nn{suffix}")
 
 
 def public(module):
-    """Names of the classes and functions of PyTorch that a module of it offers."""
+    """Return the names of PyTorch's classes and functions in a module."""
     for name, value in sorted(vars(module).items()):
         if name.startswith("_") or isinstance(value, types.ModuleType) or not callable(value):
             continue
@@ -116,7 +116,7 @@ def public(module):
 
 
 def is_alias(value):
-    """Names of types (for annotations) are not things that a program uses."""
+    """Return True for type aliases, which serve only in annotations."""
     return type(value).__module__ == "typing" or isinstance(value, types.GenericAlias)
 
 
@@ -129,7 +129,7 @@ def test_every_name(module):
 
 
 def parameters(function):
-    """Names, kinds and defaults, or None where nothing can be said."""
+    """Return names, kinds and defaults of the parameters, or None if they are unknown."""
     try:
         found = list(inspect.signature(function).parameters.values())
     except (ValueError, TypeError):
@@ -151,7 +151,7 @@ def default_of(parameter):
 
 @pytest.mark.parametrize("module", MODULES, ids=str)
 def test_every_signature(module):
-    """Ours may take a generator or an out= more, by keyword."""
+    """Additional keyword parameters `generator` and `out` are allowed."""
     ours, theirs = both(module)
     different = {}
     for name, value in public(theirs):

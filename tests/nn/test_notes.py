@@ -1,4 +1,4 @@
-"""Exceptions that leave a module say where in the model they arose."""
+"""Exceptions that propagate out of a module name its place in the model."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Modules whose dicts hold what no module put there: ordinary errors, whatever the compiled look-ups meet."""
+"""Unexpected objects in the dicts of modules cause only ordinary errors in the compiled look-ups."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from metatensor import nn
 
 
 class Raising(str):
-    """A key that equals nothing, loudly."""
+    """A key whose comparison raises."""
 
     __hash__ = str.__hash__
 
@@ -16,7 +16,7 @@ class Raising(str):
 
 
 class Clearing(str):
-    """A key whose comparison empties the dict that it is in."""
+    """A key whose comparison clears the dict that contains it."""
 
     __hash__ = str.__hash__
     victim = None

@@ -1,4 +1,4 @@
-"""Padded and packed sequences, beside PyTorch's, and recurrent layers of them."""
+"""Padded and packed sequences, and recurrent layers with them, compared with PyTorch's."""
 
 import copy
 import pickle
@@ -47,7 +47,7 @@ def test_packing_and_padding_again(lengths, batch_first, as_tensor, rest, extra)
     theirs = torch.nn.utils.rnn.pack_padded_sequence(padded, given, batch_first, enforce_sorted=False)
     ours = rnn.pack_padded_sequence(ours_of(padded), ours_of(given) if as_tensor else lengths, batch_first, enforce_sorted=False)
     assert ours.batch_sizes.tolist() == theirs.batch_sizes.tolist()
-    # Equal lengths may stand in any order.
+    # Equal lengths may be in any order.
     if sorted(set(lengths)) == sorted(lengths):
         same_packed(ours, theirs)
     total = None if extra == 1 else time

@@ -1,4 +1,4 @@
-"""Parameter and Buffer: what they share, what they are, how they print, copy and pickle."""
+"""Parameter and Buffer: shared memory, types, repr, copies and pickles."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Parametrized tensors, and weights that are orthogonal or normalised, beside PyTorch's."""
+"""Parametrizations, including orthogonal and normalised weights, compared with PyTorch's."""
 
 import copy
 import pickle
@@ -25,7 +25,7 @@ class Symmetric(nn.Module):
 
 
 class Sum(nn.Module):
-    """From two originals."""
+    """A parametrization with two originals."""
 
     def forward(self, a, b):
         return a + b
@@ -146,7 +146,7 @@ def test_unsafe():
     assert layer.weight.shape == (9,)
 
 
-# name of the function, the layer, further arguments: the same in both libraries
+# name of the function, the layer, further arguments; the same in both libraries
 NORMED = [
     ("parametrizations.weight_norm", "Linear(3, 4)", {}),
     ("parametrizations.weight_norm", "Conv2d(3, 4, 2)", {"dim": None}),

@@ -1,4 +1,4 @@
-"""Pruning, beside PyTorch's where nothing is drawn at random."""
+"""Pruning, compared with PyTorch's where it is not random."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""Saving and loading: names, strictness, assignment, ties, extra state, and what the errors say."""
+"""State dicts: names, strictness, assignment, ties, extra state, and error messages."""
 
 import gc
 import warnings

@@ -1,4 +1,4 @@
-"""Transformers with masks of all kinds, beside PyTorch's."""
+"""Transformers with all kinds of masks, compared with PyTorch's."""
 
 import copy
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:enable_nested", "ignore:Support 
 
 
 def masks(torch, name):
-    """The masks of a call of `Transformer`."""
+    """Return the masks for a call of `Transformer`."""
     causal = torch.nn.Transformer.generate_square_subsequent_mask
     if name == "causal":
         return {"src_mask": causal(S), "tgt_mask": causal(T), "src_is_causal": True, "tgt_is_causal": True}

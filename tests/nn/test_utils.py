@@ -1,4 +1,4 @@
-"""Helpers: parameters as a vector, calls with other parameters, building without initial values, nn.functional."""
+"""Helpers of nn: parameters as a vector, functional_call, skip_init, nn.functional."""
 
 import pytest
 

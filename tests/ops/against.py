@@ -1,4 +1,4 @@
-"""One call in four places: metatensor and PyTorch, on meta and with values."""
+"""Run a call in metatensor and PyTorch, on meta and with values, and compare."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from ops.pairs import same
 
 
 def twin(tensor, device="cpu"):
-    """A tensor of PyTorch as one of metatensor with the same sizes, strides, dtype and, on a real device, values."""
+    """Return a metatensor tensor with the sizes, strides and dtype of a PyTorch tensor, and its values unless on meta."""
     import torch
 
     dtype = getattr(mt, str(tensor.dtype).removeprefix("torch."))
@@ -25,7 +25,7 @@ def shadow(tensor):
 
 
 def attempt(call, library, tensors):
-    """The result of a call, or the exception that it raised."""
+    """Return the result of a call, or the exception that it raised."""
     try:
         return call(library, *tensors)
     except Exception as error:
@@ -37,7 +37,7 @@ def flat(result):
 
 
 def metadata(result):
-    """Shape, dtype and strides of each tensor in a result; a stride that has no meaning counts as any other."""
+    """Return shape, dtype and strides of each tensor in a result. Strides of dimensions of size 1 are normalized."""
     rows = []
     for t in flat(result):
         strides = tuple(s for s, n in zip(t.stride(), t.shape) if n > 1) if 0 not in t.shape else ()
@@ -46,17 +46,17 @@ def metadata(result):
 
 
 def raises_alike(ours, *theirs):
-    """Whether an exception is of the class of one of others, or below it."""
+    """Return True if an exception is an instance of the class of one of the others."""
     names = {cls.__name__ for cls in type(ours).__mro__}
     return any(isinstance(error, Exception) and type(error).__name__ in names for error in theirs)
 
 
 def agree(call, *tensors, tolerance=None, values=True, lenient=()):
-    """Fail unless metatensor does with ``call(library, *tensors)`` what PyTorch does.
+    """Check that ``call(library, *tensors)`` behaves in metatensor as in PyTorch.
 
-    ``tensors`` are PyTorch's, on the CPU. Metadata must be those of PyTorch's meta or CPU result, values those of its
-    CPU result, and what its CPU raises must be raised, on meta too. ``lenient`` lists classes of exceptions of
-    PyTorch's that say only that it lacks a kernel.
+    ``tensors`` are PyTorch tensors on the CPU. The metadata must match PyTorch's meta or CPU result, the values its CPU
+    result. If its CPU raises, metatensor must raise too, also on meta. ``lenient`` lists exception classes that PyTorch
+    raises only because it lacks a kernel.
     """
     import torch
 
@@ -72,7 +72,7 @@ def agree(call, *tensors, tolerance=None, values=True, lenient=()):
     expected = [metadata(r) for r in (there, there_meta) if not isinstance(r, Exception)]
     for got in (here_meta, here):
         if isinstance(got, Exception) and raises_alike(got, there_meta):
-            continue  # PyTorch disagrees with itself
+            continue  # PyTorch's devices disagree
         if isinstance(got, Exception):
             raise AssertionError(f"raised where PyTorch gives {expected}") from got
         assert metadata(got) in expected
@@ -81,7 +81,7 @@ def agree(call, *tensors, tolerance=None, values=True, lenient=()):
 
 
 def tensors_of(seed, *shapes, dtype="float32", device="cpu"):
-    """PyTorch tensors of normal values, the same for one seed."""
+    """Return PyTorch tensors with normal values, reproducible by seed."""
     import torch
 
     generator = np.random.default_rng(seed)

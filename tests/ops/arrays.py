@@ -1,4 +1,4 @@
-"""Random arrays, and the comparison of the values that a call makes of them with PyTorch's."""
+"""Random arrays, and comparison of the values of a call with PyTorch's."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from ops.pairs import pair, same
 
 
 def numbers(dtype, shape, seed=0):
-    """Random numbers as a NumPy array; half kinds as float32, integers small enough to multiply."""
+    """Return random numbers as a NumPy array. Half dtypes give float32, and integers are small enough to multiply."""
     rng = np.random.default_rng(seed)
     if dtype == "bool":
         return rng.integers(0, 2, shape).astype(bool)
@@ -19,7 +19,7 @@ def numbers(dtype, shape, seed=0):
 
 
 def agree(function, *arrays, dtype=None, device="cpu", tolerance=None):
-    """Fail unless ``function(module, *tensors)`` gives PyTorch's values; what PyTorch refuses is not asked."""
+    """Check that ``function(module, *tensors)`` has PyTorch's values. Calls that PyTorch rejects are skipped."""
     import torch
 
     pairs = [pair(a, dtype, device) for a in arrays]
@@ -31,5 +31,5 @@ def agree(function, *arrays, dtype=None, device="cpu", tolerance=None):
 
 
 def keeps_statistics(dtype, device):
-    """Of half precision, statistics are float32 on any device but the cpu."""
+    """Return True if statistics have the dtype of the input. Of half dtypes they are float32, except on cpu."""
     return device == "cpu" or dtype in ("float32", "float64")

@@ -1,4 +1,4 @@
-"""A Fourier transform in metatensor and in PyTorch, each on meta and on cpu: everything about the results must agree."""
+"""Compare Fourier transforms in metatensor and PyTorch, on meta and on cpu, including strides."""
 
 import warnings
 
@@ -11,7 +11,7 @@ TOLERANCE = {"float32": 1e-4, "float64": 1e-10}
 
 
 def example(layout, dtype, seed=0):
-    """A tensor of PyTorch with normal values (0 and 1 for integers) in a layout (sizes, strides)."""
+    """Return a PyTorch tensor with layout (sizes, strides) and normal values (0 and 1 for integers)."""
     import torch
 
     sizes, strides = layout
@@ -24,7 +24,7 @@ def example(layout, dtype, seed=0):
 
 
 def on(device, tensor):
-    """The twin in metatensor of a PyTorch tensor of the cpu."""
+    """Return a metatensor tensor that equals a PyTorch tensor on cpu."""
     sizes, strides = tuple(tensor.shape), tensor.stride()
     dtype = getattr(mt, str(tensor.dtype).removeprefix("torch."))
     if device == "meta":
@@ -43,7 +43,7 @@ def attempt(call, library, tensors):
 
 
 def described(result):
-    """Sizes, dtype, whether it is a conjugate view, and the strides that have a meaning."""
+    """Return sizes, dtype, whether it is a conjugate view, and the strides of dimensions with more than one element."""
     strides = [step for step, n in zip(result.stride(), result.shape) if n != 1 and 0 not in result.shape]
     return tuple(result.shape), str(result.dtype).rpartition(".")[2], result.is_conj(), strides
 
@@ -53,9 +53,9 @@ def array(result):
 
 
 def agree(call, *tensors, metadata=True):
-    """Fail unless ``call(library, *tensors)`` gives what it gives in PyTorch; ``tensors`` are PyTorch's, on cpu.
+    """Check that ``call(library, *tensors)`` gives the result of PyTorch. ``tensors`` are PyTorch tensors on cpu.
 
-    ``metadata=False`` for what PyTorch computes on cpu only: its cpu result is the measure on meta, too.
+    With ``metadata=False``, results on meta are compared with PyTorch's cpu, for calls that its meta device lacks.
     """
     import torch
 
@@ -63,7 +63,7 @@ def agree(call, *tensors, metadata=True):
         theirs = attempt(call, torch, [shadow(t) if metadata and device == "meta" else t for t in tensors])
         ours = attempt(call, mt, [on(device, t) for t in tensors])
         if isinstance(theirs, Exception) and "MKL FFT error" in str(theirs):
-            continue  # it has no transforms of nothing
+            continue  # PyTorch has no transforms of empty tensors
         if isinstance(theirs, Exception):
             names = {cls.__name__ for cls in type(ours).__mro__}
             assert type(theirs).__name__ in names, f"{device}: gave {ours!r}, PyTorch {theirs!r}"

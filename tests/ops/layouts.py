@@ -1,4 +1,4 @@
-"""Layouts of tensors for property tests, and the comparison of what a call makes of them with what PyTorch makes."""
+"""Layouts of tensors for property tests, and comparison of a call on them with PyTorch."""
 
 import warnings
 
@@ -14,7 +14,7 @@ def shapes(draw, min_dims=0, max_dims=4, min_size=0, max_size=4):
 
 @st.composite
 def layouts(draw, shape=None, **limits):
-    """(sizes, strides) as views leave them: in any order of dimensions, with gaps, or expanded."""
+    """Draw (sizes, strides) of a view: with dimensions in any order, with gaps, or expanded."""
     if shape is None:
         shape = draw(shapes(**limits))
     order = draw(st.permutations(range(len(shape)))) if draw(st.booleans()) else range(len(shape))
@@ -30,14 +30,14 @@ def layouts(draw, shape=None, **limits):
 
 @st.composite
 def dims(draw, ndim, wrong=True):
-    """A dimension of ``ndim``, now and then one that is out of range."""
+    """Draw a dimension of ``ndim``, sometimes out of range."""
     n = max(ndim, 1)
     return draw(st.integers(-n - 1, n) if wrong and draw(st.integers(0, 9)) == 0 else st.integers(-n, n - 1))
 
 
 @st.composite
 def dim_lists(draw, ndim):
-    """None, a dimension or a tuple of them, now and then with one named twice."""
+    """Draw None, a dimension or a tuple of dimensions, sometimes with a duplicate."""
     n = max(ndim, 1)
     if draw(st.integers(0, 4)) == 0:
         return None
@@ -47,13 +47,13 @@ def dim_lists(draw, ndim):
 
 
 def empty(module, layout, dtype="float32", device="meta"):
-    """A tensor of a layout, without values to speak of."""
+    """Return a tensor with a layout. Its values do not matter."""
     shape, strides = layout
     return module.empty_strided(shape, strides, dtype=getattr(module, dtype), device=device)
 
 
 def described(result):
-    """(sizes, dtype, strides) of a tensor, or a list of that for several."""
+    """Return (sizes, dtype, strides) of a tensor, or a list of these for several."""
     if isinstance(result, (tuple, list)):
         return [described(item) for item in result]
     if not hasattr(result, "dtype"):
@@ -72,10 +72,10 @@ def _attempt(call):
 
 
 def conform(function, *arguments):
-    """Fail unless ``function(module, *tensors)`` does on meta what it does in PyTorch.
+    """Check that ``function(module, *tensors)`` on meta matches PyTorch.
 
-    ``arguments`` are (layout, dtype name). Where PyTorch's meta and cpu devices differ, either will do: so far as
-    its meta kernels let things pass that no device computes, or give another class of error.
+    ``arguments`` are pairs (layout, dtype name). If PyTorch's meta and cpu devices differ, the result or the class of
+    error of either is accepted.
     """
     import torch
 
@@ -89,7 +89,7 @@ def conform(function, *arguments):
         assert ours in (theirs, on_cpu), f"{arguments}: gave {ours}, PyTorch on meta {theirs}, on cpu {on_cpu}"
         return
     if refused is None and raised is None and any(0 in layout[0] for layout, _ in arguments):
-        # PyTorch does not look at the dtype of tensors without elements; what it says to others holds.
+        # PyTorch does not check the dtype of empty tensors. The error that it raises for others is expected here too.
         filled = [(([n or 1 for n in layout[0]], layout[1]), dtype) for layout, dtype in arguments]
         _, raised = _attempt(lambda: function(torch, *[empty(torch, *a, device="cpu") for a in filled]))
     classes = tuple(type(e) for e in (refused, raised) if e is not None)

@@ -1,4 +1,4 @@
-"""The same tensor in metatensor and in PyTorch, and the comparison of what both make of it."""
+"""Pairs of equal tensors in metatensor and PyTorch, and comparison of results."""
 
 import numpy as np
 
@@ -9,14 +9,15 @@ INTS = ("int8", "uint8", "int16", "int32", "int64")
 COMPLEX = ("complex64", "complex128")
 DTYPES = ("bool", *INTS, *FLOATS, *COMPLEX)
 
-TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-5, "float64": 1e-10, "complex64": 2e-5, "complex128": 1e-10}
+TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-5, "float64": 1e-10, "complex64": 2e-5, "complex128":
+1e-10}
 
 _REAL = [-np.inf, -30.0, -2.5, -1.0, -0.5, -0.25, -0.0, 0.0, 0.3, 0.5, 1.0, 1.5, 2.5, 3.7, 20.0, np.inf, np.nan]
 _PARTS = [-2.5, -1.0, -0.5, 0.0, 0.3, 1.0, 2.0]
 
 
 def samples(dtype):
-    """Values of a dtype that show its edges, as a 1-d NumPy array (half kinds as float32)."""
+    """Return values of a dtype that include its limits, as a 1-d NumPy array (float32 for half dtypes)."""
     if dtype == "bool":
         return np.array([False, True])
     if dtype in INTS:
@@ -28,7 +29,7 @@ def samples(dtype):
 
 
 def pair(array, dtype=None, device="cpu"):
-    """``array`` as (tensor of metatensor, tensor of PyTorch), both of ``dtype``."""
+    """Return ``array`` as (metatensor tensor, PyTorch tensor), both of ``dtype``."""
     import torch
 
     array = np.asarray(array)
@@ -41,13 +42,13 @@ def pair(array, dtype=None, device="cpu"):
 
 
 def grid(left, right):
-    """Every element of one 1-d array with every element of the other, as two 2-d arrays."""
+    """Return two 2-d arrays that pair every element of one 1-d array with every element of the other."""
     a, b = np.meshgrid(left, right, indexing="ij")
     return np.ascontiguousarray(a), np.ascontiguousarray(b)
 
 
 def values(tensor):
-    """A tensor of either library as a NumPy array to compare with; half kinds as float32."""
+    """Return a tensor of either library as a NumPy array (float32 for half dtypes)."""
     if isinstance(tensor, mt.Tensor):
         if tensor.dtype in (mt.float16, mt.bfloat16):
             tensor = tensor.to(mt.float32)
@@ -56,14 +57,14 @@ def values(tensor):
 
 
 def find(module, name):
-    """A function by its dotted name."""
+    """Return a function by its dotted name."""
     for part in name.split("."):
         module = getattr(module, part)
     return module
 
 
 def same(ours, theirs, tolerance=None):
-    """Fail unless dtype, shape and values agree; NaN equals NaN."""
+    """Check that dtype, shape and values agree. NaN equals NaN."""
     if isinstance(theirs, (tuple, list)):
         assert len(ours) == len(theirs)
         for a, b in zip(ours, theirs):
@@ -78,7 +79,7 @@ def same(ours, theirs, tolerance=None):
 
 
 def outcome(function, *args, **kwargs):
-    """What a call returns, or the exception it raises."""
+    """Return the result of a call, or the exception."""
     try:
         return function(*args, **kwargs)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Matrices and batches of them for tests of linear algebra, and what their factors must multiply to."""
+"""Matrices and batches of matrices for tests of linear algebra, and checks of their factors."""
 
 import numpy as np
 from hypothesis import strategies as st
@@ -17,7 +17,7 @@ batches = st.lists(st.integers(0, 3), max_size=2).map(tuple)
 
 @st.composite
 def squares(draw, **limits):
-    """Layouts of square matrices, now and then of what is none."""
+    """Draw layouts of square matrices, sometimes of tensors that are not square matrices."""
     if draw(st.integers(0, 9)) == 0:
         return draw(layouts(max_dims=3, max_size=3))
     n = draw(st.integers(0, 4))
@@ -26,7 +26,7 @@ def squares(draw, **limits):
 
 @st.composite
 def rectangles(draw, min_size=0):
-    """Layouts of matrices, now and then of fewer dimensions."""
+    """Draw layouts of matrices, sometimes of tensors with fewer dimensions."""
     if draw(st.integers(0, 9)) == 0:
         return draw(layouts(max_dims=1, max_size=3))
     shape = (*draw(batches), draw(st.integers(min_size, 4)), draw(st.integers(min_size, 4)))
@@ -34,13 +34,13 @@ def rectangles(draw, min_size=0):
 
 
 def dense(shape):
-    """The layout of a contiguous tensor."""
+    """Return the layout of a contiguous tensor."""
     return shape, mt.empty(shape, device="meta").stride()
 
 
 @st.composite
 def equations(draw, vectors=False):
-    """Layouts of A and B, whether A is on the left, with batches that mostly broadcast."""
+    """Draw layouts of A and B, and whether A is on the left. Most batches broadcast."""
     n, k = draw(st.integers(0, 3)), draw(st.integers(0, 3))
     batch = draw(batches)
     other = draw(st.sampled_from([batch, batch, batch[1:], (1,) * len(batch), (2,)]))
@@ -52,7 +52,7 @@ def equations(draw, vectors=False):
 
 
 def matrices(dtype, shape, kind="any", seed=0):
-    """Random matrices as a NumPy array: "any", "positive" (definite), "symmetric", "hermitian" or well-conditioned "regular"."""
+    """Return random matrices as a NumPy array: "any", "positive" (definite), "symmetric", "hermitian", or "regular" (well-conditioned)."""
     rng = np.random.default_rng(seed)
     a = rng.standard_normal(shape)
     if dtype.startswith("complex"):
@@ -69,12 +69,12 @@ def matrices(dtype, shape, kind="any", seed=0):
 
 
 def put(array, device="cpu"):
-    """A tensor with the values of an array, which may have any strides."""
+    """Return a tensor with the values of an array, which may have any strides."""
     return mt.from_numpy(array).to(device)
 
 
 def got(result):
-    """The values of a result, or of each of several."""
+    """Return the values of a result, or a list of them for several."""
     if isinstance(result, (tuple, list)):
         return [values(t.resolve_conj()) for t in result]
     return values(result.resolve_conj())
@@ -85,12 +85,12 @@ def adjoint(array):
 
 
 def near(found, wanted, dtype, scale=1.0):
-    """Fail unless two arrays agree to what a dtype's rounding leaves of sums of a few terms."""
+    """Check that two arrays agree within the rounding error of sums of a few terms."""
     limit = TOLERANCE[dtype] * scale
     np.testing.assert_allclose(found, wanted, rtol=limit, atol=limit * max(1.0, np.abs(wanted).max(initial=0)))
 
 
 def orthonormal(array, dtype):
-    """Fail unless the columns are of length 1 and at right angles."""
+    """Check that the columns are orthonormal."""
     product = adjoint(array) @ array
     near(product, np.broadcast_to(np.eye(array.shape[-1]), product.shape), dtype)

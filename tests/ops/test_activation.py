@@ -1,4 +1,4 @@
-"""Activation functions: values against PyTorch and by their definitions, in-place switches, dtypes and errors."""
+"""Activation functions: values compared with PyTorch and their definitions, inplace flags, dtypes and errors."""
 
 import numpy as np
 import pytest
@@ -37,9 +37,9 @@ def test_values_of_torch(op):
     for dtype in (*FLOATS, *INTS, *COMPLEX):
         array = samples(dtype)
         if op == "gelu":
-            array = array[~np.isinf(array)]  # NaN there
+            array = array[~np.isinf(array)]  # PyTorch returns NaN
         if op == "softsign" and dtype in INTS:
-            array = array[(array > -100) & (array < 100)]  # wraps around there
+            array = array[(array > -100) & (array < 100)]  # PyTorch wraps around
         ours, theirs = pair(array, dtype)
         reference = outcome(getattr(torch.nn.functional, op), theirs)
         if not isinstance(reference, Exception):

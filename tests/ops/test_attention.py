@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: values and metadata against PyTorch, by definition on every device, errors."""
+"""Scaled dot-product attention: values and metadata compared with PyTorch, the definition on every device, errors."""
 
 import math
 
@@ -45,7 +45,7 @@ def test_against_torch(case, seed):
     (given_mask,) = tensors_of(seed + 1, mask)
     given_mask = given_mask > 0 if kind == "bool" else given_mask
     if len(mask) == 1:
-        given_mask = given_mask[None]  # PyTorch's CPU takes no mask of one dimension
+        given_mask = given_mask[None]  # PyTorch's CPU accepts no 1-d mask
     agree(lambda lib, *t: lib.nn.functional.scaled_dot_product_attention(*t, **options), *arguments, given_mask, tolerance=1e-5)
 
 
@@ -88,7 +88,7 @@ def test_edges(shapes):
 def test_definition(device, monkeypatch):
     from metatensor.devices.array_kit import attention as kernels
 
-    monkeypatch.setattr(kernels, "HOST_BLOCK", 40)  # several blocks
+    monkeypatch.setattr(kernels, "HOST_BLOCK", 40)  # so that there are several blocks
     generator = np.random.default_rng(0)
     q, k, v = (generator.standard_normal(s) for s in ((2, 3, 5, 4), (2, 3, 6, 4), (2, 3, 6, 2)))
     tensors = [mt.from_numpy(a).to(device) for a in (q, k, v)]
@@ -105,7 +105,7 @@ def test_nothing_to_attend_to(device):
 
 
 def test_dropout(device):
-    """Weights are dropped with probability p and the rest scaled; the same ticket drops the same ones."""
+    """Weights are dropped with probability p and the others scaled. The same ticket drops the same weights."""
     t = mt.from_numpy(np.ones((2, 2, 64, 8), "float32")).to(device)
     mt.manual_seed(1)
     first = values(attention(t, t, t, dropout_p=0.25))

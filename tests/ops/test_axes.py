@@ -1,4 +1,4 @@
-"""Dimensions in another order, and complex views: what they show against PyTorch, errors."""
+"""Reordered dimensions and complex views: views compared with PyTorch, errors."""
 
 import pytest
 from hypothesis import given, settings

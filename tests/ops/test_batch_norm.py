@@ -1,4 +1,4 @@
-"""batch_norm and instance_norm: metadata as in PyTorch, running statistics, errors, and values on every device."""
+"""batch_norm and instance_norm: metadata compared with PyTorch, running statistics, errors, and values on every device."""
 
 import numpy as np
 import pytest
@@ -104,7 +104,7 @@ def test_running_statistics_stay_out_of_gradients(function):
 @pytest.mark.torch
 @pytest.mark.parametrize("shape", [(3, 2, 1, 2), (6, 2, 1, 3), (2, 3, 4, 1), (1, 2, 2, 3), (2, 1, 3)])
 def test_strides_of_permuted_images(shape):
-    """A size of 1 tells nothing about the order in memory."""
+    """A dimension of size 1 does not determine the order in memory."""
     import itertools
 
     import torch

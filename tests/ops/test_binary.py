@@ -1,4 +1,4 @@
-"""Element-wise arithmetic of two operands: values against NumPy and PyTorch, dtypes and errors."""
+"""Element-wise arithmetic on two operands: values compared with NumPy and PyTorch, dtypes and errors."""
 
 import numpy as np
 import pytest
@@ -20,10 +20,10 @@ def meta(dtype, shape=(2,)):
 
 
 def operands(op, dtype):
-    """Values that both libraries agree about."""
+    """Return values for which both libraries agree."""
     array = samples(dtype)
     if dtype in INTS:
-        # Overflowing divisions trap in C, and the least number has no absolute value.
+        # Overflowing divisions trap in C, and the smallest integer has no absolute value.
         array = array[np.abs(array.astype("float64")) < 100]
     elif dtype in FLOATS:
         array = array[~np.isnan(array)] if op in ("igamma", "igammac", "copysign") else array
@@ -33,7 +33,7 @@ def operands(op, dtype):
     if op in ("floor_divide", "remainder", "fmod") and dtype in INTS:
         right = np.where(right == 0, 3, right).astype(dtype)
     if dtype in COMPLEX:
-        right = np.where(right == 0, 1, right).astype(dtype)  # 0 ** 0 and what is divided by 0
+        right = np.where(right == 0, 1, right).astype(dtype)  # 0 ** 0, and division by 0
     return left, right
 
 
@@ -88,7 +88,7 @@ def test_numbers(op, number):
             continue  # complex32
         array = samples(dtype)
         if isinstance(number, complex):
-            array = array[np.isfinite(array)]  # numbers are not widened to complex ones there
+            array = array[np.isfinite(array)]  # PyTorch does not convert numbers to complex here
             if op == "pow":
                 array = array[array != 0]
         ours, theirs = pair(array, dtype)
@@ -221,7 +221,7 @@ def test_numbers_are_tensors_only_where_pytorch_says_so():
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "true_divide", "floor_divide"])
 @pytest.mark.parametrize("numbers", [(7, 2), (7, 2.5), (1.5, 2.5), (1 + 2j, 2.0)])
 def test_two_numbers_make_a_tensor(name, numbers):
-    """Of the basic operations only, and on the cpu whatever the default device is."""
+    """Only in basic operations, and on cpu whatever the default device is."""
     import torch
 
     ours, theirs = (outcome(getattr(lib, name), *numbers) for lib in (mt, torch))

@@ -1,4 +1,4 @@
-"""Losses of class scores: values and metadata against PyTorch, by definition, errors."""
+"""Classification losses: values and metadata compared with PyTorch, definitions, errors."""
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ def classes(shape, high, seed=0, low=0):
 
 @st.composite
 def problems(draw):
-    """Shape of scores and of class indices."""
+    """Draw the shapes of scores and class indices."""
     lead = draw(st.sampled_from([(), (2,), (0,)]))
     space = draw(st.lists(st.integers(1, 3), max_size=3)) if lead else []
     return (*lead, 4, *space), (*lead, *space)
@@ -85,7 +85,7 @@ def test_multi_margin(reduction, shape, target):
     scores, weight = tensors_of(0, shape, (4,))
     for options in ({}, {"p": 2}, {"margin": 0.3}, {"p": 3}):
         call = lambda lib, *t: lib.nn.functional.multi_margin_loss(*t, reduction=reduction, **options)
-        # Of an empty batch PyTorch reduces uninitialised memory.
+        # For an empty batch, PyTorch reduces uninitialized memory.
         agree(call, scores, classes(target, 4), tolerance=1e-5, values=0 not in shape)
     call = lambda lib, s, t, w: lib.nn.functional.multi_margin_loss(s, t, weight=w)
     agree(call, scores, classes(target, 4), weight, tolerance=1e-5, values=0 not in shape)

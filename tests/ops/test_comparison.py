@@ -1,4 +1,4 @@
-"""Comparisons, logical and bitwise operators: values against NumPy and PyTorch, dtypes and errors."""
+"""Comparisons, logical and bitwise operators: values compared with NumPy and PyTorch, dtypes and errors."""
 
 import numpy as np
 import pytest
@@ -152,9 +152,9 @@ def test_isin_metadata(elements, others, dtype, other):
 @pytest.mark.torch
 @given(st.lists(st.sampled_from([0, 1, 2, 7, 200, 0.1, 1.5, np.nan]), max_size=9), st.data())
 def test_isin_values(numbers, data):
-    """Compared in the dtype that both promote to, so that a number is what it is in the tensor's; NaN is in nothing.
+    """Values are compared in the common dtype. NaN is in nothing.
 
-    Among ten and more PyTorch searches otherwise, with 0.1 as a double.
+    With ten or more elements PyTorch uses another algorithm, in which 0.1 is a double.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""einsum, tensordot, inner, kron and chains: metadata as in PyTorch, and values on every device."""
+"""einsum, tensordot, inner, kron and multi_dot: metadata compared with PyTorch, and values on every device."""
 
 import pytest
 from hypothesis import given, settings
@@ -56,7 +56,7 @@ def test_einsum(equation, data):
 @settings(max_examples=40)
 @given(data=st.data())
 def test_any_equation(data):
-    """Subscripts drawn blindly, with sizes by letter, some of them 1."""
+    """Random subscripts, with a size for each letter, sometimes 1."""
     inputs = data.draw(st.lists(st.text("abcd", max_size=3), min_size=1, max_size=3))
     sizes = {letter: data.draw(st.integers(1, 3)) for letter in "abcd"}
     output = data.draw(st.none() | st.lists(st.sampled_from("abcd"), max_size=3, unique=True))
@@ -98,7 +98,7 @@ def test_inner(data):
 @given(data=st.data())
 def test_vecdot(data):
     layout, other = data.draw(layouts(max_dims=3)), data.draw(layouts(max_dims=3))
-    # Of two vectors PyTorch does not look at dim.
+    # PyTorch ignores dim for two vectors.
     dim = data.draw(st.integers(-3, 2)) if max(len(layout[0]), len(other[0])) > 1 else -1
     conform(lambda m, x, y: m.linalg.vecdot(x, y, dim=dim), (layout, "float32"), (other, "float32"))
 

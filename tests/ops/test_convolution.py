@@ -1,4 +1,4 @@
-"""Convolution: values and metadata against PyTorch, by definition on every device, errors, memory."""
+"""Convolution: values and metadata compared with PyTorch, the definition on every device, errors, memory."""
 
 import tracemalloc
 
@@ -15,7 +15,7 @@ F = mt.nn.functional
 
 
 def steps(n, low, high):
-    """One number for all dimensions, or one for each."""
+    """Draw one number for all dimensions, or one for each."""
     number = st.integers(low, high)
     return number | st.tuples(*[number] * n)
 
@@ -26,7 +26,7 @@ def convolutions(draw, transposed=False):
     groups = draw(st.integers(1, 3))
     inner, outer = groups * draw(st.integers(1, 2)), groups * draw(st.integers(1, 2))
     if draw(st.integers(0, 9)) == 0:
-        groups += 1  # mostly an error
+        groups += 1  # usually an error
     space = draw(st.lists(st.integers(1, 7), min_size=n, max_size=n))
     kernel = draw(st.lists(st.integers(1, 3), min_size=n, max_size=n))
     weight = (inner, max(outer // groups, 1), *kernel) if transposed else (outer, max(inner // groups, 1), *kernel)
@@ -44,13 +44,13 @@ def convolutions(draw, transposed=False):
         options["padding"] = draw(st.sampled_from(["same", "valid", "odd"]))
     if transposed:
         if 0 in lead:
-            options["output_padding"] = 0  # which PyTorch does not check there
+            options["output_padding"] = 0  # PyTorch does not check this there
         stride, padding, dilation, extra = (
             v if isinstance(v, tuple) else (v,) * n
             for v in (options["stride"], options["padding"], options["dilation"], options["output_padding"])
         )
         sizes = [(space[d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel[d] - 1) + extra[d] + 1 for d in range(n)]
-        assume(0 not in sizes)  # where PyTorch disagrees with itself
+        assume(0 not in sizes)  # PyTorch's devices disagree
     return n, (*lead, inner, *space), weight, bias, options
 
 
@@ -210,7 +210,7 @@ def test_sizes_are_checked():
         F.conv2d(x, w, padding=1 << 62)
 
 
-# Name, sizes of the input and of the weight, options: each several tiles long.
+# Name, sizes of the input and the weight, options. Each is several tiles long.
 LARGE = [
     ("conv1d", (2, 16, 60000), (16, 16, 7), {"padding": 3}),
     ("conv1d", (1, 64, 40000), (2, 64, 5), {"dilation": 4}),
@@ -234,7 +234,7 @@ LARGE = [
 @pytest.mark.parametrize("turned", [False, True], ids=["contiguous", "permuted"])
 @pytest.mark.parametrize("name, sizes, kernels, options", LARGE)
 def test_extra_memory(name, sizes, kernels, options, turned, dtype):
-    """At most twice the output and one tile, whatever the layout; weights are small here."""
+    """At most twice the output and one tile, for all layouts. The weights are small."""
     from metatensor.devices.array_kit.convolution import HOST_TILE
 
     x = mt.zeros(sizes[::-1] if turned else sizes, dtype=getattr(mt, dtype), device="cpu")
@@ -243,7 +243,7 @@ def test_extra_memory(name, sizes, kernels, options, turned, dtype):
     function = getattr(F, name)
     channels = kernels[1] * options.get("groups", 1) if "transpose" in name else kernels[0]
     bias = mt.zeros(channels, dtype=x.dtype, device="cpu")
-    function(x[..., :32], w, bias, **options)  # what is imported at the first call does not count
+    function(x[..., :32], w, bias, **options)  # imports during the first call do not count
     tracemalloc.start()
     try:
         out = function(x, w, bias, **options)

@@ -1,4 +1,4 @@
-"""Copies and conversions: what they share, where they go, strides against PyTorch, transfers between devices."""
+"""Copies and conversions: shared memory, devices, strides compared with PyTorch, transfers between devices."""
 
 import pytest
 from hypothesis import given, settings
@@ -89,7 +89,7 @@ def test_what_is_copied_must_not_overlap_the_target_in_part(device):
         t[1:].copy_(t[:-1])
     with pytest.raises(RuntimeError, match="overlaps another argument in part"):
         t[1:] = t[:-1]
-    assert t[:2].copy_(t[2:]).shape == (2,)  # beside each other
+    assert t[:2].copy_(t[2:]).shape == (2,)  # they do not overlap
     assert t.copy_(t) is t
 
 
@@ -161,7 +161,7 @@ def test_what_is_no_number_is_moved_but_not_converted(dtype, device):
 @pytest.mark.torch
 @given(layouts(min_size=0), st.sampled_from(["copy_", "add_", "mul_"]))
 def test_writing_over_itself(layout, name):
-    """An expanded tensor cannot be written to, unless it is empty."""
+    """An expanded tensor cannot be written to unless it is empty."""
     import torch
 
     shape, strides = layout

@@ -1,4 +1,4 @@
-"""diff, gradient and the trapezoid rules: metadata as in PyTorch, and values on every device."""
+"""diff, gradient and the trapezoid rules: metadata compared with PyTorch, and values on every device."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Similarities, distances and their losses: values and metadata against PyTorch, errors."""
+"""Similarities, distances and their losses: values and metadata compared with PyTorch, errors."""
 
 import numpy as np
 import pytest

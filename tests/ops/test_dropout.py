@@ -1,4 +1,4 @@
-"""Dropout: what is dropped and what is kept, its frequency, in-place, metadata and errors."""
+"""Dropout: kept and dropped elements, their frequency, in-place, metadata and errors."""
 
 import math
 
@@ -120,7 +120,7 @@ def test_bad_shapes():
 
 @pytest.mark.parametrize("name", ["dropout", "alpha_dropout", "feature_dropout"])
 def test_outside_training_the_input_is_left_alone(name):
-    """The result is the input itself, also where that reads negated or requires grad."""
+    """The result is the input itself, even if it is lazily negated or requires grad."""
     x = mt.ones(2, 3)
     y = x._neg_view()
     assert getattr(mt, name)(y, 0.5, False).tolist() == [[-1.0] * 3] * 2 and x.eq(1.0).all()

@@ -1,4 +1,4 @@
-"""Embedding, bags and one-hot vectors: values and metadata against PyTorch, by definition, errors."""
+"""Embedding, embedding bags and one-hot vectors: values and metadata compared with PyTorch, definitions, errors."""
 
 import numpy as np
 import pytest

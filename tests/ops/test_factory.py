@@ -1,4 +1,4 @@
-"""Tensors from scratch: metadata as in PyTorch, and values on every device."""
+"""Factories: metadata compared with PyTorch, and values on every device."""
 
 import math
 
@@ -23,7 +23,7 @@ FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_la
 
 
 def value_of(name):
-    """What a factory is called with after the size, by its name."""
+    """Return the arguments after the size, by the name of the factory."""
     return (1,) if "full" in name else ()
 
 
@@ -200,7 +200,7 @@ def test_numbers_of_half_precision_are_rounded(value, dtype, device):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float8_e5m2", "float8_e4m3fn", "float8_e5m2fnuz", "float8_e4m3fnuz",
                                    "float8_e8m0fnu", "bool", "uint16", "complex32", "complex64"])  # fmt: skip
 def test_what_dtypes_hold(dtype):
-    """PyTorch looks on devices only; a number that they refuse is refused on meta too."""
+    """PyTorch checks numbers only on devices. Here a number that devices reject is rejected on meta too."""
     import torch
 
     for value in (0.5, 300, 448, 464.0, 65504, 65520.0, 1e5, -1e5, -1, -65536, 2**40, 1e39, -1e39, math.inf, -math.inf, math.nan,
@@ -214,7 +214,7 @@ def test_what_dtypes_hold(dtype):
 
 
 def test_filling_half_precision(device):
-    """A number out of range is an error to fill with, but infinite when it is assigned."""
+    """Filling with a number out of range is an error; assigning it gives infinity."""
     x, mask = mt.zeros(2, dtype=mt.float16, device=device), mt.tensor([True, False], device=device)
     for call in (lambda: x.masked_fill(mask, -1e9), lambda: mt.nn.functional.pad(x, (1, 1), value=1e9), lambda: x.fill_(1e9),
                  lambda: x.to("meta").masked_fill(mask.to("meta"), -1e9)):  # fmt: skip

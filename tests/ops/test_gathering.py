@@ -1,4 +1,4 @@
-"""Elements read by index tensors and masks: against PyTorch, errors."""
+"""Reading elements by index tensors and masks, compared with PyTorch; errors."""
 
 import pytest
 from hypothesis import given, settings

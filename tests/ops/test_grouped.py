@@ -1,4 +1,4 @@
-"""Products of groups, against PyTorch's."""
+"""Grouped matrix products, compared with PyTorch's."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 import metatensor as mt
 from metatensor.nn import functional as F
 
-# Shapes, ends of the groups, and whether the second factor is made transposed.
+# Shapes, ends of the groups, and whether the second factor is created transposed.
 CASES = [
     ((8, 16), (3, 16, 24), [2, 5, 8], False),
     ((8, 16), (3, 24, 16), [2, 2, 8], True),

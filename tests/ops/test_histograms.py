@@ -1,4 +1,4 @@
-"""Counts in bins, between edges and of integers: metadata, values and errors as in PyTorch."""
+"""Histograms and counts of integers: metadata, values and errors compared with PyTorch."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from ops.pairs import same
 
 SOME = settings(max_examples=150)
 FLOATS = ("float32", "float64")
-VALUES = st.integers(-9, 9).map(lambda k: 0.37 * k + 0.011)  # on no edge, where a rounding would decide
+VALUES = st.integers(-9, 9).map(lambda k: 0.37 * k + 0.011)  # not on an edge, where rounding would decide
 
 
 ODD = st.sampled_from([1, 3])
@@ -28,7 +28,7 @@ def points(draw, shape, dtype):
 
 
 def check(call, *tensors, **options):
-    """`agree`, on meta against PyTorch's cpu where it has no meta kernel."""
+    """Run `agree`. On meta, compare with PyTorch's cpu if it has no meta kernel."""
     import torch
 
     there = attempt(call, torch, tensors)
@@ -47,7 +47,7 @@ def test_histc(shape, dtype, bins, data):
     low, high = data.draw(st.integers(-3, 2)), data.draw(st.integers(-3, 2))
     limits = data.draw(st.sampled_from([(), (low, high), (low, low + 2.5)]))
     x = data.draw(points(shape, dtype))
-    half = "16" in dtype  # counted in half precision by PyTorch, on which side of an edge is chance
+    half = "16" in dtype  # PyTorch counts in half precision, so values near an edge may be in either bin
     agree(lambda m, t: m.histc(t, bins, *limits), x, values=not half)
 
 

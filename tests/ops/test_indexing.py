@@ -1,4 +1,4 @@
-"""x[index] and x[index] = value: against PyTorch, NumPy and what must fail."""
+"""x[index] and x[index] = value, compared with PyTorch and NumPy; errors."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ BOUND = st.none() | st.integers(-6, 6)
 
 @st.composite
 def basic(draw, ndim):
-    """Ints, slices, None and ... for a tensor of some dimensions, now and then one too many."""
+    """Draw ints, slices, None and ... for a tensor of some dimensions, sometimes too many."""
     item = st.one_of(
         st.integers(-3, 3), st.builds(slice, BOUND, BOUND, st.none() | st.integers(1, 3)), st.none(), st.builds(slice, st.none())
     )
@@ -34,7 +34,7 @@ def test_basic_indices_show_what_they_do_in_pytorch(layout, data):
 
 @st.composite
 def advanced(draw, shape, masks=True):
-    """An index with index tensors, masks or lists among ints, slices, None and ...: one function of the library."""
+    """Draw an index with index tensors, masks or lists among ints, slices, None and ..., as a function of the library."""
     makers = []
     used = 0
     broadcast = draw(st.sampled_from([(), (1,), (2,), (2, 1), (2, 3), (0,)]))
@@ -80,14 +80,14 @@ def test_index_tensors(layout, data):
 
 
 def views_agree_or_fail(call, layout):
-    """As for views; where a copy is made its offset says nothing."""
+    """Compare as for views. The offset of a copy is ignored."""
     import torch
 
     theirs = attempt(lambda: call(torch, filled(torch, layout, "cpu")))
     for device in ("meta", "cpu"):
         ours = attempt(lambda: call(mt, filled(mt, layout, device)))
         if isinstance(theirs, Exception):
-            # What index tensors hold is not looked at on meta.
+            # The values of index tensors are not checked on meta.
             assert isinstance(ours, type(theirs)) or device == "meta" and "out of bounds" in str(theirs), (layout, ours, theirs)
             continue
         if isinstance(ours, Exception):
@@ -125,7 +125,7 @@ def test_assignment(shape, data, kind):
     start = torch.arange(int(np.prod(shape, dtype=int)), dtype=torch.float32).reshape(shape)
     part = attempt(lambda: start[make(torch, "cpu")])
     assume(not isinstance(part, Exception) or kind == "number")
-    # Two values for one element: which one stays is nobody's business.
+    # If two values are assigned to an element, either may remain.
     if kind != "number" and not isinstance(part, Exception):
         assume(len(set(part.reshape(-1).tolist())) == part.numel())
         size = {"like": part.shape, "row": (1, *part.shape[-1:]), "wrong": (7,)}[kind]
@@ -141,7 +141,7 @@ def test_assignment(shape, data, kind):
     for device in ("cpu", "meta"):
         ours = attempt(lambda: assign(mt, device))
         if isinstance(theirs, Exception):
-            # On meta the number of true elements of a mask is not looked at.
+            # The number of true elements of a mask is unknown on meta.
             assert isinstance(ours, type(theirs)) or device == "meta", (ours, theirs)
         elif isinstance(ours, Exception):
             raise AssertionError(f"{shape} on {device}: PyTorch assigns") from ours
@@ -149,7 +149,7 @@ def test_assignment(shape, data, kind):
             assert ours.tolist() == theirs.tolist()
 
 
-# Facts that need no PyTorch --------------------------------------------------------------------------
+# Tests without PyTorch --------------------------------------------------------------------------------
 
 
 def test_what_is_a_view():
@@ -163,7 +163,7 @@ def test_what_is_a_view():
 def test_lists_and_tuples():
     t = mt.empty(3, 4, 5, device="meta")
     assert t[[0, 1]].shape == (2, 4, 5) and t[[0, 1], [0, 1]].shape == (2, 5)
-    assert t[[[0, 1], [0, 1]]].shape == (2, 5)  # short lists that hold sequences count as tuples
+    assert t[[[0, 1], [0, 1]]].shape == (2, 5)  # short lists that contain sequences count as tuples
     assert t[[0, slice(None)]].shape == (4, 5) and t[[None]].shape == (1, 3, 4, 5)
     assert t[[0] * 40].shape == (40, 4, 5)
     assert t[(),].shape == (0, 4, 5) and t[range(2)].shape == (2, 4, 5)
@@ -187,7 +187,7 @@ def test_masks_without_data(index):
     t = mt.empty(3, 4, device="meta")
     with pytest.raises(mt.DataDependentError, match=r"a mask of shape .* use instead: metatensor.where\(mask, tensor, 0\)"):
         t[index]
-    t[index] = 1  # the shape of the result is known all the same
+    t[index] = 1  # the shape of the result is known
     t[index] = mt.empty(2, device="meta")
 
 
@@ -202,7 +202,7 @@ def test_masks_without_data(index):
     ],
 )
 def test_strides_of_what_index_tensors_give(layout, index, strides):
-    """The strides that index tensors happen to have in dimensions of size 1 count on devices, though not on meta."""
+    """On devices, strides of index tensors in dimensions of size 1 affect the result. On meta they do not."""
     import torch
 
     assert torch.empty_strided(*layout)[index].stride() == strides
@@ -213,7 +213,7 @@ def test_strides_of_what_index_tensors_give(layout, index, strides):
 
 def test_index_tensors_of_no_dimension():
     t = mt.empty(3, 4, device="meta")
-    assert t[mt.tensor(1)]._base is t  # its value is known: a view
+    assert t[mt.tensor(1)]._base is t  # the value of the index is known, so this is a view
     unknown = mt.zeros((), dtype=mt.int64, device="meta")
     assert t[unknown].shape == (4,) and t[:, unknown].shape == (3,) and t[unknown, None].shape == (1, 4)
     t[unknown] = 1

@@ -1,4 +1,4 @@
-"""Several tensors into one, and tensors brought to one shape: against PyTorch, errors."""
+"""Joining tensors, and broadcasting them to one shape, compared with PyTorch; errors."""
 
 import warnings
 
@@ -17,7 +17,7 @@ SOME = settings(max_examples=200)
 
 @st.composite
 def joinable(draw, like=False):
-    """(layouts, dim): shapes that agree apart from one dimension, or in all; now and then they do not."""
+    """Draw (layouts, dim) with shapes that agree in all dimensions or all but one. Sometimes they do not."""
     first = draw(layouts(max_size=3))
     n = len(first[0])
     d = draw(st.integers(-n - 1, n))
@@ -70,7 +70,7 @@ def test_memory_format(name, d):
 
 
 def test_lazy_conjugates_among_tensors(device):
-    """A kernel sees values, never the bits that stand for a pending conjugation or negation."""
+    """Kernels get resolved values, never lazily conjugated or negated tensors."""
     z = mt.tensor([1 + 2j], device=device)
     assert mt.cat([z, z.conj()]).tolist() == [1 + 2j, 1 - 2j]
     assert mt.stack([z.conj().imag, z.real]).tolist() == [[-2], [1]]

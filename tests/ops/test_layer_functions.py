@@ -1,4 +1,4 @@
-"""Functions of layers under their top-level names: as in PyTorch, where their arguments stand in another order."""
+"""Functions of layers under their top-level names, where arguments have another order, as in PyTorch."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Cholesky, LDL, LU and QR factors: metadata as in PyTorch, values by what the factors multiply to."""
+"""Cholesky, LDL, LU and QR factors: metadata compared with PyTorch, values by the product of the factors."""
 
 import numpy as np
 import pytest
@@ -127,7 +127,7 @@ def test_cholesky_of_indefinite_matrices(device):
 @batched
 @pytest.mark.parametrize("hermitian", [False, True])
 def test_ldl(dtype, batch, hermitian, device):
-    """The factors solve, also where blocks of 2 by 2 are needed."""
+    """The factors solve a system, including factors with 2 by 2 blocks."""
     a = matrices(dtype, (*batch, 5, 5), "hermitian" if hermitian else "symmetric")
     a[..., range(5), range(5)] = 0
     b = matrices(dtype, (*batch, 5, 2), seed=1)
@@ -189,7 +189,7 @@ def test_lu_of_singular_matrices(device):
 
 
 def test_lu_without_pivoting(device):
-    """Only its shape is known: no device computes it."""
+    """Only its shape is known; no device computes it."""
     t = mt.empty(3, 2, device="meta")
     assert mt.linalg.lu(t, pivot=False).P.shape == (0,)
     assert mt.linalg.lu_factor(t, pivot=False).pivots.shape == (2,)

@@ -1,4 +1,4 @@
-"""Determinants, powers, exponentials, cross products and Vandermonde matrices: against PyTorch."""
+"""Determinants, powers, exponentials, cross products and Vandermonde matrices, compared with PyTorch."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Linear equations, inverses, least squares and tensors as matrices: against PyTorch, values by what they solve."""
+"""Linear systems, inverses, least squares and tensor equations: compared with PyTorch, values by substitution."""
 
 import numpy as np
 import pytest
@@ -46,7 +46,7 @@ def test_solve_metadata(layout, dtype, other):
 @given(equations(vectors=True), dtypes, second, st.booleans())
 def test_triangular_metadata(layout, dtype, other, flag):
     a, b, left = layout
-    # What PyTorch's cpu makes of B in another dtype is not to be had from it: it may crash.
+    # B in another dtype cannot be compared, because PyTorch's cpu may crash.
     conform(lambda m, x, y: m.linalg.solve_triangular(x, y, upper=flag, left=left), (a, dtype), (b, dtype))
     conform(lambda m, x, y: y.triangular_solve(x, flag), (a, dtype), (b, other or dtype))
     conform(lambda m, x, y: y.cholesky_solve(x, flag), (a, dtype), (b, other or dtype))
@@ -93,7 +93,7 @@ def test_tensor_metadata(data):
 @settings(max_examples=60)
 @given(data=st.data())
 def test_lstsq_metadata(data):
-    """PyTorch has no meta kernel for it: what its cpu gives counts."""
+    """PyTorch has no meta kernel, so its cpu result is the reference."""
     batch, m, n, k = data.draw(st.sampled_from([(), (2,), (2, 1)])), *(data.draw(st.integers(1, 4)) for _ in range(3))
     right = data.draw(st.sampled_from([(m, k), (m, k), (m,), (m + 1, k), (k, m)]))
     other = data.draw(st.sampled_from([batch, batch, (1,) * len(batch), (3,)]))
@@ -133,7 +133,7 @@ def test_solve(dtype, batch, device):
 
 
 def test_singular_matrices(device):
-    """What can be solved in a batch is, and the others are named."""
+    """Regular matrices of a batch are solved, and the others are named."""
     a = put(np.stack([np.diag([1.0, 2.0]), np.diag([1.0, 0.0])]), device)
     x, info = mt.linalg.solve_ex(a, mt.ones(2, dtype=mt.float64, device=device))
     assert info.tolist() == [0, 2] and x[0].tolist() == [1.0, 0.5]

@@ -1,4 +1,4 @@
-"""Eigenvalues, singular values and what is made of them: metadata as in PyTorch, values by reconstruction."""
+"""Eigenvalues, singular values and functions of them: metadata compared with PyTorch, values by reconstruction."""
 
 import math
 
@@ -188,7 +188,7 @@ def test_cond(dtype, p):
 @over
 @pytest.mark.parametrize("shape", [(6, 4), (4, 6), (2, 6, 4)])
 def test_low_rank(dtype, shape, device):
-    """A matrix of low rank is had whole; so is a larger one where q is not small."""
+    """A matrix of low rank is reproduced exactly, and a larger one if q is not small."""
     a = matrices(dtype, (*shape[:-1], 2)) @ matrices(dtype, (*shape[:-2], 2, shape[-1]), seed=1)
     near(whole(mt.svd_lowrank(put(a, device), q=3)), a, dtype, 10)
     mean = matrices(dtype, (shape[-1],), seed=2)
@@ -204,7 +204,7 @@ def whole(factors):
 
 
 def test_flops_of_composites():
-    """Low-rank factors and powers are made of matrix products, which count themselves; factorisations count nothing."""
+    """Low-rank factors and powers consist of matrix products, which are counted. Factorisations count 0."""
     from metatensor.analysis import estimate
 
     def flops(call, *shape):
@@ -252,7 +252,7 @@ def test_what_does_not_converge(device):
 
 
 def test_layout_of_vectors():
-    """Eigenvectors and Vh lie by columns where LAPACK made them, else by rows."""
+    """Eigenvectors and Vh are stored by columns if LAPACK computes them, else by rows."""
     here, there = mt.eye(3, device="cpu"), meta(3, 3)
     assert mt.linalg.svd(here).Vh.stride() == mt.linalg.eig(here).eigenvectors.stride() == (1, 3)
     assert mt.linalg.svd(there).Vh.stride() == mt.linalg.eig(there).eigenvectors.stride() == (3, 1)

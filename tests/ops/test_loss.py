@@ -1,4 +1,4 @@
-"""Losses that compare element by element: values and metadata against PyTorch, by definition, errors."""
+"""Element-wise losses: values and metadata compared with PyTorch, definitions, errors."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from ops.pairs import values
 F = mt.nn.functional
 
 REDUCTIONS = ("none", "mean", "sum")
-# name -> options, and what the input and the target are made of: "any", "unit" (0 to 1) or "sign" (-1 or 1)
+# name -> options, and kinds of input and target: "any", "unit" (0 to 1) or "sign" (-1 or 1)
 LOSSES = {
     "mse_loss": ([{}], "any", "any"),
     "l1_loss": ([{}], "any", "any"),
@@ -85,7 +85,7 @@ def test_dtypes(name, dtypes):
     a, b = operands(name, (3, 4), (3, 4), dtype="float64")
     a, b = a.to(getattr(torch, dtypes[0])), b.to(getattr(torch, dtypes[1]))
     for reduction in REDUCTIONS:
-        # In half precision PyTorch rounds between the steps of a loss.
+        # In half precision, PyTorch rounds between the steps of a loss.
         tolerance = 0.15 if dtypes[0] == "bfloat16" else 2e-5
         agree(call(name, reduction=reduction), a, b, tolerance=tolerance, values=dtypes[0] != "int64")
 

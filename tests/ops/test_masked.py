@@ -1,4 +1,4 @@
-"""Reductions and normalisations under a mask: metadata, values and errors as in PyTorch."""
+"""Masked reductions and normalisations: metadata, values and errors compared with PyTorch."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ MASKS = ("bool", "bool", "bool", "int64", "float32")
 
 
 def masked(module):
-    """The namespace, which PyTorch does not load by itself."""
+    """Return the namespace. PyTorch does not import it by itself."""
     if module is mt:
         return mt.masked
     from torch import masked
@@ -27,7 +27,7 @@ def masked(module):
 
 @st.composite
 def masks(draw, shape):
-    """None, or the layout of a mask that broadcasts to a shape; now and then of one that does not."""
+    """Draw None, or the layout of a mask that broadcasts to a shape. Sometimes it does not."""
     if draw(st.integers(0, 3)) == 0:
         return None
     sizes = [n if draw(st.booleans()) else 1 for n in shape] if draw(st.booleans()) else list(shape)
@@ -41,7 +41,7 @@ def masks(draw, shape):
 
 
 def check(call, layout, dtype, mask, mask_dtype):
-    """`conform` for ``call(namespace, tensor, mask)``."""
+    """Run `conform` for ``call(namespace, tensor, mask)``."""
     if mask is None:
         conform(lambda m, x: call(masked(m), x, None), (layout, dtype))
     else:
@@ -78,7 +78,7 @@ def torch():
 @SOME
 @given(st.sampled_from(ALONG), layouts(max_dims=3, max_size=3), st.data())
 def test_along(name, layout, data):
-    """PyTorch cannot tell on meta whether a row of integers has a median; metadata do not depend on it."""
+    """On meta, PyTorch cannot tell whether a row of integers has a median. Metadata do not depend on it."""
     dim, dtype = data.draw(dims(len(layout[0]))), data.draw(st.sampled_from(DTYPES))
     keepdim = data.draw(st.booleans())
     if name == "median" and (dtype not in ("float32", "float64", "float16", "bfloat16") or 0 in layout[0]):
@@ -149,7 +149,7 @@ def test_logaddexp(device):
 
 
 def test_hidden_rows(device):
-    """What a reduction over nothing gives."""
+    """Reductions of fully masked rows."""
     x, none = mt.ones(3, device=device), mt.zeros(3, dtype=mt.bool, device=device)
     assert mt.masked.sum(x, mask=none).item() == 0 and mt.masked.prod(x, mask=none).item() == 1
     assert mt.masked.amax(x, mask=none).item() == -float("inf") and mt.masked.amin(x, mask=none).item() == float("inf")

@@ -1,4 +1,4 @@
-"""Matrix products: metadata as in PyTorch, errors that name the shapes, and values on every device."""
+"""Matrix products: metadata compared with PyTorch, errors that name the shapes, and values on every device."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def drawn(data, *shape):
 @settings(max_examples=40)
 @given(data=st.data())
 def test_matmul(data):
-    """Mostly shapes that fit, since those drawn blindly hardly ever do."""
+    """Most shapes fit, which random ones rarely do."""
     n, k, m_ = (data.draw(SIZES) for _ in range(3))
     batch = data.draw(shapes(max_dims=2))
     a, b = (*batch, n, k), (*[data.draw(st.sampled_from([1, s])) for s in batch], k, m_)
@@ -233,7 +233,7 @@ def test_scaled_mm(device):
 @pytest.mark.torch
 @given(st.sampled_from(["mm", "bmm", "mv", "dot", "matmul", "linear"]), st.sampled_from(["bool", "int64"]), st.data())
 def test_empty_products_of_bools(name, dtype, data):
-    """PyTorch multiplies no bools, but where there is nothing to multiply it does not look."""
+    """PyTorch rejects products of bools, except empty ones."""
     from ops.against import agree
 
     n, k, m, b = (data.draw(st.sampled_from([0, 1, 2])) for _ in range(4))

@@ -1,4 +1,4 @@
-"""multi_head_attention_forward: values, metadata and errors as in PyTorch."""
+"""multi_head_attention_forward: values, metadata and errors compared with PyTorch."""
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ LEARNED = ("in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "out_proj_weigh
 
 @st.composite
 def calls(draw):
-    """(names and shapes of tensors, options)."""
+    """Draw (names and shapes of tensors, options)."""
     pick = lambda *values: draw(st.sampled_from(values))
     batched, separate, biased = pick(True, False), pick(True, False), pick(True, False)
     batch, n = ((N,), N) if batched else ((), 1)
@@ -95,7 +95,7 @@ def test_arguments(change):
 
 
 def test_a_weight_that_is_not_used_may_be_on_another_device():
-    """What models do that keep their projections apart: an empty weight, made without naming a device."""
+    """As in models with separate projections: an empty weight is created without naming a device."""
     x = mt.empty(4, 2, 8, device="meta")
     square, bias = mt.empty(8, 8, device="meta"), mt.empty(24, device="meta")
     out, _ = mt.nn.functional.multi_head_attention_forward(

@@ -1,4 +1,4 @@
-"""Normalization layers: metadata as in PyTorch, errors, and values on every device."""
+"""Normalization layers: metadata compared with PyTorch, errors, and values on every device."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ def test_layer_norm(data):
     conform(lambda m, x: m.nn.functional.layer_norm(x, shape), x)
     conform(lambda m, x, w: m.nn.functional.layer_norm(x, shape, w, w), x, w)
     conform(lambda m, x, w: m.native_layer_norm(x, shape, w, w, 1e-5), x, w)
-    if 1 not in layout[0]:  # PyTorch's strides of dimensions of size 1 are those of its intermediate results
+    if 1 not in layout[0]:  # in dimensions of size 1, PyTorch has the strides of its intermediate results
         conform(lambda m, x, w: m.nn.functional.rms_norm(x, shape, w), x, w)
 
 
@@ -143,7 +143,7 @@ def test_other_values(dtype, device):
 
 
 def test_far_from_zero(device):
-    """Two passes keep a small variance beside a large mean."""
+    """Two passes give an accurate small variance for a large mean."""
     x = (np.random.default_rng(0).normal(size=(4, 1000)) + 10_000).astype(np.float32)
     wide = x.astype(np.float64)
     exact = (wide - wide.mean(1, keepdims=True)) / np.sqrt(wide.var(1, keepdims=True) + 1e-5)

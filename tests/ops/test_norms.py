@@ -1,4 +1,4 @@
-"""Norms and distances: metadata as in PyTorch, and values on every device."""
+"""Norms and distances: metadata compared with PyTorch, and values on every device."""
 
 import math
 
@@ -123,7 +123,7 @@ def test_distance_values(p, device):
 
 
 def test_cdist_of_near_points(device):
-    """Differences of near points are exact where a product of rows would lose them."""
+    """Differences of near points are exact. A product of rows would lose them."""
     x = np.full((30, 3), 1000.0, np.float32)
     y = x + np.float32(0.125)
     found = mt.cdist(mt.from_numpy(x).to(device), mt.from_numpy(y).to(device)).cpu().numpy()

@@ -1,4 +1,4 @@
-"""Which dtypes out= may have: what PyTorch's cpu takes, on meta too, so that what passes there runs on a device."""
+"""Dtypes of out=: meta accepts those of PyTorch's cpu, so that what runs on meta runs on a device."""
 
 import pytest
 
@@ -35,7 +35,7 @@ def inputs(lib, device):
 
 
 def takes(lib, device, call, shape, dtype):
-    """Whether a call writes to an out= of that dtype; any other way to fail is an error."""
+    """Return True if a call accepts an out= of that dtype. Any other failure is an error."""
     name, _, arguments = call.partition("(")
     scope = inputs(lib, device) | {"lib": lib, "out": lib.empty(shape, dtype=getattr(lib, dtype), device=device)}
     try:

@@ -1,4 +1,4 @@
-"""Padding and shuffles: values and metadata against PyTorch and NumPy, errors."""
+"""Padding and pixel shuffling: values and metadata compared with PyTorch and NumPy, errors."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def test_strides(layout, pad):
 def test_borders(mode, n, batch, data):
     shape = [2, 3][1 - batch :] + data.draw(st.lists(st.integers(1, 5), min_size=n, max_size=n))
     pad = data.draw(st.lists(st.integers(-2, 4), min_size=2 * n, max_size=2 * n))
-    # Where something is cut off and something wrapped around, PyTorch leaves memory uninitialised.
+    # If one side is cropped and another is wrapped around, PyTorch leaves memory uninitialized.
     filled = mode != "circular" or min(pad) >= 0
     agree(lambda lib, t: lib.nn.functional.pad(t, pad, mode=mode), *tensors_of(0, shape), values=filled)
 

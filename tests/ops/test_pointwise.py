@@ -1,4 +1,4 @@
-"""Promotion, broadcasting and strides of element-wise ops: rules by themselves, and against PyTorch."""
+"""Promotion, broadcasting and strides of element-wise ops: the rules themselves, and compared with PyTorch."""
 
 import math
 
@@ -16,7 +16,7 @@ NAMES = (
 
 
 def meta(shape, dtype=mt.float32, strides=None):
-    """An uninitialised meta tensor; strides in elements."""
+    """Return an uninitialized meta tensor. Strides are in elements."""
     if strides is None:
         return mt.empty(shape, dtype=dtype, device="meta")
     return mt.empty_strided(shape, strides, dtype=dtype, device="meta")
@@ -28,7 +28,7 @@ def meta(shape, dtype=mt.float32, strides=None):
 @pytest.mark.parametrize(
     "left, right, expected",
     [
-        ((3,), (), "left"),  # a 0-d tensor of the same category does not count
+        ((3,), (), "left"),  # a 0-d tensor of the same category is ignored
         ((3,), (3,), "wider"),
         ((), (), "wider"),
     ],
@@ -94,7 +94,7 @@ def test_promotion_with_numbers(shape, number):
             ours = getattr(mt, op)(meta(shape, getattr(mt, name)), number)
             theirs = getattr(torch, op)(torch.empty(shape, dtype=getattr(torch, name), device="meta"), number)
             if name == "bool" and op == "pow" and number is True:
-                continue  # PyTorch says int64 on meta and bool on cpu
+                continue  # PyTorch: int64 on meta, bool on cpu
             assert str(theirs.dtype) == f"torch.{ours.dtype.name}", (name, op)
 
 
@@ -180,7 +180,7 @@ def test_the_first_operand_decides():
 
 @st.composite
 def strides_for(draw, shape):
-    """Strides of a permuted, padded, expanded or plain tensor of this shape."""
+    """Draw strides of a permuted, padded, expanded or contiguous tensor of this shape."""
     order = draw(st.permutations(range(len(shape))))
     kind = draw(st.sampled_from(["dense", "dense", "padded", "expanded"]))
     strides, step = [0] * len(shape), 1
@@ -196,7 +196,7 @@ def strides_for(draw, shape):
 
 @st.composite
 def operands(draw, most):
-    """Up to `most` (shape, strides) that broadcast with one another; no empty ones."""
+    """Draw up to `most` pairs (shape, strides) that broadcast with one another, none of them empty."""
     full = tuple(draw(st.lists(st.integers(1, 4), max_size=4)))
     found = []
     for _ in range(draw(st.integers(1, most))):
@@ -207,12 +207,12 @@ def operands(draw, most):
 
 
 def significant(shape, strides):
-    """Strides where they say something: not in dimensions of size 1."""
+    """Return the strides of dimensions with more than one element."""
     return tuple(0 if n == 1 else s for n, s in zip(shape, strides))
 
 
 def both(shape, strides, name):
-    """The same tensor in both libraries; PyTorch's on cpu, whose strides are those of its iterator."""
+    """Return the same tensor in both libraries. PyTorch's is on cpu, where strides are those of its iterator."""
     import torch
 
     room = math.prod(shape) and 1 + sum((n - 1) * s for n, s in zip(shape, strides))
@@ -242,7 +242,9 @@ def test_strides_are_those_of_pytorch(layouts):
 @pytest.mark.torch
 @given(st.lists(st.integers(0, 3), max_size=4), st.data())
 def test_every_stride_on_meta(shape, data):
-    """Those that say nothing too, of one operand: PyTorch's meta kernels take numbers for none and empty for contiguous."""
+    """Includes strides of dimensions of size 1, with one operand: PyTorch's meta kernels ignore numbers and treat empty
+    tensors as contiguous.
+    """
     import torch
 
     strides = data.draw(strides_for(tuple(shape)))
@@ -320,7 +322,7 @@ def test_two_numbers_are_no_operands():
 @pytest.mark.torch
 @given(data=st.data(), name=st.sampled_from(("add", "maximum", "eq", "atan2", "float_power", "addcmul", "sqrt", "exp")))
 def test_operands_are_converted_before_their_strides_count(data, name):
-    """A dense layout of another dtype keeps its strides, one with gaps or repeats becomes dense in its order."""
+    """A dense layout of another dtype keeps its strides. One with gaps or repeats becomes dense in the same order."""
     shape = data.draw(shapes(min_size=1))
     count = {"addcmul": 3, "sqrt": 1, "exp": 1}.get(name, 2)
     operands = [(data.draw(layouts(shape)), data.draw(st.sampled_from(NAMES[:6] + NAMES[8:10]))) for _ in range(count)]
@@ -330,7 +332,7 @@ def test_operands_are_converted_before_their_strides_count(data, name):
 @pytest.mark.torch
 @given(operands(2), st.sampled_from(["float32", "int64", "bool"]), st.sampled_from(["float32", "float64", "bool"]))
 def test_strides_on_meta_of_mixed_dtypes(layouts, first, second):
-    """Operands are broadcast, converted where their dtype is another, and only then ordered."""
+    """Operands are broadcast, converted to the common dtype, and only then ordered."""
     import torch
 
     layouts = [*layouts, layouts[0]][:2]

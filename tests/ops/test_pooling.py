@@ -1,4 +1,4 @@
-"""Pooling: values, indices and metadata against PyTorch, by definition on every device, errors."""
+"""Pooling: values, indices and metadata compared with PyTorch, the definition on every device, errors."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def steps(n, low, high):
 
 @st.composite
 def images(draw, least=1):
-    """Spatial dimensions and the shape of an image, sometimes without a batch or with an empty one."""
+    """Draw spatial dimensions and the shape of an image, sometimes without a batch or with an empty one."""
     n = draw(st.integers(1, 3))
     lead = draw(st.sampled_from([(2, 3), (3,), (0, 3), (2, 1)]))
     return n, (*lead, *draw(st.lists(st.integers(least, 8), min_size=n, max_size=n)))

@@ -24,7 +24,7 @@ def empty(device, *shape, dtype=mt.float32):
 
 
 def moments(sample, mean, variance):
-    """Fail unless a sample's mean and variance are those expected, within five standard errors."""
+    """Check that a sample's mean and variance are within five standard errors of the expected values."""
     sample = np.asarray(sample, "float64").reshape(-1)
     assert abs(sample.mean() - mean) < 5 * math.sqrt(variance / sample.size) + 1e-12
     spread = ((sample - sample.mean()) ** 2).std()
@@ -52,7 +52,7 @@ def test_fills(name, dtype, device):
     t = empty(device, 200, N // 200, dtype=dtype)
     assert getattr(t, name)(*arguments) is t
     if dtype is mt.bfloat16:
-        assert abs(values(t).mean() - mean) < 0.05 * max(1, mean)  # what rounding to 8 bits leaves
+        assert abs(values(t).mean() - mean) < 0.05 * max(1, mean)  # rounding error of 8 bits
     else:
         moments(values(t), mean, variance)
 
@@ -100,7 +100,7 @@ def test_large_bounds(device):
     low, high = -(1 << 63), (1 << 63) - 1
     sample = values(mt.randint(low, high, (1000,), device=device))
     assert (sample < 0).mean() == pytest.approx(0.5, abs=0.1)
-    third = (1 << 64) // 3  # a span that does not divide 2**64: some words are drawn again
+    third = (1 << 64) // 3  # the span does not divide 2**64, so some words are drawn again
     sample = values(mt.randint(0, third, (20000,), device=device))
     assert sample.min() >= 0 and sample.max() < third
     assert abs(sample.astype("float64").mean() / third - 0.5) < 0.02
@@ -229,7 +229,7 @@ def test_one_ticket_each_on_meta_too(name):
 
 @pytest.mark.parametrize("name", ["rand", "randn", "randint", "exponential_", "geometric_", "random_", "cauchy_", "log_normal_"])
 def test_elements_do_not_depend_on_the_rest(name, monkeypatch):
-    """The first elements of a larger draw with one ticket are those of a smaller one, however it is cut up."""
+    """The first elements of a larger draw with the same ticket are those of a smaller one, however it is divided."""
     from metatensor.devices.array_kit import distributions
 
     def draw(n):
@@ -246,7 +246,7 @@ def test_elements_do_not_depend_on_the_rest(name, monkeypatch):
 
 
 def test_logical_order(device):
-    """Element i is counted in the order of indices, whatever the strides."""
+    """Element i is counted in the order of indices, for all strides."""
     mt.manual_seed(13)
     plain = values(empty(device, 4, 6).normal_())
     mt.manual_seed(13)
@@ -256,7 +256,7 @@ def test_logical_order(device):
 
 
 def test_ticket_drawn_again():
-    """A recorded (seed, ticket) gives its values again and takes no new one."""
+    """A recorded (seed, ticket) reproduces its values and takes no new ticket."""
     generator = mt.Generator().manual_seed(14)
     mt.rand(3, generator=generator)
     second = values(mt.rand(3, generator=generator))
@@ -296,7 +296,7 @@ def test_process_generator():
 
 
 def test_state_without_a_cpu_device():
-    """Where no device can hold a tensor, the state is plain bytes, and random ops on meta still count."""
+    """If no device can hold a tensor, the state is bytes, and random ops on meta are still counted."""
     code = """if True:
         import metatensor as mt
         mt.manual_seed(3)

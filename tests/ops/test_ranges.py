@@ -1,4 +1,4 @@
-"""Ranges, identity matrices and grids of indices: metadata and values against PyTorch, errors."""
+"""Ranges, identity matrices and grids of indices: metadata and values compared with PyTorch, errors."""
 
 import math
 
@@ -13,7 +13,7 @@ NUMBERS = st.integers(-20, 20) | st.floats(-20, 20).map(lambda v: round(v, 2))
 
 
 def both(call):
-    """What ``call(module, device)`` gives on meta, on cpu and in PyTorch must agree; errors too."""
+    """Check that ``call(module, device)`` agrees on meta, on cpu and in PyTorch, including errors."""
     import torch
 
     def attempt(lib, device):
@@ -39,7 +39,7 @@ def both(call):
 @given(NUMBERS, NUMBERS, NUMBERS, st.sampled_from([None, "int64", "int32", "float32", "float64"]))
 def test_arange(start, end, step, dtype):
     if dtype == "int32" and not all(isinstance(v, int) for v in (start, end, step)):
-        dtype = "float32"  # PyTorch computes int32 from floats in two ways, by the size of the range
+        dtype = "float32"  # PyTorch computes int32 from floats in two ways, depending on the size of the range
     both(lambda lib, d: lib.arange(start, end, step, dtype=dtype and getattr(lib, dtype), device=d))
     both(lambda lib, d: lib.arange(end, device=d))
     both(lambda lib, d: lib.arange(start=start, end=end, device=d))
@@ -156,7 +156,7 @@ def test_bounds_that_require_grad_do_not_reach_the_result(steps):
 
 @pytest.mark.parametrize("sizes, count", [((0, 2**31 - 1), 0), ((2**31 - 1, 0), 0), ((3, 2**31 - 1, -5), 0), ((3, 2**31 - 1, 1), 9)])
 def test_few_indices_of_a_large_triangle(sizes, count):
-    """No more memory is used than the indices take."""
+    """The memory used is that of the indices."""
     assert mt.tril_indices(*sizes).shape == (2, count)
     rows, columns, offset = (*sizes, 0)[:3]
     assert mt.triu_indices(columns, rows, -offset).shape == (2, count)

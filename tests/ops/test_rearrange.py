@@ -1,4 +1,4 @@
-"""Elements over again or in another order: metadata as in PyTorch, values on every device, errors."""
+"""Repeating and reordering elements: metadata compared with PyTorch, values on every device, errors."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ DTYPES = ("bool", "uint8", "int16", "int64", "float16", "bfloat16", "float32", "
 
 
 def agree(call, array, dtype=None, device="cpu"):
-    """Fail unless ``call(module, tensor)`` gives PyTorch's values; what it refuses is refused."""
+    """Check that ``call(module, tensor)`` has PyTorch's values, or raises if PyTorch raises."""
     import torch
 
     ours, theirs = pair(array, dtype, device)

@@ -1,4 +1,4 @@
-"""Recurrent networks and their cells: values and metadata against PyTorch, packed sequences, dropout, errors, FLOPs."""
+"""Recurrent networks and cells: values and metadata compared with PyTorch, packed sequences, dropout, errors, FLOPs."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def states(name, layers, batch, hidden, projection):
 
 
 def caller(name, n_states, *rest, packed=None):
-    """A call with tensors one after the other: the input, the states, the parameters."""
+    """Return a function of a flat list of tensors: the input, the states, the parameters."""
 
     def call(lib, x, *tensors):
         hx, params = list(tensors[:n_states]), list(tensors[n_states:])
@@ -186,7 +186,7 @@ def test_dropout_between_layers(device):
 
     plain, dropped = run(0.0), run(0.5)
     assert (run(0.5) == dropped).all() and (run(0.5, train=False) == plain).all()
-    # The first layer's units are equal; the second sums those kept, twice each.
+    # The units of the first layer are equal. The second layer sums those that were kept, scaled by two.
     first = 0.5 * 0.5 * 3 + 0.5 * 0.5 * 40
     kept = (dropped - 0.5 * 0.5 * 40) / (0.5 * first * 2)
     np.testing.assert_allclose(kept, np.round(kept), atol=1e-3)

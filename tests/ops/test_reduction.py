@@ -1,4 +1,4 @@
-"""Reductions: shapes, dtypes and strides as in PyTorch, errors, and values on every device."""
+"""Reductions: shapes, dtypes and strides compared with PyTorch, errors, and values on every device."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""Cumulative ops: metadata as in PyTorch, and values on every device."""
+"""Cumulative ops: metadata compared with PyTorch, and values on every device."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Elements written by index tensors and masks: against PyTorch, in place, errors."""
+"""Writing elements by index tensors and masks, compared with PyTorch; in-place, errors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""softmax and its kin: metadata as in PyTorch, and values on every device."""
+"""softmax and related ops: metadata compared with PyTorch, and values on every device."""
 
 import numpy as np
 import pytest

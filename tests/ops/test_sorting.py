@@ -1,4 +1,4 @@
-"""Sorting and order statistics: metadata as in PyTorch, and values on every device."""
+"""Sorting and order statistics: metadata compared with PyTorch, and values on every device."""
 
 import numpy as np
 import pytest
@@ -150,7 +150,7 @@ def test_quantile_values(interpolation, device):
 
 
 def test_infinite_quantiles(device):
-    """Where PyTorch gives NaN: an infinite element is its own quantile."""
+    """PyTorch returns NaN here. An infinite element is its own quantile."""
     x = mt.tensor([1.0, float("inf"), float("inf")], device=device)
     assert mt.quantile(x, 1.0).item() == mt.quantile(x, 0.5).item() == mt.quantile(x, 0.2).item() == float("inf")
 

@@ -1,4 +1,4 @@
-"""`special.*`: values against SciPy and PyTorch, and where its names lead."""
+"""`special.*`: values compared with SciPy and PyTorch, and aliases."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_values_of_torch(name):
     for dtype in ("float32", "float64", "int8", "uint8", "bool"):
         array = samples(dtype)
         ours, theirs = pair(array, dtype)
-        # PyTorch's Airy function is no better than single precision.
+        # PyTorch's Airy function has only single precision.
         tolerance = 1e-8 if dtype == "float64" and name != "airy_ai" else 1e-4
         same(getattr(mt.special, name)(ours), getattr(torch.special, name)(theirs), tolerance)
 

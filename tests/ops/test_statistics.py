@@ -1,4 +1,4 @@
-"""Covariance, correlation and hashes: metadata and values as in PyTorch."""
+"""Covariance, correlation and hashes: metadata and values compared with PyTorch."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Short-time Fourier transforms: metadata, values and errors against PyTorch."""
+"""Short-time Fourier transforms: metadata, values and errors compared with PyTorch."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ def meta(*shape, dtype=mt.float32):
 
 @st.composite
 def signals(draw):
-    """A layout of a signal or a batch of them."""
+    """Draw a layout of a signal or a batch of signals."""
     sizes = (*draw(st.sampled_from(((), (), (2,), (3,), (1,)))), draw(st.integers(1, 20)))
     strides, step = [0] * len(sizes), draw(st.integers(1, 2))
     for d in draw(st.permutations(range(len(sizes)))):
@@ -29,7 +29,7 @@ def signals(draw):
 
 @st.composite
 def frames(draw):
-    """n_fft, the other lengths, and the layout and dtype of a window, or None for it."""
+    """Draw n_fft, the other lengths, and the layout and dtype of a window, or None."""
     n_fft = draw(st.integers(1, 9))
     win_length = draw(st.none() | st.integers(1, n_fft))
     lengths = {"hop_length": draw(st.none() | st.integers(1, 5)), "win_length": win_length}
@@ -46,7 +46,7 @@ def test_stft(layout, dtype, shape_of_frames, normalized, onesided, data):
     if data.draw(st.booleans()):
         options |= {"center": True, "pad_mode": data.draw(st.sampled_from(PAD_MODES))}
     else:
-        # Windows that would leave the signal are an error of PyTorch's on cpu only.
+        # Windows that extend past the signal are an error in PyTorch on cpu only.
         even = (n_fft - (lengths["win_length"] or n_fft)) % 2 == 0
         options |= {"center": False, "align_to_window": data.draw(maybe) if even else None}
     tensors = [example(layout, dtype)]
@@ -68,7 +68,7 @@ def test_istft(shape_of_frames, count, batch, half, normalized, onesided, data):
     try:
         agree(lambda lib, t, w=None: lib.istft(t, n_fft, window=w, **options), *tensors, metadata=False)
     except AssertionError as error:
-        # On meta nobody knows whether the windows leave a part uncovered.
+        # On meta it is unknown whether the windows cover the signal.
         if "window overlap add min" not in str(error):
             raise
 

@@ -1,4 +1,4 @@
-"""Selection, clamping, interpolation and fused arithmetic: values against NumPy and PyTorch, and errors."""
+"""Selection, clamping, interpolation and fused arithmetic: values compared with NumPy and PyTorch, errors."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ def meta(dtype="float32", shape=(3,)):
 
 
 def three(dtype):
-    """Three pairs of tensors of one dtype."""
+    """Return three pairs of tensors of one dtype."""
     array = samples(dtype)
     if dtype in COMPLEX:
         array = array[array != 0]
@@ -142,7 +142,7 @@ def test_bounds_beyond_the_dtype(dtype, bounds, device):
     for call in calls:
         with pytest.raises(RuntimeError, match="overflow"):
             call(t, *bounds)
-        call(t.to("meta"), *bounds)  # there is no value: PyTorch does not look
+        call(t.to("meta"), *bounds)  # PyTorch does not check tensors without values
 
 
 def test_bounds_may_be_negative_for_bytes(device):

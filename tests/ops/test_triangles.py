@@ -1,4 +1,4 @@
-"""Triangles, diagonals, places in sorted sequences, and questions about tensors: against PyTorch."""
+"""Triangles, diagonals, searchsorted, and predicates of tensors, compared with PyTorch."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Element-wise functions of one tensor: values against NumPy and PyTorch, dtypes and errors."""
+"""Element-wise functions of one tensor: values compared with NumPy and PyTorch, dtypes and errors."""
 
 import numpy as np
 import pytest
@@ -45,9 +45,9 @@ def test_values_of_torch(op):
         ours, theirs = pair(samples(dtype), dtype)
         reference = outcome(getattr(torch, op), theirs)
         if isinstance(reference, Exception):
-            continue  # what has no kernel there may have one here
+            continue  # PyTorch has no kernel; metatensor may have one
         result = getattr(mt, op)(ours)
-        if op == "signbit":  # of NaN it is an accident
+        if op == "signbit":  # the sign of NaN is arbitrary
             result, reference = result.logical_and(ours == ours), reference.logical_and(theirs == theirs)
         if op == "lgamma" and dtype.startswith("int"):
             continue
@@ -77,7 +77,7 @@ def test_polygamma(n):
     import torch
 
     ours, theirs = pair(np.array([-0.5, 0.3, 1.0, 2.5, 10.0]) if n < 2 else np.array([0.3, 1.0, 2.5, 10.0]))
-    tolerance = 1e-8  # PyTorch's trigamma is no better
+    tolerance = 1e-8  # PyTorch's trigamma has only this precision
     same(mt.polygamma(n, ours), torch.polygamma(n, theirs), tolerance)
     same(ours.polygamma(n), theirs.polygamma(n), tolerance)
     same(mt.special.polygamma(n, ours), torch.special.polygamma(n, theirs), tolerance)

@@ -1,4 +1,4 @@
-"""Interpolation and sampling at places: values and metadata against PyTorch, errors."""
+"""Interpolation and grid sampling: values and metadata compared with PyTorch, errors."""
 
 import numpy as np
 import pytest

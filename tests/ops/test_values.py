@@ -1,4 +1,4 @@
-"""Tensors from Python values and back: tensor, as_tensor, asarray, item, tolist, the legacy constructor."""
+"""Conversion between tensors and Python values: tensor, as_tensor, asarray, item, tolist, the legacy constructor."""
 
 import numpy as np
 import pytest

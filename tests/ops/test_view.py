@@ -1,4 +1,4 @@
-"""Views of all elements in other shapes: what they show against PyTorch, errors, gradients and modes."""
+"""Views of all elements with other shapes, compared with PyTorch; errors, gradients and modes."""
 
 import pytest
 from hypothesis import assume, given, settings
@@ -13,7 +13,7 @@ SOME = settings(max_examples=200)
 
 @st.composite
 def factored(draw, layout):
-    """Sizes with the product of a layout's, or nearly, perhaps with a -1."""
+    """Draw sizes with nearly or exactly the number of elements of a layout, sometimes with a -1."""
     total = 1
     for n in layout[0]:
         total *= n
@@ -64,7 +64,7 @@ def test_squeeze(layout, dims):
 @SOME
 @given(layouts(max_size=2), st.lists(st.integers(-1, 3), max_size=5))
 def test_expand(layout, sizes):
-    assume(layout[0] or -1 not in sizes)  # PyTorch takes a -1 there for a size
+    assume(layout[0] or -1 not in sizes)  # PyTorch treats -1 as a size here
     agree(lambda lib, t: t.expand(sizes), layout)
     agree(lambda lib, t: lib.broadcast_to(t, sizes), layout)
 
@@ -81,7 +81,7 @@ def test_unflatten(layout, dim, sizes):
 @pytest.mark.parametrize("layout", [((4,), (1,)), ((3, 4), (4, 1)), ((3, 4), (8, 1)), ((4, 3), (1, 4)), ((), ()), ((0, 4), (4, 1))])
 def test_view_as_another_dtype(to, layout):
     def call(lib, t):
-        # From an offset that every size of element divides.
+        # The offset is divisible by every element size.
         shape, strides = layout
         whole = lib.zeros(64, dtype=lib.float32, device=t.device).as_strided(shape, strides, 4)
         return whole.view(getattr(lib, to)).shape, whole.view(getattr(lib, to)).stride(), whole.view(getattr(lib, to)).storage_offset()

@@ -1,4 +1,4 @@
-"""Copies of views, copies with a part replaced, and resizing: against PyTorch, aliasing, errors."""
+"""Copies of views, copies with a part replaced, and resizing, compared with PyTorch; aliasing, errors."""
 
 import pytest
 from hypothesis import given, settings

@@ -1,4 +1,4 @@
-"""Windows: metadata, values and errors against PyTorch."""
+"""Window functions: metadata, values and errors compared with PyTorch."""
 
 import pytest
 from hypothesis import given, settings
@@ -15,7 +15,7 @@ TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 1e-5, "float64": 1e
 
 
 def alike(call):
-    """``call(library, device)`` must give on meta and on cpu what it gives in PyTorch."""
+    """Check that ``call(library, device)`` agrees with PyTorch on meta and on cpu."""
     import torch
 
     for device in ("meta", "cpu"):
@@ -32,7 +32,7 @@ def alike(call):
 
 
 def in_dtype(options):
-    """Options for a library: its dtype of a name."""
+    """Return the options with the library's dtype in place of its name."""
 
     def of(lib, device):
         given = {"dtype": getattr(lib, options["dtype"])} if options.get("dtype") else {}
@@ -51,7 +51,7 @@ options = st.fixed_dictionaries({}, optional={"dtype": st.sampled_from([None, "f
 @given(st.sampled_from(OLD), LENGTHS, st.none() | st.booleans(), st.sampled_from([None, "float16", "bfloat16", "float64", "int64"]))
 def test_old_functions(name, length, periodic, dtype):
     if name == "hann_window" and dtype == "int64":
-        dtype = None  # PyTorch refuses it on cpu only
+        dtype = None  # PyTorch rejects it on cpu only
     given_ = () if periodic is None else (periodic,)
     alike(lambda lib, d: getattr(lib, name)(length, *given_, dtype=dtype and getattr(lib, dtype), device=d))
 

@@ -1,4 +1,4 @@
-"""What a view shows, in metatensor and in PyTorch: sizes, strides, offset, whose memory, and values."""
+"""Compare views in metatensor and PyTorch: sizes, strides, offset, shared storage, and values."""
 
 import warnings
 
@@ -8,7 +8,7 @@ import metatensor as mt
 
 
 def base(module, layout, device="cpu"):
-    """A tensor of a layout (sizes, strides) over a storage that holds 0, 1, 2, ..."""
+    """Return a tensor with layout (sizes, strides) over a storage that holds 0, 1, 2, ..."""
     shape, strides = layout
     need = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if 0 not in shape else 0
     flat = module.arange(need + 1, dtype=module.float32, device=device)
@@ -16,16 +16,16 @@ def base(module, layout, device="cpu"):
 
 
 def shown(result, source):
-    """(sizes, strides, offset, shares the source's storage) of a tensor, or a list of that for several."""
+    """Return (sizes, strides, offset, whether it shares the source's storage) of a tensor, or a list of these for several."""
     if isinstance(result, (tuple, list)):
         return [shown(item, source) for item in result]
     shares = result.untyped_storage()._cdata == source.untyped_storage()._cdata
-    # The offset into memory of its own says nothing.
+    # The offset is irrelevant if the tensor has its own memory.
     return tuple(result.shape), tuple(result.stride()), result.storage_offset() if shares else 0, shares
 
 
 def attempt(call, module, layout, device="cpu"):
-    """What ``call(module, tensor)`` shows and its values; or the exception."""
+    """Return the description and values of ``call(module, tensor)``, or the exception."""
     tensor = base(module, layout, device)
     try:
         with warnings.catch_warnings():
@@ -43,7 +43,7 @@ def flat(result):
 
 
 def agree(call, layout):
-    """Fail unless ``call(module, tensor)`` shows the same on meta, on cpu and in PyTorch, or raises alike."""
+    """Check that ``call(module, tensor)`` matches PyTorch on meta and on cpu: the same view, or the same class of exception."""
     import torch
 
     expected, values, refused = attempt(call, torch, layout)

@@ -1,4 +1,4 @@
-"""Optimizers: states, values and options beside those of PyTorch from the same gradients; states on meta."""
+"""Optimizers compared with PyTorch's for the same gradients: states, values and options; states on meta."""
 
 import copy
 import itertools
@@ -27,7 +27,7 @@ OPTIONS = {
              "ns_steps": (5, 2)},
 }
 MATRICES = ("Muon",)
-"""Optimizers of matrices only."""
+"""Optimizers that support only matrices."""
   # fmt: skip
 
 
@@ -58,7 +58,7 @@ def assert_same(ours, theirs, torch):
 
 
 def beside(torch, name, kwargs, complex_=False, steps=4):
-    """Both libraries' (params, optimizer) after ``steps`` from the same gradients."""
+    """Return (params, optimizer) of both libraries after ``steps`` with the same gradients."""
     torch.manual_seed(0)
     dtype = torch.complex64 if complex_ else torch.float32
     shapes = [(3, 4), (5, 2), (4, 4)] if name in MATRICES else [(3, 4), (5,), (2, 3, 2)]
@@ -251,7 +251,7 @@ def test_state_dict_goes_to_another_optimizer():
     assert other.param_groups[0]["lr"] == 0.3
     for one, two in zip(optimizer.state.values(), other.state.values(), strict=True):
         assert one is not two
-        assert one["exp_avg"] is two["exp_avg"]  # taken over, not copied, as in PyTorch
+        assert one["exp_avg"] is two["exp_avg"]  # not copied, as in PyTorch
         assert one["exp_avg"].tolist() == two["exp_avg"].tolist() and two["step"].item() == 1
 
 
@@ -387,7 +387,7 @@ def test_state_memory_like_torch():
 
 
 class Rows(mt.Tensor):
-    """A gradient of an embedding in COO layout: a dense tensor that knows which rows were looked up."""
+    """A gradient of an embedding that stands for a COO tensor: a dense tensor that knows which rows were looked up."""
 
     is_sparse = True
 

@@ -1,4 +1,4 @@
-"""Schedules: rates, momenta and states beside those of PyTorch."""
+"""Learning rate schedules compared with PyTorch's: rates, momenta and states."""
 
 import warnings
 
@@ -58,7 +58,7 @@ def optimizer_of(t, optim_, kind="SGD"):
 
 
 def plain(value):
-    """Floats to be compared with a tolerance, wherever they are."""
+    """Return a value in which floats are compared with a tolerance."""
     if isinstance(value, dict):
         return {k: plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):

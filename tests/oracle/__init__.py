@@ -1,1 +1,1 @@
-"""Recorded results of PyTorch's operators, as metadata, and a program that replays the calls."""
+"""Recorded results of PyTorch's operators (metadata only), and a program that replays the calls."""

@@ -1,16 +1,16 @@
-"""Describe what a call returned, and compare it with what was recorded.
+"""Describe the result of a call, and compare it with the recorded one.
 
-The one place that reads aliasing is ``shares_storage``.
+Aliasing is determined only by ``shares_storage``.
 """
 
 from .records import is_tensor
 
-# Differences that leave nesting, shape and dtype right.
+# Differences in which nesting, shape and dtype agree.
 LOOSE_OK = {"stride", "stride-trivial", "offset", "alias"}
 
 
 def storage_key(tensor):
-    """Something equal for tensors that share storage, or None where the module cannot tell."""
+    """Return a key that is equal for tensors that share storage, or None if the module cannot tell."""
     try:
         storage = tensor.untyped_storage()
     except Exception:
@@ -19,7 +19,7 @@ def storage_key(tensor):
 
 
 def shares_storage(a_key, b_key):
-    """Whether two keys are of one storage; None where that is not known."""
+    """Return whether two keys belong to the same storage, or None if this is not known."""
     if a_key is None or b_key is None:
         return None
     return a_key is b_key or a_key == b_key
@@ -30,7 +30,7 @@ def dtype_name(dtype):
 
 
 def describe(out, inputs, keys):
-    """The recorded form of a result; ``keys`` are the storage keys of ``inputs``."""
+    """Return a result in the form of the records. ``keys`` are the storage keys of ``inputs``."""
     if is_tensor(out):
         return describe_tensor(out, inputs, keys)
     if out is None:
@@ -66,7 +66,7 @@ def describe_tensor(out, inputs, keys):
 
 
 def stride_issue(shape, expected, got):
-    """A stride only matters where the dimension has more than one element."""
+    """Return a difference in strides, ignoring dimensions of size 1."""
     if expected == got:
         return None
     if len(expected) != len(got):
@@ -77,7 +77,7 @@ def stride_issue(shape, expected, got):
 
 
 def compare(expected, got, issues):
-    """Add to ``issues`` every way in which ``got`` differs from ``expected``."""
+    """Append each difference between ``got`` and ``expected`` to ``issues``."""
     if expected is None or got is None:
         if expected is not got:
             issues.add("structure")
@@ -144,24 +144,24 @@ def is_error(result):
 
 
 def expectations(record):
-    """The results that are accepted, the wanted one first."""
+    """Return the accepted results, the preferred one first."""
     return [record[k] for k in ("meta", "cpu", "alt") if k in record and not is_error(record[k])]
 
 
 def wanted_errors(record):
-    """``(class name, built-in base)`` of the exceptions accepted for this record."""
+    """Return ``(class name, built-in base)`` of the accepted exceptions."""
     found = [record.get("cpu"), record.get("meta")]
     return [(e["error"], e.get("base", e["error"])) for e in found if is_error(e) and not e.get("lack")]
 
 
 def error_matches(error, wanted):
-    """Whether an exception is of a wanted class, by name along its bases."""
+    """Return True if an exception has an accepted class, compared by the names of its bases."""
     names = [c.__name__ for c in type(error).__mro__]
     if "RecursionError" in names:
         return False
     for name, base in wanted:
-        # "Not implemented" says nothing about the arguments, so it never stands for the
-        # RuntimeError that it derives from.
+        # NotImplementedError derives from RuntimeError but says nothing about the arguments, so it does not match
+        # RuntimeError.
         if "NotImplementedError" in (name, base) or "NotImplementedError" in names:
             if "NotImplementedError" in (name, base) and "NotImplementedError" in names:
                 return True

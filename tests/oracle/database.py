@@ -1,4 +1,4 @@
-"""PyTorch's operator database: its operators, their samples and tolerances, and the same functions in another module."""
+"""PyTorch's operator database: operators, samples, tolerances, and the corresponding functions of another module."""
 
 import functools
 import random
@@ -19,27 +19,27 @@ with warnings.catch_warnings():
 DTYPES = ("float32", "float64", "int64", "bool", "complex64", "bfloat16", "float16")
 SEED = 20260
 
-# Tests of PyTorch's that compare the values of an operator's result with those of another implementation.
+# Tests of PyTorch that compare the values of an operator's result with another implementation.
 _COMPARING = {None, "TestCommon", "TestUnaryUfuncs", "TestBinaryUfuncsDevice", "TestReductions", "TestMasked", "TestDecomp"}
 _NAMESPACES = ("", "nn.functional", "linalg", "special", "fft", "masked", "signal.windows", "sparse", "Tensor")
 
 
 def name_of(op):
-    """The operator's name, with that of its variant after a bar."""
+    """Return the operator's name, followed by a bar and the name of the variant if there is one."""
     return op.name + ("|" + op.variant_test_name if op.variant_test_name else "")
 
 
 def entries(ops=None):
-    """The operators that run on the CPU: all of them, or those of the given names."""
+    """Return the operators that run on the CPU: all of them, or those with the given names."""
     for op in op_db:
         if ops is None or op.name in ops or name_of(op) in ops:
-            # What is compiled from source for an accelerator is no operator of the CPU.
+            # Operators that are compiled from source for an accelerator do not run on the CPU.
             if not op.name.startswith("jiterator_") and op.supported_dtypes("cpu"):
                 yield op
 
 
 def dtypes(op, names=DTYPES):
-    """Those of the named dtypes that the operator takes, or the first that it takes if none is among them."""
+    """Return those of the given dtypes that the operator supports. If there is none, return the first supported dtype."""
     supported = op.supported_dtypes("cpu")
     found = [getattr(torch, name) for name in names if getattr(torch, name) in supported]
     return found or sorted(supported, key=str)[:1]
@@ -52,9 +52,9 @@ def seed():
 
 
 def samples(op, dtype, limit=None, reference=False):
-    """The sample inputs of one dtype, ``limit`` of them at the most, spread evenly.
+    """Return the sample inputs of one dtype, at most ``limit`` of them, evenly spread.
 
-    With ``reference`` those that PyTorch compares with NumPy's results, which are more.
+    With ``reference``, return the samples that PyTorch compares with NumPy, of which there are more.
     """
     seed()
     source = op.reference_inputs if reference else op.sample_inputs
@@ -66,7 +66,7 @@ def samples(op, dtype, limit=None, reference=False):
 
 
 def tolerance(op, dtype):
-    """``(rtol, atol)`` that PyTorch's own tests allow results of this dtype."""
+    """Return ``(rtol, atol)`` of PyTorch's own tests for results of this dtype."""
     default = torch.testing._comparison.default_tolerances(dtype)
     allowed = [default]
     for entry in (*op.decorators, *op.skips):
@@ -84,7 +84,7 @@ def tolerance(op, dtype):
 
 
 class _Names:
-    """A module, or a part of it, whose absent names raise `Missing`."""
+    """A module or namespace whose missing names raise `Missing`."""
 
     def __init__(self, resolve, path=""):
         self._resolve, self._path = resolve, path
@@ -98,12 +98,12 @@ class _Names:
 
 
 def _seeded(function, *args, **kwargs):
-    """What the database calls to make random operators repeat themselves; here they are to differ."""
+    """Call a random function without the fixed seed that the database sets, because results must vary here."""
     return function(*args, **kwargs)
 
 
 class Translator:
-    """Finds for functions of the database what they are in ``module``."""
+    """Finds the counterparts in ``module`` of functions in the database."""
 
     def __init__(self, module):
         self.module = module
@@ -112,7 +112,7 @@ class Translator:
         self._paths = None
 
     def __call__(self, function, name=None):
-        """The function of the module; `Missing` where there is none. ``name`` is what the database calls it."""
+        """Return the function of the module, or raise `Missing`. ``name`` is its name in the database."""
         if isinstance(function, functools.partial):
             return functools.partial(self(function.func, name), *function.args, **function.keywords)
         if isinstance(function, torch.nn.Module):
@@ -124,20 +124,20 @@ class Translator:
         return function if self.module is torch else self.resolve(path)
 
     def _rebound(self, function):
-        """The same code with the module in place of PyTorch."""
+        """Return the same function with PyTorch replaced by the module in its globals."""
         rebound = {**function.__globals__, "torch": self.names, "wrapper_set_seed": _seeded}
         made = types.FunctionType(function.__code__, rebound, function.__name__, function.__defaults__, function.__closure__)
         made.__kwdefaults__ = function.__kwdefaults__
         return made
 
     def _module(self, layer):
-        """A layer without parameters or settings."""
+        """Return a layer without parameters or settings."""
         if repr(layer) != f"{type(layer).__name__}()":
             raise Missing(repr(layer))
         return layer if self.module is torch else self.resolve(f"nn.{type(layer).__name__}")()
 
     def resolve(self, path):
-        """What stands under a dotted name; an operator below PyTorch's public names may be a function of the module."""
+        """Return the object with a dotted name. For internal operators of PyTorch, this may be a function of the module."""
         try:
             return self._public(path)
         except Missing:
@@ -146,12 +146,12 @@ class Translator:
             return self._public(path.split(".")[2])
 
     def path(self, function, name=None):
-        """The public dotted path of a function of PyTorch's."""
+        """Return the public dotted path of one of PyTorch's functions."""
         if isinstance(function, torch._ops.OpOverload):
             return "ops." + str(function)
         if isinstance(function, torch._ops.OpOverloadPacket):
             return "ops." + function._qualified_op_name.replace("::", ".")
-        if getattr(function, "__module__", "") == "torch._ops.aten":  # a wrapper made for the packet
+        if getattr(function, "__module__", "") == "torch._ops.aten":  # a wrapper created for the packet
             return f"ops.aten.{function.__name__}"
         for candidate in ((name or "").removeprefix("torch."), f"Tensor.{getattr(function, '__name__', '')}"):
             if candidate and _lookup(candidate) is function:
@@ -180,6 +180,6 @@ def _all_paths():
             if callable(value):
                 try:
                     table.setdefault(value, f"{space}.{name}" if space else name)
-                except TypeError:  # not hashable
+                except TypeError:  # unhashable
                     continue
     return table

@@ -1,7 +1,7 @@
-"""What defines the results of decompositions: they are not unique, so their values cannot be compared one by one.
+"""Checks of matrix decompositions. Their results are not unique and cannot be compared element by element.
 
-``RULES`` holds for the name of an operator a function of its arguments (a tuple and a dict), the module's results and
-PyTorch's; it returns None or what is wrong. Factors may differ by signs, phases or the basis of a subspace.
+``RULES`` maps the name of an operator to a function of its arguments (a tuple and a dict), the module's results and
+PyTorch's results. It returns None, or what is wrong. Factors may differ by signs, phases or the basis of a subspace.
 """
 
 import torch
@@ -9,7 +9,7 @@ import torch
 from .judging import difference
 from .twins import tensors
 
-# Of a reconstruction, relative to the largest element; PyTorch's tests of linear algebra allow as much.
+# Tolerance of a reconstruction, relative to the largest element. PyTorch's tests of linear algebra allow as much.
 _NEAR = {torch.float32: 1e-4, torch.complex64: 1e-4, torch.float64: 1e-8, torch.complex128: 1e-8}
 
 
@@ -66,7 +66,7 @@ def pca_lowrank(args, kwargs, ours, theirs):
 
 
 def _low_rank(a, ours, theirs):
-    """By a random subspace: about as near to the matrix as PyTorch's."""
+    """Check the approximation by a random subspace: its error is similar to PyTorch's."""
     u, s, v = ours
     far, allowed = (torch.linalg.matrix_norm(a - x @ _diagonal(y, a.dtype) @ z.mH) for x, y, z in (ours, theirs))
     worse = far > 2 * allowed + _NEAR[a.dtype] * torch.linalg.matrix_norm(a)
@@ -77,7 +77,7 @@ def eigh(args, kwargs, ours, theirs):
     values, vectors = ours
     if tensors(ours)[1].numel() == 0:
         return None
-    # Only one triangle is read.
+    # Only one triangle is used.
     wanted = theirs[1] @ _diagonal(theirs[0], theirs[1].dtype) @ theirs[1].mH
     return (
         _near("the eigenvalues", values, theirs[0])
@@ -99,7 +99,7 @@ def eig(args, kwargs, ours, theirs):
 
 
 def eigvals(args, kwargs, ours, theirs):
-    """In any order: each of ours takes the nearest of theirs that is left."""
+    """Compare eigenvalues in any order: each one is matched with the nearest one that is left."""
     if theirs.numel() == 0:
         return None
     for mine, its in zip(ours.reshape(-1, ours.shape[-1]), theirs.reshape(-1, theirs.shape[-1])):

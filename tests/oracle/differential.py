@@ -1,14 +1,14 @@
-"""Variants of calls, held against PyTorch: on cpu with values, on meta without. What PyTorch runs has to run alike.
+"""Compare variants of calls with PyTorch, with values on cpu and without on meta. Calls that PyTorch accepts must agree.
 
     cd tests
-    python -m oracle.differential                             # every operator; raises nothing, lowers `differences.json`
-    python -m oracle.differential --check                     # the same, but only says what differs from it
+    python -m oracle.differential                             # every operator; only lowers `differences.json`
+    python -m oracle.differential --check                     # the same, but only print what differs from the file
     python -m oracle.differential --ops add,max --show 20     # a few operators, with the calls that differ
     python -m oracle.differential --samples 3 --dtypes float32,int64,complex64 --share 1 --show 1000 --part 1/4
 
-Needs what `values` needs. Of each operator of PyTorch's test database, and of each further one of the registry, a few
-samples are changed in every way of `variants`. Calls that PyTorch's cpu refuses are left out: what is to be refused is
-held against PyTorch elsewhere.
+This needs what `values` needs. For each operator of PyTorch's test database, and each further operator of the registry,
+a few samples are changed in every way of `variants`. Calls that PyTorch's cpu rejects are skipped; `refusals` compares
+those.
 """
 
 import argparse
@@ -34,16 +34,16 @@ from .variants import FAMILIES, variants
 FILE = Path(__file__).resolve().parent / "differences.json"
 DTYPES = ("float32", "int64")
 SHARE = 8
-"""One variant in so many is tried: always the same ones of an operator, others of another one."""
+"""One in this many variants is tried. The choice is fixed for each operator, and differs between operators."""
 CRASHING = {
     **dict.fromkeys(("gcd", "lcm", "linalg.eig", "linalg.eigvals", "lu_unpack"), {"values"}),
     **dict.fromkeys(("gru", "lstm"), {"sizes", "scalars"}),
 }
-"""Families of variants that end the process in PyTorch, by operator."""
+"""Families of variants that crash PyTorch, by operator."""
 
 
 class MetaTwins(Twins):
-    """The same arguments on meta."""
+    """Copies of the same arguments on meta."""
 
     def one(self, x):
         if isinstance(x, torch.device) or (isinstance(x, str) and x == "cpu"):
@@ -57,7 +57,7 @@ class MetaTwins(Twins):
 
 @dataclass(slots=True)
 class Tally:
-    """Of one operator: calls compared, and how many of each family differ; the calls, described."""
+    """Counts for one operator: calls compared, calls that differ by family, and descriptions of these."""
 
     compared: int = 0
     different: Counter = field(default_factory=Counter)
@@ -69,7 +69,7 @@ class Differ(values.Runner):
     """Compares variants of calls of ``module`` with PyTorch."""
 
     def tally(self, op, share=1, families=tuple(FAMILIES)):
-        """The `Tally` of one operator."""
+        """Return the `Tally` of one operator."""
         found, name = Tally(), database.name_of(op)
         number = zlib.crc32(name.encode())
         for dtype in database.dtypes(op, self.dtypes):
@@ -95,7 +95,7 @@ class Differ(values.Runner):
         return found
 
     def differences(self, op, case, tolerance, family):
-        """What differs on cpu and on meta, described; `Unsupported` where PyTorch refuses the call."""
+        """Describe the differences on cpu and on meta. Raise `Unsupported` if PyTorch rejects the call."""
         ours, theirs = self.ours(case.function, op.name), self.theirs(case.function, op.name)
         if family == "gradients":
             return self.gradients(ours, theirs, case)
@@ -123,7 +123,7 @@ class Differ(values.Runner):
         return None if problem == values.BY_REFERENCE else problem
 
     def on_meta_too(self, case, ours, theirs, expected, here):
-        """What differs on meta from PyTorch's cpu, and from its meta too."""
+        """Describe how a call on meta differs from both PyTorch's cpu and PyTorch's meta."""
         twins = MetaTwins(self.module, self.ours)
         args, kwargs = twins(tuple(case.args)), twins(dict(case.kwargs))
         keys = [compare.storage_key(t) for t in twins.inputs]
@@ -142,7 +142,7 @@ class Differ(values.Runner):
                 return None
         other = self.on_meta(theirs, case)
         if problem:
-            # What depends on data may raise where PyTorch's meta does.
+            # If the result depends on data, the call may raise if PyTorch's meta does.
             return None if other is None and data else problem
         if other is not None and not _issues(other, got):
             return None
@@ -175,7 +175,7 @@ def _issues(wanted, got):
 
 
 def describe(case):
-    """The arguments, short tensors with their values."""
+    """Describe the arguments, with the values of small tensors."""
 
     def brief(x):
         if not isinstance(x, torch.Tensor):
@@ -188,7 +188,7 @@ def describe(case):
 
 
 def tallies(part=(1, 1), share=SHARE, module="metatensor", dtypes=DTYPES, samples=2, ops=None, families=tuple(FAMILIES), progress=None):
-    """``{name: Tally}`` of every ``part[1]``-th operator, from the ``part[0]``-th on."""
+    """Return ``{name: Tally}`` of every ``part[1]``-th operator, starting with number ``part[0]``."""
     torch.set_num_threads(1)
     differ, found = Differ(importlib.import_module(module), dtypes, samples, timeout=5.0), {}
     with warnings.catch_warnings(), torch.no_grad():
@@ -205,12 +205,12 @@ def tallies(part=(1, 1), share=SHARE, module="metatensor", dtypes=DTYPES, sample
 
 
 def load():
-    """``{operator: {family: calls that may differ}}``."""
+    """Return ``{operator: {family: number of calls that may differ}}``."""
     return json.loads(FILE.read_text()) if FILE.exists() else {}
 
 
 def more(found, allowed):
-    """``{operator and family: what differs}`` where more calls differ than are allowed."""
+    """Return ``{operator and family: differences}`` where more calls differ than allowed."""
     return {
         f"{name} {family}": f"{n} differ, {allowed.get(name, {}).get(family, 0)} may:\n" + "\n".join(
             text for text in tally.shown if text.startswith(family)
@@ -224,12 +224,12 @@ def more(found, allowed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing")
-    parser.add_argument("--ops", help="some operators only")
+    parser.add_argument("--ops", help="only these operators")
     parser.add_argument("--families", default=",".join(FAMILIES))
     parser.add_argument("--dtypes", default=",".join(DTYPES))
-    parser.add_argument("--samples", type=int, default=2, metavar="K", help="so many samples of each operator and dtype")
+    parser.add_argument("--samples", type=int, default=2, metavar="K", help="number of samples of each operator and dtype")
     parser.add_argument("--share", type=int, default=SHARE, metavar="N", help="one variant in N")
-    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th operator, from the I-th on")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th operator, starting with number I")
     parser.add_argument("--show", type=int, default=0, metavar="N", help="print up to N differences of each operator")
     args = parser.parse_args()
 

@@ -1,7 +1,7 @@
-"""The floor: how many records of each op must pass. It only ever rises.
+"""The minimum number of records of each op that must pass. It never decreases.
 
-    cd tests && python -m oracle.floor            # raise it to what passes now
-    cd tests && python -m oracle.floor --check    # only say where it could be raised, or is not met
+    cd tests && python -m oracle.floor            # raise it to the number that passes now
+    cd tests && python -m oracle.floor --check    # only print where it could be raised or is not reached
 """
 
 import argparse
@@ -18,12 +18,12 @@ FILE = Path(__file__).resolve().parent / "floor.json"
 
 
 def load():
-    """``{op: records that must pass}``."""
+    """Return ``{op: number of records that must pass}``."""
     return json.loads(FILE.read_text()) if FILE.exists() else {}
 
 
 def passing(path, module="metatensor", device="meta"):
-    """``{op: records that pass now}`` for one data file; an op's variants count together."""
+    """Return ``{op: number of records that pass now}`` of one data file. Variants of an op are counted together."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         by_op = replay(Replayer(importlib.import_module(module), device), records.read([path]))

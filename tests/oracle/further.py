@@ -1,4 +1,4 @@
-"""Operators that PyTorch's database leaves out, in the form of its entries: their samples follow from our schemas."""
+"""Entries for operators that are not in PyTorch's database, with samples generated from metatensor's schemas."""
 
 import functools
 import re
@@ -13,12 +13,12 @@ from metatensor.testing.search import find_samples
 from . import database
 from .twins import tree_map
 
-# What has no counterpart in PyTorch, or none that says anything about values.
+# Operators that have no counterpart in PyTorch, or whose values cannot be compared.
 _OWN = re.compile("^_|::|^(cpu|cuda|tolist|pin_memory|type|tensor|as_tensor|asarray|numel|dim_order)$")
 
 
 class Sample(NamedTuple):
-    """One call, in the words of PyTorch's database."""
+    """A sample with the attributes of those in PyTorch's database."""
 
     input: object
     args: tuple
@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 
 
 class Entry:
-    """What `database` and `values` read of an entry of PyTorch's database."""
+    """An entry with the attributes of PyTorch's database that `database` and `values` read."""
 
     variant_test_name = "further"
     decorators = skips = ()
@@ -53,7 +53,7 @@ def _tensor(x):
 
 @functools.cache
 def _all():
-    """Functions that the database has under no name. In-place ones are left to those that they are named after."""
+    """Return the functions that are not in the database. In-place variants are covered by their operators."""
     known = {name for entry in database.entries() for name in (entry.name, *(alias.name for alias in entry.aliases))}
     functions = {entry.op for entry in database.entries()}
     made = []
@@ -68,5 +68,5 @@ def _all():
 
 
 def further_entries(names=None):
-    """Entries for the operators of the registry that PyTorch's database leaves out; only those of the given names."""
+    """Return entries for the registered operators that are not in PyTorch's database, or for those of the given names."""
     return [entry for entry in _all() if names is None or entry.name in names]

@@ -1,6 +1,6 @@
-"""Whether values are right: near PyTorch's, or, where a result is not unique, of the properties that define it.
+"""Decide whether values are right: near PyTorch's, or, if a result is not unique, with the properties that define it.
 
-Everything here compares tensors of PyTorch: those of the module under test were converted before.
+All tensors here are PyTorch's; those of the module under test have been converted.
 """
 
 import math
@@ -9,15 +9,16 @@ import torch
 
 from .twins import leaves, tensors
 
-# What these return was never written, all or in part.
-UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_", "resize_as_"}
+# Operators that return uninitialized memory, at least in part.
+UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_",
+"resize_as_"}
 
-# Of a random operator on one sample: draws, elements looked at in each, and other ways to deal the draws.
+# For random operators: number of draws, elements compared in each, and permutations of the draws.
 DRAWS, ELEMENTS, DEALS = 60, 200, 100
 
 
 def difference(ours, theirs, rtol, atol):
-    """None where nested results have equal values, up to the tolerances, else how the first that differ do."""
+    """Return None if nested results are equal within the tolerances, else a description of the first difference."""
     for mine, its in zip(leaves(ours), leaves(theirs)):
         if isinstance(its, torch.Tensor) or isinstance(its, (bool, int, float, complex)):
             problem = _apart(mine, its, rtol, atol)
@@ -42,14 +43,14 @@ def _apart(mine, its, rtol, atol):
     return None
 
 
-# Results that point into the input -------------------------------------------------------------
+# Indices into the input --------------------------------------------------------------------------
 
-# By operator: where among the arguments the dimension is, by position and name, and its default.
+# By operator: the position, name and default of the argument with the dimension.
 _SELECTIONS = {"sort": (1, -1), "argsort": (1, -1), "topk": (2, -1), "kthvalue": (2, -1), "mode": (1, -1)}
 
 
 def selection(name, args, kwargs, ours, theirs):
-    """Whether indices that differ from PyTorch's point to equal elements, each to another one."""
+    """Return True if indices that differ from PyTorch's refer to equal elements, without duplicates."""
     if name not in _SELECTIONS or kwargs.get("stable") or not isinstance(args[0], torch.Tensor) or not args[0].ndim:
         return False
     mine, its = ([x] if isinstance(x, torch.Tensor) else list(x) for x in (ours, theirs))
@@ -67,7 +68,7 @@ def selection(name, args, kwargs, ours, theirs):
     return not again.any() and difference(*chosen, 0, 0) is None
 
 
-# Results that are near a more precise one ---------------------------------------------------
+# Comparison with results in double precision -------------------------------------------------
 
 _WIDER = {
     torch.float16: torch.float64, torch.bfloat16: torch.float64, torch.float32: torch.float64,
@@ -76,16 +77,16 @@ _WIDER = {
 
 
 def widened(x):
-    """An argument in double precision: a tensor of a narrower dtype, or such a dtype itself."""
+    """Convert a tensor, or a dtype, to double precision."""
     if isinstance(x, torch.Tensor):
         return x.to(_WIDER[x.dtype]) if x.dtype in _WIDER else x
     return _WIDER.get(x, x) if isinstance(x, torch.dtype) else x
 
 
 def nearer(ours, theirs, precise):
-    """Whether results are about as near to those in double precision as PyTorch's, at most twice as far.
+    """Return True if the error against double precision is at most about twice the error of PyTorch.
 
-    So PyTorch judges its own reference implementations where rounding adds up.
+    PyTorch checks its own reference implementations in this way where rounding errors accumulate.
     """
     for mine, its, exact in zip(leaves(ours), leaves(theirs), leaves(precise)):
         if not isinstance(its, torch.Tensor):
@@ -100,7 +101,7 @@ def nearer(ours, theirs, precise):
 
 
 def _no_further(mine, its, exact):
-    # What is beyond the range of the dtype is infinite in it.
+    # Values beyond the range of the dtype are infinite in it.
     tolerance = torch.testing._comparison.default_tolerances(its.dtype)
     exact = exact.to(its.dtype).to(exact.dtype)
     mine, its = mine.to(exact.dtype), its.to(exact.dtype)
@@ -109,7 +110,7 @@ def _no_further(mine, its, exact):
         return False
     if not torch.isfinite(mine[finite]).all():
         return False
-    # Where PyTorch's own is lost, it is no measure: then the value must be right.
+    # Where PyTorch's result has lost all precision, ours must be close to the precise value.
     known = finite & torch.isfinite(its)
     far, allowed = (torch.linalg.vector_norm(t[known] - exact[known]) for t in (mine, its))
     lost = finite & ~known
@@ -120,11 +121,11 @@ def _no_further(mine, its, exact):
 
 
 def same_distribution(ours, theirs):
-    """None where two lists of results of repeated calls look as if drawn from one distribution, else why not.
+    """Return None if two lists of results of repeated calls may have the same distribution, else the reason why not.
 
-    All elements together are compared by the Kolmogorov-Smirnov distance, which is held against that of other ways to
-    deal the same draws into two lists: elements of one draw may depend on each other. Each element by itself is compared
-    by the sum of the ranks of its draws (Mann-Whitney), which needs no moments.
+    The Kolmogorov-Smirnov distance of all elements is compared with the distances for random permutations of the same
+    draws, because the elements of one draw may depend on each other. Each element is compared by the rank sum of its
+    draws (Mann-Whitney), which does not assume that moments exist.
     """
     for mine, its in zip(zip(*map(tensors, ours)), zip(*map(tensors, theirs))):
         if its[0].numel() == 0:
@@ -144,9 +145,9 @@ def _real(t):
 
 
 def _merged(values, rtol):
-    """Numbers in the order of the values, equal for neighbours that only rounding tells apart.
+    """Return ranks of the values. Neighbours that differ only by rounding have equal ranks.
 
-    What comes of sums that nearly cancel is rounded as their terms are: at the size of the larger values.
+    Sums that nearly cancel have the rounding error of their terms, so the tolerance is relative to the larger values.
     """
     found, inverse = values.unique(return_inverse=True)
     size = found.abs()

@@ -1,7 +1,7 @@
-"""Calls that PyTorch may refuse: each recorded call, changed in one place or in two.
+"""Calls that PyTorch may reject: recorded calls, each changed in one or two places.
 
-A change is made to the encoded form of a call (see ``README.md``), so both libraries get the same arguments.
-Every generator yields ``(kind, args, kwargs)``; ``kind`` says what was changed.
+The encoded form of a call is changed (see ``README.md``), so both libraries get the same arguments. Each generator
+yields ``(kind, args, kwargs)``, where ``kind`` describes the change.
 """
 
 import copy
@@ -10,7 +10,7 @@ from math import prod
 from .records import min_storage
 
 DTYPES = ("bool", "uint8", "int32", "int64", "float16", "float32", "float64", "complex64")
-MUCH = 37  # a size, a dimension or an index that is out of range everywhere
+MUCH = 37  # a size, dimension or index that is always out of range
 
 
 def contiguous(shape):
@@ -21,7 +21,7 @@ def contiguous(shape):
 
 
 def spec(shape, dtype, strides=None, offset=0, length=None, **more):
-    """An encoded tensor."""
+    """Return an encoded tensor."""
     tail = [] if length is None else [length]
     return {"T": [list(shape), list(contiguous(shape) if strides is None else strides), dtype, offset, *tail], **more}
 
@@ -31,7 +31,7 @@ def is_spec(x):
 
 
 def places(node, at=()):
-    """Paths to everything in encoded arguments, tensors and tagged values being one thing."""
+    """Yield the paths of all values in encoded arguments. A tensor or tagged value is one value."""
     items = enumerate(node) if isinstance(node, list) else node.items() if isinstance(node, dict) else ()
     for key, item in items:
         yield (*at, key), item
@@ -46,7 +46,7 @@ def get(node, path):
 
 
 def put(call, path, value):
-    """A copy of ``[args, kwargs]`` with another value in one place."""
+    """Return a copy of ``[args, kwargs]`` with the value in one place replaced."""
     made = copy.deepcopy(call)
     get(made, path[:-1])[path[-1]] = value
     return made
@@ -60,7 +60,7 @@ def tensor_places(call):
 
 
 def _shapes(shape):
-    """Other shapes for a tensor."""
+    """Yield other shapes for a tensor."""
     yield "a dimension less", shape[1:]
     yield "no dimension", []
     yield "a dimension more", [1, *shape]
@@ -74,7 +74,7 @@ def _shapes(shape):
 
 
 def other_tensors(call):
-    """One tensor of another dtype or shape; two that are wrong, to see which is looked at first."""
+    """Change the dtype or shape of one tensor, or of two, which shows which one is checked first."""
     found = tensor_places(call)
     for path, item in found:
         shape, _, dtype, *_ = item["T"]
@@ -99,7 +99,7 @@ def other_tensors(call):
 
 
 def other_numbers(call):
-    """One number, flag, text or list that does not fit, alone and with a tensor of a wrong dtype."""
+    """Replace one number, flag, text or list by an invalid one, with and without a tensor of a wrong dtype."""
     tensors = tensor_places(call)
     for path, item in places(call):
         if is_spec(item) or "out" in path:
@@ -137,13 +137,13 @@ def _others(x):
 
 
 def outs(call, results):
-    """The call with ``out=`` of every kind; ``results`` are the encoded results that it has."""
+    """Add ``out=`` of every kind to a call. ``results`` are its encoded results."""
     args, kwargs = call
     several = isinstance(results, list)
     results = [r["T"][:4] for r in (results if several else [results])]
 
     def given(kind, first, *rest):
-        """``first`` in place of the first result, fitting tensors for the others."""
+        """Use ``first`` for the first result, and valid tensors for the others."""
         made = [first, *rest, *(spec(r[0], r[2], r[1]) for r in results[1 + len(rest):])]
         return f"out: {kind}", *copy.deepcopy([args, {**kwargs, "out": {"t": made} if several else made[0]}])
 
@@ -172,7 +172,7 @@ def outs(call, results):
 
 
 def _shaped(shape, strides, dtype):
-    """Outs of other shapes and layouts."""
+    """Yield outs of other shapes and layouts."""
     total = prod(shape)
     yield "empty", spec([0], dtype)
     yield "empty with dimensions", spec([0, 2], dtype)
@@ -195,7 +195,7 @@ def _shaped(shape, strides, dtype):
 
 
 def _aliased(call, shape, dtype):
-    """Outs in the memory of an argument; the argument's storage is made long enough."""
+    """Yield outs in the memory of an argument, whose storage is extended for that."""
     total = prod(shape)
     for k, (_, item) in enumerate(tensor_places(call)[:3]):
         size, strides, kind, offset, *_ = item["T"]
@@ -215,7 +215,7 @@ def _aliased(call, shape, dtype):
 
 
 def targets(call):
-    """An in-place call with targets and arguments that share memory."""
+    """Yield in-place calls in which targets and arguments share memory."""
     found = tensor_places(call)
     if not found or found[0][0] != (0, 0):
         return

@@ -12,21 +12,21 @@ DATA = Path(__file__).resolve().parent / "data"
 
 
 class Missing(Exception):
-    """A name that a record needs is not offered by the module."""
+    """The module does not have a name that a record needs."""
 
 
 def files(data=DATA):
-    """The data files, in a stable order."""
+    """Return the data files in a stable order."""
     return sorted(Path(data).glob("*.jsonl.gz"))
 
 
 def read(paths, ops=None, sample=1, kinds=None, internal=True):
-    """Yield the records of ``paths``: of the named ops and kinds only, every ``sample``-th of them."""
+    """Yield the records of ``paths``: only those of the given ops and kinds, and only every ``sample``-th."""
     count = 0
     for path in paths:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             for line in lines:
-                # Every line starts with its op, so most can be passed over unparsed.
+                # Every line begins with its op, so most lines can be skipped without parsing.
                 if ops is not None and line[7 : line.index('"', 7)] not in ops:
                     continue
                 count += 1
@@ -45,14 +45,14 @@ def is_tensor(x):
 
 
 def min_storage(shape, stride, offset):
-    """The least storage, in elements, that holds such a tensor."""
+    """Return the size, in elements, of the smallest storage for such a tensor."""
     if 0 in shape:
         return offset
     return offset + 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))
 
 
 class Decoder:
-    """Build the arguments of a record; ``inputs`` lists the tensors among them in order."""
+    """Builds the arguments of a record. ``inputs`` lists their tensors in order."""
 
     def __init__(self, module, device):
         self.module = module
@@ -118,7 +118,7 @@ class Decoder:
 
 
 class Resolver:
-    """Find a dotted name below the module, once."""
+    """Looks up dotted names in the module, with a cache."""
 
     def __init__(self, module):
         self.module = module
@@ -147,12 +147,12 @@ class Resolver:
 
 
 def invoke(resolver, call, args, kwargs):
-    """Make the recorded call."""
+    """Make a recorded call."""
     how, path = call
     if how == "function":
         return resolver(path)(*args, **kwargs)
     receiver = args[0] if args else None
-    if not is_tensor(receiver):  # only recorded errors do this
+    if not is_tensor(receiver):  # only for recorded errors
         return resolver("Tensor." + path)(*args, **kwargs)
     try:
         attribute = getattr(receiver, path)

@@ -1,16 +1,16 @@
-"""Compare what is refused with what PyTorch refuses: every operator, with arguments that do not fit.
+"""Compare which invalid calls are rejected with PyTorch, for every operator.
 
     cd tests
     python -m oracle.refusals                      # every call; the score
     python -m oracle.refusals --table              # by operator and kind of change
     python -m oracle.refusals --ops add,mul --fail-list 20
     python -m oracle.refusals --share 10           # every tenth call
-    python -m oracle.refusals --lower              # lower the ceiling to what is found
+    python -m oracle.refusals --lower              # lower the limits to what is found
 
-Needs PyTorch 2.13. The calls are the recorded ones, and for operators that have none, those of
-`metatensor.testing.samples`, changed as `mutations` says. A call is right on cpu when it raises the class that PyTorch
-raises, or returns what PyTorch returns: metadata, which argument is returned, values and the memory around an ``out=``.
-On meta it is right when it does what PyTorch does on cpu or on meta.
+This needs PyTorch 2.13. The calls are the recorded ones, and for operators without records those of
+`metatensor.testing.samples`, changed by `mutations`. On cpu, a call is right if it raises the class that PyTorch
+raises, or returns what PyTorch returns: metadata, which argument is returned, values, and the memory around an
+``out=``. On meta, it is right if it does what PyTorch does on cpu or on meta.
 """
 
 import argparse
@@ -34,25 +34,27 @@ from .replay import SoftTimeout, brief, limit
 
 VERSION = "2.13"
 CEILING = Path(__file__).resolve().parent / "ceiling.json"
-SHARE = 23  # the test tries one call in so many
-SMALL = 400  # elements of the largest tensor of a call that is tried
-OF_EACH = 3  # recorded calls of one operator
-# Words in names of which values say nothing: never written, random, not unique, or of arguments that make no sense.
-WITHOUT_VALUES = ("empty", "resize", "set_", "rand", "bernoulli", "normal", "multinomial", "dropout", "uniform", "exponential", "cauchy",
+SHARE = 23  # the test tries one in this many calls
+SMALL = 400  # maximum number of elements of a tensor
+OF_EACH = 3  # recorded calls of each operator
+# Parts of names of operators whose values are not compared: uninitialized, random, not unique, or for arguments without
+# meaning.
+WITHOUT_VALUES = ("empty", "resize", "set_", "rand", "bernoulli", "normal", "multinomial", "dropout", "uniform",
+"exponential", "cauchy",
                   "geometric", "poisson", "binomial", "gumbel", "fractional", "eig", "svd", "qr", "lstsq", "sorted", "bucketize")
-# What differs on purpose by the operator, each in docs/differences.md.
+# Deliberate differences by operator. Each is described in docs/differences.md.
 ON_PURPOSE = {"fft.ihfft2": "out", "fft.ihfftn": "out"}
 LEFT_OUT = {"tolist", "pin_memory", "share_memory_", "is_pinned", "cuda"}
-# Kinds of change after which PyTorch writes outside of memory, by operator.
+# Kinds of change that make PyTorch write outside of memory, by operator.
 CRASHES = {"narrow_copy": "out: ", "nn.functional.avg_pool3d": "out: ", "tril": "out: ", "triu": "out: "}
 RESIZED = ("was resized", "The number of elements in the out tensor", "is resized")  # what warnings of an `out=` say
 _PLAIN = {"bool", "uint8", "int8", "int16", "int32", "int64", "float32", "float64", "complex64", "complex128"}
 
 
 class Maker(records.Decoder):
-    """Builds encoded arguments with values: the same ones in every library."""
+    """Builds encoded arguments with values, which are the same in every library."""
 
-    largest = 2  # integers are below it
+    largest = 2  # exclusive upper bound of integers
 
     def __call__(self, x):
         if isinstance(x, dict) and "in" in x:
@@ -75,7 +77,7 @@ class Maker(records.Decoder):
         return t
 
     def _flat(self, array, dtype):
-        made = self.module.empty(len(array), dtype=self.attribute(dtype))     # whose storage can be resized
+        made = self.module.empty(len(array), dtype=self.attribute(dtype))     # a tensor whose storage can be resized
         return made.copy_(self.module.from_numpy(array))
 
 
@@ -83,7 +85,7 @@ _FILLED = _PLAIN | {"float16", "bfloat16", "complex32"}
 
 
 def _values(size, shape, dtype, number, largest):
-    """Different values below 1 for floats; of square matrices, symmetric ones that can be factored."""
+    """Return distinct floats below 1. Square matrices are symmetric and can be factored."""
     rng = np.random.default_rng([size, number])
     if dtype == "bool":
         return rng.integers(0, 2, size).astype(bool)
@@ -99,7 +101,7 @@ def _values(size, shape, dtype, number, largest):
 
 
 class Place:
-    """One library on one device."""
+    """A library on a device."""
 
     def __init__(self, module, device):
         self.module, self.device = module, device
@@ -107,7 +109,7 @@ class Place:
         self.make = Maker(module, device)
 
     def run(self, call, args, kwargs, largest=2):
-        """``(result or exception, inputs, warnings)`` of one call."""
+        """Return ``(result or exception, inputs, warnings)`` of one call."""
         make = self.make
         make.inputs, make.largest = [], largest
         args = [make(a) for a in args]
@@ -133,13 +135,13 @@ def described(outcome):
 
 
 def raised(error):
-    """``(class, built-in base)`` of an exception."""
+    """Return ``(class, built-in base)`` of an exception."""
     base = next(c.__name__ for c in type(error).__mro__ if c.__module__ == "builtins")
     return [(type(error).__name__, base)]
 
 
 def array(t):
-    """Everything that the storage of a tensor holds, as numbers to compare."""
+    """Return the contents of the storage of a tensor, as numbers to compare."""
     if t.is_conj() or t.is_neg():
         t = t.resolve_conj().resolve_neg()
     t = t.detach()
@@ -163,14 +165,14 @@ def _same_values(ours, theirs):
 
 
 class Calls:
-    """The calls to change: some of the recorded ones of each operator, and samples for operators without."""
+    """The calls that are changed: some recorded ones of each operator, and generated ones for operators without records."""
 
     def __init__(self, ops=None, first=""):
         self.ops, self.first = ops, first
         self.theirs = Place(torch, "cpu")
 
     def bases(self):
-        """``(name, call, args, kwargs, largest integer, encoded results)`` of calls that PyTorch makes."""
+        """Yield ``(name, call, args, kwargs, largest integer, encoded results)`` of calls that PyTorch accepts."""
         from metatensor._core.op import registry
 
         seen = set()
@@ -239,7 +241,7 @@ class Calls:
                 return
 
     def __iter__(self):
-        """Every changed call as ``(name, kind, call, args, kwargs, largest)``."""
+        """Yield every changed call as ``(name, kind, call, args, kwargs, largest)``."""
         for name, call, args, kwargs, largest, results in self.bases():
             made = [args, kwargs]
             inplace = call[1].endswith("_") and not call[1].endswith("__")
@@ -255,11 +257,11 @@ class Calls:
 
 
 def deliberate(name, kind, theirs, ours):
-    """Whether a difference is one that docs/differences.md gives a reason for."""
+    """Return True if a difference is deliberate, with a reason in docs/differences.md."""
     if kind.startswith(ON_PURPOSE.get(name, "-")):
         return True
     if isinstance(ours, RuntimeError) and "cannot write to a tensor" in str(ours) and not isinstance(theirs, Exception):
-        return True     # where elements or arguments share memory
+        return True     # elements or arguments share memory
     if isinstance(theirs, NotImplementedError) and not isinstance(ours, Exception):
         return any(f"'{half}'" in str(theirs) for half in ("Half", "BFloat16", "ComplexHalf"))
     return kind.startswith("out") and isinstance(theirs, TypeError) and any(text in str(theirs) for text in _WITHOUT_OUT)
@@ -269,7 +271,7 @@ _WITHOUT_OUT = ("unexpected keyword argument 'out'", "received an invalid combin
 
 
 class Judge:
-    """Makes a call everywhere and says what differs."""
+    """Makes a call in both libraries, on cpu and on meta, and reports the differences."""
 
     def __init__(self, module):
         self.here, self.meta = Place(module, "cpu"), Place(module, "meta")
@@ -279,10 +281,10 @@ class Judge:
         self.unknown = DataDependentError
 
     def __call__(self, name, kind, call, args, kwargs, largest):
-        """What differs on cpu, and what on meta; None for nothing."""
+        """Return the differences on cpu and on meta; None stands for no difference."""
         try:
             there = self.there.run(call, args, kwargs, largest)
-        except (records.Missing, RuntimeError, TypeError):     # such arguments cannot be made
+        except (records.Missing, RuntimeError, TypeError):     # these arguments cannot be built
             return None
         try:
             here, meta = self.here.run(call, args, kwargs, largest), self.meta.run(call, args, kwargs)
@@ -318,12 +320,12 @@ class Judge:
             if bool(there[2]) != bool(here[2]) and kind.startswith("out"):
                 issues.add("warning")
         elif issues <= {"stride", "alias"}:
-            issues = set()      # `oracle.values` looks at those
+            issues = set()      # strides are compared by `oracle.values`
         return "+".join(sorted(issues)) or None
 
     @staticmethod
     def valued(name, kind, *results):
-        """Whether to compare values: of what is written, not of what reads what it writes."""
+        """Return True if values are compared: of in-place calls and calls with ``out=`` that read no memory which they write."""
         return kind.startswith(("out", "in place")) and "argument" not in kind and "16" not in kind \
             and not any(isinstance(r, Exception) for r in results) and not any(word in name for word in WITHOUT_VALUES)
 
@@ -345,7 +347,7 @@ def show(found):
 
 
 def judged(judge, calls):
-    """``(number of calls, differences)``; each difference as `show` takes it."""
+    """Return ``(number of calls, differences)``. A difference has the form that `show` expects."""
     n, differences = 0, []
     for name, kind, call, args, kwargs, largest in calls:
         found = judge(name, kind, call, args, kwargs, largest)
@@ -361,7 +363,7 @@ def judged(judge, calls):
 
 
 def tally(differences):
-    """How many calls differ, by ``(operator, kind of change, what differs)``; a call counts once."""
+    """Count the calls that differ by ``(operator, kind of change, what differs)``. Each call counts once."""
     calls = {}
     for name, kind, call, args, kwargs, _, what, *_ in differences:
         calls.setdefault((name, kind, json.dumps([call, args, kwargs])), what)
@@ -369,9 +371,9 @@ def tally(differences):
 
 
 def apart(function, *args):
-    """The result of a call in a process of its own, or None where that died: PyTorch may write outside of memory."""
+    """Run a function in a child process. Return None if it crashes, because PyTorch may write outside of memory."""
     ours, theirs = os.pipe()
-    gc.freeze()     # or a collection in the child would copy every page
+    gc.freeze()     # prevents garbage collections in the child, which would copy every page
     child = os.fork()
     if not child:
         gc.disable()
@@ -388,12 +390,12 @@ def apart(function, *args):
 
 
 def chosen(call, share):
-    """Whether a changed call is among one in ``share``: by what it is, so that others may come and go."""
+    """Return True if a changed call is one of the share that is tried. This depends only on the call itself."""
     return share == 1 or zlib.crc32(json.dumps(call).encode()) % share == 0
 
 
 def run(ops=None, first="", share=1, kinds="", separate=False):
-    """Yield ``(name, number of calls, differences)`` of each operator; the last two are None where the process died."""
+    """Yield ``(name, number of calls, differences)`` of each operator. The last two are None if the process crashed."""
     judge = Judge(importlib.import_module("metatensor"))
     for name, group in itertools.groupby(Calls(ops, first), lambda call: call[0]):
         calls = [call for call in group if call[1].startswith(kinds) and chosen(call, share)]
@@ -401,18 +403,18 @@ def run(ops=None, first="", share=1, kinds="", separate=False):
 
 
 def ceiling():
-    """How many calls may differ, by ``operator: {"kind: what": number}``."""
+    """Return how many calls may differ: ``operator: {"kind: what": number}``. Without the file, none may."""
     return json.loads(CEILING.read_text()) if CEILING.exists() else {}
 
 
 def above(counts):
-    """The counts of `tally` that the ceiling does not allow."""
+    """Return the counts of `tally` that exceed the limits."""
     allowed = ceiling()
     return {key: n for key, n in counts.items() if n > allowed.get(key[0], {}).get(f"{key[1]}: {key[2]}", 0)}
 
 
 def lower(counts, raise_it=False):
-    """Write the ceiling down to what was counted; up only if it is to be made anew."""
+    """Lower the limits to the given counts. With `raise_it`, also raise them."""
     allowed, made = ceiling(), {}
     for (name, kind, what), n in sorted(counts.items()):
         key = f"{kind}: {what}"
@@ -425,16 +427,16 @@ def lower(counts, raise_it=False):
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ops", help="comma separated names")
-    parser.add_argument("--first", default="", help="leave out the names before this one")
+    parser.add_argument("--first", default="", help="omit the names before this one")
     parser.add_argument("--share", type=int, default=1, metavar="K", help="every K-th call only")
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--fail-list", type=int, default=0, metavar="N", help="print the first N differences")
     parser.add_argument("--what", help="only these differences: accepts, class, refuses, values, ...")
-    parser.add_argument("--kinds", default="", help="only changes whose description starts so, as 'out: '")
+    parser.add_argument("--kinds", default="", help="only changes whose description starts with this, such as 'out: '")
     parser.add_argument("--lower", action="store_true", help=f"lower the ceiling, of which the test tries one call in {SHARE}")
-    parser.add_argument("--anew", action="store_true", help="write the ceiling anew, higher too")
-    parser.add_argument("--separate", action="store_true", help="each operator in a process of its own, as PyTorch may crash")
-    parser.add_argument("--save", help="write every difference to this file, one JSON object a line")
+    parser.add_argument("--anew", action="store_true", help="write the limits, even if they increase")
+    parser.add_argument("--separate", action="store_true", help="run each operator in a separate process, because PyTorch may crash")
+    parser.add_argument("--save", help="write every difference to this file, one JSON object per line")
     args = parser.parse_args(argv)
     if args.lower or args.anew:
         args.share = SHARE

@@ -1,12 +1,12 @@
-"""Replay recorded PyTorch calls on a module and compare the metadata of the results.
+"""Replay recorded PyTorch calls on a module, and compare the metadata of the results.
 
-    python -m oracle.replay                       # the score, some 10 s
+    python -m oracle.replay                       # the score; about 10 s
     python -m oracle.replay --table               # by op, worst first
     python -m oracle.replay --ops add,mul --fail-list 20
-    python -m oracle.replay --missing             # names that are not offered
-    python -m oracle.replay --module torch        # the replayer against PyTorch itself
+    python -m oracle.replay --missing             # names that the module lacks
+    python -m oracle.replay --module torch        # check the replayer against PyTorch itself
 
-Run it in ``tests/``. Needs the standard library and the module under test, nothing else.
+Run this in ``tests/``. It needs only the standard library and the module under test.
 """
 
 import argparse
@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 
 from . import compare, records
 
-SCORED = ("value", "error", "silent", "data")  # "beyond" is what PyTorch itself cannot do on meta
+SCORED = ("value", "error", "silent", "data")  # "beyond" is not scored, because PyTorch itself cannot do it on meta
 
 
 class SoftTimeout(BaseException):
-    """Raised by the alarm; no Exception, so that the module cannot swallow it."""
+    """Raised by the alarm. It is not an Exception, so that the module cannot catch it."""
 
 
 def _alarm(signum, frame):
@@ -33,7 +33,7 @@ def _alarm(signum, frame):
 
 @contextmanager
 def limit(seconds):
-    """Stop a call that takes longer, where the platform has timers."""
+    """Stop a call after some seconds, if the platform supports timers."""
     if not seconds:
         yield
         return
@@ -48,7 +48,7 @@ def limit(seconds):
 
 @dataclass(slots=True)
 class Outcome:
-    """How one record fared: ``why`` is None when it passed strictly."""
+    """The outcome of one record. ``why`` is None if it passed strictly."""
 
     category: str
     strict: bool
@@ -58,7 +58,7 @@ class Outcome:
 
 
 class Replayer:
-    """Makes recorded calls on one module and device."""
+    """Makes recorded calls on a module and a device."""
 
     def __init__(self, module, device="meta", timeout=2.0):
         self.decode = records.Decoder(module, device)
@@ -79,7 +79,7 @@ class Replayer:
         return judge_result(record, got)
 
     def _call(self, record):
-        """The described result and None, or None and the exception."""
+        """Return the description of the result and None, or None and the exception."""
         self.decode.inputs = []
         try:
             args = [self.decode(a) for a in record["args"]]
@@ -126,7 +126,7 @@ def judge_result(record, got):
 
 @dataclass
 class Tally:
-    """Counts of one op, or of all."""
+    """Counts of one op or of all ops."""
 
     n: Counter = field(default_factory=Counter)
     strict: Counter = field(default_factory=Counter)
@@ -155,7 +155,7 @@ class Tally:
 
 
 def replay(replayer, found, on_failure=None, on_missing=None):
-    """Replay records; return a Tally of each op (its variant after a bar)."""
+    """Replay records. Return a Tally for each op and variant, named ``op|variant``."""
     by_op = {}
     for record in found:
         outcome = replayer.run(record)
@@ -195,7 +195,7 @@ def table(by_op):
 
 
 def score(by_op):
-    """The last line: how much of what PyTorch does is done."""
+    """Print the last line: the share of records that pass."""
     all_ops = Tally()
     for t in by_op.values():
         for name in ("n", "strict", "loose", "why"):
@@ -217,10 +217,10 @@ def main(argv=None):
     parser.add_argument("--ops", help="comma separated op names, all variants of each")
     parser.add_argument("--kinds", help="comma separated: sample, inplace, out, error")
     parser.add_argument("--sample", type=int, default=1, metavar="K", help="every K-th record only")
-    parser.add_argument("--no-internal", action="store_true", help="leave out what is not public API")
+    parser.add_argument("--no-internal", action="store_true", help="omit ops that are not public API")
     parser.add_argument("--table", action="store_true", help="a line for each op, worst first")
     parser.add_argument("--fail-list", type=int, default=0, metavar="N", help="print the first N failing records")
-    parser.add_argument("--missing", action="store_true", help="list the names that the module does not offer")
+    parser.add_argument("--missing", action="store_true", help="list the names that the module lacks")
     parser.add_argument("--timeout", type=float, default=2.0, help="limit of a call in seconds, 0 for none")
     args = parser.parse_args(argv)
 

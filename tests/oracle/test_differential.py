@@ -1,4 +1,4 @@
-"""Variants of calls against PyTorch, live: what differs is listed in `differences.json`, and the list only shrinks."""
+"""Variants of calls, compared with PyTorch live. Differences are listed in `differences.json`, which never grows."""
 
 import pytest
 
@@ -34,11 +34,11 @@ def test_the_list_names_operators_and_families(differential):
 
 
 def test_a_difference_is_found(differential):
-    """An operator that ignores NaN is told from one that does not."""
+    """An operator that ignores NaN is detected."""
     import metatensor as mt
 
     class Wrong:
-        """Metatensor, but for `amax`."""
+        """Metatensor with another `amax`."""
 
         def __getattr__(self, name):
             return (lambda x, *args, **kwargs: mt.amax(x.nan_to_num(0.0), *args, **kwargs)) if name == "amax" else getattr(mt, name)

@@ -1,4 +1,4 @@
-"""The judge of values finds what is wrong."""
+"""The comparison of values detects errors."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""Recorded PyTorch calls, replayed: no op may pass fewer of its records than its floor says."""
+"""Recorded PyTorch calls, replayed: the number of passing records of each op reaches its floor."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is refused against what PyTorch refuses, live: no operator may differ in more calls than the ceiling says."""
+"""Invalid calls, compared with PyTorch live: for no operator do more calls differ than `ceiling.json` allows."""
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_the_judge_sees_what_differs():
     assert judge(*call)[:2] == (None, None)
 
     class Wrong:
-        """A module whose `add` accepts everything and whose `mul` accepts nothing."""
+        """A module whose `add` accepts everything and whose `mul` rejects everything."""
 
         __name__ = "wrong"
 

@@ -1,4 +1,4 @@
-"""Values on the cpu device against PyTorch's, live: no op may have fewer samples right than its floor says."""
+"""Values on cpu, compared with PyTorch live: the number of right samples of each op reaches its floor."""
 
 import pytest
 

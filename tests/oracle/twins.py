@@ -1,6 +1,6 @@
-"""The same arguments in PyTorch and in the module under test, and its results as PyTorch's.
+"""Copy arguments between PyTorch and the module under test, in both directions.
 
-Tensors keep sizes, strides, storage offset, storage length, lazy conjugates and which of them share storage.
+Copies keep sizes, strides, storage offset, storage size, lazy conjugation, and sharing of storages.
 """
 
 import importlib
@@ -13,11 +13,11 @@ from .records import Missing
 
 
 class Unsupported(Exception):
-    """An argument that is no plain data: a sparse tensor, an object of PyTorch's own."""
+    """An argument that is not plain data, such as a sparse tensor or an object of PyTorch."""
 
 
 def tree_map(function, x):
-    """``function`` of everything in nested sequences, dicts and slices that is none of those."""
+    """Apply ``function`` to everything in nested sequences, dicts and slices, except these containers."""
     if type(x) in (tuple, list):
         return type(x)(tree_map(function, item) for item in x)
     if isinstance(x, dict):
@@ -28,7 +28,7 @@ def tree_map(function, x):
 
 
 def leaves(x):
-    """What `tree_map` passes to its function, and the items of named results, in order."""
+    """Yield what `tree_map` passes to its function, and the items of named results, in order."""
     if isinstance(x, (tuple, list)):
         for item in x:
             yield from leaves(item)
@@ -46,7 +46,7 @@ def tensors(x):
 
 
 def apart(x):
-    """A tensor with the same values whose elements do not lie side by side; anything else as it is."""
+    """Return a tensor with the same values that is not dense. Return anything else unchanged."""
     if not isinstance(x, torch.Tensor) or x.layout is not torch.strided or x.numel() < 2:
         return x
     return torch.stack([x, torch.zeros_like(x)], -1)[..., 0]
@@ -58,17 +58,17 @@ def _plain(t):
 
 
 def _bytes(t):
-    """What a tensor's storage holds, as a NumPy array of its own."""
+    """Return a copy of the contents of a tensor's storage as a NumPy array."""
     storage = t.untyped_storage()
     flat = torch.empty(0, dtype=torch.uint8).set_(storage, 0, (storage.nbytes(),), (1,))
     return flat.numpy().copy()
 
 
 class Twins:
-    """Makes copies of arguments for ``module``; one object for the arguments of one call.
+    """Copies arguments to ``module``. Use one object for the arguments of one call.
 
-    With ``translate`` (of a callable argument) left out, callables are not supported. ``inputs`` lists the tensors
-    made, in order.
+    Without ``translate``, a function of a callable argument, callables are not supported. ``inputs`` lists the tensors
+    that were created, in order.
     """
 
     def __init__(self, module, translate=None):
@@ -121,7 +121,7 @@ class Twins:
         return made
 
     def _storage(self, t):
-        """A flat tensor over a copy of the storage."""
+        """Return a flat tensor over a copy of the storage."""
         content = _bytes(t)
         flat = self.module.empty((len(content) // t.element_size(),), dtype=self.attribute(dtype_name(t.dtype)), device="cpu")
         if len(content):
@@ -133,7 +133,7 @@ _ARRAYS = {"bool", "uint8", "int8", "int16", "int32", "int64", "float32", "float
 
 
 def as_torch(x):
-    """A result of the module under test with PyTorch's tensors in place of its own, which they copy."""
+    """Return a result of the module under test with its tensors copied to PyTorch."""
     if isinstance(x, (torch.Tensor, str)) or not hasattr(x, "untyped_storage"):
         if isinstance(x, dict):
             return {key: as_torch(item) for key, item in x.items()}

@@ -1,10 +1,10 @@
-"""The floor of values: how many of a few samples of each op must be right on the cpu device. It only ever rises.
+"""The minimum number of samples of each op whose values must be right on cpu. It never decreases.
 
-    cd tests && python -m oracle.value_floor            # raise it to what is right now
-    cd tests && python -m oracle.value_floor --check    # only say where it could be raised, or is not met
+    cd tests && python -m oracle.value_floor            # raise it to the number that is right now
+    cd tests && python -m oracle.value_floor --check    # only print where it could be raised or is not reached
 
-What `values` compares, of two dtypes of each op and two samples of each dtype, and one plain call of every further dtype
-that the op takes; needs the same version of PyTorch.
+The samples are those of `values`: two for each of two dtypes of an op, and one plain call for every further dtype. The
+same version of PyTorch is needed.
 """
 
 import argparse
@@ -24,24 +24,24 @@ SAMPLES = 2
 
 
 def load():
-    """``{op: samples that must be right}``."""
+    """Return ``{op: number of samples that must be right}``."""
     return json.loads(FILE.read_text()) if FILE.exists() else {}
 
 
 def chosen(op):
-    """Names of two dtypes: the one that `values` begins with, and another, a different one for each op."""
+    """Return the names of two dtypes: the first one of `values`, and another one that varies between ops."""
     first, *others = [str(dtype).removeprefix("torch.") for dtype in database.dtypes(op)]
     return (first, others[zlib.crc32(op.name.encode()) % len(others)]) if others else (first,)
 
 
 def others(op):
-    """Names of all further dtypes that the op takes."""
+    """Return the names of all further dtypes of the op."""
     taken = {str(dtype).removeprefix("torch.") for dtype in op.supported_dtypes("cpu")}
     return tuple(sorted(taken - set(chosen(op))))
 
 
 def tallies(part=(1, 1), module="metatensor"):
-    """What `values` says of every ``part[1]``-th op, from the ``part[0]``-th on."""
+    """Return the results of `values` for every ``part[1]``-th op, starting with number ``part[0]``."""
     torch.set_num_threads(1)
     module = importlib.import_module(module)
     found = values.run(values.Runner(module, limit=SAMPLES, timeout=60.0), part=part, dtypes=chosen)

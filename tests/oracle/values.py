@@ -1,19 +1,19 @@
-"""Compare values on the cpu device with PyTorch's, over PyTorch's own operator database.
+"""Compare values on the cpu device with PyTorch's, for PyTorch's own operator database.
 
     cd tests
-    python -m oracle.values                      # the score; some 20 minutes
+    python -m oracle.values                      # the score; about 20 minutes
     python -m oracle.values --table --samples 4  # by op, worst first; 4 samples of each dtype
     python -m oracle.values --ops add,mul --fail-list 20
-    python -m oracle.values --missing            # names that are not offered
-    python -m oracle.values --module torch       # the program against PyTorch itself
-    python -m oracle.values --part 1/4 --save all.jsonl    # a quarter of the ops; lines are added as ops are done
-    python -m oracle.values --from all.jsonl --table       # of what was saved, the last line of each op
+    python -m oracle.values --missing            # names that the module lacks
+    python -m oracle.values --module torch       # check the program against PyTorch itself
+    python -m oracle.values --part 1/4 --save all.jsonl    # a quarter of the ops; appends a line for each op
+    python -m oracle.values --from all.jsonl --table       # saved results; the last line of each op counts
 
-Needs PyTorch 2.13 and expecttest. Every operator of the database gets its own samples, of each of several dtypes, drawn
-with a fixed seed; besides the call itself, some samples are repeated as a method, in place, with ``out=`` and with
-tensors that are not contiguous. A sample is right when metadata agree (as in `compare`), values are within the
-tolerance of PyTorch's own tests or, of rounded dtypes, about as near to the result in double precision as PyTorch's,
-and the arguments are left as PyTorch leaves them.
+This needs PyTorch 2.13 and expecttest. Every operator of the database gets its own samples for several dtypes,
+generated with a fixed seed. Some samples are repeated as a method, in place, with ``out=``, and with non-contiguous
+tensors. A sample is right if metadata agree (as in `compare`), the arguments end up as in PyTorch, and values are
+within the tolerance of PyTorch's own tests. For rounded dtypes, an error against double precision similar to PyTorch's
+is enough.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from .twins import Twins, Unsupported, apart, as_torch, leaves, tensors, tree_ma
 
 @dataclass(slots=True)
 class Case:
-    """One call to make in both libraries."""
+    """A call to make in both libraries."""
 
     kind: str
     dtype: torch.dtype
@@ -51,7 +51,7 @@ class Case:
 
 @dataclass(slots=True)
 class Tally:
-    """How the samples of one operator fared. ``missing`` is the name that the module lacks."""
+    """Counts of the samples of one operator. ``missing`` is the name that the module lacks."""
 
     n: int = 0
     right: int = 0
@@ -62,14 +62,14 @@ class Tally:
     missing: str = ""
 
     def add(self, other):
-        """Count the samples of another tally of the same operator in."""
+        """Add the counts of another tally of the same operator."""
         for name in ("n", "right", "by_reference", "skipped", "why"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.first, self.missing = self.first or other.first, self.missing or other.missing
 
 
 class Runner:
-    """Runs operators of the database in PyTorch and in ``module`` and compares."""
+    """Runs operators of the database in PyTorch and in ``module`` and compares the results."""
 
     def __init__(self, module, dtypes=database.DTYPES, limit=None, reference=False, timeout=5.0, only_calls=False):
         self.module = module
@@ -78,7 +78,7 @@ class Runner:
         self.ours, self.theirs = database.Translator(module), database.Translator(torch)
 
     def run(self, op, on_failure=None):
-        """The `Tally` of one operator."""
+        """Return the `Tally` of one operator."""
         tally = Tally()
         for dtype in database.dtypes(op, self.dtypes):
             tolerance = database.tolerance(op, dtype)
@@ -113,7 +113,7 @@ class Runner:
             on_failure(op, case, problem)
 
     def cases(self, op, dtype):
-        """The calls to make for one dtype."""
+        """Return the calls to make for one dtype."""
         found = database.samples(op, dtype, self.limit, self.reference)
         few = 3 if self.limit is None else 1
         for number, sample in enumerate(found):
@@ -131,7 +131,7 @@ class Runner:
                 yield Case("noncontiguous", dtype, number, op.op, *tree_map(apart, (args, kwargs)))
 
     def check(self, op, case, tolerance):
-        """None, `BY_REFERENCE` or what is wrong with one call; `Unsupported` where it cannot be compared."""
+        """Return None, `BY_REFERENCE`, or what is wrong with one call. Raise `Unsupported` if it cannot be compared."""
         ours, theirs = self.ours(case.function, op.name), self.theirs(case.function, op.name)
         if case.kind == "out":
             case = with_out(case, theirs)
@@ -162,7 +162,7 @@ class Runner:
         return self.values(op, theirs, case, results, tolerance)
 
     def attempt(self, function, module, translate, case):
-        """The result of a call, or the exception, and the tensors that were given to it."""
+        """Return the result of a call or the exception, and the tensors passed to it."""
         twins = Twins(module, translate)
         args, kwargs = twins(tuple(case.args)), twins(dict(case.kwargs))
         try:
@@ -176,7 +176,7 @@ class Runner:
             return error, twins.inputs
 
     def metadata(self, op, case, theirs, expected, got, here, there):
-        """What differs of the metadata; PyTorch's meta device may be followed in place of its cpu."""
+        """Describe differences of metadata. PyTorch's meta device is accepted in place of its cpu."""
         described = [compare.describe(x, i, [compare.storage_key(t) for t in i]) for x, i in ((expected, here), (got, there))]
         issues = set()
         compare.compare(*described, issues)
@@ -190,7 +190,7 @@ class Runner:
         return f"{'+'.join(sorted(issues))}: {described[1]} instead of {described[0]}" if issues else None
 
     def on_meta(self, function, case):
-        """The description of what PyTorch gives for the same call on its meta device, or None."""
+        """Describe the result of the same call on PyTorch's meta device. Return None if it raises."""
         made = []
 
         def one(x):
@@ -208,7 +208,7 @@ class Runner:
     def values(self, op, theirs, case, results, tolerance):
         result, inputs = [judging.difference(*each, *tolerances(each[1], case.dtype, tolerance)) for each in results]
         if result and judging.selection(op.name, case.args, case.kwargs, *results[0]):
-            # What out= holds is the result.
+            # The result is in out=.
             n = len(results[1][1]) - len(tensors(case.kwargs.get("out")))
             given = [each[:n] for each in results[1]]
             return judging.difference(*given, *tolerances(given[1], case.dtype, tolerance))
@@ -239,13 +239,13 @@ BY_REFERENCE = "by reference"
 
 
 def tolerances(results, dtype, tolerance):
-    """The tolerance for results of several dtypes: the widest of theirs, that of the operator for the dtype it ran on."""
+    """Return the widest tolerance of the results' dtypes. For ``dtype`` it is the operator's own tolerance."""
     found = {t.dtype for t in tensors(results)} - {dtype}
     return tuple(map(max, zip(tolerance, *map(torch.testing._comparison.default_tolerances, found))))
 
 
 def with_out(case, theirs):
-    """The case with ``out=``, tensors of the right metadata whose values must not matter."""
+    """Return the case with ``out=``: tensors with the right metadata and arbitrary values."""
     if "out" in case.kwargs:
         raise Unsupported("out is given")
     result = theirs(*Twins(torch)(tuple(case.args)), **Twins(torch)(dict(case.kwargs)))
@@ -261,7 +261,7 @@ def with_out(case, theirs):
 
 
 def refused(got, expected):
-    """None where both raise alike."""
+    """Return None if both raise the same class."""
     if not isinstance(got, Exception):
         return f"no error: PyTorch raises {type(expected).__name__}: {str(expected)[:120]}"
     bases = [c.__name__ for c in type(expected).__mro__ if c.__module__ == "builtins"]
@@ -270,13 +270,13 @@ def refused(got, expected):
 
 
 def spread(found, n):
-    """``n`` of the samples with their numbers, evenly."""
+    """Return ``n`` of the samples with their numbers, evenly spread."""
     step = max(1, len(found) // n)
     return list(enumerate(found))[::step][:n]
 
 
 def score(tallies):
-    """The last lines: how much of what PyTorch computes is computed."""
+    """Print the last lines: the share of samples that are right."""
     present = {name: t for name, t in tallies.items() if t.n}
     full = sum(t.right == t.n for t in present.values())
     n, right = sum(t.n for t in present.values()), sum(t.right for t in present.values())
@@ -307,10 +307,10 @@ def show(op, case, problem):
 
 
 def run(runner, ops=None, on_failure=None, part=(1, 1), save=None, dtypes=None):
-    """``{name: Tally}`` of the operators, or of every ``part[1]``-th of them.
+    """Return ``{name: Tally}`` of the operators, or of every ``part[1]``-th one.
 
-    Each is appended to the file ``save``; unless ``ops`` names them, those that are there already are left out.
-    ``dtypes`` names the dtypes of an operator.
+    Each result is appended to the file ``save``. Without ``ops``, operators that are in the file already are skipped.
+    ``dtypes`` returns the names of the dtypes of an operator.
     """
     tallies = saved(save) if save and ops is None and os.path.exists(save) else {}
     with warnings.catch_warnings(), torch.no_grad():
@@ -329,7 +329,7 @@ def run(runner, ops=None, on_failure=None, part=(1, 1), save=None, dtypes=None):
 
 
 def saved(path):
-    """``{name: Tally}`` from a file that `run` wrote; of an operator that is there twice, the last."""
+    """Return ``{name: Tally}`` from a file that `run` wrote. If an operator occurs twice, the last result counts."""
     with open(path) as file:
         rows = [json.loads(line) for line in file]
     return {row.pop("op"): Tally(**row) for row in rows}
@@ -340,14 +340,14 @@ def main(argv=None):
     parser.add_argument("--module", default="metatensor", help="import name of the module under test")
     parser.add_argument("--ops", help="comma separated op names, all variants of each")
     parser.add_argument("--dtypes", default=",".join(database.DTYPES))
-    parser.add_argument("--samples", type=int, metavar="K", help="so many samples of each op and dtype at the most")
+    parser.add_argument("--samples", type=int, metavar="K", help="maximum number of samples of each op and dtype")
     parser.add_argument("--reference", action="store_true", help="the database's reference inputs, which are more")
     parser.add_argument("--table", action="store_true", help="a line for each op that is not fully right, worst first")
     parser.add_argument("--fail-list", type=int, default=0, metavar="N", help="print the first N failing samples")
-    parser.add_argument("--missing", action="store_true", help="list the ops that the module does not offer")
-    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th op, from the I-th on")
-    parser.add_argument("--save", metavar="FILE", help="append a line of JSON for each op, and go on where it ends")
-    parser.add_argument("--from", dest="file", metavar="FILE", help="run nothing; report what was saved there")
+    parser.add_argument("--missing", action="store_true", help="list the ops that the module lacks")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="every N-th op, starting with number I")
+    parser.add_argument("--save", metavar="FILE", help="append a line of JSON for each op; ops that are in the file are skipped")
+    parser.add_argument("--from", dest="file", metavar="FILE", help="run nothing; report the results in this file")
     parser.add_argument("--timeout", type=float, default=5.0, help="limit of a call in seconds, 0 for none")
     args = parser.parse_args(argv)
 
@@ -373,7 +373,7 @@ def main(argv=None):
 
 
 def fix_hashing(program):
-    """Start the module ``program`` anew unless strings hash the same each time: the order of some samples is a set's."""
+    """Restart ``program`` with a fixed hash seed, because the order of some samples is the order of a set."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", program, *sys.argv[1:]])

@@ -1,7 +1,7 @@
-"""Variants of a call: the same operator on other values, sizes, layouts and dtypes, and with other kinds of arguments.
+"""Variants of a call: other values, sizes, layouts and dtypes, and other kinds of arguments.
 
 A call is ``(args, kwargs)`` with PyTorch's tensors. Each family is a function that yields ``(label, call)``. A variant
-need not be valid: whether it is, PyTorch says.
+need not be valid; PyTorch decides that.
 """
 
 import itertools
@@ -15,18 +15,19 @@ UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 DTYPES = (torch.bool, *INTEGERS, *UNSIGNED, *FLOATS, torch.complex32, torch.complex64, torch.complex128)
 NUMBERS = (2, 2.5, True, 1 + 2j, -1, 0)
-# Operators whose integers say how large the result is: the largest ones would fill the memory.
-COUNTING = {"bincount", "one_hot", "repeat_interleave", "tensor_split", "unravel_index", "tile", "repeat", "unique", "histc"}
+# Operators whose integers determine the size of the result. The largest integers would exhaust the memory.
+COUNTING = {"bincount", "one_hot", "repeat_interleave", "tensor_split", "unravel_index", "tile", "repeat", "unique",
+"histc"}
 
 
 def changed(call, function):
-    """The call with ``function(number, tensor)`` in place of each of its tensors, numbered in their order."""
+    """Return the call with each tensor replaced by ``function(number, tensor)``. Tensors are numbered in order."""
     number = itertools.count()
     return tree_map(lambda x: function(next(number), x) if isinstance(x, torch.Tensor) else x, (tuple(call[0]), dict(call[1])))
 
 
 def _each(call, label, function):
-    """Variants with ``function(tensor)`` in place of one tensor, of another one, and of all of them."""
+    """Yield variants with ``function(tensor)`` for one tensor, another one, and all of them."""
     n = len(tensors(call))
     targets = [{i} for i in range(min(n, 3))] + ([set(range(n))] if n > 1 else [])
     for numbers in targets:
@@ -45,7 +46,7 @@ _NAN, _INF = float("nan"), float("inf")
 
 
 def special_values(dtype, number=0):
-    """What lies at the ends of a dtype and beside zero, and what is no number. ``number`` is that of the tensor."""
+    """Return the limits of a dtype, values near zero, infinities and NaN. ``number`` is that of the tensor."""
     if dtype.is_complex:
         parts = [0.0, -0.0, 1.0, -2.5, _INF, -_INF, _NAN]
         return [complex(a, b) for a in parts for b in parts[number % 2 :: 2]]
@@ -54,7 +55,7 @@ def special_values(dtype, number=0):
         least = info.smallest_normal
         return [_NAN, _INF, -_INF, 0.0, -0.0, least / 2, -least, info.max, info.min, 1.0, -1.0, 0.5, 2.5, -3.5, info.eps]
     info = torch.iinfo(dtype)
-    # The least integer divided by -1 ends the process, in PyTorch too.
+    # Dividing the smallest integer by -1 crashes PyTorch too.
     return [info.min, info.max, 0, 1, -1 if info.min else 1, 2, 7] if number == 0 else [info.max, 1, 2, 3, 5]
 
 
@@ -66,7 +67,7 @@ def _filled(t, values):
 
 
 def _with_one(t, number):
-    """A float tensor with one element replaced."""
+    """Return a float tensor with one element replaced."""
     if not _is_float(t) or not t.numel():
         return t
     flat = t.detach().reshape(-1).clone()
@@ -76,7 +77,7 @@ def _with_one(t, number):
 
 def values(call, name=""):
     floats = [_is_float(t) for t in tensors(call)]
-    # Where some are floats, the others are indices or masks.
+    # If some tensors are floats, the others are indices or masks.
     fixed = (any(floats) and not all(floats)) or name.rpartition(".")[2] in COUNTING
 
     def usable(t):
@@ -124,7 +125,7 @@ def sizes(call):
 
 
 def _reversed(t):
-    """The same values with the dimensions in memory the other way round."""
+    """Return a tensor with the same values and the order of dimensions in memory reversed."""
     order = tuple(range(t.dim()))[::-1]
     return t.permute(order).contiguous().permute(order) if t.dim() > 1 else t
 
@@ -175,7 +176,7 @@ def dtypes(call):
 
 
 def indices(call):
-    """Integer tensors in each integer dtype."""
+    """Yield variants with integer tensors of each integer dtype."""
     for dtype in INTEGERS:
         new = changed(call, lambda i, t, dtype=dtype: t.to(dtype) if t.dtype in (torch.int32, torch.int64) else t)
         if any(a is not b and a.dtype is not b.dtype for a, b in zip(tensors(new), tensors(call))):
@@ -194,7 +195,7 @@ def _put(call, where, value):
 
 
 def scalars(call):
-    """Numbers for tensors, tensors for numbers, and numbers of other kinds."""
+    """Replace tensors by numbers, numbers by tensors, and numbers by other kinds of numbers."""
     for where, value in (*enumerate(call[0]), *call[1].items()):
         if isinstance(value, torch.Tensor):
             yield from ((f"{number!r} for {where}", _put(call, where, number)) for number in NUMBERS[:4])
@@ -210,7 +211,7 @@ def scalars(call):
 
 
 def absent(call):
-    """Optional arguments None or not given, other dimensions, and one tensor as all arguments."""
+    """Omit optional arguments or pass None, change dimensions, and pass one tensor for all arguments."""
     args, kwargs = call
     for where, value in (*enumerate(args), *kwargs.items()):
         if where != 0 and value is not None:
@@ -232,7 +233,7 @@ FAMILIES = {f.__name__: f for f in (values, sizes, layouts, dtypes, indices, sca
 
 
 def variants(call, name, families=tuple(FAMILIES)):
-    """Yield ``(family, label, call)`` for every variant of a call of operator ``name`` that can be made."""
+    """Yield ``(family, label, call)`` for every variant of a call of operator ``name`` that can be constructed."""
     for family in families:
         made = values(call, name) if family == "values" else FAMILIES[family](call)
         while True:
@@ -240,6 +241,6 @@ def variants(call, name, families=tuple(FAMILIES)):
                 label, new = next(made)
             except StopIteration:
                 break
-            except RuntimeError:  # a dtype that PyTorch does not fill or copy: this ends the family
+            except RuntimeError:  # PyTorch cannot fill or copy the dtype; the family ends here
                 break
             yield family, label, new

@@ -1,4 +1,4 @@
-"""A device that is nothing like NumPy: a compiled plugin with its own memory and C kernels, built as a third party would."""
+"""A compiled plugin with its own memory and C kernels, not based on NumPy, built as by a third party."""
 
 import gc
 import importlib.util
@@ -22,7 +22,7 @@ SOURCE = Path(__file__).parent / "compiled_device"
 
 @pytest.fixture(scope="module")
 def tally(tmp_path_factory):
-    """The module, compiled against the installed ``.pxd`` files."""
+    """The module, compiled with the installed ``.pxd`` files."""
     pytest.importorskip("Cython")
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
     if shutil.which(compiler[0]) is None:
@@ -84,8 +84,8 @@ def test_a_model_runs_there(backend):
     got = mt.nn.functional.relu(mt.mm(x.to("tally"), w.to("tally").t())).sum(1)
     assert mt.allclose(got.cpu(), mt.nn.functional.relu(x @ w.t()).sum(1))
     assert repr(x.to("tally")) == repr(x).replace(")", ", device='tally')")
-    assert (x.to("tally") * mt.tensor(2.0)).device.type == "tally"  # a 0-d tensor of the cpu goes with any device
-    half = x.to("tally").to(mt.bfloat16)  # held, and moved by way of the host
+    assert (x.to("tally") * mt.tensor(2.0)).device.type == "tally"  # a 0-d cpu tensor can be used with any device
+    half = x.to("tally").to(mt.bfloat16)  # stored, and moved through the host
     assert half.cpu().tolist() == x.to(mt.bfloat16).tolist()
     with pytest.raises(NotImplementedError, match="add: the device tally does not compute with bfloat16"):
         half + 1
@@ -95,7 +95,7 @@ def test_a_model_runs_there(backend):
 
 @pytest.mark.slow
 def test_a_custom_op_in_c(backend):
-    """Its meta kernel is a C function, its kernel another; it is an op like those in Python."""
+    """Its meta kernel and its kernel are C functions. Otherwise it is an op like those in Python."""
     axpy = mt.ops.tally.axpy
     assert axpy.schemas == ("tally::axpy(Tensor x, Tensor y, float a=1.0) -> Tensor",) and "a * x + y." in axpy.__doc__
     x = mt.empty(3, 4, device="meta").t()

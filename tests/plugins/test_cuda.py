@@ -1,4 +1,4 @@
-"""The cuda plugin where there is no GPU: what it says is missing, and its logic over a stand-in for CuPy."""
+"""The cuda plugin without a GPU: what it reports as missing, and its logic with a stand-in for CuPy."""
 
 import builtins
 import re
@@ -34,7 +34,7 @@ def values(backend, made):
     return np.frombuffer(backend.to_host(made), np.float32).reshape(tuple(made.shape)).tolist()
 
 
-# What is missing --------------------------------------------------------------------------
+# Missing hardware and software --------------------------------------------------------------
 
 
 @pytest.mark.parametrize("failure, driver, message", [
@@ -91,7 +91,7 @@ def test_the_report_says_why(monkeypatch):
 
 
 def test_the_installed_plugin_never_breaks():
-    """Whatever this machine has, asking is no error."""
+    """On any machine, querying the device raises no error."""
     backend = CudaBackend()
     assert backend.is_available() or backend.unavailable_reason()
     if not backend.is_available():
@@ -99,7 +99,7 @@ def test_the_installed_plugin_never_breaks():
             backend.allocate(16, 0)
 
 
-# Over the stand-in ------------------------------------------------------------------------
+# With the stand-in ------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_no_numpy_view_of_device_memory(backend):
         backend.numpy(tensor(backend, [1]))
 
 
-# What else is missing --------------------------------------------------------------------------------
+# Missing drivers -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("version, command", [
@@ -187,7 +187,7 @@ def test_the_command_is_for_the_driver_that_is_there(monkeypatch, version, comma
 
 
 class Driver:
-    """libcuda, as ctypes loads it."""
+    """A stand-in for libcuda as loaded by ctypes."""
 
     def __init__(self, version, status=0):
         self.version, self.status = version, status
@@ -249,7 +249,7 @@ def test_a_driver_that_says_nothing():
 
 @pytest.fixture
 def cuda():
-    """The device over the stand-in, in the place of the real one; 64 MiB on each of two GPUs."""
+    """The device with the stand-in, in place of the real one, with 64 MiB on each of two GPUs."""
     xp = FakeCupy(count=2, limit=64 << 20)
     made, before = CudaBackend(xp, xp.special), plugins.backend("cuda")
     plugins.register_backend(made, override=True)
@@ -360,7 +360,7 @@ def test_queues(cuda):
     cpu = plugins.backend("cpu")
     host_event = cpu.event(0, True)
     host_event.record(cpu.current_stream(0))
-    cuda.stream(0).wait_event(host_event)  # by waiting
+    cuda.stream(0).wait_event(host_event)  # implemented by waiting
     with pytest.raises(TypeError, match="an event of cuda is timed against one of cpu"):
         cuda.event(0, True).elapsed_time(host_event)
     assert cpu.default_stream(0).query() and host_event.query() and host_event.elapsed_time(host_event) == 0

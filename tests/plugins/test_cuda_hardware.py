@@ -1,4 +1,4 @@
-"""The cuda device on a GPU, all of it: skipped where there is none. `test_cuda_standin.py` runs the same without one."""
+"""The cuda device on a GPU. Skipped if there is none; `test_cuda_standin.py` runs the same checks without one."""
 
 import pytest
 
@@ -50,7 +50,7 @@ def test_two_gpus():
 
 
 def test_timings():
-    """The benchmark runs; what it says is for people."""
+    """The benchmark runs. Its output is for people."""
     from benchmarks import cuda
 
     rows = cuda.measure(["metatensor"], rounds=1, device="cuda:0")

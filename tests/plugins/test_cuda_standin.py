@@ -1,4 +1,4 @@
-"""The cuda device over the stand-in for CuPy: the checks of `test_cuda_hardware.py`, on every machine, with fewer samples."""
+"""The cuda device with the stand-in for CuPy: the checks of `test_cuda_hardware.py` with fewer samples."""
 
 import json
 import math
@@ -21,7 +21,7 @@ pytest.importorskip("scipy")
 
 @pytest.fixture
 def cuda():
-    """The device in the place of the real one, for one test."""
+    """The device with the stand-in, in place of the real one, for one test."""
     xp = FakeCupy(count=2)
     backend, before = backend_module.CudaBackend(xp, xp.special), plugins.backend("cuda")
     plugins.register_backend(backend, override=True)
@@ -155,7 +155,7 @@ def test_indices_out_of_bounds(cuda):
     bad = mt.tensor([0, 3], device="cuda")
     for mistake in (
         lambda: x[bad], lambda: x[:, -bad - 1], lambda: x.index_put_((bad,), x[:1].clone()), lambda: x.take(bad * 3),
-        lambda: x.index_put_((bad, bad), x[0, 0], accumulate=True),
+        lambda: x.index_put_((bad, bad), x[0, 0].clone(), accumulate=True),
     ):  # fmt: skip
         with pytest.raises(IndexError, match="out of bounds"):
             mistake()

@@ -1,4 +1,4 @@
-"""The disk plugin: where its files are, that they go away, and what a full disk says."""
+"""The disk plugin: the place and lifetime of its files, and errors of a full disk."""
 
 import gc
 import os
@@ -23,7 +23,7 @@ def backend(tmp_path, monkeypatch):
 
 
 def open_files(folder):
-    """Files in ``folder`` that this process has mapped, named or not."""
+    """Return the files in ``folder`` that this process has mapped, with or without a name."""
     with open("/proc/self/maps") as maps:
         return [line.split(maxsplit=5)[5].strip() for line in maps if str(folder) in line]
 
@@ -64,7 +64,7 @@ def test_a_full_disk(backend, tmp_path, nbytes):
 
 
 def test_a_full_disk_is_no_bus_error(backend, tmp_path):
-    """A limit on the size of files stands in for a small disk: the error comes when the tensor is made, not later."""
+    """A limit on file sizes simulates a small disk. The error is raised when the tensor is created."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
     try:

@@ -1,4 +1,4 @@
-"""Faulty plugins, as installers leave them on disk: each is a clear error that names it, and the rest keeps working."""
+"""Faulty plugins as installed on disk: each causes a clear error that names it, and others keep working."""
 
 import os
 import subprocess
@@ -58,7 +58,7 @@ OPS = """
     def metatensor_ops(register):
         register(twice)
 """
-# What is installed beside each faulty plugin, and has to work after it failed.
+# Good plugins that are installed as well, and must work after the faulty one has failed.
 GOOD = """
     x = mt.empty(2, device="good")
     y = mt.ones(2).to("good").neg()
@@ -69,7 +69,7 @@ GOOD = """
 
 
 def install(folder, dist, module, code, group, entry, requires=()):
-    """A distribution as an installer leaves it: a module and its dist-info."""
+    """Create an installed distribution: a module and its dist-info."""
     (folder / f"{module}.py").write_text(textwrap.dedent(code))
     info = folder / f"{dist.replace('-', '_')}-0.3.dist-info"
     info.mkdir()
@@ -94,7 +94,7 @@ def site(tmp_path):
 
 
 def fails(site, call):
-    """What a call raises, with its notes, in a process of its own where the good plugins work all the same."""
+    """Return what a call raises in a new process, with notes. Check that the good plugins still work."""
     program = f"""
         import metatensor as mt
         try:
@@ -233,7 +233,7 @@ def test_the_report_names_the_broken(site):
 
 
 def test_a_broken_cpu_plugin_is_told_from_a_missing_one(site):
-    """Without any the message says what to install; this one is installed."""
+    """Without any cpu plugin, the message says what to install. Here one is installed."""
     found = run(site, textwrap.dedent("""
         import sys
         sys.modules["metatensor_cpu"] = None

@@ -1,4 +1,4 @@
-"""Packages whose entry points, names or metadata are ill-formed break only themselves, and never the terminal."""
+"""Packages with invalid entry points, names or metadata affect only themselves, and their names are escaped in output."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ pytest.importorskip("click")
 
 
 def command(folder, *arguments, encoding="utf-8"):
-    """What the command line prints with the packages of a folder installed."""
+    """Return the output of a command that sees the packages in a folder."""
     path = os.pathsep.join([str(folder), *filter(None, sys.path)])
     environment = os.environ | {"PYTHONPATH": path, "PYTHONIOENCODING": f"{encoding}:strict", "COLUMNS": "300"}
     done = subprocess.run([sys.executable, "-m", "metatensor", *arguments], capture_output=True, env=environment)

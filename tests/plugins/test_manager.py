@@ -1,4 +1,4 @@
-"""The plugin manager: lazy by name, blockable, explains what is broken. Entry points here are made up."""
+"""The plugin manager: loading by name on demand, blocking, reports of broken plugins. Entry points are simulated."""
 
 import os
 import subprocess
@@ -16,7 +16,7 @@ from metatensor.library import define
 
 
 class Entry:
-    """What importlib.metadata gives for one entry point, without a distribution on disk."""
+    """A stand-in for an entry point of importlib.metadata."""
 
     def __init__(self, name, plugin, dist="acme", version="1.2"):
         self.name, self.value = name, f"{dist.replace('-', '_')}:plugin"
@@ -163,7 +163,7 @@ def test_two_distributions_that_claim_one_name():
     info = row(found, "toy")
     assert (info.state, info.distribution) == ("broken", "acme and zenith")
     assert [entry.loads for entry in entries] == [0, 0]
-    # Blocking one distribution settles it.
+    # If one distribution is blocked, there is no conflict.
     assert manager(*entries, blocked=["zenith"]).backend("toy").type == "toy"
 
 
@@ -286,7 +286,7 @@ def test_a_plugin_that_needs_itself():
 
 
 def install(folder, dist, module, code, entry):
-    """A distribution as an installer leaves it: a module and its dist-info."""
+    """Create an installed distribution: a module and its dist-info."""
     (folder / f"{module}.py").write_text(textwrap.dedent(code))
     info = folder / f"{dist.replace('-', '_')}-0.3.dist-info"
     info.mkdir()

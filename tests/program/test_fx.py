@@ -1,4 +1,4 @@
-"""Tracing: the graphs of modules and functions, beside PyTorch's, and what they compute."""
+"""Tracing: graphs of modules and functions, compared with PyTorch's, and their results."""
 
 import copy
 import math
@@ -13,7 +13,7 @@ from metatensor.torch_api.torch.testing import assert_close
 
 
 def network(torch):
-    """A network of the given library that does what tracing has to see."""
+    """Return a network of a library with everything that tracing must handle."""
     nn, functional = torch.nn, torch.nn.functional
 
     class Block(nn.Module):
@@ -122,7 +122,7 @@ def test_after_an_error_all_is_as_before():
 
 def test_arguments():
     traced = fx.symbolic_trace(lambda a, *rest, b=2, **more: a + rest[0] + b + more["c"])
-    assert traced(1, 3, 10, c=4) == 18  # as in PyTorch, what is named comes before *rest
+    assert traced(1, 3, 10, c=4) == 18  # as in PyTorch, named arguments come before *rest
     traced = fx.symbolic_trace(lambda x, flag: x + 1 if flag else x, concrete_args={"flag": True})
     assert traced(mt.ones(1)).tolist() == [2]
 

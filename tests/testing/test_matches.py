@@ -1,4 +1,4 @@
-"""`check_meta_matches`: the first operator that says something else on meta."""
+"""`check_meta_matches` finds the first operator that differs on meta."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Code in an interpreter of its own: where PyTorch is not imported, so that metatensor can take its place."""
+"""Run code in a new interpreter, in which PyTorch is not imported, so that metatensor can replace it."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import textwrap
 
 
 def run(code, **env):
-    """Run code in a fresh interpreter; its output."""
+    """Run code in a new interpreter and return its output."""
     path = os.pathsep.join(p for p in sys.path if p)
     result = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120,
                             env={**os.environ, "PYTHONPATH": path, **env})  # fmt: skip

@@ -1,4 +1,4 @@
-"""torch.amp: the names of autocast, and the scaler of gradients beside PyTorch's."""
+"""torch.amp: the names of autocast, and the gradient scaler compared with PyTorch's."""
 
 import warnings
 
@@ -62,7 +62,7 @@ def test_older_switches():
 
 
 def session(api, t):
-    """What a scaler does along a few steps: scales, parameters, states."""
+    """Return scales, parameters and states of a scaler over a few steps."""
     seen = []
     scaler = api.amp.GradScaler("cpu", init_scale=8.0, growth_interval=2)
     p = t.nn.Parameter(t.ones(2))

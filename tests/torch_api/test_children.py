@@ -1,4 +1,4 @@
-"""Processes that are started while metatensor is installed as torch know that name."""
+"""Processes started while metatensor is installed as torch import it as torch too."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Old spellings, what PyTorch removed, and what metatensor does not have: all can be named."""
+"""Deprecated and removed names of PyTorch, and names that metatensor lacks, can be accessed."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`torch.cuda`, `torch.accelerator` and their like: without devices, and over a plugin with a stand-in for CuPy."""
+"""`torch.cuda`, `torch.accelerator` and similar modules: without devices, and with a plugin on a stand-in for CuPy."""
 
 import subprocess
 import sys
@@ -75,7 +75,7 @@ def test_asking_imports_no_cupy():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-# Over the plugin --------------------------------------------------------------------------
+# With the plugin --------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""What stands at the top of torch and is no operator."""
+"""Functions of the torch namespace that are not operators."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`torch.hub`: downloads from a file, and local repositories."""
+"""`torch.hub`: downloads from file URLs, and local repositories."""
 
 import hashlib
 import os
@@ -48,7 +48,7 @@ def test_a_state_dict_from_a_url(home):
     found = hub.load_state_dict_from_url(url, progress=False, check_hash=True)
     assert found["weight"].tolist() == [[1, 1], [1, 1]]
     os.remove(home / name)
-    assert hub.load_state_dict_from_url(url)["weight"].shape == (2, 2)  # kept
+    assert hub.load_state_dict_from_url(url)["weight"].shape == (2, 2)  # cached
     assert os.listdir(os.path.join(hub.get_dir(), "checkpoints")) == [name]
 
 

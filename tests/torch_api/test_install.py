@@ -1,4 +1,4 @@
-"""`install`: what ``import torch`` gives in a process of its own."""
+"""`install`: the meaning of ``import torch``, in a new process."""
 
 import textwrap
 
@@ -93,7 +93,7 @@ def test_a_torch_that_is_imported_is_refused():
         try:
             torch_api.install()
         except RuntimeError as error:
-            assert "imported already" in str(error)
+            assert "already imported" in str(error)
         else:
             raise AssertionError
         assert not torch_api.is_installed()
@@ -115,7 +115,7 @@ def test_a_torch_that_is_installed_is_hidden(tmp_path):
 
 
 def test_it_costs_little():
-    """What is imported, not how long it takes: no NumPy, no plugin, none of the big modules."""
+    """This tests what is imported, not the time: no NumPy, no plugin, none of the large modules."""
     run("""
         import sys
         from metatensor import torch_api

@@ -1,4 +1,4 @@
-"""`torch.library`: operators of one's own in PyTorch's spelling."""
+"""`torch.library`: custom operators with PyTorch's interface."""
 
 import itertools
 
@@ -23,7 +23,7 @@ def test_custom_op(name):
         out = x * by
         return out if bias is None else out + bias
 
-    assert scaled(mt.empty(3, device="meta"), 2.0).is_meta  # what computes it is made of operators, which say
+    assert scaled(mt.empty(3, device="meta"), 2.0).is_meta  # the function consists of operators that run on meta
     calls = []
 
     @scaled.register_fake
@@ -99,7 +99,7 @@ def test_a_library(name):
 
 
 def test_the_older_spellings(name):
-    """A `Library` given first: names are within it, and what computes is decorated."""
+    """With a `Library` as first argument, names are relative to it. The function is decorated."""
     namespace, _, short = name.partition("::")
     lib = library.Library(namespace, "FRAGMENT")
 

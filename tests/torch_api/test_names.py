@@ -1,4 +1,4 @@
-"""Names that model libraries take from the modules that mean little without PyTorch: each can be imported."""
+"""Names that model libraries import from compatibility modules."""
 
 import importlib
 

@@ -1,4 +1,4 @@
-"""`torch.overrides`: modes and functions for those who write ``__torch_function__``."""
+"""`torch.overrides`: modes and functions for code that defines ``__torch_function__``."""
 
 import inspect
 
@@ -94,7 +94,7 @@ def test_names():
 
 
 class Answers:
-    """An object that is no tensor and answers every function with what was called."""
+    """An object that is not a tensor. Its override returns what was called."""
 
     seen = []
 
@@ -117,7 +117,7 @@ def answering():
 
 
 def called(function):
-    """Call a function that can be overridden with objects that override it; what it returned, and what they were called with."""
+    """Call a function with objects that override it. Return the result and the arguments of the override."""
     Answers.seen.clear()
     parameters = inspect.signature(overrides.get_testing_overrides()[function]).parameters.values()
     needed = sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
@@ -129,7 +129,7 @@ def called(function):
     return getattr(answering(), name)(*[Answers() for _ in range(max(needed, 1 + (name == "__div__")) - 1)])
 
 
-# Other names of operators that reach the dispatcher under their own.
+# Aliases of operators, which the override receives under the operator's name.
 OTHER_NAMES = {"torch.Tensor.__idiv__", "torch.Tensor.__div__"}
 
 

@@ -1,4 +1,4 @@
-"""What of `torch.ao.quantization` works on ordinary tensors: stubs, fused layers, `FloatFunctional`."""
+"""The parts of `torch.ao.quantization` that work on ordinary tensors: stubs, fused layers, `FloatFunctional`."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The Python interface of safetensors, written for PyTorch, on metatensor."""
+"""The Python interface of safetensors, which is written for PyTorch, with metatensor."""
 
 import pytest
 

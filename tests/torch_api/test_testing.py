@@ -1,4 +1,4 @@
-"""`assert_close`, beside PyTorch's, and `make_tensor`."""
+"""`assert_close`, compared with PyTorch's, and `make_tensor`."""
 
 import numpy as np
 import pytest

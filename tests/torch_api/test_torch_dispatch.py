@@ -1,4 +1,4 @@
-"""``__torch_dispatch__`` of subclasses and modes: overloads, wrappers, gradients, re-entrance."""
+"""``__torch_dispatch__`` of subclasses and modes: overloads, wrappers, gradients, recursion."""
 
 import contextlib
 import copy
@@ -13,7 +13,7 @@ from metatensor.utils._pytree import tree_map
 
 
 class Logging(mt.Tensor):
-    """A wrapper: holds another tensor, notes each operator and hands it on."""
+    """A wrapper of another tensor that logs each operator and runs it on the wrapped tensor."""
 
     __torch_function__ = torch._C._disabled_torch_function_impl
     calls = []

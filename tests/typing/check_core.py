@@ -1,4 +1,4 @@
-"""Typical user code that mypy must understand; never run, only checked (``tests/test_stubs.py``)."""
+"""Typical user code that mypy must accept. ``tests/test_stubs.py`` type-checks it; it is never run."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ import metatensor as mt
 from metatensor import nn
 from metatensor.nn import functional as F
 
-# Factories, attributes and methods
+# Factories, attributes and methods.
 x = mt.empty(2, 3, device="meta", dtype=mt.float32)
 y = mt.zeros((2, 3), device=mt.device("meta"))
 assert_type(x, mt.Tensor)
@@ -23,7 +23,7 @@ assert_type(x.requires_grad, bool)
 assert_type(x.numel(), int)
 assert_type(mt.float32.itemsize, int)
 
-# Operators and functions
+# Operators and functions.
 assert_type(x + y, mt.Tensor)
 assert_type(2 * x, mt.Tensor)
 assert_type(x @ y.T, mt.Tensor)
@@ -40,7 +40,7 @@ assert_type(F.relu(x), mt.Tensor)
 assert_type(F.linear(x, y), mt.Tensor)
 assert_type(F.softmax(x, dim=-1), mt.Tensor)
 
-# Several results have names
+# Functions with several named results.
 assert_type(x.max(dim=1).values, mt.Tensor)
 assert_type(mt.max(x), mt.Tensor)
 values, indices = mt.max(x, 1)
@@ -53,7 +53,7 @@ for row in x:
 
 
 class Model(nn.Module):
-    """A module as users write them."""
+    """A typical module."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ assert_type(mt.promote_types(mt.int8, mt.float16), mt.dtype)
 
 
 class Trace(mt.DispatchMode):
-    """A mode as users write them."""
+    """A typical mode."""
 
     def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         print(op.name)

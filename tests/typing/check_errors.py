@@ -1,4 +1,4 @@
-"""Mistakes that mypy must find: each marked line has exactly one (unused marks are errors, too)."""
+"""Mistakes that mypy must report. Each marked line has exactly one; unused marks are errors too."""
 
 import metatensor as mt
 from metatensor.nn import functional as F

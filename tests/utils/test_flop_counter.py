@@ -1,4 +1,4 @@
-"""FlopCounterMode: the totals, by operator and by module, against PyTorch's own on meta."""
+"""FlopCounterMode: totals by operator and by module, compared with PyTorch's on meta."""
 
 import random
 
@@ -9,7 +9,7 @@ from metatensor.utils.flop_counter import FlopCounterMode, register_flop_formula
 
 
 def counted(function, *, grad=False):
-    """FLOPs by operator that ours counts."""
+    """Return the FLOPs by operator of metatensor's counter."""
     with mt.set_grad_enabled(grad), FlopCounterMode(display=False) as counter:
         function()
     return {str(op): n for op, n in counter.get_flop_counts().get("Global", {}).items() if n}, counter
@@ -25,7 +25,7 @@ def counted_by_torch(function, *, grad=False):
 
 
 def both(function, **options):
-    """What both count of ``function(library, functional, nn, m)`` where ``m`` makes a meta tensor."""
+    """Return both counts of ``function(library, functional, nn, m)``, where ``m`` creates a meta tensor."""
     torch = pytest.importorskip("torch")
 
     def run(t):
@@ -41,7 +41,7 @@ def both(function, **options):
     return counted(run(mt), **options)[0], counted_by_torch(run(torch), **options)[0]
 
 
-# `t` is the library, `f` its nn.functional, `nn` its nn, `m` a function of sizes that makes a tensor.
+# `t` is the library, `f` its nn.functional, `nn` its nn, `m` a function of sizes that creates a tensor.
 CASES = {
     "mv": lambda t, f, nn, m: t.mv(m(3, 4), m(4)),
     "dot": lambda t, f, nn, m: t.dot(m(4), m(4)) + t.vdot(m(4), m(4)),
@@ -159,7 +159,7 @@ def test_an_operator(name, grad):
 
 
 def variant(m, shape, how, grad):
-    """A tensor of a shape: dense, transposed at the end or at the beginning, or every other of a larger one."""
+    """Return a tensor of a shape: dense, with transposed dimensions, or every second element of a larger one."""
     if how == "mT" and len(shape) > 1:
         return m(*shape[:-2], shape[-1], shape[-2], requires_grad=grad).mT
     if how == "front" and len(shape) > 2:
@@ -240,7 +240,7 @@ def test_recurrent(cell):
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("grad", [False, True])
 def test_multi_head_layers(training, batch_first, grad):
-    """The totals: projections of one input are one product there and three here."""
+    """Only totals are compared: projections of one input are a single product in PyTorch and three here."""
 
     def attention(need_weights, **options):
         def run(t, f, nn, m):
@@ -264,7 +264,7 @@ def test_multi_head_layers(training, batch_first, grad):
 
 
 def random_case(seed):
-    """A product of random shapes and strides, of one or the other kind."""
+    """Return a product with random shapes and strides."""
     draw = random.Random(seed)
     sizes = [draw.choice((1, 2, 3)) for _ in range(draw.randint(0, 3))]
     n, k, o = (draw.choice((1, 2, 4, 5)) for _ in range(3))
@@ -295,7 +295,7 @@ def test_random_products(block):
 
 
 def networks(t):
-    """The same network in both libraries."""
+    """Return the same network in both libraries."""
     nn = t.nn
 
     class Net(nn.Module):
@@ -325,7 +325,7 @@ def test_modules_and_table():
     assert plain(counter.get_flop_counts()) == plain(other.get_flop_counts())
     assert counter.get_total_flops() == other.get_total_flops()
     pytest.importorskip("tabulate")
-    for depth in (None, 1, 2, 3):  # some versions of tabulate lose the indentation
+    for depth in (None, 1, 2, 3):  # some versions of tabulate remove the indentation
         ours, theirs = ([line.split() for line in c.get_table(depth).splitlines() if "--" not in line] for c in (counter, other))
         assert ours == theirs
 
@@ -386,7 +386,7 @@ def test_more_formulas():
 
     @mt.op("flop_counter_test::pairs")
     def pairs(x: mt.Tensor, y: mt.Tensor) -> mt.Spec:
-        """Products of all pairs of rows."""
+        """Return the products of all pairs of rows."""
         return mt.Spec((x.shape[0], y.shape[0]), x.dtype)
 
     x = mt.empty(4, 8, device="meta")

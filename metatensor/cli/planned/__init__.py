@@ -1,5 +1,6 @@
-"""Running a script on meta that was written for devices with data.
+"""Run a script that was written for devices with data on meta.
 
-`session.planned` is the context manager that `metatensor run --device meta` runs a script in. `mode` sends every device to
-meta and lets tensors with and without data meet, `values` answers requests for values, `device` stands for the GPU.
+`session.Plan` sets up the process for ``metatensor run --device meta``. `mode` redirects every device to meta and
+allows operations between tensors on meta and on cpu. `values` answers requests for values. `device` is a stand-in for
+the GPU.
 """

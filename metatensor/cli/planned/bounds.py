@@ -1,4 +1,4 @@
-"""Results whose sizes depend on values that are not there."""
+"""Stand-ins for results whose sizes depend on values that are not available."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from metatensor.cli.planned.values import Values
 __all__ = ["result", "without_masks"]
 
 MOST_COMPUTED = 1 << 22
-"""The most elements of the stand-in arguments that an operator is computed of."""
+"""Maximum number of elements of stand-in arguments for which an operator is computed."""
 
 
 def _integers(*shape: int) -> Any:
@@ -59,14 +59,15 @@ LARGEST: dict[str, Callable[..., Any]] = {
     "unique": _all_unique,
     "unique_consecutive": _unique_consecutive,
 }
-"""Operators whose results have a largest size, each with a function that makes those."""
+"""Functions that return the largest possible result, by operator."""
 
 
 def result(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: Values) -> Any:
-    """Return what stands for the result of an operator without its arguments' values, on meta.
+    """Return a result on meta for an operator whose result depends on values that are not available.
 
-    With the policy "bound" it is as large as it can be. Otherwise, and where no size is the largest, the operator is computed
-    of tensors that are filled with the value of the policy. Raises DataDependentError where these would be too large.
+    With the policy "bound", the result has the largest possible size. With other policies, and if no largest size is
+    known, the operator is computed with arguments that are filled with the value of the policy. DataDependentError is
+    raised if these would have more than `MOST_COMPUTED` elements.
     """
     if values.policy == "bound" and op.name in LARGEST:
         return LARGEST[op.name](*args, **kwargs)
@@ -98,7 +99,7 @@ def _on_meta(value: Any) -> Any:
 
 
 def without_masks(index: Any, values: Values) -> Any:
-    """Return an index with integer indices in the place of masks without data; ``index`` itself if it has none."""
+    """Return an index in which integer indices replace masks on meta, or ``index`` if it has no such mask."""
     items = index if isinstance(index, tuple) else (index,)
     if not any(_is_mask(item) for item in items):
         return index

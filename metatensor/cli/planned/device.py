@@ -1,4 +1,4 @@
-"""The device that stands for a GPU while a script is planned."""
+"""The stand-in for a GPU in a planned script."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["PlannedDevice"]
 
 
 class PlannedDevice(DeviceBackend):
-    """One device of a type, without memory: tensors that name it are on meta.
+    """A device without memory. Tensors that are created on it are on meta.
 
-    Its memory figures are the bytes that the tensors of the planned script take, on meta or cpu. Its clock is the host's.
+    Its memory statistics count the bytes of the script's tensors, on meta and cpu. Its clock is that of the host.
     """
 
     def __init__(self, type: str) -> None:
@@ -22,7 +22,7 @@ class PlannedDevice(DeviceBackend):
         self.peak = 0
 
     def sample(self) -> None:
-        """Raise the peak to what tensors take now; called after every operator."""
+        """Update the peak with the current memory use. This is called after every operator."""
         if self.tracker.current > self.peak:
             self.peak = self.tracker.current
 
@@ -32,19 +32,19 @@ class PlannedDevice(DeviceBackend):
             raise RuntimeError(f"{self.type}: device {index} does not exist; a planned script has {self.type}:0")
 
     def allocate(self, nbytes: int, index: int) -> Any:
-        """Raise RuntimeError: tensors are made on meta. Only threads that the script starts come here."""
+        """Raise RuntimeError. Only threads of the script reach this, because no mode redirects them to meta."""
         raise RuntimeError(f"{self.type}: this device is planned, and threads of the script cannot make tensors on it; name meta there")
 
     def memory_stats(self, index: int | None = None) -> dict[str, int]:
-        """The bytes of the script's tensors, now and at their peak."""
+        """Return the current and the peak bytes of the script's tensors."""
         self.sample()
         return {"allocated_bytes.all.current": self.tracker.current, "allocated_bytes.all.peak": self.peak}
 
     def reset_peak_memory_stats(self, index: int | None = None) -> None:
-        """Let the peak start again from what tensors take now."""
+        """Reset the peak to the current memory use."""
         self.peak = self.tracker.current
 
     def properties(self, index: int | None = None) -> dict[str, Any]:
-        """The device has a name; it has no memory and no version."""
+        """Return a name. The memory size and the versions are 0."""
         self.check_index(index or 0)
         return {"name": f"planned {self.type} device", "total_memory": 0, "major": 0, "minor": 0, "multi_processor_count": 0}

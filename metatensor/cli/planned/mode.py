@@ -1,4 +1,4 @@
-"""The mode that sends every device to meta, and lets tensors on meta meet those with data."""
+"""The mode that redirects every device to meta and allows operations between tensors on meta and on cpu."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from metatensor.cli.planned.values import Values
 __all__ = ["PlanMode"]
 
 GIVEN = frozenset(("_from_host", "arange", "linspace", "logspace", "range", "randperm"))
-"""Operators whose results have values that the script gives; those keep them, on cpu, where no accelerator is named."""
+"""Operators whose results have known values. These are created on cpu, unless an accelerator is named."""
 MOST_GIVEN = 1 << 24
-"""The most elements of such a result."""
+"""Maximum number of elements of such a result."""
 DRAWN = frozenset(("rand", "randn", "randint", "normal"))
-DRAWN_INTO = frozenset(("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_", "geometric_"))
-"""Operators that draw random numbers. A tensor of one, which is often requested at once, is drawn on cpu."""
+DRAWN_INTO = frozenset(("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_",
+"geometric_"))
+"""Operators that draw random numbers. A single number is drawn on cpu, because scripts often request its value."""
 _MUTATED = re.compile(r"Tensor(?:\[\])?\([a-z]!\)\S* (\w+)")
 
 
 @functools.cache
 def _written(op: Any) -> tuple[int, ...]:
-    """The positions of the arguments that an operator writes to, besides ``out``."""
+    """Return the positions of the arguments that an operator writes to, except ``out``."""
     if op.variant == 1:  # the in-place form of a functional operator
         return (0,)
     overload = op.overloads[0]
@@ -42,7 +43,7 @@ def _takes_device(op: Any) -> bool:
 
 
 def tensors_in(values: Any) -> Iterator[Any]:
-    """Yield the tensors among arguments, those in lists included."""
+    """Yield the tensors among arguments, including those in lists."""
     for value in values:
         if isinstance(value, mt.Tensor):
             yield value
@@ -51,7 +52,7 @@ def tensors_in(values: Any) -> Iterator[Any]:
 
 
 def _each(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply a function to a tensor, or to those in a list."""
+    """Apply a function to a tensor, or to all tensors in a list."""
     if isinstance(value, mt.Tensor):
         return function(value)
     if isinstance(value, (list, tuple)):
@@ -64,11 +65,11 @@ def _all(function: Callable[[Any], Any], args: tuple[Any, ...], kwargs: dict[str
 
 
 class PlanMode(mt.DispatchMode):
-    """A mode in which every device that is named means meta.
+    """A mode that redirects every device to meta.
 
-    Tensors of values that the script gives, such as ``tensor([1, 2])`` or those of NumPy arrays, stay on cpu with their values
-    until they meet a tensor on meta: the result of both is on meta. A tensor on cpu that is to be written with values of a
-    tensor on meta moves to meta itself; if it is a view, stand-in values are written.
+    Tensors with values known to the script, such as ``tensor([1, 2])`` or tensors of NumPy arrays, stay on cpu with
+    their values. An operation on them and a tensor on meta has its result on meta. If an operation would write values
+    from meta into a tensor on cpu, that tensor is moved to meta. If it is a view, stand-in values are written instead.
     """
 
     def __init__(self, values: Values, after: Callable[[], None]) -> None:
@@ -83,7 +84,7 @@ class PlanMode(mt.DispatchMode):
         }
 
     def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Carry out one operator."""
+        """Run one operator."""
         if sys._getframe(1).f_globals.get("__name__", "").startswith("metatensor.data"):
             return op(*args, **kwargs)  # samplers draw indices on cpu
         handler = self.handlers.get(op.name)
@@ -110,7 +111,7 @@ class PlanMode(mt.DispatchMode):
     # Devices --------------------------------------------------------------------------
 
     def _placed(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Replace the device that a call names, or takes by default, by meta."""
+        """Replace the device of a call, given or default, by meta."""
         if any(isinstance(value, mt.device) for value in args):
             args = tuple(self.meta if self._elsewhere(value) else value for value in args)
         elif _takes_device(op):
@@ -126,7 +127,7 @@ class PlanMode(mt.DispatchMode):
         return isinstance(value, mt.device) and value.type != "meta"
 
     def _given(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], most: int) -> Any:
-        """Make a tensor of values that are known: on cpu, unless another device is named or it has more than ``most`` elements."""
+        """Create a tensor with known values on cpu, or on meta if it is large or another device is named."""
         if op.name == "_from_host":
             here = args[4].type in ("cpu", "meta") and math.prod(args[1]) <= most  # meta is the default
             return op(*args[:4], mt.device("cpu") if here else self.meta)
@@ -143,7 +144,7 @@ class PlanMode(mt.DispatchMode):
     # Tensors with and without data -------------------------------------------------------
 
     def _together(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Bring the tensors of a call to one place: to meta, unless it writes to a view on cpu."""
+        """Move the tensors of a call to meta, or if it writes to a view on cpu, replace those on meta by stand-ins."""
         places = {tensor.is_meta for tensor in tensors_in((args, tuple(kwargs.values())))}
         if len(places) < 2:
             return args, kwargs
@@ -173,7 +174,7 @@ class PlanMode(mt.DispatchMode):
         return self.values.nested(args[0]) if self.values.replaces else op(*args)
 
     def _move(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A tensor on meta that is moved to another device stays what it is."""
+        """Convert a tensor on meta. Moving it to another device returns it unchanged."""
         devices = [value for value in (*args[1:], kwargs.get("device")) if self._elsewhere(value)]
         others = [value for value in (*args[1:], *kwargs.values()) if value is not None and value is not False and value not in devices]
         if devices and all(value is True or value == args[0].dtype for value in others):

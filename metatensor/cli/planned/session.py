@@ -1,4 +1,4 @@
-"""Everything that a planned script runs in, and what is said of it at its end."""
+"""The environment of a planned script, and the summary at its end."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["Plan"]
 
 
 class Plan:
-    """The planned run of a script. `start` changes this process for good: it is for the script alone from then on."""
+    """A planned run of a script. `start` changes this process permanently, so only the script may use it."""
 
     def __init__(self, policy: str) -> None:
         self.values = Values(policy)
@@ -29,7 +29,7 @@ class Plan:
         self.saved: dict[str, None] = {}
 
     def start(self) -> None:
-        """Let every device mean meta. Call it after `torch_api.install`."""
+        """Redirect every device to meta. Call this after `torch_api.install`."""
         device = PlannedDevice("cuda")
         plugins.register_backend(device, override=True)
         mt.set_default_device("meta")
@@ -42,7 +42,7 @@ class Plan:
         PlanMode(self.values, device.sample).__enter__()
 
     def summary(self) -> list[str]:
-        """What was replaced or left out, a line for each kind."""
+        """Return what was replaced or omitted, one line for each kind."""
         lines = []
         if self.values.requests.total:
             lines.append(f"{self.values.requests.total:,} requests for values of tensors on meta were answered with stand-ins "
@@ -54,7 +54,7 @@ class Plan:
             lines.append(f"saved with names, shapes and dtypes, without values: {', '.join(self.saved)}")
         return lines
 
-    # What does not go through operators ---------------------------------------------------
+    # Requests for values that are not operators -------------------------------------------
 
     def _answer_requests(self) -> None:
         values = self.values
@@ -90,7 +90,7 @@ class Plan:
     # Gradients ------------------------------------------------------------------------
 
     def _without_gradients(self) -> None:
-        """Skip a backward pass that raises NotImplementedError."""
+        """Skip backward passes that raise NotImplementedError."""
         from metatensor.torch_api.torch.amp.grad_scaler import GradScaler
 
         tally, original, unscale, gradients = self.backward, mt.Tensor.backward, GradScaler._unscale_grads_, mt.autograd.grad
@@ -122,7 +122,7 @@ class Plan:
     # Checkpoints ----------------------------------------------------------------------
 
     def _checkpoints(self) -> None:
-        """Load checkpoints onto meta, and note those that are saved without values."""
+        """Load checkpoints onto meta, and record which ones are saved without values."""
         import torch
 
         save: Callable[..., Any] = torch.save

@@ -1,4 +1,4 @@
-"""What a script gets that requests values of tensors without data, and where it requested them."""
+"""Stand-ins for values that a script requests from tensors without data, and the lines that requested them."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ __all__ = ["POLICIES", "Tally", "Values"]
 POLICIES = ("bound", "zero", "raise")
 _ASSERT = re.compile(r"\s*assert[\s(]+(not\b)?")
 LINES = 8
-"""The most lines that a summary names."""
+"""Maximum number of lines named in a summary."""
 
 
 class Tally:
-    """How often something happened, by the script's lines."""
+    """A counter of events by line of the script."""
 
     def __init__(self) -> None:
         self.lines: Counter[tuple[str, int]] = Counter()
 
     def count(self) -> None:
-        """Count one occurrence at the line that is running."""
+        """Count one event at the running line."""
         self.lines[_line()] += 1
 
     @property
     def total(self) -> int:
-        """The number of occurrences."""
+        """The number of events."""
         return self.lines.total() if hasattr(self.lines, "total") else sum(self.lines.values())
 
     def __str__(self) -> str:
@@ -52,7 +52,7 @@ _LIBRARIES = tuple({path + os.sep for path in _INSTALLED if path})
 
 
 def _line() -> tuple[str, int]:
-    """The running line of the script: the innermost one that is in no library, else the innermost one."""
+    """Return the innermost running line outside of libraries. If there is none, return the innermost line."""
     first = frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
@@ -67,11 +67,11 @@ def _short(file: str) -> str:
 
 
 class Values:
-    """The values that stand for those that are not there.
+    """Stand-ins for values that are not available.
 
-    With the policy "bound" every number is 1 and every condition false, and a size that depends on values is the largest
-    that is possible; with "zero" numbers and sizes are those of tensors of zeros; with "raise" there are none, and the
-    request raises `DataDependentError`. A condition in an ``assert`` statement is true.
+    With the policy "bound" every number is 1, every condition is False, and a size that depends on values is the
+    largest possible one. With "zero", numbers and sizes are those of tensors of zeros. With "raise" a request raises
+    `DataDependentError`. In an ``assert`` statement, a condition has the value with which the assertion holds.
     """
 
     def __init__(self, policy: str) -> None:
@@ -80,30 +80,30 @@ class Values:
 
     @property
     def replaces(self) -> bool:
-        """Whether requests are answered."""
+        """Whether requests are answered with stand-ins."""
         return self.policy != "raise"
 
     def number(self, dtype: Any) -> Any:
-        """Return the number that stands for an element of this dtype."""
+        """Return the stand-in for an element of a dtype."""
         if dtype == mt.bool:
             return False
         one = int(self.policy == "bound")
         return complex(one) if dtype.is_complex else float(one) if dtype.is_floating_point else one
 
     def item(self, tensor: Any) -> Any:
-        """Return what ``tensor.item()`` gives, and count the request."""
+        """Return the result of ``tensor.item()``, and count the request."""
         if tensor.numel() != 1:
             return tensor.item()  # raises
         self.requests.count()
         return _asserted() if tensor.dtype == mt.bool else self.number(tensor.dtype)
 
     def nested(self, tensor: Any) -> Any:
-        """Return what ``tensor.tolist()`` gives, and count the request."""
+        """Return the result of ``tensor.tolist()``, and count the request."""
         self.requests.count()
         return _nested(tuple(tensor.shape), self.number(tensor.dtype))
 
     def filled(self, tensor: Any, index: bool = False) -> Any:
-        """Return a tensor on cpu of the same shape and dtype; integers in it are 0 if it is an ``index``."""
+        """Return a tensor on cpu with the same shape and dtype. If it is used as an index, its integers are 0."""
         number = self.number(tensor.dtype)
         if index and not tensor.dtype.is_floating_point:
             number = 0
@@ -121,7 +121,7 @@ def _nested(shape: tuple[int, ...], number: Any) -> Any:
 
 
 def _asserted() -> bool:
-    """Return the condition with which an ``assert`` statement in the running line holds; False if there is none."""
+    """Return the condition with which an ``assert`` statement in the running line holds, or False if there is none."""
     where = running_line(sys._getframe(1))
     found = _ASSERT.match(linecache.getline(*where)) if where is not None else None
     return found is not None and found[1] is None

@@ -160,7 +160,7 @@ def _quantile(kit: Any, out: Any, input: Any, q: Any, dim: int | None, interpola
     rows = input.reshape(-1) if dim is None or not input.ndim else xp.moveaxis(input, dim, -1)
     rows = xp.sort(rows, axis=-1)
     q = xp.asarray(q, dtype=np.float64).reshape(-1)
-    if bool(((q < 0) | (q > 1)).any()):
+    if not bool(((q >= 0) & (q <= 1)).all()):  # NaN as well
         raise RuntimeError("quantile(): q values must be between 0 and 1")
     there = xp.sum(~xp.isnan(rows), axis=-1, keepdims=True)
     last = xp.maximum(there - 1, 0) if ignore_nan else xp.full_like(there, rows.shape[-1] - 1)

@@ -1,4 +1,4 @@
-"""A GAN with label tensors, alternating optimizers, spectral norm, EMA of the generator and a grid of samples."""
+"""Train a GAN with label tensors, alternating optimizers, spectral norm, an EMA of the generator, and a grid of samples."""
 
 import copy
 

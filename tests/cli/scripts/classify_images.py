@@ -1,4 +1,4 @@
-"""Train a small CNN on images from a Dataset: argparse, transforms in NumPy, mixed precision, a scheduler, best checkpoint."""
+"""Train a small CNN on a Dataset of images, with argparse, NumPy transforms, mixed precision, a scheduler and checkpoints."""
 
 import argparse
 import math

@@ -1,4 +1,4 @@
-"""DDPM: schedules as buffers, gather of coefficients, sinusoidal embeddings, LBFGS of a scale, sampling backwards."""
+"""Train a DDPM with schedules as buffers, gathered coefficients, sinusoidal embeddings and LBFGS, and sample from it."""
 
 import math
 

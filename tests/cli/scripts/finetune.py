@@ -1,4 +1,4 @@
-"""LoRA on a frozen transformer, distillation from a teacher, hooks, checkpoint and resume, DDP of one process, events and profiler."""
+"""Fine-tune a frozen transformer with LoRA, distillation, hooks, checkpoints, DDP of one process, events and a profiler."""
 
 import math
 import os

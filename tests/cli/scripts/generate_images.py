@@ -1,4 +1,4 @@
-"""A VAE and a super-resolution net: KL divergence, pixel shuffle, PSNR, SSIM by convolution; inference that writes arrays."""
+"""Train a VAE and a super-resolution network with KL divergence, pixel shuffle, PSNR and SSIM, and write images as arrays."""
 
 import sys
 from math import log10

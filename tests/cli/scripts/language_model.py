@@ -1,4 +1,4 @@
-"""A GPT from scratch on characters: causal attention, gradient accumulation, torch.compile, AdamW groups, generate()."""
+"""Train a GPT on characters with causal attention, gradient accumulation, torch.compile and AdamW groups, and generate text."""
 
 import math
 

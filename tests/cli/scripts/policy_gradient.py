@@ -1,4 +1,4 @@
-"""REINFORCE and an actor-critic step on an environment of its own, with Categorical, discounted returns and NumPy states."""
+"""Run REINFORCE and actor-critic steps in a custom environment, with Categorical, discounted returns and NumPy states."""
 
 import numpy as np
 import torch
@@ -8,7 +8,7 @@ from torch.distributions import Categorical
 
 
 class Corridor:
-    """Walk to the right end; the state is (place, time)."""
+    """An environment in which the agent has to walk to the right end. The state is (place, time)."""
 
     def __init__(self, length=5, limit=20):
         self.length, self.limit = length, limit

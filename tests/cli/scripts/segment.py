@@ -1,4 +1,4 @@
-"""A U-Net with dice loss, boolean masks, a confusion matrix and intersection over union."""
+"""Train a U-Net with dice loss, boolean masks, a confusion matrix and intersection over union."""
 
 import torch
 import torch.nn as nn

@@ -1,4 +1,4 @@
-"""Siamese net with triplets, a time-series LSTM with sliding windows, an autoencoder; custom autograd-free modules with buffers."""
+"""Train a siamese network on triplets, an LSTM on sliding windows, and an autoencoder, with custom modules with buffers."""
 
 import random
 

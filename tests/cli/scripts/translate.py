@@ -1,4 +1,4 @@
-"""Seq2seq with attention over packed GRU states: a collate function with padding, teacher forcing, greedy decoding."""
+"""Train a seq2seq model with attention over packed GRU states, padding in a collate function, teacher forcing and greedy decoding."""
 
 import random
 
