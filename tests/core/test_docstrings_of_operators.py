@@ -1,6 +1,8 @@
 """Docstrings of operators: every argument is explained, in the sections and types of NumPy style."""
 
 import re
+import subprocess
+import sys
 from fnmatch import fnmatchcase
 
 import pytest
@@ -103,3 +105,8 @@ def test_custom_operators():
     )
     full = "Scale.\n\nParameters\n----------\nx : Tensor\n    Factor."
     assert mt.library.define("acme_text::scale(Tensor x) -> Tensor", doc=full).__doc__.count("Parameters\n") == 1
+
+
+def test_importing_the_package_builds_no_docstrings():
+    code = "import sys, metatensor; print(*[m for m in sys.modules if m.endswith(('docstrings', 'glossary'))])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "\n"
