@@ -68,7 +68,7 @@ $(VENV_LINT)/.ready: pyproject.toml
 
 $(VENV_DOCS)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV_DOCS)
-	$(VENV_DOCS)/$(PIP) "furo>=2024.8.6" "myst-parser>=4" "sphinx>=8"
+	$(VENV_DOCS)/$(PIP) "furo>=2024.8.6" "myst-parser>=4" "numpy>=2.0" "pluggy>=1.5" "sphinx>=8"
 	@touch $@
 
 # -- running and testing -----------------------------------------------------------------------
@@ -154,7 +154,7 @@ stubs: build ## write the .pyi files and the operator pages
 bench: build ## time every op, and compare with NumPy and, if installed, PyTorch
 	$(BENCH_VENV)/bin/python -m benchmarks.run $(BENCH)
 
-docs: $(VENV_DOCS)/.ready ## build the pages into docs/_build/html
+docs: build $(VENV_DOCS)/.ready ## build the pages, and the reference from the docstrings, into docs/_build/html
 	$(VENV_DOCS)/bin/sphinx-build -q -W --keep-going -b html docs docs/_build/html
 
 clean: ## remove build products and environments

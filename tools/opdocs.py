@@ -1,10 +1,10 @@
-"""Write ``docs/ops/<family>.md``, which documents every operator of a family from its declaration.
+"""Write ``docs/ops/<family>.md``, which documents every operator of a family, with examples.
 
     python tools/opdocs.py            # write the pages that changed
     python tools/opdocs.py --check    # exit 1 if a page does not match the declarations
 
 The family of an operator is determined while its module is imported. Therefore the package must not be imported
-before `families` is called.
+before `families` is called. The examples run on the meta and cpu devices, so the cpu plugin must be installed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from importlib.machinery import ExtensionFileLoader
 from pathlib import Path
 from typing import Any
 
+import opexamples
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "ops"
 PREFIX = "metatensor.ops."
+NOTE = "The examples assume `import metatensor as mt`."
 MARKS = {
     "VIEW": "a view of its input",
     "COMPOSITE": "made of other operators",
@@ -53,17 +56,35 @@ def families() -> dict[str, tuple[Any, list[str]]]:
     return found
 
 
-def entry(op: Any) -> str:
-    """Return the section of one operator: its name, its signatures and its description."""
-    describe = importlib.import_module("metatensor._core.describe")
-    signatures, _, text = describe.op_doc(op).partition("\n\n")
+def entry(op: Any, family: str) -> str:
+    """Return the section of one operator: its name, signatures, description, arguments and example."""
+    docstrings = importlib.import_module("metatensor._core.docstrings")
+    signatures = "\n".join(docstrings.signatures(op))
+    parts = [f"## {op.name}", f"```text\n{signatures}\n```"]
+    if op.short_doc:
+        parts.append(op.short_doc)
+    listed = [f"* {_names(e.name)} ({e.type}){f': {e.meaning}' if e.meaning else ''}" for e in docstrings.arguments(op)]
+    if listed:
+        parts.append("\n".join(listed))
     flags = importlib.import_module("metatensor._core.op").operator_flags
     notes = [words for flag, words in MARKS.items() if op.flags & getattr(flags, flag)]
     registry = importlib.import_module("metatensor._core.op").registry
     if op.name + "_" in registry:
         notes.insert(0, f"in place: `{op.name.rpartition('.')[2]}_`")
-    note = f"\n*{'; '.join(notes)}*\n" if notes else ""
-    return f"## {op.name}\n\n```text\n{signatures}\n```\n\n{text}\n{note}"
+    if notes:
+        parts.append(f"*{'; '.join(notes)}*")
+    if has_example(op):
+        parts.append(f"```python\n{opexamples.example(op, family)}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _names(name: str) -> str:
+    return ", ".join(part if part == "..." else f"`{part}`" for part in name.split(", "))
+
+
+def has_example(op: Any) -> bool:
+    """Whether the page of an operator has an example: it is public and needs no special hardware."""
+    return not op.__name__.startswith("_") and op.name not in opexamples.HARDWARE
 
 
 def page(family: str, module: Any, names: list[str]) -> str:
@@ -72,7 +93,7 @@ def page(family: str, module: Any, names: list[str]) -> str:
     ops = [registry[name] for name in names if registry[name].name == name and not registry[name].variant]
     intro = (module.__doc__ or "").strip()
     aliases = [(n, registry[n].name) for n in names if registry[n].name != n and not registry[n].variant]
-    parts = [f"# {family.capitalize()}\n\n{intro}\n", *map(entry, ops)]
+    parts = [f"# {family.capitalize()}\n\n{intro}\n\n{NOTE}\n", *(entry(op, family) for op in ops)]
     if aliases:
         parts.append("## Other names\n\n" + "".join(f"* `{alias}` is `{name}`\n" for alias, name in aliases))
     return "\n".join(parts)

@@ -1,4 +1,4 @@
-"""Signatures and documentation of ops. They are built from the schemas on first access."""
+"""Signatures of ops. They are built from the schemas whenever they are read."""
 
 import inspect
 import keyword
@@ -74,17 +74,3 @@ def keyword_defaults(op):
     found = {p.name: p.default for p in op_signature(op).parameters.values()
              if p.kind is p.KEYWORD_ONLY and p.default is not p.empty}  # fmt: skip
     return found or None
-
-
-def op_doc(op):
-    """Return the docstring of an op: the signatures of all overloads, then the text of its declaration."""
-    lines = []
-    name = op.name
-    for text in op.schemas:
-        schema = parse(text)
-        signature = inspect.Signature(parameters(schema, takes_out(op)), return_annotation=returns(schema))
-        lines.append(f"{name}{signature}".replace("'", ""))
-    text = op.functional.short_doc or ""
-    if op.variant:
-        text = f"In-place version of `{op.functional.name}`. {text}"
-    return "\n".join(lines) + ("\n\n" + text if text else "")

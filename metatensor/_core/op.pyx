@@ -96,8 +96,8 @@ cdef class Op:
 
     @property
     def __doc__(self):
-        from metatensor._core.describe import op_doc
-        return op_doc(self)
+        from metatensor._core.docstrings import operator_doc
+        return operator_doc(self)
 
     @property
     def __signature__(self):
@@ -172,7 +172,8 @@ cdef class OpMethod:
 
     @property
     def __doc__(self):
-        return self.op.__doc__
+        from metatensor._core.docstrings import operator_doc
+        return operator_doc(self.op, method=True)
 
     @property
     def __signature__(self):
@@ -202,7 +203,8 @@ cdef class OpProperty:
 
     @property
     def __doc__(self):
-        return self.op.__doc__
+        from metatensor._core.docstrings import operator_doc
+        return operator_doc(self.op, is_property=True)
 
 
 cdef Py_ssize_t _offset(object probe, void** field):

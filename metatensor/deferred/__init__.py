@@ -1,5 +1,7 @@
 """Build models without memory and give them data later: deferred initialisation, fake tensors, and copies on meta.
 
+Example::
+
     with mt.deferred_init():
         model = Model()
     model.to(mt.bfloat16)

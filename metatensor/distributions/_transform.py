@@ -22,7 +22,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Transform:
-    """Base class of maps whose log |det Jacobian| is known.
+    """Base class of maps whose ``log |det Jacobian|`` is known.
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ class Transform:
         raise NotImplementedError(f"{type(self).__name__} does not implement _inverse()")
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        """Return log |det dy/dx|.
+        """Return ``log |det dy/dx|``.
 
         Parameters
         ----------

@@ -62,12 +62,12 @@ class Constraint:
         Parameters
         ----------
         value : Tensor
-            Values of shape (*batch, *event), where the event has `event_dim` dimensions.
+            Values of shape ``(*batch, *event)``, where the event has `event_dim` dimensions.
 
         Returns
         -------
         Tensor
-            bool, of shape (*batch,).
+            bool, of shape ``(*batch,)``.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement check()")
 

@@ -298,6 +298,7 @@ class Uniform(LocationScale):
 
     @property
     def arg_constraints(self) -> Any:  # type: ignore[override]
+        """Constraint of each parameter, by name."""
         return {"low": constraints.less_than(self.high), "high": constraints.greater_than(self.low)}
 
     @constraints.dependent_property(is_discrete=False, event_dim=0)

@@ -56,6 +56,7 @@ class Wishart(ScaleTriple, ExponentialFamily):
 
     @property
     def arg_constraints(self) -> Any:  # type: ignore[override]
+        """Constraint of each parameter, by name."""
         return {**ScaleTriple.arg_constraints, "df": constraints.greater_than(self._d - 1)}
 
     @property

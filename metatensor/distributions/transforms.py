@@ -1,4 +1,4 @@
-"""Transforms: maps between constrained regions, with their inverses and log |det Jacobian|."""
+"""Transforms: maps between constrained regions, with their inverses and ``log |det Jacobian|``."""
 
 from metatensor.distributions._elementwise import (
     AbsTransform,

@@ -1,5 +1,7 @@
 """Custom operators: schema, meta function, kernels, FLOP rule and decomposition.
 
+Example::
+
     @mt.op("acme::rope")
     def rope(x: mt.Tensor, cos: mt.Tensor, sin: mt.Tensor) -> mt.Spec:
         return mt.Spec(x.shape, x.dtype)

@@ -15,6 +15,7 @@ Tag = enum.IntEnum(  # type: ignore[misc]
     start=0,
     module="torch",
 )
+Tag.__doc__ = "Properties of operators, under PyTorch's names. metatensor sets only those that `tags_of` derives."
 
 _DATA, _ELEMENTWISE, _RANDOM = 16, 32, 64  # values of OpFlag in _core/op.pxd
 

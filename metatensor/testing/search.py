@@ -27,7 +27,7 @@ from metatensor.testing.known import BASES, SHAPES, TENSOR_LISTS
 from metatensor.testing.samples import Sample, Spec
 from metatensor.testing.values import to_values
 
-__all__ = ["find_samples", "outcome"]
+__all__ = ["base_samples", "find_samples", "outcome"]
 
 INDEX_NAMES = {"index", "indices", "indices1", "indices2"}
 FIRST_DTYPES = ("float32", "target alike", "int64", "bool", "complex64", "index first")
@@ -58,8 +58,7 @@ def find_samples(op: Any, overload: Any, dtypes: tuple[str, ...], reference: str
     the maximum number of bases.
     """
     schema = parse(overload.text)
-    known = [sample for sample in BASES.get(overload.qualname, []) if on_meta(op, sample) is not None]
-    bases = known + (_bases(op, schema, limit) if len(known) < 2 else [])
+    bases = base_samples(op, overload, limit)
     if not bases:
         return []
     found = list(bases)
@@ -79,6 +78,12 @@ def find_samples(op: Any, overload: Any, dtypes: tuple[str, ...], reference: str
             seen.add(str(key))
             unique.append(sample)
     return unique
+
+
+def base_samples(op: Any, overload: Any, limit: int = 4) -> list[Sample]:
+    """Return the first samples for one schema of `op`, whose arguments are the required ones. Only meta is used."""
+    known = [sample for sample in BASES.get(overload.qualname, []) if on_meta(op, sample) is not None]
+    return known + (_bases(op, parse(overload.text), limit) if len(known) < 2 else [])
 
 
 def on_meta(op: Any, sample: Sample) -> Any:

@@ -97,7 +97,7 @@ def test_a_model_runs_there(backend):
 def test_a_custom_op_in_c(backend):
     """Its meta kernel and its kernel are C functions. Otherwise it is an op like those in Python."""
     axpy = mt.ops.tally.axpy
-    assert axpy.schemas == ("tally::axpy(Tensor x, Tensor y, float a=1.0) -> Tensor",) and axpy.__doc__.endswith("a * x + y.")
+    assert axpy.schemas == ("tally::axpy(Tensor x, Tensor y, float a=1.0) -> Tensor",) and "a * x + y." in axpy.__doc__
     x = mt.empty(3, 4, device="meta").t()
     assert axpy(x, mt.empty(4, 3, device="meta"), 2.0).stride() == (1, 4)
     with pytest.raises(RuntimeError, match="x has the shape"):

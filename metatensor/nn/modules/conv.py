@@ -221,8 +221,8 @@ class Conv1d(_Conv):
 class Conv2d(_Conv):
     """Convolution of an input (N, in_channels, H, W) or (in_channels, H, W).
 
-    Sizes are ints or pairs (height, width). ``weight`` has shape (out_channels, in_channels / groups, *kernel_size).
-    See `Conv1d` for parameters, output sizes and initial values.
+    Sizes are ints or pairs (height, width). ``weight`` has shape
+    ``(out_channels, in_channels / groups, *kernel_size)``. See `Conv1d` for parameters, output sizes and initial values.
 
     Examples
     --------
@@ -238,8 +238,8 @@ class Conv2d(_Conv):
 class Conv3d(_Conv):
     """Convolution of an input (N, in_channels, D, H, W) or (in_channels, D, H, W).
 
-    Sizes are ints or triples (depth, height, width). ``weight`` has shape (out_channels, in_channels / groups,
-    *kernel_size). See `Conv1d` for parameters, output sizes and initial values.
+    Sizes are ints or triples (depth, height, width). ``weight`` has shape
+    ``(out_channels, in_channels / groups, *kernel_size)``. See `Conv1d` for parameters, output sizes and initial values.
 
     Examples
     --------

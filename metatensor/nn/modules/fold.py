@@ -60,7 +60,7 @@ class Unfold(Module):
 class Fold(Module):
     """Add columns of sliding blocks back into an image: the adjoint of `Unfold`.
 
-    An input (N, C * kernel_height * kernel_width, L), or without N, becomes (N, C, *output_size). Elements of
+    An input ``(N, C * kernel_height * kernel_width, L)``, or without N, becomes ``(N, C, *output_size)``. Elements of
     overlapping blocks are summed.
 
     Parameters

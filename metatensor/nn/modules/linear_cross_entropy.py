@@ -18,8 +18,8 @@ __all__ = ["LinearCrossEntropyLoss", "LinearCrossEntropyOptions"]
 class LinearCrossEntropyLoss(_WeightedLoss):
     """Cross entropy of the scores that a linear layer computes from the input.
 
-    The input has shape (N, in_features) or (in_features,). The target holds classes and has shape (N, *out_features),
-    or the same without N. The layer is the child ``linear``, with ``num_classes * prod(out_features)`` outputs.
+    The input has shape (N, in_features) or (in_features,). The target holds classes and has shape
+    ``(N, *out_features)``, or the same without N. The layer is the child ``linear``, with ``num_classes * prod(out_features)`` outputs.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ class _Table(Module):
 
 
 class Embedding(_Table):
-    """Table of vectors, looked up by index: integers of shape (*) become (*, embedding_dim).
+    """Table of vectors, looked up by index: integers of shape ``(*)`` become ``(*, embedding_dim)``.
 
     ``weight`` has shape (num_embeddings, embedding_dim) and is initialized from the standard normal distribution.
 
