@@ -123,8 +123,8 @@ def is_storage(obj):
 _LAZY = {
     name: (f"metatensor.{name}", None)
     for name in ("amp", "analysis", "array_api", "autograd", "checkpoint", "data", "deferred", "devices", "distributed",
-                 "distributions", "fft", "func", "interchange", "library", "linalg", "masked", "nn", "optim", "plugins", "program",
-                 "rules", "serialization", "signal", "special", "testing", "utils")
+                 "distributions", "fft", "func", "interchange", "library", "linalg", "masked", "nn", "optim", "plugins", "profiler",
+                 "program", "rules", "serialization", "signal", "special", "testing", "utils")
 } | {
     "load": ("metatensor.checkpoint", "load"),
     "load_into": ("metatensor.checkpoint", "load_into"),

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from metatensor._core.source_locations import location_of
-from metatensor.analysis.describe import bytes_text, count_text, describe, relative, spec_text
+from metatensor._core.units import bytes_text, count_text
+from metatensor.analysis.describe import describe, relative, spec_text
 from metatensor.analysis.estimate import at_inference, has_lazy, report_of
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.observation import Progress, RunObserver, failure_of

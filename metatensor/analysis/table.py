@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from metatensor.analysis.describe import bytes_text, count_text, relative, spec_text
+from metatensor._core.units import bytes_text, count_text
+from metatensor.analysis.describe import relative, spec_text
 from metatensor.analysis.report import CONVENTION, ModuleRow, Report
 
 if TYPE_CHECKING:

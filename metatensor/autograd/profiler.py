@@ -1,8 +1,8 @@
 """The legacy location of the profiler."""
 
 from metatensor._core.absent import function
-from metatensor.torch_api.torch.profiler import profile, record_function
-from metatensor.torch_api.torch.profiler._events import EventList, FunctionEvent, FunctionEventAvg
+from metatensor.profiler import profile, record_function
+from metatensor.profiler._events import EventList, FunctionEvent, FunctionEventAvg
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "emit_itt", "emit_nvtx", "profile", "record_function"]
 

@@ -74,7 +74,7 @@ class Plain(Progress):
 
     def text(self, seconds: float) -> str:
         """Return the line to show after ``seconds``."""
-        from metatensor.analysis.describe import bytes_text
+        from metatensor._core.units import bytes_text
 
         rate = self.done / max(seconds, 1e-9)
         left = (self.total - self.done) / rate if rate else 0

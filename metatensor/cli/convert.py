@@ -33,7 +33,7 @@ def command(source: str, target: str, form: str | None, max_shard_size: str | No
     metatensor convert model.safetensors model.pt
     metatensor convert shards/ model.safetensors
     """
-    from metatensor.analysis.describe import bytes_text
+    from metatensor._core.units import bytes_text
     from metatensor.checkpoint import CheckpointError, convert
 
     if os.path.exists(target) and not force:

@@ -148,7 +148,7 @@ def _tree(root: Module, title: str) -> Tree:
 
 
 def _branch(tree: Tree, module: Module) -> None:
-    from metatensor.analysis.describe import bytes_text, count_text
+    from metatensor._core.units import bytes_text, count_text
 
     for names, child in module.folded():
         times = len(names)
@@ -163,7 +163,7 @@ def _branch(tree: Tree, module: Module) -> None:
 
 def describe_summary(checkpoint: Checkpoint) -> list[str]:
     """Return lines with the number of tensors, elements and bytes, in total and by dtype."""
-    from metatensor.analysis.describe import bytes_text, count_text
+    from metatensor._core.units import bytes_text, count_text
 
     rows = totals(checkpoint)
     kinds = ", ".join(f"{count_text(count)} {dtype}" for dtype, count, _ in rows)

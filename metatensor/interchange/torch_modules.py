@@ -11,7 +11,8 @@ TREE = f"{ALIAS}.torch"
 
 SHARED = {
     f"torch.{name}": f"metatensor.{name}"
-    for name in ("autograd", "distributed", "distributions", "fft", "func", "linalg", "masked", "nn", "optim", "signal", "special",
+    for name in ("autograd", "distributed", "distributions", "fft", "func", "linalg", "masked", "nn", "optim", "profiler",
+                 "signal", "special",
                  "utils")
 } | {
     "torch.futures": "metatensor.distributed.futures",

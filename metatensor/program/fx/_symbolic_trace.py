@@ -6,6 +6,7 @@ import builtins
 import functools
 import inspect
 import math
+import sys
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from types import FunctionType, ModuleType
@@ -13,6 +14,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.op import Op
+from metatensor.interchange.torch_modules import TREE
 from metatensor.program.fx._wrapped import WRAPPED
 from metatensor.program.fx.graph import Graph
 from metatensor.program.fx.graph_module import GraphModule
@@ -211,8 +213,7 @@ class Tracer(TracerBase):
     @contextmanager
     def _watched(self, fn: Any) -> Any:
         """Return a context in which module calls, parameters and wrapped functions are recorded."""
-        from metatensor.torch_api import torch
-
+        alias = sys.modules.get(TREE)  # the module `torch`, if anything imported it
         with ExitStack() as stack:
             for module in self.root.modules():
                 stack.callback(object.__setattr__, module, "__class__", type(module))
@@ -221,7 +222,7 @@ class Tracer(TracerBase):
                 self._wrap(stack, namespace, name)
             # An operator called with a proxy for a tensor reaches the tracer by itself. One with a proxy for a number
             # does not, so all are wrapped.
-            for place in (torch, mt.nn.functional, mt.fft, mt.linalg, mt.special):
+            for place in filter(None, (mt, alias, mt.nn.functional, mt.fft, mt.linalg, mt.special)):
                 for name, value in list(vars(place).items()):
                     if isinstance(value, Op) or isinstance(value, FunctionType) and (name == "_assert" or not name.startswith("_")):
                         self._wrap(stack, vars(place), name)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import ContextDecorator
 from typing import Any
 
-from metatensor.torch_api.torch.profiler._events import EventList, EventTracer
+from metatensor.profiler._events import EventList, EventTracer
 
 __all__ = ["DeviceType", "ExecutionTraceObserver", "ProfilerAction", "ProfilerActivity", "kineto_available", "profile",
            "record_function", "schedule", "supported_activities", "tensorboard_trace_handler"]  # fmt: skip
@@ -64,7 +64,7 @@ def schedule(
 
     Examples
     --------
-    >>> from metatensor.torch_api.torch.profiler import schedule
+    >>> from metatensor.profiler import schedule
     >>> action = schedule(wait=1, warmup=1, active=2)
     >>> [action(step).name for step in range(4)]
     ['NONE', 'WARMUP', 'RECORD', 'RECORD_AND_SAVE']
@@ -115,7 +115,7 @@ class profile:
     Examples
     --------
     >>> import metatensor as mt
-    >>> from metatensor.torch_api.torch.profiler import profile
+    >>> from metatensor.profiler import profile
     >>> with profile() as profiler:
     ...     _ = mt.empty(3, device="meta") + 1
     >>> [event.name for event in profiler.events()]
