@@ -38,7 +38,7 @@ help: ## list the targets
 
 define editable
 $(PYTHON) -m venv $(1)
-$(1)/$(PIP) "setuptools>=77" "Cython>=3.1"
+$(1)/$(PIP) "setuptools>=77" "Cython>=3.1" "numpy>=2.0"
 $(1)/$(PIP) --no-build-isolation -e ".[test]"
 $(1)/$(PIP) --no-build-isolation $(addprefix -e ,$(PLUGINS))
 endef
