@@ -696,7 +696,7 @@ def cosh_(input: Tensor) -> Tensor:
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, reduction: _int = 0) -> Tensor:
     """As `nn.functional.cosine_embedding_loss`, with the argument order of PyTorch's native function."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
-    """Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which broadcast. The result lacks `dim`. `eps` bounds the norms from below."""
+    """Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which are broadcast together. `dim` is removed. `eps` is a lower bound for the norms."""
 def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
     """Count the elements over `dim` (default: all dimensions) that are not zero. The result is int64."""
 def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
@@ -923,7 +923,7 @@ def geqrf(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_geqr
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Outer product of two vectors: (n) and (m) to (n, m)."""
 def get_device(input: Tensor) -> _int:
-    """Return the index of the tensor's device, or -1."""
+    """Return the index of the tensor's device, or -1 if it has none."""
 def gradient(input: Tensor, *, spacing: Any | None = 1, dim: Any | None = None, edge_order: _int = 1) -> tuple[Tensor, ...]:
     """Derivatives of the samples along each dimension in `dim` (all by default), by second-order central differences. `spacing` is the distance between samples: one number, or for each dimension a number or a vector of sample points. `edge_order` 1 or 2 is the order of accuracy at the ends. Returns one tensor of the shape of `input` for each dimension."""
 def greater(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -1035,13 +1035,13 @@ def index_fill(input: Tensor, dim: _int, index: Tensor, value: Tensor | _Number)
 def index_fill_(input: Tensor, dim: _int, index: Tensor, value: Tensor | _Number) -> Tensor:
     """Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor."""
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: _bool = False) -> Tensor:
-    """Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per dimension (None for all indices). `accumulate` adds them."""
+    """Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per dimension. None selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing them."""
 def index_put_(input: Tensor, indices: Any, values: Tensor, accumulate: _bool = False) -> Tensor:
-    """Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension (None for all indices). `accumulate` adds them."""
+    """Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension. None selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing them."""
 def index_reduce(input: Tensor, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-    """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
+    """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; if `include_self` is True, the input's own elements are included."""
 def index_reduce_(input: Tensor, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-    """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
+    """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; if `include_self` is True, the input's own elements are included."""
 def index_select(input: Tensor, dim: _int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Slices of `input` along `dim` at the indices in a vector (int32 or int64). The size of `dim` becomes the length of `index`."""
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1561,9 +1561,9 @@ def scatter_add(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Te
 def scatter_add_(input: Tensor, dim: _int, index: Tensor, src: Tensor) -> Tensor:
     """Add the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] += src[i, j]."""
 def scatter_reduce(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-    """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
+    """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; if `include_self` is True, the input's own elements are included."""
 def scatter_reduce_(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-    """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
+    """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; if `include_self` is True, the input's own elements are included."""
 def searchsorted(sorted_sequence: Tensor, input: Tensor | _Number, *, out_int32: _bool = False, right: _bool = False, side: _str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Indices at which the elements of `input` can be inserted into sorted sequences without breaking their order: int64, or int32 with `out_int32`. The sequences lie along the last dimension; the leading dimensions of both must be equal unless `sorted_sequence` is a vector. The index is the first possible one, or the last with right=True or side='right'."""
 def select(input: Tensor, dim: _int, index: _int) -> Tensor:
