@@ -19,7 +19,7 @@ def fftfreq(n: _int, d: _float = 1.0, *, dtype: _dtype | None = None, layout: _l
 def fftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """Multi-dimensional discrete Fourier transform over `dim`. `dim` defaults to the last `len(s)` dimensions, or to all without `s`."""
 def fftshift(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
-    """Move the zero frequency to the center along `dim` (all dimensions by default), by rolling by half of the size."""
+    """Move the zero frequency to the center along `dim` (all dimensions by default) by rolling them by half of their size."""
 def hfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """One-dimensional Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first half of the signal; the last transformed dimension, of size m, becomes `2 * (m - 1)` points by default."""
 def hfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
