@@ -617,7 +617,7 @@ def cholesky_inverse(input: Tensor, upper: _bool = False, *, out: Tensor | None 
 def cholesky_solve(input: Tensor, input2: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Solutions X of `A @ X = input`, given the Cholesky factors `input2` of A: lower ones, or upper ones if `upper`."""
 def chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """Split along `dim` into at most `chunks` views of one size (the last may be smaller). Returns a tuple."""
+    """Split along `dim` into at most `chunks` views of equal size (the last may be smaller). Returns a tuple."""
 def clamp(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
     """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
 def clamp_(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
@@ -1617,7 +1617,7 @@ def sort(input: Tensor, dim: _int = -1, descending: _bool = False, *, out: Seque
 def sort(input: Tensor, *, stable: _bool | None, dim: _int = -1, descending: _bool = False, out: Sequence[Tensor] | None = None) -> _return_sort_stable: ...
 @overload
 def split(input: Tensor, split_size_or_sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """Split along `dim` into views of one size (the last may be smaller), or of the sizes in a list. Returns a tuple."""
+    """Split along `dim` into views of equal size (the last may be smaller), or of the sizes in a list. Returns a tuple."""
 @overload
 def split(input: Tensor, split_size_or_sections: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 @overload

@@ -170,6 +170,6 @@ def tensorsolve(input: Tensor, other: Tensor, *dims: _int, out: Tensor | None = 
 def vander(x: Tensor, *, N: _int | None = None) -> Tensor:
     """Vandermonde matrices: for x (..., n) the result (..., n, N) holds the powers 0 to N - 1 of each value. N defaults to n. Integers give int64."""
 def vecdot(x: Tensor, y: Tensor, *, dim: _int = -1, out: Tensor | None = None) -> Tensor:
-    """Sum of `conj(x) * y` along `dim` of the broadcast shape, which the result lacks."""
+    """Broadcast `x` and `y`, and return the sum of `conj(x) * y` along `dim`. The result has one dimension less."""
 def vector_norm(input: Tensor, ord: _Number = 2, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Vector norm of order `ord` over `dim`, or over all elements without `dim`."""

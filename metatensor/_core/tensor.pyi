@@ -486,7 +486,7 @@ class Tensor:
     def cholesky_solve(self, input2: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
         """Solutions X of `A @ X = input`, given the Cholesky factors `input2` of A: lower ones, or upper ones if `upper`."""
     def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """Split along `dim` into at most `chunks` views of one size (the last may be smaller). Returns a tuple."""
+        """Split along `dim` into at most `chunks` views of equal size (the last may be smaller). Returns a tuple."""
     def clamp(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
         """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
     def clamp_(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
@@ -1286,7 +1286,7 @@ class Tensor:
     def sort(self, *, stable: _bool | None, dim: _int = -1, descending: _bool = False, out: Sequence[Tensor] | None = None) -> _return_sort_stable: ...
     @overload
     def split(self, split_size_or_sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """Split along `dim` into views of one size (the last may be smaller), or of the sizes in a list. Returns a tuple."""
+        """Split along `dim` into views of equal size (the last may be smaller), or of the sizes in a list. Returns a tuple."""
     @overload
     def split(self, split_size_or_sections: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
     @overload

@@ -199,13 +199,13 @@ def all_to_all_single(
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Return at once: there is no other process to wait for."""
+    """Return immediately: there is no other process to wait for."""
     member(group)
     return _done(async_op)
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-    """Return at once: there is no other process to wait for."""
+    """Return immediately: there is no other process to wait for."""
     member(group)
 
 

@@ -264,8 +264,10 @@ cdef object ifftn_body(Call* c):
 
 
 cdef Tensor _prepared(Call* c, Tensor t, bint halved, Plan* p):
-    """Return the input fitted to the plan and promoted, after checking that at least one dimension is transformed.
-    `halved` says that the input is half of a Hermitian-symmetric spectrum and the result is real."""
+    """Return the input, cropped or padded to the plan and promoted. Check that at least one dimension is transformed.
+
+    `halved` means that the input is half of a Hermitian-symmetric spectrum and the result is real.
+    """
     _plan_many(c, t, halved, p)
     _need_dims(c, p)
     return _fitted(_promoted(c, t, halved), p)
