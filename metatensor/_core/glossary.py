@@ -23,7 +23,7 @@ GENERAL = {
     "adjoint": "Whether to use the conjugate transpose of A.",
     "align_corners": "If True, -1 and 1 (or the ends of a resized dimension) are centers of corner pixels, "
                      "otherwise edges of the image.",
-    "align_to_window": "Whether frames begin at the window's position in them. Only without `center`.",
+    "align_to_window": "Whether frames begin at the window's position in them. Only allowed if `center` is False.",
     "alpha": "Factor of the second operand or of the product.",
     "anchor": "Anchor vectors (..., D).",
     "angle": "Angles in radians.",
@@ -89,7 +89,7 @@ GENERAL = {
     "driver": "Name of the algorithm's LAPACK or cuSOLVER routine.",
     "dropout": "Probability that an element is set to 0 between layers.",
     "dropout_p": "Probability that an attention weight is set to 0.",
-    "dtype": "Dtype of the result, or in which it is computed.",
+    "dtype": "Dtype of the result or of the computation.",
     "dx": "Distance between the samples.",
     "edge_order": "Order of accuracy at the ends, 1 or 2.",
     "embed_dim_to_check": "Expected size E of the last dimension of `query`.",

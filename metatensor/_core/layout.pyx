@@ -313,8 +313,8 @@ cdef inline int compare_dims(int n, const int* ndims, const dim_t** sizes, const
                              int p, int q) noexcept:
     """Return -1 if dimension `p` belongs inside `q`, 1 if outside, 0 if undecided.
 
-    The first input in which `p` and `q` have different strides decides. An input is skipped if either stride is 0. If the
-    strides are equal and the result is larger in `p`, then `p` belongs outside.
+    The first input in which `p` and `q` have different strides decides. An input is skipped if either stride is 0. If
+    the strides are equal and the result is larger in `p`, then `p` belongs outside.
     """
     cdef dim_t a, b
     cdef int k

@@ -375,9 +375,9 @@ class Tensor:
     def arctanh_(self) -> Tensor:
         """The inverse hyperbolic tangent."""
     def argmax(self, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Index of the largest element along `dim`, or in the flattened input without `dim`, as int64."""
+        """Index of the largest element along `dim`, or in the flattened input if `dim` is None, as int64."""
     def argmin(self, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Index of the smallest element along `dim`, or in the flattened input without `dim`, as int64."""
+        """Index of the smallest element along `dim`, or in the flattened input if `dim` is None, as int64."""
     @overload
     def argsort(self, dim: _int = -1, descending: _bool = False, *, out: Tensor | None = None) -> Tensor:
         """Return the int64 indices that sort along `dim`."""
@@ -797,9 +797,9 @@ class Tensor:
     def index_put_(self, indices: Any, values: Tensor, accumulate: _bool = False) -> Tensor:
         """Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension. None selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing them."""
     def index_reduce(self, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-        """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; if `include_self` is True, the input's own elements are included."""
+        """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
     def index_reduce_(self, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-        """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; if `include_self` is True, the input's own elements are included."""
+        """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
     def index_select(self, dim: _int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Slices of `input` along `dim` at the indices in a vector (int32 or int64). The size of `dim` becomes the length of `index`."""
     def inner(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1070,7 +1070,7 @@ class Tensor:
     def nonzero_static(self, *, size: _int, fill_value: _int = -1, out: Tensor | None = None) -> Tensor:
         """`nonzero`, truncated to `size` rows or padded to them with `fill_value`."""
     def norm(self, p: Any | None = 'fro', dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Vector norm of order `p` over `dim`, or over all elements without `dim`. 'nuc' is a matrix norm over two dimensions."""
+        """Vector norm of order `p` over `dim`, or over all elements if `dim` is None. 'nuc' is a matrix norm over two dimensions."""
     def normal_(self, mean: _float = 0.0, std: _float = 1.0, *, generator: _Generator | None = None) -> Tensor:
         """Fill in place with values from the normal distribution of mean `mean` and standard deviation `std`."""
     def not_equal(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -1223,9 +1223,9 @@ class Tensor:
     def scatter_add_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
         """Add the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] += src[i, j]."""
     def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-        """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; if `include_self` is True, the input's own elements are included."""
+        """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
     def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-        """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; if `include_self` is True, the input's own elements are included."""
+        """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
     def select(self, dim: _int, index: _int) -> Tensor:
         """Return a view at one index of dimension `dim`, without that dimension."""
     def select_scatter(self, src: Tensor, dim: _int, index: _int, *, out: Tensor | None = None) -> Tensor:

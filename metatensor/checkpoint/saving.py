@@ -74,7 +74,7 @@ def save(
     ValueError
         If the extension belongs to a format that cannot be written, such as ``.gguf``, and ``format`` is not given.
     RuntimeError
-        If a tensor has no data and the format cannot save it without data, or if tensors share memory in a safetensors file.
+        If a tensor has no data and the format needs data, or if tensors for a safetensors file share memory.
     pickle.PicklingError, AttributeError
         If an object cannot be pickled, such as a lambda.
 

@@ -79,7 +79,7 @@ class ProcessGroup:
     def __init__(self, *args: Any, backend: str = Backend.UNDEFINED, name: str = "", desc: str = "undefined") -> None:
         size = args[-1] if args else 1
         if size != 1:
-            raise NotImplementedError(f"torch.distributed.ProcessGroup: metatensor only supports groups of one process, got {size}")
+            raise NotImplementedError(f"torch.distributed.ProcessGroup: only groups of one process are supported, got {size}")
         self._backend, self.group_name, self.group_desc = backend, name, desc
 
     def rank(self) -> int:

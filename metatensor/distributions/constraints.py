@@ -111,7 +111,7 @@ class _Dependent(Constraint):
         return _Dependent(**{**self._known, **known})
 
     def check(self, value: Any) -> Any:
-        raise ValueError("a dependent constraint has no region of its own: ask an instance of the distribution")
+        raise ValueError("a dependent constraint cannot check values; use the constraint of a distribution instance")
 
 
 class _DependentProperty(property, _Dependent):

@@ -154,7 +154,7 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} does not define support")
 
     def _validate_sample(self, value: Any) -> None:
-        """Raise ValueError unless `value` is a tensor of a fitting shape within the support."""
+        """Raise ValueError unless `value` is a tensor with a matching shape and with values in the support."""
         name = type(self).__name__
         if not isinstance(value, mt.Tensor):
             raise ValueError(f"{name}: a value must be a tensor, got {type(value).__name__}")

@@ -334,7 +334,7 @@ cdef int _declare(str name, MetaFn one, MetaFn many, str doc) except -1:
     define(f"fft.{name}2(Tensor input, int[1]? s=None, int[1] dim=(-2, -1), str? norm=None) -> Tensor", many, FLAGS,
            f"Two-dimensional {doc}")
     define(f"fft.{name}n(Tensor input, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", many, FLAGS,
-           f"Multi-dimensional {doc} `dim` defaults to the last `len(s)` dimensions, or to all without `s`.")
+           f"Multi-dimensional {doc} `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None.")
     return 0
 
 

@@ -58,7 +58,8 @@ cdef object rfftfreq_meta(Call* c):
 
 
 define("fft.fftshift(Tensor input, int[1]? dim=None) -> Tensor", fftshift_body, COMPOSITE,
-       "Move the zero frequency to the center along `dim` (all dimensions by default) by rolling them by half of their size.")
+       "Move the zero frequency to the center along `dim` (all dimensions by default) by rolling them by half of their "
+       "size.")
 define("fft.ifftshift(Tensor input, int[1]? dim=None) -> Tensor", ifftshift_body, COMPOSITE,
        "Inverse of `fft.fftshift`.")
 define(f"fft.fftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", fftfreq_meta, OUT,

@@ -265,8 +265,8 @@ cdef object take_along_dim_body(Call* c):
     if t.ndim:
         lay.sizes[d] = index.sizes[d]
     if broadcast_into(&lay, index.ndim, index.sizes):
-        raise RuntimeError(f"{op_name(c)}(): shapes {shape_str(t)} and {shape_str(index)} do not broadcast apart from "
-                           f"dimension {d}")
+        raise RuntimeError(f"{op_name(c)}(): shapes {shape_str(t)} and {shape_str(index)} do not broadcast in the "
+                           f"dimensions other than {d}")
     if index.total and result_device(c) is not META:    # take_along_dim wraps indices modulo the size
         index = <Tensor>call("remainder", (index, t.sizes[d] if t.ndim else 1))
     index = <Tensor>index.expand(dims_tuple(lay.ndim, lay.sizes))

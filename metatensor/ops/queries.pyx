@@ -108,8 +108,8 @@ define("get_device(Tensor input) -> int", get_device_host, HOST | FUNCTION_ONLY,
 define("is_pinned(Tensor input) -> bool", is_pinned_host, HOST | METHOD_ONLY,
        "Return whether the tensor is in page-locked memory.")
 define("pin_memory(Tensor input, device? device=None) -> Tensor", pin_memory_host, HOST | METHOD_ONLY,
-       "Return a copy in page-locked memory, from which transfers to `device` are faster. Raise RuntimeError if no such "
-       "memory is available.")
+       "Return a copy in page-locked memory, from which transfers to `device` are faster. Raise RuntimeError if no "
+       "such memory is available.")
 define("is_shared(Tensor input) -> bool", is_shared_host, HOST | METHOD_ONLY,
        "Return whether the memory is shared with processes that are forked from this one.")
 define("share_memory_(Tensor(a!) input) -> Tensor", share_memory_host, HOST | METHOD_ONLY,
@@ -136,7 +136,8 @@ cdef object fill_diagonal_body(Call* c):
     n = t.sizes[0]
     for i in range(t.ndim):
         if t.ndim > 2 and t.sizes[i] != t.sizes[0]:
-            raise RuntimeError(f"{op_name(c)}(): all sizes must be equal if there are more than 2 dimensions, got shape {shape_str(t)}")
+            raise RuntimeError(f"{op_name(c)}(): all sizes must be equal if there are more than 2 dimensions, "
+                               f"got shape {shape_str(t)}")
         n = min(n, t.sizes[i])
         stride = add_dims(stride, t.strides[i])
     if not (bool_arg(c, 2) and t.ndim == 2 and t.sizes[1] < t.sizes[0] - 1):
@@ -161,5 +162,5 @@ cdef object fill_diagonal_body(Call* c):
 
 define("fill_diagonal_(Tensor(a!) input, Scalar fill_value, bool wrap=False) -> Tensor", fill_diagonal_body,
        COMPOSITE | METHOD_ONLY,
-       "Fill the main diagonal in place. If there are more than 2 dimensions, all sizes must be equal. If `wrap` is true "
-       "and a matrix has more rows than columns, the diagonal restarts in the first column after skipping a row.")
+       "Fill the main diagonal in place. If there are more than 2 dimensions, all sizes must be equal. If `wrap` is "
+       "true and a matrix has more rows than columns, the diagonal restarts in the first column after skipping a row.")

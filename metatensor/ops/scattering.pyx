@@ -111,7 +111,7 @@ define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor",
 define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
        scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', "
-       "'amax' or 'amin'; if `include_self` is True, the input's own elements are included.")
+       "'amax' or 'amin'. If `include_self` is True, the input's own elements are included.")
 
 
 # index_add, index_copy, index_reduce, index_fill ------------------------------------------------
@@ -201,7 +201,8 @@ define("index_copy(Tensor input, int dim, Tensor index, Tensor source) -> Tensor
 define("index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
        index_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. "
-       "`reduce` is 'prod', 'mean', 'amax' or 'amin'; if `include_self` is True, the input's own elements are included.")
+       "`reduce` is 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are "
+       "included.")
 define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta, INPLACE | NO_OVERLAP,
        "Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor.")
 
@@ -344,7 +345,8 @@ cdef object index_put_body(Call* c):
 define("index_put(Tensor input, any indices, Tensor values, bool accumulate=False) -> Tensor", index_put_body,
        COMPOSITE | MIXED,
        "Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per "
-       "dimension. None selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing them.")
+       "dimension. None selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing "
+       "them.")
 define("index_put_(Tensor(a!) input, any indices, Tensor values, bool accumulate=False) -> Tensor", index_put_in_place,
        COMPOSITE | MIXED,
        "Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension. None "

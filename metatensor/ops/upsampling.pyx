@@ -36,8 +36,8 @@ cdef int check_mode(Call* c, Tensor t, str mode) except -1:
             raise ValueError(f"{op_name(c)}(): align_corners requires mode 'linear', 'bilinear', 'bicubic' or "
                              f"'trilinear', got mode={mode!r}")
     if bool_arg(c, 6) and (mode not in ("bilinear", "bicubic", "lanczos") or t.ndim != 4):
-        raise ValueError(f"{op_name(c)}(): antialias requires mode 'bilinear', 'bicubic' or 'lanczos' and an input of 4 "
-                         f"dimensions, got mode={mode!r} and shape {shape_str(t)}")
+        raise ValueError(f"{op_name(c)}(): antialias requires mode 'bilinear', 'bicubic' or 'lanczos' and an input "
+                         f"of 4 dimensions, got mode={mode!r} and shape {shape_str(t)}")
     if is_none(c, 1) == is_none(c, 2):
         raise ValueError(f"{op_name(c)}(): needs either size or scale_factor, got "
                          f"{'neither' if is_none(c, 1) else 'both'}")

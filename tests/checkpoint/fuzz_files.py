@@ -159,7 +159,10 @@ def repacked(content, rng):
 
 
 def read(content, place, name, look):
-    """Write a file and read the file ``look`` in every way. Return whether every read was refused, and the longest time."""
+    """Write a file and read the file ``look`` in every way.
+
+    Return whether every read was refused, and the longest time.
+    """
     from metatensor.checkpoint import CheckpointError, inspect, load
     from metatensor.checkpoint.opening import Opened
 
@@ -192,7 +195,10 @@ ZIPPED = ("npz", "torch", "torchscript")
 
 
 def fuzz(count, seed=0, folder=None, only=None, limit=SECONDS):
-    """Read ``count`` changed files. Return the numbers of accepted and refused files by format, the longest time, and the memory growth."""
+    """Read ``count`` changed files.
+
+    Return the numbers of accepted and refused files by format, the longest time, and the memory growth.
+    """
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(folder or made)

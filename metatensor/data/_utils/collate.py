@@ -35,7 +35,10 @@ def _rebuilt(like: Any, items: list[Any]) -> Any:
 
 
 def _remapped(like: Any, change: Callable[[Any], Any]) -> Any:
-    """Return ``{key: change(key)}`` for the keys of ``like``, as the type of ``like`` if it can be built, else as a dict."""
+    """Return ``{key: change(key)}`` for the keys of ``like``.
+
+    The result has the type of ``like`` if that type can be built from a dict, else it is a dict.
+    """
     items = {key: change(key) for key in like}
     try:
         if isinstance(like, MutableMapping):

@@ -156,7 +156,10 @@ class ArrayBackend(DeviceBackend):
         return np.frombuffer(handle, _UINT8) if self.on_host else handle
 
     def resize(self, handle: Any, old: int, new: int, index: int = 0) -> Any:
-        """Copy ``handle`` to a new block of ``new`` bytes, truncated if that is smaller. Raise RuntimeError for foreign memory."""
+        """Copy ``handle`` to a new block of ``new`` bytes, truncated if that is smaller.
+
+        Raise RuntimeError for foreign memory.
+        """
         if id(handle) in self._foreign or isinstance(handle, mmap.mmap):
             raise RuntimeError(f"{self.type}: memory that is not the tensor's own, or shared, cannot be resized to {new} bytes")
         fresh = self.allocate(new, index)
