@@ -2,9 +2,10 @@
 
     python -m benchmarks.libraries --torch-python PYTHON [--models 100] [--json FILE]
 
-Both sides use the same version of timm: this interpreter with metatensor installed as torch, and PYTHON, an interpreter
-with PyTorch. Each side is a process. They take turns, model by model, so that other load on the machine affects both.
-A forward pass is timed once, after one warm-up. Construction is timed once; another model has been built before.
+One side is this interpreter, with metatensor installed as torch. The other side is PYTHON, an interpreter with PyTorch.
+Both must have the same version of timm. Each side is a process. They take turns, model by model, so that other load on
+the machine affects both. Before the timings, each process builds and runs one model as a warm-up. Construction is then
+timed once per model, and so is the forward pass, after one untimed pass.
 """
 
 from __future__ import annotations

@@ -455,9 +455,9 @@ def arctanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def arctanh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic tangent."""
 def argmax(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Index of the largest element along `dim`, or in the flattened input without `dim`, as int64."""
+    """Index of the largest element along `dim`, or in the flattened input if `dim` is None, as int64."""
 def argmin(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Index of the smallest element along `dim`, or in the flattened input without `dim`, as int64."""
+    """Index of the smallest element along `dim`, or in the flattened input if `dim` is None, as int64."""
 @overload
 def argsort(input: Tensor, dim: _int = -1, descending: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Return the int64 indices that sort along `dim`."""
@@ -617,7 +617,7 @@ def cholesky_inverse(input: Tensor, upper: _bool = False, *, out: Tensor | None 
 def cholesky_solve(input: Tensor, input2: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Solutions X of `A @ X = input`, given the Cholesky factors `input2` of A: lower ones, or upper ones if `upper`."""
 def chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """Split along `dim` into at most `chunks` views of one size (the last may be smaller). Returns a tuple."""
+    """Split along `dim` into at most `chunks` views of equal size (the last may be smaller). Returns a tuple."""
 def clamp(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
     """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
 def clamp_(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
@@ -656,17 +656,17 @@ def constant_pad_nd(input: Tensor, pad: Sequence[_int], value: _Number = 0) -> T
     """Pad the trailing dimensions with `value`. `pad` holds pairs (before, after), last dimension first; negative values crop."""
 @overload
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
-    """1-d convolution of `input` (N, C, L) with `weight` (C_out, C / groups, K) and `bias` (C_out,). The batch dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is L)."""
+    """1-d convolution of `input` (N, C, L) with `weight` (C_out, C / groups, K) and `bias` (C_out,). The batch dimension is optional. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is L)."""
 @overload
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _str = 'valid', dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor: ...
 @overload
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
-    """2-d convolution of `input` (N, C, H, W) with `weight` (C_out, C / groups, KH, KW) and `bias` (C_out,). The batch dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is H x W)."""
+    """2-d convolution of `input` (N, C, H, W) with `weight` (C_out, C / groups, KH, KW) and `bias` (C_out,). The batch dimension is optional. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is H x W)."""
 @overload
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _str = 'valid', dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor: ...
 @overload
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
-    """3-d convolution of `input` (N, C, D, H, W) with `weight` (C_out, C / groups, KD, KH, KW) and `bias` (C_out,). The batch dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is D x H x W)."""
+    """3-d convolution of `input` (N, C, D, H, W) with `weight` (C_out, C / groups, KD, KH, KW) and `bias` (C_out,). The batch dimension is optional. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is D x H x W)."""
 @overload
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _str = 'valid', dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor: ...
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: _int = 0) -> Tensor:
@@ -696,7 +696,7 @@ def cosh_(input: Tensor) -> Tensor:
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, reduction: _int = 0) -> Tensor:
     """As `nn.functional.cosine_embedding_loss`, with the argument order of PyTorch's native function."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
-    """Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which broadcast. The result lacks `dim`. `eps` bounds the norms from below."""
+    """Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which are broadcast together. `dim` is removed. `eps` is a lower bound for the norms."""
 def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
     """Count the elements over `dim` (default: all dimensions) that are not zero. The result is int64."""
 def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
@@ -923,7 +923,7 @@ def geqrf(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_geqr
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Outer product of two vectors: (n) and (m) to (n, m)."""
 def get_device(input: Tensor) -> _int:
-    """Return the index of the tensor's device, or -1."""
+    """Return the index of the tensor's device, or -1 if it has none."""
 def gradient(input: Tensor, *, spacing: Any | None = 1, dim: Any | None = None, edge_order: _int = 1) -> tuple[Tensor, ...]:
     """Derivatives of the samples along each dimension in `dim` (all by default), by second-order central differences. `spacing` is the distance between samples: one number, or for each dimension a number or a vector of sample points. `edge_order` 1 or 2 is the order of accuracy at the ends. Returns one tensor of the shape of `input` for each dimension."""
 def greater(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -1035,13 +1035,13 @@ def index_fill(input: Tensor, dim: _int, index: Tensor, value: Tensor | _Number)
 def index_fill_(input: Tensor, dim: _int, index: Tensor, value: Tensor | _Number) -> Tensor:
     """Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor."""
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: _bool = False) -> Tensor:
-    """Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per dimension (None for all indices). `accumulate` adds them."""
+    """Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per dimension. None selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing them."""
 def index_put_(input: Tensor, indices: Any, values: Tensor, accumulate: _bool = False) -> Tensor:
-    """Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension (None for all indices). `accumulate` adds them."""
+    """Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension. None selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing them."""
 def index_reduce(input: Tensor, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-    """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
+    """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
 def index_reduce_(input: Tensor, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-    """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
+    """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
 def index_select(input: Tensor, dim: _int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Slices of `input` along `dim` at the indices in a vector (int32 or int64). The size of `dim` becomes the length of `index`."""
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1200,7 +1200,7 @@ def lu(A: Tensor, pivot: _bool = True, get_infos: _bool = False, *, out: Sequenc
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Solutions X of `A @ X = input`, given the result of `linalg.lu_factor` for A."""
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_lu_unpack:
-    """Unpack the results of `linalg.lu_factor` into P, L and U with `A = P @ L @ U`. Without `unpack_data`, L and U are empty; without `unpack_pivots`, P is."""
+    """Unpack the results of `linalg.lu_factor` into P, L and U with `A = P @ L @ U`. L and U are empty if `unpack_data` is False. P is empty if `unpack_pivots` is False."""
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, reduction: _int = 0) -> Tensor:
     """As `nn.functional.margin_ranking_loss`, with the argument order of PyTorch's native function."""
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | _Number) -> Tensor:
@@ -1336,7 +1336,7 @@ def nonzero(input: Tensor, *, as_tuple: _bool = False, out: Tensor | None = None
 def nonzero_static(input: Tensor, *, size: _int, fill_value: _int = -1, out: Tensor | None = None) -> Tensor:
     """`nonzero`, truncated to `size` rows or padded to them with `fill_value`."""
 def norm(input: Tensor, p: Any | None = 'fro', dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Vector norm of order `p` over `dim`, or over all elements without `dim`. 'nuc' is a matrix norm over two dimensions."""
+    """Vector norm of order `p` over `dim`, or over all elements if `dim` is None. 'nuc' is a matrix norm over two dimensions."""
 def norm_except_dim(v: Tensor, pow: _int = 2, dim: _int = 0) -> Tensor:
     """The `pow`-norm over all dimensions except `dim`; the reduced dimensions are kept with size 1. For `dim=-1`, the norm over all dimensions, as a 0-d tensor."""
 @overload
@@ -1561,9 +1561,9 @@ def scatter_add(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Te
 def scatter_add_(input: Tensor, dim: _int, index: Tensor, src: Tensor) -> Tensor:
     """Add the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] += src[i, j]."""
 def scatter_reduce(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-    """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
+    """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
 def scatter_reduce_(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-    """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
+    """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
 def searchsorted(sorted_sequence: Tensor, input: Tensor | _Number, *, out_int32: _bool = False, right: _bool = False, side: _str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Indices at which the elements of `input` can be inserted into sorted sequences without breaking their order: int64, or int32 with `out_int32`. The sequences lie along the last dimension; the leading dimensions of both must be equal unless `sorted_sequence` is a vector. The index is the first possible one, or the last with right=True or side='right'."""
 def select(input: Tensor, dim: _int, index: _int) -> Tensor:
@@ -1617,7 +1617,7 @@ def sort(input: Tensor, dim: _int = -1, descending: _bool = False, *, out: Seque
 def sort(input: Tensor, *, stable: _bool | None, dim: _int = -1, descending: _bool = False, out: Sequence[Tensor] | None = None) -> _return_sort_stable: ...
 @overload
 def split(input: Tensor, split_size_or_sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-    """Split along `dim` into views of one size (the last may be smaller), or of the sizes in a list. Returns a tuple."""
+    """Split along `dim` into views of equal size (the last may be smaller), or of the sizes in a list. Returns a tuple."""
 @overload
 def split(input: Tensor, split_size_or_sections: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 @overload

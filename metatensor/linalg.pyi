@@ -109,7 +109,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: _bool = False
 def lstsq(input: Tensor, b: Tensor, rcond: _float | None = None, *, driver: _str | None = None, out: Sequence[Tensor] | None = None) -> _return_linalg_lstsq:
     """Least-squares solutions X (..., N, K) that minimize the norm of each column of `input @ X - b`, for `input` (..., M, N) and `b` (..., M, K) or (..., M). `driver` is the LAPACK routine: 'gels', 'gelsy' (the default), 'gelsd' or 'gelss'. Singular values below `rcond` times the largest count as 0. Also returns the residuals, ranks and singular values; those that the driver does not compute are empty."""
 def lu(A: Tensor, *, pivot: _bool = True, out: Sequence[Tensor] | None = None) -> _return_linalg_lu:
-    """LU factorization `A = P @ L @ U` of matrices (..., M, N) into a permutation matrix, a unit lower triangular and an upper triangular factor. Without `pivot`, P is empty."""
+    """LU factorization `A = P @ L @ U` of matrices (..., M, N) into a permutation matrix, a unit lower triangular and an upper triangular factor. P is empty if `pivot` is False."""
 def lu_factor(A: Tensor, *, pivot: _bool = True, out: Sequence[Tensor] | None = None) -> _return_linalg_lu_factor:
     """LU factorization of matrices, as `linalg.lu_factor_ex` without `info`. Raises LinAlgError for a zero pivot."""
 def lu_factor_ex(A: Tensor, *, pivot: _bool = True, check_errors: _bool = False, out: Sequence[Tensor] | None = None) -> _return_linalg_lu_factor_ex:
@@ -170,6 +170,6 @@ def tensorsolve(input: Tensor, other: Tensor, *dims: _int, out: Tensor | None = 
 def vander(x: Tensor, *, N: _int | None = None) -> Tensor:
     """Vandermonde matrices: for x (..., n) the result (..., n, N) holds the powers 0 to N - 1 of each value. N defaults to n. Integers give int64."""
 def vecdot(x: Tensor, y: Tensor, *, dim: _int = -1, out: Tensor | None = None) -> Tensor:
-    """Sum of `conj(x) * y` along `dim` of the broadcast shape, which the result lacks."""
+    """Broadcast `x` and `y`, and return the sum of `conj(x) * y` along `dim`. The result has one dimension less."""
 def vector_norm(input: Tensor, ord: _Number = 2, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Vector norm of order `ord` over `dim`, or over all elements without `dim`."""
+    """Vector norm of order `ord` over `dim`, or over all elements if `dim` is None."""

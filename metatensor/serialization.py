@@ -300,7 +300,7 @@ class set_default_mmap_options:
 def skip_data(materialize_fake_tensors: bool = False) -> Iterator[None]:
     """Return a context manager inside which `save` and `load` skip the data of tensors.
 
-    Inside the block, `save` in PyTorch's formats writes zeros, and `load` returns tensors with uninitialised memory.
+    Inside the block, `save` in PyTorch's formats writes zeros, and `load` returns tensors with uninitialized memory.
 
     Parameters
     ----------

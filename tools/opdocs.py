@@ -24,8 +24,8 @@ PREFIX = "metatensor.ops."
 NOTE = "The examples assume `import metatensor as mt`."
 MARKS = {
     "VIEW": "a view of its input",
-    "COMPOSITE": "made of other operators",
-    "DATA": "its result depends on data, so on meta it raises",
+    "COMPOSITE": "implemented with other operators",
+    "DATA": "its result depends on data, so it raises on meta",
     "RANDOM": "draws from a generator",
 }
 

@@ -22,7 +22,7 @@ def function(name: str, why: str, error: type[Exception] = NotImplementedError) 
 
 
 def functions(module: str, names: str, why: str, error: type[Exception] = NotImplementedError) -> dict[str, Any]:
-    """Return such functions by name, for a module's namespace. ``names`` are separated by spaces. See `function`."""
+    """Return a dict of functions as created by `function`. ``names`` is a string of names separated by spaces."""
     return {name: function(f"{module}.{name}".lstrip("."), why, error) for name in names.split()}
 
 
@@ -42,5 +42,5 @@ def kind(name: str, why: str, *bases: type, error: type[Exception] = NotImplemen
 
 
 def kinds(module: str, names: str, why: str, *bases: type) -> dict[str, Any]:
-    """Return such classes by name, for a module's namespace. ``names`` are separated by spaces. See `kind`."""
+    """Return a dict of classes as created by `kind`. ``names`` is a string of names separated by spaces."""
     return {name: kind(f"{module}.{name}", why, *bases) for name in names.split()}

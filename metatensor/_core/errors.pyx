@@ -215,7 +215,7 @@ def _results(got):
 
 
 def wrong_device(str name, where, device):
-    """Return the error for a meta function whose result is on another device than the call."""
+    """Return the error for a meta function whose result is not on the device of the call."""
     return RuntimeError(f"{name}: the meta function puts a result on the device {where}, but the arguments are on {device}")
 
 

@@ -32,7 +32,10 @@ cdef extern from "Python.h":
 # The device of the results ------------------------------------------------------------------
 
 cdef int resolve_device(Call* c) except -1:
-    """Set `c.device` to the device argument; without one to that of a factory's `out=`, of the tensors, or the default."""
+    """Set `c.device` to the device argument, or else to the device of a factory's `out=` or of the tensors.
+
+    If there are none, set it to the default device.
+    """
     cdef Overload ov = <Overload>c.overload
     if ov.device_slot >= 0 and <object>c.args[ov.device_slot] is not None:
         given = concrete_device(<object>c.args[ov.device_slot])

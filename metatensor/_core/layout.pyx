@@ -44,7 +44,7 @@ cdef int row_major(int ndim, const dim_t* sizes, dim_t* strides) except -1:
 cdef int set_format(int ndim, const dim_t* sizes, dim_t* strides, int memory_format) except -1:
     """Write dense strides in a memory format to `strides`.
 
-    In channels-last formats, strides outside an empty dimension are 0.
+    In channels-last formats, every dimension that lies outside an empty one in memory has stride 0.
     """
     cdef dim_t step = 1
     cdef int i
@@ -95,7 +95,7 @@ cdef bint is_channels_last_strides(int ndim, const dim_t* sizes, const dim_t* st
             return False
         inner = outer
         outer = outer - 1 if outer > 2 else 0
-    # With one element per batch item both formats fit. That counts as contiguous.
+    # A layout with C = H = W = 1 and equal strides fits both formats. It counts as contiguous.
     return sizes[0] != 0 and bound != strides[1]
 
 
@@ -200,7 +200,7 @@ cdef int view_strides(int ndim, const dim_t* sizes, const dim_t* strides,
                       int new_ndim, const dim_t* new_sizes, dim_t* new_strides) except -1:
     """Write the strides of a view with `new_sizes` to `new_strides`. Return 1, or 0 if only a copy can have that shape.
 
-    Both shapes must have equally many elements.
+    Both shapes must have the same number of elements.
     """
     cdef dim_t step, run, used = 1
     cdef int d = ndim - 1, i
@@ -232,7 +232,7 @@ cdef int view_strides(int ndim, const dim_t* sizes, const dim_t* strides,
 cdef inline dim_t next_run(const dim_t* sizes, const dim_t* strides, dim_t step, int* d) noexcept:
     """Return the length of the longest run of elements `step` apart that ends at dimension `d`.
 
-    Move `d` before the run.
+    Set `d` to the dimension before the run.
     """
     cdef dim_t run = 1
     while d[0] >= 0 and (sizes[d[0]] == 1 or strides[d[0]] == run * step):
@@ -273,8 +273,8 @@ cdef int elementwise_strides(int n, const int* ndims, const dim_t** sizes, const
     """Write the dense strides of an element-wise result to `out`, which holds the sizes.
 
     Dimensions are ordered by the strides of the inputs, innermost first. Some pairs cannot be compared, so the result
-    depends on the sorting algorithm. This is PyTorch's insertion sort: each dimension is compared with those inside it
-    until one is certainly smaller.
+    depends on the sorting algorithm. This is PyTorch's insertion sort: a dimension is compared with those inside it,
+    one after the other, and swapped with those that belong outside. It stops at the first that belongs inside.
     """
     cdef int order[MAX_DIMS]
     cdef int i, at, inside, sign, ndim = out.ndim
@@ -297,7 +297,7 @@ cdef int elementwise_strides(int n, const int* ndims, const dim_t** sizes, const
         return row_major(ndim, out.sizes, out.strides)
     for i in range(ndim):
         out.strides[order[i]] = step
-        step = mul_dims(step, out.sizes[order[i]])      # 0 outside an empty dimension, as in PyTorch
+        step = mul_dims(step, out.sizes[order[i]])      # 0 for dimensions outside an empty one, as in PyTorch
     return 0
 
 
@@ -313,7 +313,8 @@ cdef inline int compare_dims(int n, const int* ndims, const dim_t** sizes, const
                              int p, int q) noexcept:
     """Return -1 if dimension `p` belongs inside `q`, 1 if outside, 0 if undecided.
 
-    The first input that differs decides.
+    The first input in which `p` and `q` have different strides decides. An input is skipped if either stride is 0. If
+    the strides are equal and the result is larger in `p`, then `p` belongs outside.
     """
     cdef dim_t a, b
     cdef int k
@@ -330,7 +331,7 @@ cdef inline int compare_dims(int n, const int* ndims, const dim_t** sizes, const
 
 
 cdef int overlap(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil:
-    """Return 1 if two indices certainly refer to the same element, because a dimension is expanded, else 0."""
+    """Return 1 if an expanded dimension makes several indices refer to one element, else 0. Ignore other overlaps."""
     cdef bint repeats = False
     cdef int i
     for i in range(ndim):
@@ -378,7 +379,7 @@ def compute_view_strides(sizes, strides, new_sizes):
 
 
 def broadcast_shapes(*shapes):
-    """Return the shape, a tuple, that `shapes` broadcast to. Each is one int or several.
+    """Return the shape to which `shapes` broadcast, as a tuple. Each shape is an int or a sequence of ints.
 
     Raise RuntimeError if two shapes do not broadcast or if a size is negative.
     """

@@ -441,7 +441,7 @@ cdef dict _refusals = {
     "metatensor has strided tensors only": (NotImplementedError, (
         "coalesce sparse_mask to_mkldnn to_sparse to_sparse_coo to_sparse_bsc to_sparse_bsr to_sparse_csc to_sparse_csr")),
     "the tensor is strided, not sparse": (RuntimeError, "ccol_indices col_indices crow_indices indices row_indices values"),
-    "the tensor is not quantised": (
+    "the tensor is not quantized": (
         RuntimeError, "dequantize int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme"),
     "PyTorch removed it; there is one in linalg": (RuntimeError, "eig lstsq solve symeig"),
 }

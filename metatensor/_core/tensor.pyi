@@ -375,9 +375,9 @@ class Tensor:
     def arctanh_(self) -> Tensor:
         """The inverse hyperbolic tangent."""
     def argmax(self, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Index of the largest element along `dim`, or in the flattened input without `dim`, as int64."""
+        """Index of the largest element along `dim`, or in the flattened input if `dim` is None, as int64."""
     def argmin(self, dim: _int | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
-        """Index of the smallest element along `dim`, or in the flattened input without `dim`, as int64."""
+        """Index of the smallest element along `dim`, or in the flattened input if `dim` is None, as int64."""
     @overload
     def argsort(self, dim: _int = -1, descending: _bool = False, *, out: Tensor | None = None) -> Tensor:
         """Return the int64 indices that sort along `dim`."""
@@ -486,7 +486,7 @@ class Tensor:
     def cholesky_solve(self, input2: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
         """Solutions X of `A @ X = input`, given the Cholesky factors `input2` of A: lower ones, or upper ones if `upper`."""
     def chunk(self, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """Split along `dim` into at most `chunks` views of one size (the last may be smaller). Returns a tuple."""
+        """Split along `dim` into at most `chunks` views of equal size (the last may be smaller). Returns a tuple."""
     def clamp(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
         """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
     def clamp_(self, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
@@ -662,7 +662,7 @@ class Tensor:
     def fill_(self, value: Tensor | _Number) -> Tensor:
         """Set all elements to a number or to the value of a 0-d tensor."""
     def fill_diagonal_(self, fill_value: _Number, wrap: _bool = False) -> Tensor:
-        """Fill the main diagonal in place. Beyond 2 dimensions all sizes must be equal. With `wrap`, in a matrix with more rows than columns the diagonal starts again after a gap of one row."""
+        """Fill the main diagonal in place. If there are more than 2 dimensions, all sizes must be equal. If `wrap` is true and a matrix has more rows than columns, the diagonal restarts in the first column after skipping a row."""
     def fix(self, *, out: Tensor | None = None) -> Tensor:
         """Round each element towards zero to an integer, in the input's dtype."""
     def fix_(self) -> Tensor:
@@ -793,13 +793,13 @@ class Tensor:
     def index_fill_(self, dim: _int, index: Tensor, value: Tensor | _Number) -> Tensor:
         """Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor."""
     def index_put(self, indices: Any, values: Tensor, accumulate: _bool = False) -> Tensor:
-        """Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per dimension (None for all indices). `accumulate` adds them."""
+        """Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per dimension. None selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing them."""
     def index_put_(self, indices: Any, values: Tensor, accumulate: _bool = False) -> Tensor:
-        """Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension (None for all indices). `accumulate` adds them."""
+        """Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension. None selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing them."""
     def index_reduce(self, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-        """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
+        """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
     def index_reduce_(self, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-        """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
+        """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
     def index_select(self, dim: _int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Slices of `input` along `dim` at the indices in a vector (int32 or int64). The size of `dim` becomes the length of `index`."""
     def inner(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -819,7 +819,7 @@ class Tensor:
     def is_set_to(self, tensor: Tensor) -> _bool:
         """Return whether two tensors are the same view: same storage, offset, shape and strides."""
     def is_shared(self) -> _bool:
-        """Return whether processes forked from this one share the memory."""
+        """Return whether the memory is shared with processes that are forked from this one."""
     def isclose(self, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
         """Whether `abs(input - other) <= atol + rtol * abs(other)`. Equal infinities are close; `equal_nan` makes two NaNs close. Both tensors must have the same dtype."""
     def isfinite(self) -> Tensor:
@@ -1070,7 +1070,7 @@ class Tensor:
     def nonzero_static(self, *, size: _int, fill_value: _int = -1, out: Tensor | None = None) -> Tensor:
         """`nonzero`, truncated to `size` rows or padded to them with `fill_value`."""
     def norm(self, p: Any | None = 'fro', dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Vector norm of order `p` over `dim`, or over all elements without `dim`. 'nuc' is a matrix norm over two dimensions."""
+        """Vector norm of order `p` over `dim`, or over all elements if `dim` is None. 'nuc' is a matrix norm over two dimensions."""
     def normal_(self, mean: _float = 0.0, std: _float = 1.0, *, generator: _Generator | None = None) -> Tensor:
         """Fill in place with values from the normal distribution of mean `mean` and standard deviation `std`."""
     def not_equal(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -1089,7 +1089,7 @@ class Tensor:
     @overload
     def permute(self, *dims: _int) -> Tensor: ...
     def pin_memory(self, device: _device | _str | _int | None = None) -> Tensor:
-        """Return a copy in memory that `device` has page-locked, for faster transfers. Raise RuntimeError if no such memory is available."""
+        """Return a copy in page-locked memory, from which transfers to `device` are faster. Raise RuntimeError if no such memory is available."""
     def pinverse(self, rcond: _float = 1e-15) -> Tensor:
         """Moore-Penrose pseudoinverses. Singular values up to `rcond * largest` count as 0."""
     @overload
@@ -1223,9 +1223,9 @@ class Tensor:
     def scatter_add_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
         """Add the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] += src[i, j]."""
     def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-        """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
+        """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
     def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-        """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part."""
+        """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
     def select(self, dim: _int, index: _int) -> Tensor:
         """Return a view at one index of dimension `dim`, without that dimension."""
     def select_scatter(self, src: Tensor, dim: _int, index: _int, *, out: Tensor | None = None) -> Tensor:
@@ -1248,7 +1248,7 @@ class Tensor:
     def sgn_(self) -> Tensor:
         """x / |x|, and 0 where x is 0. For real tensors this is `sign`."""
     def share_memory_(self) -> Tensor:
-        """Move the storage to memory that processes forked afterwards share."""
+        """Move the storage to memory that is shared with processes forked later."""
     def short(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """Convert to int16, as `to(metatensor.int16)`."""
     def sigmoid(self, *, out: Tensor | None = None) -> Tensor:
@@ -1286,7 +1286,7 @@ class Tensor:
     def sort(self, *, stable: _bool | None, dim: _int = -1, descending: _bool = False, out: Sequence[Tensor] | None = None) -> _return_sort_stable: ...
     @overload
     def split(self, split_size_or_sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
-        """Split along `dim` into views of one size (the last may be smaller), or of the sizes in a list. Returns a tuple."""
+        """Split along `dim` into views of equal size (the last may be smaller), or of the sizes in a list. Returns a tuple."""
     @overload
     def split(self, split_size_or_sections: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
     @overload

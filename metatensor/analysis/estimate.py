@@ -103,7 +103,7 @@ def report_of(inventory: Inventory, observer: RunObserver, args: tuple, kwargs: 
 def at_inference(model: Any, args: tuple, kwargs: dict[str, Any]) -> Iterator[None]:
     """Disable gradients and use evaluation mode inside the block.
 
-    The model's (or the inputs') device is the default there.
+    Inside the block, the device of the model (or of the inputs) is the default device.
     """
     device = next((tensor.device for tensor in _tensors(model, args, kwargs)), mt.device("meta"))
     training = [module for module in model.modules() if module.training] if isinstance(model, mt.nn.Module) else []

@@ -15,7 +15,7 @@ _FORM = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?|\.\d+)(?:[eE]([+-]?\d{1,3}))?\s*([A
 
 
 class SizeError(ValueError):
-    """A text that is no size."""
+    """Raised for a string that is not a valid size."""
 
 
 def parse_count(text: str, unit: str = "") -> int:

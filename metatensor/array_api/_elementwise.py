@@ -123,7 +123,7 @@ round = _unary(
     "Return each element rounded to the nearest integer, in the dtype of `x`. Ties go to the even integer."
 )
 sign = _unary("sign", _sign, "Return -1, 0 or 1 for each element; x / abs(x) for complex numbers; NaN for NaN.")
-signbit = _unary("signbit", mt.signbit, "Return whether the sign bit of each element is set, which it is for -0.0.")
+signbit = _unary("signbit", mt.signbit, "Return whether the sign bit of each element is set. It is set for -0.0.")
 sin = _unary("sin", mt.sin, "Return the sine of each element, given in radians.")
 sinh = _unary("sinh", mt.sinh, "Return the hyperbolic sine of each element.")
 sqrt = _unary("sqrt", mt.sqrt, "Return the square root of each element.")

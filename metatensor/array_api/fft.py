@@ -69,7 +69,7 @@ def irfftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: Any = "backward"
 
 
 def hfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Any = "backward") -> Any:
-    """Return the real Fourier transform of a Hermitian signal, of which the nonnegative half is given."""
+    """Return the real Fourier transform of a Hermitian signal, given its nonnegative half."""
     return mt.fft.hfft(array(x), n=n, dim=axis, norm=norm)
 
 

@@ -102,7 +102,7 @@ class enable_grad(_Switch):
 
 
 class set_grad_enabled(_Switch):
-    """Enable or disable gradients at once; also a context manager or decorator.
+    """Enable or disable gradients immediately; also a context manager or decorator.
 
     Calling it changes the mode immediately. As a context manager it restores the previous mode on exit. As a
     decorator it changes the mode only while the function runs.

@@ -41,7 +41,7 @@ cdef class Machine(Calls):
     table : dict
         Maps ``b"module\\nname"`` to a value or a `Known`.
     allowed : dict, optional
-        The same for classes and functions that the user allows. They are called as the pickle says.
+        Like ``table``, for classes and functions that the user allows. The pickle determines how they are called.
     builders : dict, optional
         Maps a type to ``callable(machine, instance, state)``, which performs BUILD.
     persist : callable, optional

@@ -110,7 +110,7 @@ cdef class TensorMachine(Machine):
         return self.fixed if self.fixed is not None else self.place(location, 0)
 
     def later(self, tensor, data):
-        """Record that a tensor is to be filled with the values of an array or another tensor once all are known."""
+        """Record that a tensor must be filled from an array or another tensor once all values are known."""
         self.fillings.append((tensor, data))
 
     def charge_values(self, nbytes, owner, available):

@@ -23,10 +23,10 @@ cdef class Marker:
 cdef class Known(Marker):
     """A name that pickles may use.
 
-    ``call(machine, args)`` performs a call; without it, the name cannot be called. ``value`` is its meaning as a value.
-    ``new`` says that NEWOBJ may call it too. With ``empty``, a call without arguments whose result goes straight into a
-    tuple makes a placeholder instead of an object. In a state dict most such results are dropped; one that stays is
-    made at the end.
+    ``call(machine, args)`` performs a call; without it, the name cannot be called. ``value`` is what the name stands
+    for if it is not called. If ``new`` is true, NEWOBJ may call it too. If ``empty`` is true, a call without arguments
+    whose result is immediately put into a tuple creates a placeholder instead of an object. Most of these placeholders
+    of a state dict are dropped. If one remains, the object is created at the end.
     """
 
     def __init__(self, str name, call=None, value=None, new=False, int code=0, empty=False):

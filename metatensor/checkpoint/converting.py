@@ -93,7 +93,7 @@ def convert(
             names = ", ".join(shown(name) for name in dropped[:20])
             raise TypeError(
                 f"convert: {os.path.basename(path)!r} would lack {names}{', ...' if len(dropped) > 20 else ''}, which cannot be in a file "
-                f"of the format {form}; drop=True (--drop) leaves out what is no tensor"
+                f"of the format {form}; drop=True (--drop) leaves out objects that are not tensors"
             )
         left_out: dict[str, str] = {}
         if form not in TORCH:

@@ -82,7 +82,7 @@ def _backend_of(storage: Any) -> tuple[Any, int]:
 
 
 def _not_here(place: Any, why: str) -> NoDevice:
-    return NoDevice("the checkpoint", f"its tensors are to go to {place}: {why}. Pass map_location to choose a device")
+    return NoDevice("the checkpoint", f"its tensors cannot be moved to {place}: {why}. Pass map_location to choose a device")
 
 
 def read_tensor(source: Source, begin: int, tensor: Any, backend: Any, width: int = 1, order: str = sys.byteorder) -> None:

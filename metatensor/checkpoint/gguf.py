@@ -37,7 +37,7 @@ PLAIN = {
     27: ("I64", "int64"), 28: ("F64", "float64"), 30: ("BF16", "bfloat16"),
 }  # fmt: skip
 
-# Number of a quantised type: (name, elements per block, bytes per block).
+# Number of a quantized type: (name, elements per block, bytes per block).
 BLOCKS = {
     2: ("Q4_0", 32, 18), 3: ("Q4_1", 32, 20), 6: ("Q5_0", 32, 22), 7: ("Q5_1", 32, 24), 8: ("Q8_0", 32, 34), 9: ("Q8_1", 32, 36),
     10: ("Q2_K", 256, 84), 11: ("Q3_K", 256, 110), 12: ("Q4_K", 256, 144), 13: ("Q5_K", 256, 176), 14: ("Q6_K", 256, 210),
@@ -84,7 +84,7 @@ class Gguf:
         return Checkpoint(name, self.name, source.size, tensors, header.metadata, header)
 
     def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Any]:
-        """Return the tensors by name, quantised ones as blocks."""
+        """Return the tensors by name, quantized ones as blocks."""
         with Source(file, name) as source:
             header = _Header(source)
             return materialise((_item(source, header, entry) for entry in header.entries), place)
@@ -102,7 +102,7 @@ def _type_name(kind: int) -> str:
 
 
 def _item(source: Source, header: _Header, entry: _Entry) -> Item:
-    """Return the `Item` for a tensor. Raise `CheckpointError` for quantised blocks of the other byte order."""
+    """Return the `Item` for a tensor. Raise `CheckpointError` for quantized blocks of the other byte order."""
 
     def fetch() -> Any:
         return native(source.at(entry.at, entry.at + entry.nbytes), width, header.order)
@@ -155,7 +155,7 @@ class _Header:
     def _count(self, code: str, what: str, limit: int, least: int) -> int:
         """Return a number of things of at least ``least`` bytes each.
 
-        Raise at once if the file is too short to hold them.
+        Raise immediately if the file is too short to hold them.
         """
         count: int = self._number(code, what)
         if count > limit:

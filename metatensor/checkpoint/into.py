@@ -45,8 +45,8 @@ def load_into(
     Names, shapes and dtypes are checked before any data is read. Each tensor is then read once, directly into its
     memory on the device. No second copy of the model ever exists; a conversion holds at most one extra tensor.
     Parameters keep their identity, so tied parameters stay tied, and a tied parameter is found under any of its names.
-    If a call is interrupted (Ctrl-C, say), the tensors already loaded stay, and a second call with the same checkpoint
-    resumes.
+    If a call is interrupted (Ctrl-C, say), the tensors already loaded keep their values, and a second call with the
+    same checkpoint resumes.
 
     Parameters
     ----------
@@ -59,8 +59,8 @@ def load_into(
         Where to put the tensors. A dict maps names or name prefixes ("layers.0", "") to devices; a callable maps a name
         to a device. By default tensors stay on their device, and those on meta go to the default device.
     dtype : dtype or "checkpoint", optional
-        The dtype of floating-point tensors. By default the model's dtypes stay. "checkpoint" takes every dtype from the
-        file.
+        The dtype of floating-point tensors. By default the model's dtypes are kept. "checkpoint" takes every dtype from
+        the file.
     shard : dict or callable, optional
         Which part of each stored tensor the model holds. A dict maps names, and a callable maps (name, stored shape),
         to a slice, a tuple with one slice per dimension, or None for the whole tensor. For a contiguous tensor only the

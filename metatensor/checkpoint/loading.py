@@ -59,7 +59,7 @@ def load(
     Returns
     -------
     object
-        The saved object. A tensor of a kind that metatensor lacks, such as a sparse or quantised one, is replaced by an
+        The saved object. A tensor of a kind that metatensor lacks, such as a sparse or quantized one, is replaced by an
         `UnsupportedTensor`, which raises when used.
 
     Raises

@@ -142,7 +142,7 @@ def is_device(name: str) -> bool:
 
 
 class NoDevice(CheckpointError, RuntimeError):
-    """A checkpoint whose tensors were saved on, or are to go to, an unavailable device."""
+    """Raised if tensors of a checkpoint were saved on, or must be loaded to, an unavailable device."""
 
 
 class FakePlaces(Places):

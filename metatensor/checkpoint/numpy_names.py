@@ -56,7 +56,7 @@ def _set_dtype(machine: Any, dtype: Any, state: Any) -> None:
     if type(state) is not tuple or len(state) < 8 or state[0] not in (3, 4) or state[1] not in ("<", ">", "|", "="):
         raise machine.error("the state of a dtype must be a tuple that begins with 3 or 4 and its byte order")
     if tuple(state[2:8]) != tuple(own[2:8]) or state[8:] not in ((), (None,), ({},)):
-        raise machine.error("the state of a dtype has other fields or another size than the dtype")
+        raise machine.error("the fields or the size in the state of a dtype differ from those of the dtype")
     dtype.__setstate__((3, state[1], *own[2:8]))
 
 

@@ -147,7 +147,7 @@ def _row_major(view: memoryview, shape: tuple[int, ...], stride: tuple[int, ...]
 
 
 def resolved(data: Any, info: TensorInfo, file: str) -> Any:
-    """Return a tensor's bytes with the sign bits flipped that its `lazy` field asks for."""
+    """Return a tensor's bytes. Flip the sign bits that its `lazy` field names."""
     if not info.lazy or not info.nbytes:
         return data
     if not info.dtype.startswith(("float", "bfloat", "complex")):

@@ -124,8 +124,8 @@ def _rebuild_sparse_csr_tensor(layout: Any, data: Any) -> Any:
 
 
 def _rebuild_qtensor(storage: Any, storage_offset: int, size: Any, *rest: Any) -> Any:
-    """Return a placeholder for a quantised tensor of shape ``size``."""
-    return UnsupportedTensor("it is a quantised tensor; dequantize() it in PyTorch and save it again", _shape((size,)))
+    """Return a placeholder for a quantized tensor of shape ``size``."""
+    return UnsupportedTensor("it is a quantized tensor; dequantize() it in PyTorch and save it again", _shape((size,)))
 
 
 def _rebuild_nested_tensor(*args: Any) -> Any:

@@ -61,7 +61,7 @@ def save(
     max_shard_size : int or str, optional
         Split the checkpoint into files of at most about this many bytes ("2GB" works too), with an index beside them in
         the layout of Hugging Face's libraries. ``obj`` is then a dict of tensors, or an iterable of (name, tensor)
-        pairs of which at most one shard is held in memory. A checkpoint that fits in one file is saved as one file.
+        pairs. At most one shard is held in memory. A checkpoint that fits in one file is saved as one file.
     pickle_module : module, optional
         For PyTorch's formats: the module whose ``Pickler`` pickles objects that are not tensors, such as `dill`.
     pickle_protocol : int, default 2
@@ -74,7 +74,7 @@ def save(
     ValueError
         If the extension belongs to a format that cannot be written, such as ``.gguf``, and ``format`` is not given.
     RuntimeError
-        If a tensor has no data and the format cannot save it without; in safetensors, also if tensors share memory.
+        If a tensor has no data and the format needs data, or if tensors for a safetensors file share memory.
     pickle.PicklingError, AttributeError
         If an object cannot be pickled, such as a lambda.
 

@@ -45,7 +45,7 @@ class Trusted:
     place : Places
         Devices of the storages.
     fill : callable, optional
-        Called with each new `Stored` to fill it at once. By default the bytes come later in the file.
+        Called with each new `Stored` to fill it immediately. By default the bytes come later in the file.
     """
 
     def __init__(self, file: str, place: Places, fill: Any = None) -> None:
@@ -99,7 +99,7 @@ def unpickler_for(pickle_module: Any = None) -> Any:
             if module != "torch" and not module.startswith("torch."):
                 return super().find_class(module, name)
             known = table().get(f"{module}\n{name}".encode())
-            # Storage classes and quantisation schemes are only named, never called.
+            # Storage classes and quantization schemes are only named, never called.
             return known if isinstance(known, StorageType) or name in QUANTISATION else find(module, name)
 
     return Unpickler

@@ -1,4 +1,4 @@
-"""Placeholder for tensors in checkpoints that metatensor cannot represent: sparse, quantised and nested ones."""
+"""Placeholder for tensors in checkpoints that metatensor cannot represent: sparse, quantized and nested ones."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ __all__ = ["command"]
 @click.argument("target", metavar="B", type=click.Path())
 @click.option(
     "--format", "form", type=click.Choice(["torch", "torch-legacy", "safetensors", "npz", "npy"]),
-    help="The format of B [default: by the extension of its name; PyTorch's if that is no format].",
+    help="The format of B [default: by the file name's extension; PyTorch's if that names no format].",
 )  # fmt: skip
 @click.option("--max-shard-size", metavar="SIZE", help="Write shards of at most SIZE (5GB, 500MiB) and their index.")
 @click.option("--drop", is_flag=True, help="Omit objects that B cannot hold: those that are not tensors or cannot be loaded.")

@@ -54,7 +54,7 @@ def command(
     """
     checkpoint = _opened(path)
     if other is not None and target is not None:
-        raise click.UsageError("--diff and --check do not go together")
+        raise click.UsageError("--diff and --check cannot be combined")
     if other is not None:
         _diff(path, checkpoint, other, values, as_json)
     elif target is not None:

@@ -52,7 +52,7 @@ def command(device: str | None, policy: str | None, as_module: bool, script: str
         except RuntimeError as error:
             raise click.BadParameter(str(error), param_hint="--device") from None
     if policy is not None and not planned:
-        raise click.UsageError("--values goes with --device meta")
+        raise click.UsageError("--values requires --device meta")
     if not as_module and not os.path.isfile(script):
         raise click.BadParameter(f"there is no file {script!r}", param_hint="SCRIPT")
     torch_api.install()

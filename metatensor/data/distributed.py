@@ -16,7 +16,7 @@ def _group() -> Any:
     from metatensor import distributed
 
     if not distributed.is_initialized():
-        raise RuntimeError("DistributedSampler: no process group is initialised; give num_replicas and rank")
+        raise RuntimeError("DistributedSampler: no process group is initialized; give num_replicas and rank")
     return distributed
 
 

@@ -1,4 +1,4 @@
-"""Build models without memory and give them data later: deferred initialisation, fake tensors, and copies on meta.
+"""Build models without memory and give them data later: deferred initialization, fake tensors, and copies on meta.
 
 Example::
 

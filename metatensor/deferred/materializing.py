@@ -454,7 +454,7 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
 
 
 def _checked(name: str, obj: Any, device: Any, dtype: Any) -> tuple[Any, Any, Any]:
-    """Return the arguments in normalised form. Raise TypeError or RuntimeError for invalid ones."""
+    """Return the arguments in normalized form. Raise TypeError or RuntimeError for invalid ones."""
     if isinstance(obj, Iterator):
         obj = list(obj)
     known = isinstance(obj, (mt.Tensor, mt.nn.Module, *CONTAINERS)) or (is_dataclass(obj) and not isinstance(obj, type))
@@ -599,7 +599,7 @@ def _own(part: Any, dtype: Any) -> bool:
 
 
 def _empty_part(tensor: Any, index: Any, device: Any, dtype: Any) -> Any:
-    """Return an uninitialised tensor for ``tensor[index]``, or None if its size depends on values."""
+    """Return an uninitialized tensor for ``tensor[index]``, or None if its size depends on values."""
     try:
         part = _over(make_storage("meta", tensor.untyped_storage().nbytes()), tensor)[index]
     except (mt.DataDependentError, RuntimeError):

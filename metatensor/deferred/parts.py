@@ -61,7 +61,7 @@ def _vector(device: Any, count: int, dtype: Any) -> Ref:
 
 
 def _by_elements(steps: list[Step], recipe: Recipe) -> bool:
-    """Return True if each step fills a whole storage, in memory order, from that of the previous step and numbers only.
+    """Return True if each step fills a whole storage, in memory order, from numbers and the previous step's storage.
     """
     dtype, last = None, None
     for step in steps:

@@ -233,7 +233,7 @@ class DeviceBackend:
         return 0
 
     def set_current_index(self, index: int) -> None:
-        """Make device ``index`` the current one; RuntimeError if this type has a fixed current device."""
+        """Make device ``index`` the current one. Raise RuntimeError if this type has a fixed current device."""
         self.check_index(index)
         if index != self.current_index():
             raise RuntimeError(f"{self.type}: the current device is always {self.type}:{self.current_index()}")

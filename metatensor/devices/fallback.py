@@ -60,7 +60,7 @@ def _written(name: str) -> list[int]:
 
 
 def _tensors(value: Any) -> list[Tensor]:
-    """Return `value` as a list of tensors if it is a tensor or a sequence; items that are no tensors are dropped."""
+    """Return the tensors in `value`, which is a tensor, a sequence or something else, as a list."""
     if isinstance(value, Tensor):
         return [value]
     return [item for item in value if isinstance(item, Tensor)] if isinstance(value, (tuple, list)) else []

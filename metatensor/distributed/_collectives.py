@@ -47,7 +47,7 @@ def _reducible(name: str, op: Any, *tensors: Any) -> None:
 def _root(name: str, rank: int | None, group_rank: int | None = None) -> None:
     """Raise RuntimeError unless the root is rank 0."""
     if (rank or 0) != 0 or (group_rank or 0) != 0:
-        raise RuntimeError(f"torch.distributed.{name}: the group has the rank 0 only, got {rank or group_rank}")
+        raise RuntimeError(f"torch.distributed.{name}: the only rank in the group is 0, got {rank or group_rank}")
 
 
 def _one(name: str, values: Sequence[Any] | None) -> Any:
@@ -199,13 +199,13 @@ def all_to_all_single(
 
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Return at once: there is no other process to wait for."""
+    """Return immediately: there is no other process to wait for."""
     member(group)
     return _done(async_op)
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-    """Return at once: there is no other process to wait for."""
+    """Return immediately: there is no other process to wait for."""
     member(group)
 
 

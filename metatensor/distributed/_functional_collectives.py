@@ -63,7 +63,7 @@ def permute_tensor(self: Any, src_dst: Sequence[int], group: Any, tag: str = "")
     """Return a contiguous copy of the tensor. ``src_dst`` must be ``[0]``."""
     _alone("_functional_collectives.permute_tensor", group)
     if list(src_dst) != [0]:
-        raise ValueError(f"permute_tensor: the group has the rank 0 only, got {list(src_dst)}")
+        raise ValueError(f"permute_tensor: the only rank in the group is 0, got {list(src_dst)}")
     return self.clone(memory_format=mt.contiguous_format)
 
 

@@ -79,7 +79,7 @@ class ProcessGroup:
     def __init__(self, *args: Any, backend: str = Backend.UNDEFINED, name: str = "", desc: str = "undefined") -> None:
         size = args[-1] if args else 1
         if size != 1:
-            raise NotImplementedError(f"torch.distributed.ProcessGroup: groups have one process in metatensor, got {size}")
+            raise NotImplementedError(f"torch.distributed.ProcessGroup: only groups of one process are supported, got {size}")
         self._backend, self.group_name, self.group_desc = backend, name, desc
 
     def rank(self) -> int:
@@ -126,7 +126,7 @@ class Work:
         self._result = result
 
     def wait(self, timeout: Any = None) -> bool:
-        """Return True at once."""
+        """Return True without waiting."""
         return True
 
     def is_completed(self) -> bool:
@@ -164,14 +164,17 @@ def is_initialized() -> bool:
 
 
 def member(given: Any) -> bool:
-    """Return True if this process belongs to the group; None is the default one. ValueError if that does not exist."""
+    """Return True if this process belongs to the group; None stands for the default group.
+
+    Raise ValueError if there is no default group.
+    """
     if GroupMember.WORLD is None:
         raise ValueError("torch.distributed: there is no default process group; call init_process_group first")
     return given is not GroupMember.NON_GROUP_MEMBER
 
 
 def only_this_process(name: str, size: int) -> None:
-    """Raise NotImplementedError unless a world has one process."""
+    """Raise NotImplementedError unless the world has one process."""
     if size != 1:
         raise NotImplementedError(
             f"torch.distributed.{name}: metatensor has no communication between processes; the world size must be 1, "
@@ -242,7 +245,10 @@ def _make(backend: str | None, name: str, desc: str) -> ProcessGroup:
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
-    """Remove a group. Removing the default group (None) removes all groups. AssertionError if there is none."""
+    """Remove a group. Removing the default group (None) removes all groups.
+
+    Raise AssertionError if there is no default group to remove, and ValueError for an unknown group.
+    """
     if group is None or group is GroupMember.WORLD:
         assert GroupMember.WORLD is not None, "torch.distributed.destroy_process_group: there is no process group"
         GroupMember.WORLD = None
@@ -257,11 +263,11 @@ def new_group(
     ranks: Iterable[int] | None = None, timeout: timedelta | None = None, backend: str | None = None, pg_options: Any = None,
     use_local_synchronization: bool = False, group_desc: str | None = None, device_id: Any = None,
 ) -> Any:  # fmt: skip
-    """Create a further group of this process. Empty ``ranks`` give the placeholder ``NON_GROUP_MEMBER``."""
+    """Create another group of this process. Return the placeholder ``NON_GROUP_MEMBER`` if ``ranks`` is empty."""
     member(None)
     chosen = [0] if ranks is None else sorted(ranks)
     if chosen not in ([], [0]):
-        raise ValueError(f"torch.distributed.new_group: the world has the rank 0 only, got {chosen}")
+        raise ValueError(f"torch.distributed.new_group: the only rank in the world is 0, got {chosen}")
     if not chosen:
         return GroupMember.NON_GROUP_MEMBER
     return _make(backend or get_backend(), str(len(_names)), group_desc or "undefined")
@@ -318,7 +324,10 @@ def get_default_backend_for_device(device: Any) -> str:
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """Return the environment variable ``LOCAL_RANK`` or else ``fallback_rank``; RuntimeError if both are missing."""
+    """Return the environment variable ``LOCAL_RANK``, or ``fallback_rank`` if it is not set.
+
+    Raise RuntimeError if both are missing.
+    """
     found = os.environ.get("LOCAL_RANK", fallback_rank)
     if found is None:
         raise RuntimeError("torch.distributed.get_node_local_rank: the environment has no LOCAL_RANK, and there is no fallback_rank")
@@ -331,16 +340,16 @@ def get_process_group_ranks(group: Any = None) -> list[int]:
 
 
 def get_global_rank(group: Any, group_rank: int) -> int:
-    """Return the rank in the world of a rank in a group, which is 0. Raise ValueError for other ranks."""
+    """Convert a rank in a group to the rank in the world. Both are 0; raise ValueError for other ranks."""
     if group_rank != 0:
-        raise ValueError(f"torch.distributed.get_global_rank: the group has the rank 0 only, got {group_rank}")
+        raise ValueError(f"torch.distributed.get_global_rank: the only rank in the group is 0, got {group_rank}")
     return 0
 
 
 def get_group_rank(group: Any, global_rank: int) -> int:
-    """Return the rank in a group of a rank in the world, which is 0. Raise ValueError for other ranks."""
+    """Convert a rank in the world to the rank in a group. Both are 0; raise ValueError for other ranks."""
     if global_rank != 0:
-        raise ValueError(f"torch.distributed.get_group_rank: the group has the rank 0 only, got {global_rank}")
+        raise ValueError(f"torch.distributed.get_group_rank: the only rank in the group is 0, got {global_rank}")
     return 0
 
 

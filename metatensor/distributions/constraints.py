@@ -111,7 +111,7 @@ class _Dependent(Constraint):
         return _Dependent(**{**self._known, **known})
 
     def check(self, value: Any) -> Any:
-        raise ValueError("a dependent constraint has no region of its own: ask an instance of the distribution")
+        raise ValueError("a dependent constraint cannot check values; use the constraint of a distribution instance")
 
 
 class _DependentProperty(property, _Dependent):
@@ -408,7 +408,7 @@ class _IndependentConstraint(Constraint):
     Raises
     ------
     TypeError
-        If `base_constraint` is no constraint.
+        If `base_constraint` is not a constraint.
     ValueError
         If `reinterpreted_batch_ndims` is not a nonnegative int.
 
@@ -424,7 +424,7 @@ class _IndependentConstraint(Constraint):
         if isinstance(base_constraint, _DependentProperty) or not isinstance(base_constraint, Constraint):
             raise TypeError(f"independent(): expected a constraint, got {base_constraint!r}")
         if not isinstance(reinterpreted_batch_ndims, int) or reinterpreted_batch_ndims < 0:
-            raise ValueError(f"independent(): reinterpreted_batch_ndims is to be an int from 0 on, got {reinterpreted_batch_ndims!r}")
+            raise ValueError(f"independent(): reinterpreted_batch_ndims must be a nonnegative int, got {reinterpreted_batch_ndims!r}")
         self.base_constraint, self.reinterpreted_batch_ndims = base_constraint, reinterpreted_batch_ndims
 
     @property

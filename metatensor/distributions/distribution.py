@@ -133,7 +133,7 @@ class Distribution:
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         """Return `_instance`, or a new object of this class without attributes.
 
-        Raise NotImplementedError if this class has another constructor than `cls`.
+        Raise NotImplementedError if this class overrides the constructor of `cls`.
         """
         if _instance is not None:
             return _instance
@@ -154,7 +154,7 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} does not define support")
 
     def _validate_sample(self, value: Any) -> None:
-        """Raise ValueError unless `value` is a tensor of a fitting shape within the support."""
+        """Raise ValueError unless `value` is a tensor with a matching shape and with values in the support."""
         name = type(self).__name__
         if not isinstance(value, mt.Tensor):
             raise ValueError(f"{name}: a value must be a tensor, got {type(value).__name__}")
@@ -257,7 +257,7 @@ class Distribution:
         Raises
         ------
         ValueError
-            If values are validated, and `value` is no tensor, does not fit the shapes, or is outside the support.
+            If values are validated, and `value` is not a tensor, does not fit the shapes, or is outside the support.
         """
         raise NotImplementedError(f"{type(self).__name__} does not implement log_prob()")
 

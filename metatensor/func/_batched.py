@@ -1,4 +1,4 @@
-"""Batched tensors, with which `vmap` calls a function once for a whole batch.
+"""Batched tensors. `vmap` passes them to a function to call it once for a whole batch.
 
 A `Batched` tensor has the shape, dtype and device of one member. Its `value` holds all members, along an additional
 first dimension. Operators with a rule in `metatensor.func._rules` compute with `value`; any other operator is called

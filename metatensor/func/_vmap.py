@@ -74,7 +74,7 @@ def vmap(
         if not sizes:
             raise ValueError(f"vmap({_name(func)}): expected at least one tensor to map over")
         if len(set(sizes)) > 1:
-            raise ValueError(f"vmap({_name(func)}): the mapped dimensions must have one size, got {sizes}")
+            raise ValueError(f"vmap({_name(func)}): the mapped dimensions must have the same size, got {sizes}")
         step = sizes[0] if chunk_size is None else chunk_size
         if sizes[0] <= step:
             return _run(func, args, kwargs, leaves, dims, sizes[0], out_dims, randomness)

@@ -192,7 +192,7 @@ def array_interface(tensor):
             pass
     if array is None or array.dtype.isbuiltin != 1:
         raise AttributeError(f"__array_interface__: a tensor of {tensor.dtype.name} on {tensor.device} does not have it; "
-                             "numpy() says why")
+                             "numpy() raises an error that states the reason")
     return array.__array_interface__
 
 

@@ -13,9 +13,9 @@ __all__ = ["dlpack_device", "from_dlpack", "taker", "to_dlpack"]
 
 
 def _candidates(kind: int) -> Iterator[str]:
-    """Yield the device types to try, first the one named like ``kind``.
+    """Yield the device types to try, beginning with the one that has the name of ``kind``.
 
-    The others are loaded only if it does not match.
+    The caller stops at a match, so the backends of the other types are not loaded needlessly.
     """
     name = DLDeviceType(kind).name[3:].lower() if kind in DLDeviceType._value2member_map_ else None
     if name is not None:
@@ -57,7 +57,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     TypeError
         If ``ext_tensor`` is neither such an object nor a capsule.
     ValueError
-        If ``copy`` is False and ``device`` is another device than the memory's.
+        If ``copy`` is False and ``device`` differs from the device of the memory.
     BufferError
         If the producer or the device cannot exchange the tensor.
     RuntimeError
@@ -79,7 +79,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     target = None if device is None else Device(device)
     elsewhere = target is not None and (target.type != backend.type or target.index not in (None, int(index)))
     if elsewhere and copy is False:
-        raise ValueError(f"from_dlpack(): memory of {backend.type}:{int(index)} comes to {target} by a copy only")
+        raise ValueError(f"from_dlpack(): memory of {backend.type}:{int(index)} cannot be used on {target} without a copy")
     tensor = backend.from_dlpack(ext_tensor, copy=None if elsewhere else copy)
     return tensor.to(target) if elsewhere else tensor
 
@@ -116,12 +116,12 @@ def to_dlpack(tensor: Any, stream: Any, max_version: Any, dl_device: Any, copy: 
         kind, index = (int(number) for number in dl_device)
         if (kind, index) != tuple(dlpack_device(tensor)):
             if kind != DLDeviceType.kDLCPU:
-                raise BufferError(f"__dlpack__: a tensor on {tensor.device} does not go to the DLPack device {(kind, index)}")
+                raise BufferError(f"__dlpack__: a tensor on {tensor.device} cannot be exported to the DLPack device {(kind, index)}")
             source, stream = tensor.cpu(), None
     if copy and source is tensor:
         source = tensor.clone()
     if copy is False and source is not tensor:
-        raise BufferError(f"__dlpack__: a tensor on {tensor.device} comes to the host by a copy only")
+        raise BufferError(f"__dlpack__: a tensor on {tensor.device} cannot be exported to the host without a copy")
     capsule = backend_for(source.device).dlpack(source, stream=stream, max_version=max_version)
     if source is not tensor:
         mark_copied(capsule)
@@ -132,5 +132,5 @@ def dlpack_device(tensor: Any) -> tuple[int, int]:
     """Return DLPack's (device type, index) of a tensor. Raise ValueError if it has no data."""
     _with_data(tensor)
     if tensor.untyped_storage().data is None:
-        raise ValueError(f"__dlpack_device__: a tensor on {tensor.device} without data has no place in DLPack")
+        raise ValueError(f"__dlpack_device__: a tensor on {tensor.device} without data cannot be exported")
     return backend_for(tensor.device).dlpack_device(tensor)

@@ -24,7 +24,7 @@ def _with_values():
 def legacy_tensor(*args, device=None):
     """Implement ``Tensor(*args, device=device)``.
 
-    Without arguments the result is an empty tensor. Integers or a `Size` give an uninitialised tensor of these sizes,
+    Without arguments the result is an empty tensor. Integers or a `Size` give an uninitialized tensor of these sizes,
     and a sequence a tensor of its values, all of the default dtype. A tensor gives an alias of it, on ``device`` if
     that is given. Raise TypeError for other arguments.
     """

@@ -71,7 +71,7 @@ def infer_arguments(function: Callable[..., Any], name: str, mutates_args: Itera
         kind = _schema_type(hints[p.name], where)
         if p.name in mutated:
             if "Tensor" not in kind:
-                raise ValueError(f"{where}: mutates_args names it, but it is no tensor: {kind}")
+                raise ValueError(f"{where}: mutates_args names it, but it is not a tensor: {kind}")
             kind = kind.replace("Tensor", f"Tensor({mutated[p.name]}!)", 1)
         text = f"{kind} {p.name}"
         if p.default is not p.empty:
@@ -95,7 +95,7 @@ def _literal(value: Any, where: str) -> str:
     items = value if isinstance(value, (tuple, list)) else (value,)
     for item in items:
         if not isinstance(item, (int, float, bool, str, complex, type(None))) or (isinstance(item, float) and not isfinite(item)):
-            raise ValueError(f"{where}: the default {value!r} is no literal")
+            raise ValueError(f"{where}: the default {value!r} is not a literal")
     return repr(value)
 
 

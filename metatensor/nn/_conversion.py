@@ -136,7 +136,7 @@ class Conversion:
                 if tensor.is_meta and device is not None and device.type != "meta":
                     raise NotImplementedError(
                         f"Cannot copy out of meta tensor; no data! {_place(self, tensor)}has none. Module.to_empty(device=...) "
-                        "moves a module from meta and leaves its values uninitialised; load_state_dict(..., assign=True) gives it "
+                        "moves a module from meta and leaves its values uninitialized; load_state_dict(..., assign=True) gives it "
                         "those of a checkpoint."
                     ) from error
                 raise

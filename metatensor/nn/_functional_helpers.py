@@ -185,7 +185,7 @@ def _mha_shape_check(query: Any, key: Any, value: Any, key_padding_mask: Any, at
     if dims not in (2, 3):
         raise AssertionError(f"query must have 2 or 3 dimensions, got {dims}")
     if key.dim() != dims or value.dim() != dims:
-        raise AssertionError(f"key and value must have {dims} dimensions as query has, got {key.dim()} and {value.dim()}")
+        raise AssertionError(f"key and value must have {dims} dimensions like query, got {key.dim()} and {value.dim()}")
     if key_padding_mask is not None and key_padding_mask.dim() != dims - 1:
         raise AssertionError(f"key_padding_mask must have {dims - 1} dimensions, got {key_padding_mask.dim()}")
     if attn_mask is not None:

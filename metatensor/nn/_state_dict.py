@@ -144,7 +144,7 @@ class StateDict:
 
         Notes
         -----
-        A meta tensor does not keep the values copied into it; a warning says so.
+        A meta tensor does not keep the values copied into it. In this case a warning is given.
 
         Examples
         --------

@@ -70,17 +70,17 @@ def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """Interleave `groups` groups of channels of (N, C, ...): view C as (groups, C / groups), transpose and flatten."""
 @overload
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
-    """1-d convolution of `input` (N, C, L) with `weight` (C_out, C / groups, K) and `bias` (C_out,). The batch dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is L)."""
+    """1-d convolution of `input` (N, C, L) with `weight` (C_out, C / groups, K) and `bias` (C_out,). The batch dimension is optional. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is L)."""
 @overload
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _str = 'valid', dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor: ...
 @overload
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
-    """2-d convolution of `input` (N, C, H, W) with `weight` (C_out, C / groups, KH, KW) and `bias` (C_out,). The batch dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is H x W)."""
+    """2-d convolution of `input` (N, C, H, W) with `weight` (C_out, C / groups, KH, KW) and `bias` (C_out,). The batch dimension is optional. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is H x W)."""
 @overload
 def conv2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _str = 'valid', dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor: ...
 @overload
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
-    """3-d convolution of `input` (N, C, D, H, W) with `weight` (C_out, C / groups, KD, KH, KW) and `bias` (C_out,). The batch dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is D x H x W)."""
+    """3-d convolution of `input` (N, C, D, H, W) with `weight` (C_out, C / groups, KD, KH, KW) and `bias` (C_out,). The batch dimension is optional. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is D x H x W)."""
 @overload
 def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _str = 'valid', dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor: ...
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: _int = 0) -> Tensor:
@@ -92,9 +92,9 @@ def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
     """3-d transposed convolution, the adjoint of conv3d, of `input` (N, C, D, H, W) with `weight` (C, C_out / groups, KD, KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, at one side."""
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = 'mean') -> Tensor:
-    """Cosine embedding loss of the vectors along the last dimension, with cosine similarity cos: `1 - cos` where `target` is 1, `max(0, cos - margin)` where it is -1. Inputs are (N, D) with target (N,), or (D,) with ()."""
+    """Cosine embedding loss of the vectors along the last dimension, with cosine similarity cos: `1 - cos` where `target` is 1, `max(0, cos - margin)` where it is -1. The inputs are (N, D) and the target is (N,). Without a batch, they are (D,) and ()."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
-    """Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which broadcast. The result lacks `dim`. `eps` bounds the norms from below."""
+    """Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which are broadcast together. `dim` is removed. `eps` is a lower bound for the norms."""
 def cross_entropy(input: Tensor, target: Tensor, weight: Tensor | None = None, size_average: _bool | None = None, ignore_index: _int = -100, reduce: _bool | None = None, reduction: _str = 'mean', label_smoothing: _float = 0.0) -> Tensor:
     """Cross entropy between unnormalized class scores `input` (N, C, ...) and `target`: class indices (N, ...) or class probabilities (N, C, ...). `weight` (C,) scales the loss of each class; class indices equal to `ignore_index` are ignored; `label_smoothing` mixes the target with the uniform distribution."""
 @overload
@@ -131,7 +131,7 @@ def feature_alpha_dropout(input: Tensor, p: _float = 0.5, training: _bool = Fals
 def feature_alpha_dropout_(input: Tensor, p: _float = 0.5, training: _bool = False, inplace: _bool = False, *, generator: _Generator | None = None) -> Tensor:
     """Alpha dropout of whole channels, the slices of dimensions 0 and 1."""
 def fold(input: Tensor, output_size: _int | Sequence[_int], kernel_size: _int | Sequence[_int], dilation: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, stride: _int | Sequence[_int] = 1) -> Tensor:
-    """Sum columns of patches (N, C * KH * KW, number of positions) into images (N, C, *output_size), the adjoint of `unfold`. The batch dimension may be missing."""
+    """Sum columns of patches (N, C * KH * KW, number of positions) into images (N, C, *output_size), the adjoint of `unfold`. The batch dimension is optional."""
 def fractional_max_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], output_size: Any | None = None, output_ratio: Any | None = None, return_indices: _bool = False, _random_samples: Tensor | None = None, *, generator: _Generator | None = None) -> Tensor:
     """Fractional max pooling: maxima over windows at pseudo-random positions (Graham, 2014). The spatial output sizes are `output_size`, or the input's times `output_ratio`. With `return_indices` also returns the int64 indices."""
 def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], output_size: Any | None = None, output_ratio: Any | None = None, return_indices: _bool = False, _random_samples: Tensor | None = None, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
@@ -232,7 +232,7 @@ def mish(input: Tensor, inplace: _bool = False, *, out: Tensor | None = None) ->
 def mse_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = 'mean', weight: Tensor | None = None) -> Tensor:
     """Squared error: `(input - target) ** 2`. With `weight`, of the shape of `input`, each term is multiplied by it and 'mean' divides by the sum of the weights."""
 def multi_head_attention_forward(query: Tensor, key: Tensor, value: Tensor, embed_dim_to_check: _int, num_heads: _int, in_proj_weight: Tensor | None, in_proj_bias: Tensor | None, bias_k: Tensor | None, bias_v: Tensor | None, add_zero_attn: _bool, dropout_p: _float, out_proj_weight: Tensor, out_proj_bias: Tensor | None, training: _bool = True, key_padding_mask: Tensor | None = None, need_weights: _bool = True, attn_mask: Tensor | None = None, use_separate_proj_weight: _bool = False, q_proj_weight: Tensor | None = None, k_proj_weight: Tensor | None = None, v_proj_weight: Tensor | None = None, static_k: Tensor | None = None, static_v: Tensor | None = None, average_attn_weights: _bool = True, is_causal: _bool = False) -> tuple[Tensor, Tensor]:
-    """Multi-head attention of query (L, N, E) over key and value (S, N, E), or all without N. Returns the output (L, N, E) and the attention weights: (N, L, S), (N, heads, L, S) without `average_attn_weights`, or None without `need_weights`."""
+    """Multi-head attention of query (L, N, E) over key and value (S, N, E). Unbatched tensors have no dimension N. Returns the output (L, N, E) and the attention weights. The weights are (N, L, S), or (N, heads, L, S) if `average_attn_weights` is False, or None if `need_weights` is False."""
 def multi_margin_loss(input: Tensor, target: Tensor, p: _int = 1, margin: _float = 1.0, weight: Tensor | None = None, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = 'mean') -> Tensor:
     """Multi-class margin loss of scores `input` (N, C) and class indices `target` (N,): the sum over the other classes i of `max(0, margin - input[target] + input[i]) ** p`, divided by C. `p` is 1 or 2. `weight` (C,) scales the loss of each target class."""
 def multilabel_margin_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = 'mean') -> Tensor:
@@ -258,7 +258,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
     """Move space to channels: (..., C, H * r, W * r) to (..., C * r * r, H, W), where r is `downscale_factor`."""
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool = True, full: _bool = False, size_average: _bool | None = None, eps: _float = 1e-08, reduce: _bool | None = None, reduction: _str = 'mean') -> Tensor:
-    """Negative log-likelihood of the counts `target` under Poisson distributions, up to a constant: `exp(input) - target * input`, or without `log_input`, `input - target * log(input + eps)`. `full` adds Stirling's approximation of `log(target!)`."""
+    """Negative log-likelihood of the counts `target` under Poisson distributions, up to a constant: `exp(input) - target * input`, or if `log_input` is False, `input - target * log(input + eps)`. `full` adds Stirling's approximation of `log(target!)`."""
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """Parametric ReLU: `input` where it is positive, else `weight * input`. `weight` holds one value, or one for each channel (dimension 1)."""
 def relu(input: Tensor, inplace: _bool = False) -> Tensor:
@@ -314,7 +314,7 @@ def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, marg
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any | None = None, margin: _float = 1.0, swap: _bool = False, reduction: _str = 'mean') -> Tensor:
     """Triplet margin loss with a distance function of the caller's choice, `pairwise_distance` by default."""
 def unfold(input: Tensor, kernel_size: _int | Sequence[_int], dilation: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, stride: _int | Sequence[_int] = 1) -> Tensor:
-    """Extract sliding patches of `input` (N, C, H, W) as columns: (N, C * KH * KW, number of positions). The batch dimension may be missing."""
+    """Extract sliding patches of `input` (N, C, H, W) as columns: (N, C * KH * KW, number of positions). The batch dimension is optional."""
 def upsample(input: Tensor, size: Any | None = None, scale_factor: Any | None = None, mode: _str = 'nearest', align_corners: _bool | None = None) -> Tensor:
     """Older name of `interpolate`."""
 def upsample_bilinear(input: Tensor, size: Any | None = None, scale_factor: Any | None = None) -> Tensor:

@@ -150,8 +150,8 @@ def trunc_normal_(
 ) -> mt.Tensor:
     """Fill a tensor with values from a normal distribution restricted to [a, b].
 
-    Values are drawn by inverting the distribution function. A warning says so if the mean is more than two standard
-    deviations outside [a, b], because the result is inexact then.
+    Values are drawn by inverting the distribution function. If the mean is more than two standard deviations
+    outside [a, b], the result is inexact and a warning is given.
 
     Parameters
     ----------

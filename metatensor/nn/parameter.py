@@ -48,14 +48,14 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         Tensor to share storage with. The parameter is detached from it. Default: an empty tensor. An instance of a
         tensor subclass keeps its class and is marked as a parameter.
     requires_grad : bool
-        Whether gradients are computed for it, also if it is created under `no_grad`. Default True.
+        Whether gradients are computed for it, even if it is created under `no_grad`. Default True.
 
     Raises
     ------
     TypeError
         If ``data`` is not a tensor.
     RuntimeError
-        If ``data.detach()`` of a tensor subclass returns another class.
+        If ``data`` is of a tensor subclass whose ``detach()`` returns an instance of another class.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         marked = data.detach()
         if type(marked) is not kind:
             raise RuntimeError(
-                f"{cls.__name__}: detach() of a {kind.__name__} gave a {type(marked).__name__}; a parameter needs it to keep its class"
+                f"{cls.__name__}: detach() of a {kind.__name__} must return the same class, got {type(marked).__name__}"
             )
         marked._is_param = True
         return marked.requires_grad_(requires_grad)
@@ -166,8 +166,8 @@ class UninitializedTensorMixin:
     @property
     def shape(self) -> Any:
         raise RuntimeError(
-            f"{type(self).__name__}: there is no shape before the module has seen an input; a module that has one "
-            "cannot load such a tensor either"
+            f"{type(self).__name__}: there is no shape before the module has received an input; "
+            "a module whose tensors have shapes cannot load it"
         )
 
     def numel(self) -> Any:
@@ -178,7 +178,7 @@ class UninitializedTensorMixin:
 
     def share_memory_(self) -> Any:
         """Raise RuntimeError: the tensor has no memory yet."""
-        raise RuntimeError(f"{type(self).__name__}: there is no memory to share before the module has seen an input")
+        raise RuntimeError(f"{type(self).__name__}: there is no memory to share before the module has received an input")
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}>"

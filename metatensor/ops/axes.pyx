@@ -76,7 +76,7 @@ cdef object reverse_meta(Call* c):
     if t.ndim == 2:
         return swapped(t, 0, 1)
     if t.ndim:
-        warnings.warn("T on a tensor that is no matrix is deprecated: use mT for batches of matrices, or permute()",
+        warnings.warn("T on a tensor that is not a matrix is deprecated: use mT for batches of matrices, or permute()",
                       UserWarning, stacklevel=2)
     for i in range(t.ndim):
         order[i] = t.ndim - 1 - i

@@ -129,7 +129,7 @@ define("tensordot(Tensor a, Tensor b, any dims=2) -> Tensor", tensordot_body, CO
 define("inner(Tensor input, Tensor other) -> Tensor", inner_body, COMPOSITE | OUT | EXACT_OUT,
        "Sum of products over the last dimensions, which must have the same size. If an operand is 0-d, the product.")
 define("linalg.vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", vecdot_meta, OUT | EXACT_OUT,
-       "Sum of `conj(x) * y` along `dim` of the broadcast shape, which the result lacks.")
+       "Broadcast `x` and `y`, and return the sum of `conj(x) * y` along `dim`. The result has one dimension less.")
 
 
 # kron and chains ------------------------------------------------------------------------

@@ -307,17 +307,17 @@ cdef str _operands = "Tensor input, Tensor weight, Tensor? bias=None"
 
 define(f"nn.functional.conv1d({_operands}, {_steps.format(n=1)}) -> Tensor", conv1d, FUNCTION_ONLY,
        "1-d convolution of `input` (N, C, L) with `weight` (C_out, C / groups, K) and `bias` (C_out,). The batch "
-       "dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is "
+       "dimension is optional. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is "
        "L).")
 define(f"nn.functional.conv1d.padding({_operands}, {_same.format(n=1)}) -> Tensor", conv1d, FUNCTION_ONLY)
 define(f"nn.functional.conv2d({_operands}, {_steps.format(n=2)}) -> Tensor", conv2d, FUNCTION_ONLY,
        "2-d convolution of `input` (N, C, H, W) with `weight` (C_out, C / groups, KH, KW) and `bias` (C_out,). The "
-       "batch dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output "
+       "batch dimension is optional. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output "
        "size is H x W).")
 define(f"nn.functional.conv2d.padding({_operands}, {_same.format(n=2)}) -> Tensor", conv2d, FUNCTION_ONLY)
 define(f"nn.functional.conv3d({_operands}, {_steps.format(n=3)}) -> Tensor", conv3d, FUNCTION_ONLY,
        "3-d convolution of `input` (N, C, D, H, W) with `weight` (C_out, C / groups, KD, KH, KW) and `bias` (C_out,). "
-       "The batch dimension may be missing. `padding` is a size for each dimension, 'valid' (none) or 'same' (the "
+       "The batch dimension is optional. `padding` is a size for each dimension, 'valid' (none) or 'same' (the "
        "output size is D x H x W).")
 define(f"nn.functional.conv3d.padding({_operands}, {_same.format(n=3)}) -> Tensor", conv3d, FUNCTION_ONLY)
 define(f"nn.functional.conv_transpose1d({_operands}, {_back.format(n=1)}) -> Tensor", conv_transpose1d,
@@ -344,9 +344,9 @@ define("conv_tbc(Tensor input, Tensor weight, Tensor bias, int pad=0) -> Tensor"
 define("nn.functional.unfold(Tensor input, int[2] kernel_size, int[2] dilation=1, int[2] padding=0, "
        "int[2] stride=1) -> Tensor", unfold, FUNCTION_ONLY,
        "Extract sliding patches of `input` (N, C, H, W) as columns: (N, C * KH * KW, number of positions). The batch "
-       "dimension may be missing.")
+       "dimension is optional.")
 define("nn.functional.fold(Tensor input, int[2] output_size, int[2] kernel_size, int[2] dilation=1, "
        "int[2] padding=0, int[2] stride=1) -> Tensor", fold, FUNCTION_ONLY,
        "Sum columns of patches (N, C * KH * KW, number of positions) into images (N, C, *output_size), the adjoint of "
-       "`unfold`. The batch dimension may be missing.")
+       "`unfold`. The batch dimension is optional.")
 alias_op("nn.functional.conv_tbc", "conv_tbc")

@@ -196,8 +196,8 @@ cdef str _legacy = "bool? size_average=None, bool? reduce=None, str reduction='m
 
 define("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> Tensor", cosine_similarity,
        FUNCTION_ONLY,
-       "Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which broadcast. The result lacks `dim`. "
-       "`eps` bounds the norms from below.")
+       "Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which are broadcast together. `dim` is "
+       "removed. `eps` is a lower bound for the norms.")
 alias_op("nn.functional.cosine_similarity", "cosine_similarity")
 define("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
        pairwise_distance, FUNCTION_ONLY, "The p-norm of `x1 - x2 + eps` over the last dimension.")
@@ -212,7 +212,8 @@ define("nn.functional.margin_ranking_loss(Tensor input1, Tensor input2, Tensor t
 define("nn.functional.cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
        f"{_legacy}) -> Tensor", cosine_embedding_loss, FUNCTION_ONLY,
        "Cosine embedding loss of the vectors along the last dimension, with cosine similarity cos: `1 - cos` where "
-       "`target` is 1, `max(0, cos - margin)` where it is -1. Inputs are (N, D) with target (N,), or (D,) with ().")
+       "`target` is 1, `max(0, cos - margin)` where it is -1. The inputs are (N, D) and "
+       "the target is (N,). Without a batch, they are (D,) and ().")
 define("nn.functional.triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
        f"float p=2.0, float eps=1e-06, bool swap=False, {_legacy}) -> Tensor", triplet_margin_loss, FUNCTION_ONLY,
        "Triplet margin loss: `max(0, margin + d(anchor, positive) - d(anchor, negative))`, where d is the p-norm "

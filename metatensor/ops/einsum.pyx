@@ -133,7 +133,7 @@ cdef tuple from_sublists(list given):
 # Computing --------------------------------------------------------------------
 
 cdef Tensor to_plan(Tensor t, list axes, int k):
-    """Return an operand with the dimensions of the plan, of size 1 if the operand lacks one."""
+    """Return an operand with all dimensions of the plan. Dimensions that it does not have are added with size 1."""
     cdef list order = [], kept = list(range(t.ndim))
     for group in axes:
         if len(group) > 1:

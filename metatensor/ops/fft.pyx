@@ -264,8 +264,10 @@ cdef object ifftn_body(Call* c):
 
 
 cdef Tensor _prepared(Call* c, Tensor t, bint halved, Plan* p):
-    """Return the input fitted to the plan and promoted, after checking that at least one dimension is transformed.
-    `halved` says that the input is half of a Hermitian-symmetric spectrum and the result is real."""
+    """Return the input, cropped or padded to the plan and promoted. Check that at least one dimension is transformed.
+
+    `halved` means that the input is half of a Hermitian-symmetric spectrum and the result is real.
+    """
     _plan_many(c, t, halved, p)
     _need_dims(c, p)
     return _fitted(_promoted(c, t, halved), p)
@@ -332,7 +334,7 @@ cdef int _declare(str name, MetaFn one, MetaFn many, str doc) except -1:
     define(f"fft.{name}2(Tensor input, int[1]? s=None, int[1] dim=(-2, -1), str? norm=None) -> Tensor", many, FLAGS,
            f"Two-dimensional {doc}")
     define(f"fft.{name}n(Tensor input, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", many, FLAGS,
-           f"Multi-dimensional {doc} `dim` defaults to the last `len(s)` dimensions, or to all without `s`.")
+           f"Multi-dimensional {doc} `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None.")
     return 0
 
 

@@ -13,7 +13,7 @@ cdef str OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=None
 
 
 cdef object _shifted(Call* c, bint back):
-    """Roll by half of each size, rounded down; rounded up if `back`, which undoes the shift."""
+    """Roll each dimension by half of its size, rounded down. If `back` is true, round up, which undoes the shift."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t given[MAX_DIMS]
     cdef int i, d, n = t.ndim
@@ -58,7 +58,8 @@ cdef object rfftfreq_meta(Call* c):
 
 
 define("fft.fftshift(Tensor input, int[1]? dim=None) -> Tensor", fftshift_body, COMPOSITE,
-       "Move the zero frequency to the center along `dim` (all dimensions by default), by rolling by half of the size.")
+       "Move the zero frequency to the center along `dim` (all dimensions by default) by rolling them by half of their "
+       "size.")
 define("fft.ifftshift(Tensor input, int[1]? dim=None) -> Tensor", ifftshift_body, COMPOSITE,
        "Inverse of `fft.fftshift`.")
 define(f"fft.fftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", fftfreq_meta, OUT,

@@ -28,8 +28,8 @@ cdef int check_long(Call* c, Tensor index, bint int32_too) except -1:
 cdef int look_up(Call* c, Tensor table, Tensor index) except -1:
     """Set the result device to that of `table` and check that the index is on the same device.
 
-    Exceptions: a 0-d index may be on the CPU, a CPU index goes with a meta table (which may represent any device), and
-    a 0-d CPU table goes with an index on any device, where the result is then.
+    There are three exceptions. A 0-d index may be on the CPU. A CPU index may be used with a meta table, which may
+    represent any device. A 0-d CPU table may be used with an index on any device; the result is on the index's device.
     """
     cdef Device there = table.storage.device, here = index.storage.device
     if there is here:
@@ -83,7 +83,7 @@ cdef int gather_layout(Call* c, Tensor t, list indices, object dims, Gathered* g
     cdef bint adjacent = True
     cdef bint empty = False
     if len(indices) != len(dims) or not indices:
-        raise RuntimeError(f"{op_name(c)}(): {len(indices)} index tensors do not go with the dimensions {tuple(dims)}")
+        raise RuntimeError(f"{op_name(c)}(): {len(indices)} index tensors do not match the dimensions {tuple(dims)}")
     for i in range(t.ndim):
         indexed[i] = False
     g.index.ndim = 0
@@ -222,7 +222,7 @@ cdef int check_gather(Call* c, Tensor t, Tensor index, int d) except -1:
     for i in range(min(t.ndim, index.ndim)):
         if i != d and index.sizes[i] > t.sizes[i]:
             raise RuntimeError(f"{op_name(c)}(): the index of shape {shape_str(index)} does not fit in shape "
-                               f"{shape_str(t)} (dimension {d} excepted)")
+                               f"{shape_str(t)} (ignoring dimension {d})")
     return 0
 
 
@@ -265,8 +265,8 @@ cdef object take_along_dim_body(Call* c):
     if t.ndim:
         lay.sizes[d] = index.sizes[d]
     if broadcast_into(&lay, index.ndim, index.sizes):
-        raise RuntimeError(f"{op_name(c)}(): shapes {shape_str(t)} and {shape_str(index)} do not broadcast apart from "
-                           f"dimension {d}")
+        raise RuntimeError(f"{op_name(c)}(): shapes {shape_str(t)} and {shape_str(index)} do not broadcast in the "
+                           f"dimensions other than {d}")
     if index.total and result_device(c) is not META:    # take_along_dim wraps indices modulo the size
         index = <Tensor>call("remainder", (index, t.sizes[d] if t.ndim else 1))
     index = <Tensor>index.expand(dims_tuple(lay.ndim, lay.sizes))

@@ -35,11 +35,11 @@ cdef int _check_cat(Call* c, Tensor first, Tensor t, int d, Py_ssize_t position)
     cdef int i
     if t.ndim != first.ndim:
         raise RuntimeError(f"{op_name(c)}(): all tensors must have the same number of dimensions: tensor {position} "
-                           f"of shape {shape_str(t)} does not go with shape {shape_str(first)}")
+                           f"of shape {shape_str(t)} does not match shape {shape_str(first)}")
     for i in range(t.ndim):
         if i != d and t.sizes[i] != first.sizes[i]:
             raise RuntimeError(f"{op_name(c)}(): sizes must match except in dimension {d}: tensor {position} of shape "
-                               f"{shape_str(t)} does not go with shape {shape_str(first)}")
+                               f"{shape_str(t)} does not match shape {shape_str(first)}")
     return 0
 
 

@@ -154,11 +154,11 @@ define("lu(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)"
        "matrices do not raise.")
 define("linalg.lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", lu_meta, OUT | EXACT_OUT,
        "LU factorization `A = P @ L @ U` of matrices (..., M, N) into a permutation matrix, a unit lower triangular "
-       "and an upper triangular factor. Without `pivot`, P is empty.")
+       "and an upper triangular factor. P is empty if `pivot` is False.")
 define("lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) "
        "-> (Tensor P, Tensor L, Tensor U)", lu_unpack_meta, OUT | EXACT_OUT | FUNCTION_ONLY,
-       "Unpack the results of `linalg.lu_factor` into P, L and U with `A = P @ L @ U`. Without `unpack_data`, L and U "
-       "are empty; without `unpack_pivots`, P is.")
+       "Unpack the results of `linalg.lu_factor` into P, L and U with `A = P @ L @ U`. L and U are empty if "
+       "`unpack_data` is False. P is empty if `unpack_pivots` is False.")
 
 
 # QR -------------------------------------------------------------------------------------

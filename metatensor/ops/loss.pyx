@@ -330,7 +330,7 @@ define("nn.functional.poisson_nll_loss(Tensor input, Tensor target, bool log_inp
        "bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
        poisson_nll_loss, FUNCTION_ONLY,
        "Negative log-likelihood of the counts `target` under Poisson distributions, up to a constant: `exp(input) - "
-       "target * input`, or without `log_input`, `input - target * log(input + eps)`. `full` adds Stirling's "
+       "target * input`, or if `log_input` is False, `input - target * log(input + eps)`. `full` adds Stirling's "
        "approximation of `log(target!)`.")
 define("nn.functional.gaussian_nll_loss(Tensor input, Tensor target, Tensor|Scalar var, bool full=False, "
        "float eps=1e-06, str reduction='mean') -> Tensor", gaussian_nll_loss, FUNCTION_ONLY,

@@ -174,7 +174,7 @@ cdef object spread_body(Call* c):
     cdef bint keepdim = flag(c, 4)
     cdef object dims = arg(c, 1), count, correction = 1
     if not is_none(c, 2) and not is_none(c, 3):
-        raise AssertionError(f"{op_name(c)}(): unbiased and correction say the same thing; give one of them")
+        raise AssertionError(f"{op_name(c)}(): unbiased and correction cannot be given together")
     if not is_none(c, 2):
         correction = 1 if bool_arg(c, 2) else 0
     elif not is_none(c, 3):

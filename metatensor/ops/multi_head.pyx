@@ -37,7 +37,7 @@ cdef int require_ranks(Call* c, Tensor query, Tensor key, Tensor value, dim_t he
     cdef int n = query.ndim
     require(c, n == 2 or n == 3, f"query must have 2 or 3 dimensions, got shape {shape_str(query)}")
     require(c, key.ndim == n and value.ndim == n,
-            f"key and value must have {n} dimensions as query has, got shapes {shape_str(key)} and {shape_str(value)}")
+            f"key and value must have {n} dimensions, like query, got shapes {shape_str(key)} and {shape_str(value)}")
     if not is_none(c, PADDING):
         mask = tensor_arg(c, PADDING)
         require(c, mask.ndim == n - 1, f"key_padding_mask must have {n - 1} dimensions, got shape {shape_str(mask)}")
@@ -119,7 +119,7 @@ cdef object linear(object x, object weight, object bias):
 
 
 cdef object thirds(Call* c, int slot):
-    """Split the tensor in a slot along dimension 0 into the parts of query, key and value."""
+    """Split the argument `slot` along dimension 0 into three parts, for query, key and value."""
     cdef object parts
     if is_none(c, slot):
         return None, None, None
@@ -191,7 +191,7 @@ cdef object multi_head_body(Call* c):
         padding = None if padding is None else padding.unsqueeze(0)
     length, batch, source = query.sizes[0], query.sizes[1], key.sizes[0]
     if causal and is_none(c, MASK):
-        raise RuntimeError(f"{op_name(c)}(): is_causal=True also needs attn_mask, which it describes")
+        raise RuntimeError(f"{op_name(c)}(): is_causal=True is a hint about attn_mask, so attn_mask must be given too")
     if not causal or need_weights or padding is not None:
         causal = False
         mask = additive(c, MASK, query)
@@ -199,10 +199,10 @@ cdef object multi_head_body(Call* c):
     q, k, v = projected(c, [query, key, value])
     mask = shaped_mask(c, mask, batch * heads, length, source)
 
-    require(c, is_none(c, BIAS_K) == is_none(c, BIAS_V), "bias_k and bias_v go together")
+    require(c, is_none(c, BIAS_K) == is_none(c, BIAS_V), "bias_k and bias_v must be given together")
     if not is_none(c, BIAS_K):
         require(c, is_none(c, STATIC_K) and is_none(c, STATIC_V),
-                "bias_k and bias_v do not go with static_k and static_v")
+                "bias_k and bias_v cannot be combined with static_k and static_v")
         k = call("cat", ((k, tensor_arg(c, BIAS_K).repeat(1, batch, 1)),))
         v = call("cat", ((v, tensor_arg(c, BIAS_V).repeat(1, batch, 1)),))
         mask, padding = one_more(mask), one_more(padding)
@@ -245,6 +245,6 @@ define("nn.functional.multi_head_attention_forward(Tensor query, Tensor key, Ten
        "bool use_separate_proj_weight=False, Tensor? q_proj_weight=None, Tensor? k_proj_weight=None, "
        "Tensor? v_proj_weight=None, Tensor? static_k=None, Tensor? static_v=None, bool average_attn_weights=True, "
        "bool is_causal=False) -> (Tensor, Tensor)", multi_head_body, COMPOSITE | FUNCTION_ONLY | MIXED,
-       "Multi-head attention of query (L, N, E) over key and value (S, N, E), or all without N. Returns the output "
-       "(L, N, E) and the attention weights: (N, L, S), (N, heads, L, S) without `average_attn_weights`, or None "
-       "without `need_weights`.")
+       "Multi-head attention of query (L, N, E) over key and value (S, N, E). Unbatched tensors have no dimension N. "
+       "Returns the output (L, N, E) and the attention weights. The weights are (N, L, S), or (N, heads, L, S) if "
+       "`average_attn_weights` is False, or None if `need_weights` is False.")

@@ -116,7 +116,7 @@ cdef Tensor _from_values(Call* c, Tensor out, const bint* reduced_dims):
 
 define("linalg.vector_norm(Tensor input, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) "
        "-> Tensor", vector_norm_meta, OUT | EXACT_OUT,
-       "Vector norm of order `ord` over `dim`, or over all elements without `dim`.")
+       "Vector norm of order `ord` over `dim`, or over all elements if `dim` is None.")
 define("linalg.matrix_norm(Tensor input, any ord='fro', int[] dim=(-2, -1), bool keepdim=False, *, dtype? dtype=None) "
        "-> Tensor", matrix_norm_meta, OUT | EXACT_OUT,
        "Norm of the matrices in the two dimensions `dim`. `ord` is 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2.")
@@ -165,7 +165,7 @@ define("linalg.norm(Tensor input, any? ord=None, int[1]? dim=None, bool keepdim=
        "`linalg.matrix_norm`, else `linalg.vector_norm`.")
 define("norm(Tensor input, any? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
        norm_body, COMPOSITE | OUT | EXACT_OUT,
-       "Vector norm of order `p` over `dim`, or over all elements without `dim`. 'nuc' is a matrix norm over two "
+       "Vector norm of order `p` over `dim`, or over all elements if `dim` is None. 'nuc' is a matrix norm over two "
        "dimensions.")
 
 

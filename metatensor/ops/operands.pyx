@@ -28,11 +28,11 @@ cdef int fail(Call* c, str message) except -1:
 
 
 cdef int refuse(Call* c, DType d) except -1:
-    """Raise NotImplementedError for an unsupported dtype, unless the call has another error that comes first.
+    """Raise NotImplementedError for an unsupported dtype, unless PyTorch would raise another error first.
 
-    PyTorch checks for the kernel of a dtype last. To find the errors that it would raise before, the meta kernel runs
-    again with tensors of another dtype. If it raises, for example for shapes or dimensions, that error is raised
-    instead. The same holds if the target of an in-place call or of ``out=`` cannot take the result.
+    PyTorch looks up the kernel for a dtype after all other checks. Therefore this function runs the meta kernel again
+    with tensors of another dtype. If that raises, for example because of shapes or dimensions, this error propagates
+    instead. So does the error for a result that the target of an in-place call or of ``out=`` cannot hold.
     """
     cdef DType other = by_code(I64 if d.kind == KIND_FLOAT and d.itemsize > 1 else F32)
     cdef Overload ov = <Overload>c.overload
@@ -72,7 +72,7 @@ class _Unsupported(NotImplementedError):
 
 
 cdef object _retyped(object value, DType d, DType other):
-    """Return `value` with its tensors replaced by meta tensors, of dtype `other` if they are of the category of `d`."""
+    """Replace each tensor in `value` by a meta tensor. Tensors of the same category as `d` get the dtype `other`."""
     cdef Tensor t
     if isinstance(value, list):
         return [_retyped(v, d, other) for v in value]
@@ -102,7 +102,7 @@ cdef void no_operands(Operands* o) noexcept:
 
 
 cdef int _join(int* rank, int code) except -1:
-    """Promote the dtype of a rank with one more dtype."""
+    """Promote the common dtype of one class of operands (`dims`, `zeros` or `numbers`) with another dtype."""
     cdef int joined
     if rank[0] < 0 or rank[0] == code:
         rank[0] = code
@@ -158,7 +158,7 @@ cdef int operand_arg(Operands* o, Call* c, int i) except -1:
 # Dtypes ---------------------------------------------------------------------------
 
 cdef DType _over(DType high, int low):
-    """Promote across ranks: `low` counts only if its category is higher than that of `high`."""
+    """Promote `high` with `low`, a dtype of lower priority. `low` only has an effect if its category is higher."""
     cdef DType d
     if low < 0:
         return high
@@ -183,7 +183,10 @@ cdef DType _promoted(Operands* o):
 
 
 cdef DType promoted(Call* c, Operands* o):
-    """Return the promoted dtype. Within a category, tensors with dimensions come first, then 0-d ones, then numbers."""
+    """Return the promoted dtype.
+
+    Within a category, tensors with dimensions take precedence over 0-d tensors, and those over numbers.
+    """
     cdef DType d = _promoted(o)
     o.common = d.code
     if d.kind <= KIND_INT and op_flags(c) & RULE_MASK == INT_TO_FLOAT:

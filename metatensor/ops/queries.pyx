@@ -1,4 +1,4 @@
-"""Properties of tensors as functions, most of them read from metadata, and `fill_diagonal_`."""
+"""Queries of a tensor's properties, such as `numel` and `is_complex`, and `fill_diagonal_`."""
 from metatensor._core.compute cimport same_sizes
 from metatensor._core.device cimport backend_of
 from metatensor._core.layout cimport add_dims, mul_dims, overlap
@@ -104,16 +104,16 @@ define("is_neg(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY,
 define("is_inference(Tensor input) -> bool", is_flagged_host, HOST | FUNCTION_ONLY,
        "Return whether the tensor was made in inference mode.")
 define("get_device(Tensor input) -> int", get_device_host, HOST | FUNCTION_ONLY,
-       "Return the index of the tensor's device, or -1.")
+       "Return the index of the tensor's device, or -1 if it has none.")
 define("is_pinned(Tensor input) -> bool", is_pinned_host, HOST | METHOD_ONLY,
        "Return whether the tensor is in page-locked memory.")
 define("pin_memory(Tensor input, device? device=None) -> Tensor", pin_memory_host, HOST | METHOD_ONLY,
-       "Return a copy in memory that `device` has page-locked, for faster transfers. Raise RuntimeError if no such "
-       "memory is available.")
+       "Return a copy in page-locked memory, from which transfers to `device` are faster. Raise RuntimeError if no "
+       "such memory is available.")
 define("is_shared(Tensor input) -> bool", is_shared_host, HOST | METHOD_ONLY,
-       "Return whether processes forked from this one share the memory.")
+       "Return whether the memory is shared with processes that are forked from this one.")
 define("share_memory_(Tensor(a!) input) -> Tensor", share_memory_host, HOST | METHOD_ONLY,
-       "Move the storage to memory that processes forked afterwards share.")
+       "Move the storage to memory that is shared with processes forked later.")
 define("is_same_size(Tensor input, Tensor other) -> bool", is_same_size_host, HOST | MIXED,
        "Return whether two tensors have the same shape.")
 define("is_set_to(Tensor input, Tensor tensor) -> bool", is_set_to_host, HOST | METHOD_ONLY | MIXED,
@@ -125,7 +125,7 @@ define("result_type(Tensor|Scalar tensor1, Tensor|Scalar tensor2) -> dtype", res
 
 
 cdef object fill_diagonal_body(Call* c):
-    """Fill the main diagonal. With `wrap` it starts again below a gap of one row, in a matrix taller than wide."""
+    """Fill the main diagonal. With `wrap`, restart it after skipping a row if there are rows left below."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[2]
     cdef dim_t strides[2]
@@ -136,7 +136,8 @@ cdef object fill_diagonal_body(Call* c):
     n = t.sizes[0]
     for i in range(t.ndim):
         if t.ndim > 2 and t.sizes[i] != t.sizes[0]:
-            raise RuntimeError(f"{op_name(c)}(): beyond 2 dimensions all must have one size, got shape {shape_str(t)}")
+            raise RuntimeError(f"{op_name(c)}(): all sizes must be equal if there are more than 2 dimensions, "
+                               f"got shape {shape_str(t)}")
         n = min(n, t.sizes[i])
         stride = add_dims(stride, t.strides[i])
     if not (bool_arg(c, 2) and t.ndim == 2 and t.sizes[1] < t.sizes[0] - 1):
@@ -161,5 +162,5 @@ cdef object fill_diagonal_body(Call* c):
 
 define("fill_diagonal_(Tensor(a!) input, Scalar fill_value, bool wrap=False) -> Tensor", fill_diagonal_body,
        COMPOSITE | METHOD_ONLY,
-       "Fill the main diagonal in place. Beyond 2 dimensions all sizes must be equal. With `wrap`, in a matrix with "
-       "more rows than columns the diagonal starts again after a gap of one row.")
+       "Fill the main diagonal in place. If there are more than 2 dimensions, all sizes must be equal. If `wrap` is "
+       "true and a matrix has more rows than columns, the diagonal restarts in the first column after skipping a row.")

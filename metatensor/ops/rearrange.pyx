@@ -109,7 +109,7 @@ cdef object interleave_tensor_body(Call* c):
     if repeats.total == 1:
         repeats = <Tensor>repeats.reshape(1).expand(t.sizes[d])
     elif repeats.total != t.sizes[d] or repeats.ndim == 0:
-        raise RuntimeError(f"{op_name(c)}(): {repeats.total} repeats do not go with the size of dimension {d}, "
+        raise RuntimeError(f"{op_name(c)}(): {repeats.total} repeats do not match the size of dimension {d}, "
                            f"{t.sizes[d]}, of shape {shape_str(t)}")
     length = _sum_of(c, repeats) if is_none(c, 3) else int_arg(c, 3)
     return call("_repeat_interleave_by", (t, repeats, d, length))
@@ -149,7 +149,7 @@ cdef object roll_meta(Call* c):
     if n == 0:
         raise RuntimeError(f"{op_name(c)}(): at least one shift is needed")
     if n != m and not (n == 1 and m == 0):
-        raise RuntimeError(f"{op_name(c)}(): {n} shifts do not go with {m} dimensions")
+        raise RuntimeError(f"{op_name(c)}(): {n} shifts do not match {m} dimensions")
     if m and t.ndim == 0:
         raise IndexError(f"{op_name(c)}(): dimension {dims[0]} was given for a 0-d tensor")
     for i in range(m):

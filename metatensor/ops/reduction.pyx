@@ -309,9 +309,9 @@ define("min(Tensor input) -> Tensor", max_meta, OUT,
 define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
 define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT | EXACT_OUT)
 define("argmax(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
-       "Index of the largest element along `dim`, or in the flattened input without `dim`, as int64.")
+       "Index of the largest element along `dim`, or in the flattened input if `dim` is None, as int64.")
 define("argmin(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
-       "Index of the smallest element along `dim`, or in the flattened input without `dim`, as int64.")
+       "Index of the smallest element along `dim`, or in the flattened input if `dim` is None, as int64.")
 
 
 # Variance and standard deviation -----------------------------------------------------------

@@ -22,7 +22,7 @@ cdef int _same_dtype(Call* c, Tensor t, Tensor src) except -1:
 
 
 cdef Tensor _contiguous_on_meta(Tensor made):
-    """Return `made`, or on meta a contiguous result in its place: PyTorch's meta kernels differ there."""
+    """Return `made`. On meta, return a contiguous tensor of the same shape instead, as PyTorch's meta kernels do."""
     if made.storage.device is META and not made.flags & T_CONTIGUOUS:
         return new_contiguous(made.ndim, made.sizes, made.dtype, META)
     return made
@@ -35,7 +35,7 @@ cdef Tensor _dense(Call* c, Tensor t):
 # scatter ----------------------------------------------------------------------------------
 
 cdef int _check_scatter(Call* c, Tensor t, Tensor index, Tensor src) except -1:
-    """Check that `index` fits into the source, and in all dimensions but `dim` into the input."""
+    """Check that `index` is no larger than the source, and no larger than the input except in dimension `dim`."""
     cdef int d = dim_arg(c, 1, t.ndim), i
     check_gather(c, t, index, d)
     check_out(c, index, t.total)
@@ -111,7 +111,7 @@ define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor",
 define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
        scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', "
-       "'amax' or 'amin'; `include_self` says whether the input's own elements take part.")
+       "'amax' or 'amin'. If `include_self` is True, the input's own elements are included.")
 
 
 # index_add, index_copy, index_reduce, index_fill ------------------------------------------------
@@ -124,17 +124,17 @@ cdef int _check_vector(Call* c, Tensor index) except -1:
 
 
 cdef int _check_slices(Call* c, Tensor t, Tensor index, Tensor source, bint copies) except -1:
-    """Check that `source` has one slice per index along `dim`, and the input's sizes in the other dimensions."""
+    """Check the shape of `source`: one slice per index along `dim`, and the input's size in every other dimension."""
     cdef int d = dim_arg(c, 1, t.ndim), i
     _check_vector(c, index)
     check_out(c, index, t.total)
     check_out(c, source, t.total)
     _same_dtype(c, t, source)
-    # index_copy raises IndexError for shapes, and accepts a 0-d source for one index of a vector.
+    # For a wrong shape index_copy raises IndexError. It also accepts a 0-d source if there is one index.
     kind = IndexError if copies else RuntimeError
     if source.ndim == 0:
         if index.total != 1:
-            raise IndexError(f"{op_name(c)}(): a 0-d source goes with one index, got {index.total}")
+            raise IndexError(f"{op_name(c)}(): a 0-d source requires exactly one index, got {index.total}")
         if t.ndim and not copies:
             raise RuntimeError(f"{op_name(c)}(): a 0-d source does not fit an input of shape {shape_str(t)}")
         return 0
@@ -146,8 +146,8 @@ cdef int _check_slices(Call* c, Tensor t, Tensor index, Tensor source, bint copi
                    f"for each of the {index.total} indices")
     for i in range(t.ndim):
         if i != d and t.sizes[i] != source.sizes[i]:
-            raise RuntimeError(f"{op_name(c)}(): the source of shape {shape_str(source)} does not fit in shape "
-                               f"{shape_str(t)} apart from dimension {d}")
+            raise RuntimeError(f"{op_name(c)}(): the source of shape {shape_str(source)} must match the input "
+                               f"of shape {shape_str(t)} in every dimension except {d}")
     return 0
 
 
@@ -201,7 +201,8 @@ define("index_copy(Tensor input, int dim, Tensor index, Tensor source) -> Tensor
 define("index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
        index_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. "
-       "`reduce` is 'prod', 'mean', 'amax' or 'amin'; `include_self` says whether the input's own elements take part.")
+       "`reduce` is 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are "
+       "included.")
 define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta, INPLACE | NO_OVERLAP,
        "Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor.")
 
@@ -306,7 +307,7 @@ define("_index_put_accumulate_(Tensor(a!) input, Tensor[] indices, int[] dims, T
 
 
 cdef object _put(Call* c, Tensor t):
-    """Apply `index_put_` to `t`. For each dimension the indices hold a tensor, or None for all its indices."""
+    """Apply `index_put_` to `t`. Each index is a tensor, or None to select a whole dimension."""
     cdef Tensor index
     cdef int d = 0
     if not isinstance(arg(c, 1), (list, tuple)):
@@ -344,8 +345,9 @@ cdef object index_put_body(Call* c):
 define("index_put(Tensor input, any indices, Tensor values, bool accumulate=False) -> Tensor", index_put_body,
        COMPOSITE | MIXED,
        "Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per "
-       "dimension (None for all indices). `accumulate` adds them.")
+       "dimension. None selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing "
+       "them.")
 define("index_put_(Tensor(a!) input, any indices, Tensor values, bool accumulate=False) -> Tensor", index_put_in_place,
        COMPOSITE | MIXED,
-       "Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension (None "
-       "for all indices). `accumulate` adds them.")
+       "Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension. None "
+       "selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing them.")

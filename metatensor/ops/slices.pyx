@@ -360,7 +360,7 @@ cdef object unbind_meta(Call* c):
 
 
 define("split(Tensor(a) input, int split_size_or_sections, int dim=0) -> Tensor[]", split_meta, VIEW | MULTI_VIEW,
-       "Split along `dim` into views of one size (the last may be smaller), or of the sizes in a list. Returns a "
+       "Split along `dim` into views of equal size (the last may be smaller), or of the sizes in a list. Returns a "
        "tuple.")
 define("split.sizes(Tensor(a) input, int[] split_size_or_sections, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | MULTI_VIEW)
 define("split.Tensor(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW | MULTI_VIEW)
@@ -368,7 +368,7 @@ define("split.size_list(Tensor(a) input, int[] split_size, int dim=0) -> Tensor[
 define("split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | MULTI_VIEW,
        "Split along `dim` into views of the given sizes. Returns a tuple.")
 define("chunk(Tensor(a) input, int chunks, int dim=0) -> Tensor[]", chunk_meta, VIEW | MULTI_VIEW,
-       "Split along `dim` into at most `chunks` views of one size (the last may be smaller). Returns a tuple.")
+       "Split along `dim` into at most `chunks` views of equal size (the last may be smaller). Returns a tuple.")
 define("unsafe_split(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW, "Like `split`.")
 define("unsafe_split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW,
        "Like `split_with_sizes`.")

@@ -28,7 +28,7 @@ cdef long ORDERED = PROMOTE | NO_BOOLS | NO_COMPLEX | INPLACE | OUT
 cdef int _choice(Operands* o, Call* c, int i) except -1:
     """Add argument `i`, a tensor or a number, to the operands.
 
-    On meta PyTorch makes a number a 0-d tensor, which takes part in the order of strides.
+    On meta, PyTorch converts a number to a 0-d tensor, which affects the order of the result's strides.
     """
     operand_arg(o, c, i)
     if c.device == <PyObject*>META and not isinstance(<object>c.args[i], Tensor):
@@ -40,7 +40,7 @@ cdef int _choice(Operands* o, Call* c, int i) except -1:
 
 
 cdef object where(Call* c):
-    """Only the two choices promote. The condition takes part in broadcasting."""
+    """Promote the dtypes of the two choices only. Broadcast all three operands."""
     cdef Operands o
     cdef Tensor condition = tensor_arg(c, 0)
     if condition.dtype.code != BOOL and condition.dtype.code != U8:
@@ -189,7 +189,7 @@ cdef object lerp(Call* c):
         shape_operand(&o, weight)
         exact_out(c, a.dtype)
     elif number_kind(arg(c, 2)) == KIND_COMPLEX and a.dtype.kind != KIND_COMPLEX:
-        fail(c, f"the complex weight {arg(c, 2)} does not go with {a.dtype.name} tensors")
+        fail(c, f"the complex weight {arg(c, 2)} cannot be used with {a.dtype.name} tensors")
     return elementwise_result(c, &o, ruled(c, a.dtype))
 
 
@@ -202,7 +202,7 @@ cdef object fused(Call* c):
         operand(&o, tensor_arg(c, i))
     d = ruled(c, promoted(c, &o))
     if number_kind(arg(c, 3)) == KIND_COMPLEX and d.kind != KIND_COMPLEX:
-        fail(c, f"the complex value {arg(c, 3)} does not go with {d.name} tensors")
+        fail(c, f"the complex value {arg(c, 3)} cannot be used with {d.name} tensors")
     return elementwise_result(c, &o, d)
 
 

@@ -125,8 +125,8 @@ cdef object searchsorted_meta(Call* c):
         for i in range(sequence.ndim - 1):
             fits = fits and values.sizes[i] == sequence.sizes[i]
         if not fits:
-            raise RuntimeError(f"{op_name(c)}(): apart from the last dimension the values of shape {shape_str(values)} must "
-                               f"have the sequence's shape, {shape_str(sequence)}")
+            raise RuntimeError(f"{op_name(c)}(): the values of shape {shape_str(values)} must match the sequence "
+                               f"of shape {shape_str(sequence)} in every dimension except the last")
     return new_contiguous(values.ndim, values.sizes, dtype, result_device(c))
 
 

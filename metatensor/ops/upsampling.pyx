@@ -33,11 +33,11 @@ cdef int check_mode(Call* c, Tensor t, str mode) except -1:
     cdef bint corners = not is_none(c, 4) and bool_arg(c, 4)
     if mode in _plain:
         if not is_none(c, 4):
-            raise ValueError(f"{op_name(c)}(): align_corners goes with 'linear', 'bilinear', 'bicubic' and "
-                             f"'trilinear', not with mode={mode!r}")
+            raise ValueError(f"{op_name(c)}(): align_corners requires mode 'linear', 'bilinear', 'bicubic' or "
+                             f"'trilinear', got mode={mode!r}")
     if bool_arg(c, 6) and (mode not in ("bilinear", "bicubic", "lanczos") or t.ndim != 4):
-        raise ValueError(f"{op_name(c)}(): antialias goes with 'bilinear', 'bicubic' and 'lanczos' and an input of 4 "
-                         f"dimensions, not with mode={mode!r} and shape {shape_str(t)}")
+        raise ValueError(f"{op_name(c)}(): antialias requires mode 'bilinear', 'bicubic' or 'lanczos' and an input "
+                         f"of 4 dimensions, got mode={mode!r} and shape {shape_str(t)}")
     if is_none(c, 1) == is_none(c, 2):
         raise ValueError(f"{op_name(c)}(): needs either size or scale_factor, got "
                          f"{'neither' if is_none(c, 1) else 'both'}")
@@ -64,7 +64,7 @@ cdef int resized(Call* c, Image* x, dim_t least, dim_t* sizes) except -1:
     cdef int i = 2
     if not is_none(c, 1):
         if not is_none(c, 5) and bool_arg(c, 5):
-            raise ValueError(f"{op_name(c)}(): recompute_scale_factor says nothing where size is given")
+            raise ValueError(f"{op_name(c)}(): recompute_scale_factor cannot be combined with size")
         for v in per_dimension(c, 1, "size", x.n):
             if type(v) is not int and (isinstance(v, bool) or not hasattr(v, "__index__")):
                 wrong_type(c, 1, "size", x.n)

@@ -155,7 +155,7 @@ class UpdateRule(Optimizer):
         Raises
         ------
         RuntimeError
-            If a gradient is sparse and the optimizer needs dense ones, or the other way round.
+            If a gradient is sparse and the optimizer needs dense ones, or vice versa.
         """
         loss = None
         if closure is not None:

@@ -1,4 +1,4 @@
-"""Pairs of operators that compute the same, so that a kernel for one also serves the other."""
+"""Pairs of equivalent operators: a kernel for one of them can also compute the other."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ LISTS = [(1,), (0,), (-1,), (2,), (0, 1), (1, 0), (-2, -1), (2, 1), (1, 2), (2, 
 
 
 def required_values(argument: Any) -> list[Any]:
-    """Return candidate values for a required argument that is no tensor."""
+    """Return candidate values for a required argument that is not a tensor."""
     base = argument.type.rstrip("?").partition("[")[0]
     name = argument.name
     if "[" in argument.type:

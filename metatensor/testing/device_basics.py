@@ -180,7 +180,7 @@ def check_lazy_conjugates(backend: DeviceBackend, reference: str) -> None:
     values = np.array([1 + 2j, -3j, 4], np.complex64)
     tensor = from_values(backend.type, values)
     lazy = tensor.conj()
-    assert lazy.untyped_storage() is tensor.untyped_storage(), "conj() is no view"
+    assert lazy.untyped_storage() is tensor.untyped_storage(), "conj() is not a view"
     assert to_values(lazy).tolist() == values.conj().tolist(), "to_host ignores is_conj"
     out = empty(backend.type, (3,), "complex64")
     backend.copy(out, lazy)

@@ -54,8 +54,8 @@ def check_op(
     * Results that differ from the reference in number, shape, dtype or device, or in strides.
     * Arguments that the operator writes to although the schema does not mark them, or that are marked but never change.
     * Arguments that end up with other values than under the reference.
-    * Results that share memory with an argument although the schema does not say so, or the other way round. For a
-      reference of PyTorch the sharing must be the same as there.
+    * Results that share memory with an argument although the schema does not say so, or vice versa. If PyTorch
+      is the reference, the same results and arguments must share memory as in PyTorch.
     * Values that differ on any device. Each call is repeated, run on arguments with another memory layout, and run with
       new memory that holds garbage.
 

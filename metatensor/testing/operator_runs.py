@@ -62,7 +62,7 @@ class Run:
                 yield name.partition("[")[0], changed
 
     def placement(self) -> Iterator[str]:
-        """Yield messages about results on another device than the call."""
+        """Yield messages about results that are not on the device of the call."""
         for number, result in enumerate(self.results):
             if isinstance(result, Tensor) and result.device.type != self.device:
                 yield f"result {number} is on the device {result.device}, but the arguments are on {self.device}"
@@ -82,7 +82,7 @@ class Run:
                 yield f"argument {name} is written to (its version rises), {said}"
 
     def aliasing(self) -> Iterator[str]:
-        """Yield messages about results that do not share memory as the schema says."""
+        """Yield messages about results that do not share memory as the schema declares."""
         marks = [_letter(kind) for kind, _ in self.schema.returns]
         aliased = {argument.name: _letter(argument.type) for argument in self.schema.arguments if argument.aliased}
         seen: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Operator declarations of known PyTorch extensions, with which the libraries they belong to can be imported.
+"""Operator declarations of known PyTorch extensions, so that the libraries that contain them can be imported.
 
 A compiled extension cannot be loaded without PyTorch. For the extensions listed here, only the operators are declared.
 The library's own Python functions compute the metadata of results, so that its models run on meta. Running these

@@ -28,7 +28,7 @@ def set_module(obj: Any, mod: str) -> None:
 def swap_tensors(t1: mt.Tensor, t2: mt.Tensor) -> None:
     """Exchange the contents of two tensors: data, class, gradient and Python attributes.
 
-    Every reference to `t1` then sees what `t2` was, and the reverse. Views keep the data that they had. Raise
+    Every reference to `t1` then sees the former contents of `t2`, and vice versa. Views keep their data. Raise
     RuntimeError if one of the tensors is the result of an operator that recorded gradients.
 
     Examples

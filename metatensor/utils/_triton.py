@@ -1,4 +1,4 @@
-"""Availability of Triton. It cannot be used, because it compiles for PyTorch's tensors."""
+"""Availability of Triton, which is never available because its kernels only accept PyTorch's tensors."""
 
 __all__ = ["has_triton", "has_triton_package"]
 

@@ -1,6 +1,6 @@
 """The disk device: tensors whose memory is a file, for data that does not fit into RAM.
 
-Each storage is one memory-mapped file without a name. The file disappears together with the storage, and also if the
+Each storage is one memory-mapped file without a name. The file disappears together with the storage, even if the
 process is killed. METATENSOR_DISK_DIR is the directory to use, by default the system's temporary directory.
 
 This file is also the template for a device on the array kit: docs/writing-a-device.md walks through it.

@@ -30,7 +30,7 @@ MEMORY = 256 << 20
 
 
 def seeds(folder):
-    """Return valid files by format: name -> list of contents. The other files of sharded formats are in folders."""
+    """Return the contents of valid files as {format: list of bytes}. Write whole sharded checkpoints to subfolders."""
     import numpy as np
 
     import metatensor as mt
@@ -147,7 +147,7 @@ def changed(content, others, rng):
 
 
 def repacked(content, rng):
-    """Return a zip file whose members are changed and packed validly, so that the changes are read."""
+    """Return a valid zip file with one changed member, so that readers get as far as the change."""
     out = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(content)) as old, zipfile.ZipFile(out, "w", rng.choice((0, zipfile.ZIP_DEFLATED))) as new:
         members = [old.read(name) for name in old.namelist()]
@@ -159,7 +159,10 @@ def repacked(content, rng):
 
 
 def read(content, place, name, look):
-    """Write a file and read ``look`` (by default the file) in every way. Return whether each was refused, and the longest time."""
+    """Write a file and read the file ``look`` in every way.
+
+    Return whether every read was refused, and the longest time.
+    """
     from metatensor.checkpoint import CheckpointError, inspect, load
     from metatensor.checkpoint.opening import Opened
 
@@ -187,12 +190,15 @@ PARTS = {
     "index": ("sound", "model.safetensors.index.json"), "shard": ("sound", "a.safetensors", "model.safetensors.index.json"),
     "distributed": ("dcp", ".metadata"), "distcp": ("dcp", "__0_0.distcp", ".metadata"),
 }  # fmt: skip
-"""Return, for formats of several files: the folder, the file that is changed, and the file that is read if it is another."""
+"""For each format of several files: the folder, the file to change and, if it is a different one, the file to read."""
 ZIPPED = ("npz", "torch", "torchscript")
 
 
 def fuzz(count, seed=0, folder=None, only=None, limit=SECONDS):
-    """Read ``count`` changed files. Return the numbers read and refused by format, the longest time, and the memory growth."""
+    """Read ``count`` changed files.
+
+    Return the numbers of accepted and refused files by format, the longest time, and the memory growth.
+    """
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(folder or made)

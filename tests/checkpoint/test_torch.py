@@ -188,7 +188,7 @@ def test_what_has_no_counterpart_leaves_the_rest(old, weights_only, tmp_path):
         torch.save(value, path, _use_new_zipfile_serialization=not old)
     found = mt.load(path, "cpu", weights_only=weights_only)
     assert found["dense"].tolist() == [1, 1] and found.keys() == value.keys()
-    for name, word in (("sparse", "sparse_coo"), ("rows", "sparse_csr"), ("quantised", "quantised"), ("channels", "quantised"), ("nested", "nested")):
+    for name, word in (("sparse", "sparse_coo"), ("rows", "sparse_csr"), ("quantised", "quantized"), ("channels", "quantized"), ("nested", "nested")):
         entry = found[name]
         assert isinstance(entry, mt.checkpoint.UnsupportedTensor) and word in repr(entry)
         for use in (lambda: entry + 1, lambda: entry.shape, lambda: mt.add(entry, 1), lambda: len(entry), lambda: mt.save(entry, io.BytesIO())):

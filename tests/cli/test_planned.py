@@ -119,7 +119,7 @@ def test_requests_raise_where_that_is_chosen(tmp_path):
     result = planned(tmp_path, REQUESTS, "--values", "raise")
     assert result.returncode == 1 and "DataDependentError: item()" in result.stderr
     refused = python("-m", "metatensor", "run", "--device", "cpu", "--values", "zero", str(tmp_path / "script.py"))
-    assert refused.returncode == 2 and "--values goes with --device meta" in refused.stderr
+    assert refused.returncode == 2 and "--values requires --device meta" in refused.stderr
 
 
 def test_writing_values_of_meta_into_tensors_with_data(tmp_path):

@@ -61,7 +61,7 @@ def test_annotations_that_say_nothing():
     ):  # fmt: skip
         with pytest.raises(TypeError, match=message):
             signature(function)
-    with pytest.raises(ValueError, match="the default inf is no literal"):
+    with pytest.raises(ValueError, match="the default inf is not a literal"):
         signature(default)
 
 
@@ -71,7 +71,7 @@ def test_what_is_written_to():
     assert signature(f, mutates_args=("z", "ys")) == "Tensor x, Tensor(b!)[] ys, Tensor(a!)? z, int n) -> ()"
     with pytest.raises(ValueError, match="mutates_args names 'w', but the parameters are x, ys, z, n"):
         signature(f, mutates_args=["w"])
-    with pytest.raises(ValueError, match="'n': mutates_args names it, but it is no tensor"):
+    with pytest.raises(ValueError, match="'n': mutates_args names it, but it is not a tensor"):
         signature(f, mutates_args=["n"])
     with pytest.raises(TypeError, match="a tuple of names, not the str 'x'"):
         signature(f, mutates_args="x")

@@ -213,7 +213,7 @@ def test_format():
 @pytest.mark.parametrize("name, error, text", [
     ("to_sparse_csr", NotImplementedError, "strided tensors only"), ("to_sparse", NotImplementedError, "strided tensors only"),
     ("to_sparse_coo", NotImplementedError, "strided tensors only"), ("values", RuntimeError, "not sparse"),
-    ("dequantize", RuntimeError, "not quantised"), ("solve", RuntimeError, "removed"),
+    ("dequantize", RuntimeError, "not quantized"), ("solve", RuntimeError, "removed"),
 ])  # fmt: skip
 def test_methods_of_other_kinds_of_tensors(name, error, text):
     with pytest.raises(error, match=rf"{name}\(\): .*{text}"):

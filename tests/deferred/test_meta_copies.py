@@ -145,7 +145,7 @@ class TestArrays:
             shape, ndim, dtype = (2, 3), 2, np.dtype("float32")
 
             def __dlpack__(self):
-                raise AssertionError("nothing is to be copied")
+                raise AssertionError("the data must not be copied")
 
         made = mt.to_meta({"a": Array()})["a"]
         assert made.is_meta and made.shape == (2, 3) and made.dtype is mt.float32

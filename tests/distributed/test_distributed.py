@@ -65,7 +65,7 @@ def test_the_group(world):
     assert isinstance(group, dist.ProcessGroup) and (group.rank(), group.size()) == (0, 1)
     outside = dist.new_group([])
     assert outside is dist.GroupMember.NON_GROUP_MEMBER and (dist.get_rank(outside), dist.get_world_size(outside)) == (-1, -1)
-    with pytest.raises(ValueError, match="rank 0 only"):
+    with pytest.raises(ValueError, match="only rank in the world is 0"):
         dist.new_group([0, 1])
     dist.destroy_process_group(group)
     assert dist.is_initialized() and dist.group.WORLD is not None

@@ -162,7 +162,7 @@ def test_out(device):
     [
         (lambda t: mt.cat([]), ValueError, "at least one tensor is needed"),
         (lambda t: mt.stack([]), RuntimeError, "at least one tensor is needed"),
-        (lambda t: mt.cat([t, t[0]]), RuntimeError, r"tensor 1 of shape \[3\] does not go with shape \[2, 3\]"),
+        (lambda t: mt.cat([t, t[0]]), RuntimeError, r"tensor 1 of shape \[3\] does not match shape \[2, 3\]"),
         (lambda t: mt.cat([t, t.t()]), RuntimeError, r"sizes must match except in dimension 0: tensor 1 of shape \[3, 2\]"),
         (lambda t: mt.cat([t.sum()]), RuntimeError, "tensor 0 is 0-d"),
         (lambda t: mt.cat([t], 2), IndexError, "dimension 2 is out of range"),

@@ -1,4 +1,4 @@
-"""Masked reductions and normalisations: metadata, values and errors compared with PyTorch."""
+"""Masked reductions and normalizations: metadata, values and errors compared with PyTorch."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ MASKS = ("bool", "bool", "bool", "int64", "float32")
 
 
 def masked(module):
-    """Return the namespace. PyTorch does not import it by itself."""
+    """Return the namespace `masked` of a library. PyTorch does not import its own automatically."""
     if module is mt:
         return mt.masked
     from torch import masked
@@ -27,7 +27,7 @@ def masked(module):
 
 @st.composite
 def masks(draw, shape):
-    """Draw None, or the layout of a mask that broadcasts to a shape. Sometimes it does not."""
+    """Draw None or the layout of a mask. Most of the masks broadcast to `shape`, but some do not."""
     if draw(st.integers(0, 3)) == 0:
         return None
     sizes = [n if draw(st.booleans()) else 1 for n in shape] if draw(st.booleans()) else list(shape)
@@ -78,7 +78,7 @@ def torch():
 @SOME
 @given(st.sampled_from(ALONG), layouts(max_dims=3, max_size=3), st.data())
 def test_along(name, layout, data):
-    """On meta, PyTorch cannot tell whether a row of integers has a median. Metadata do not depend on it."""
+    """Skip integer medians, because on meta PyTorch cannot tell whether a masked row of integers has a median."""
     dim, dtype = data.draw(dims(len(layout[0]))), data.draw(st.sampled_from(DTYPES))
     keepdim = data.draw(st.booleans())
     if name == "median" and (dtype not in ("float32", "float64", "float16", "bfloat16") or 0 in layout[0]):

@@ -123,7 +123,7 @@ S = mt.zeros(2, 3, device="meta")
         (lambda t: t.scatter(0, I.reshape(1, 2), 1, reduce="mean"), RuntimeError, "reduce must be one of add, multiply"),
         (lambda t: t.scatter_reduce(0, I.reshape(1, 2), S, "add"), RuntimeError, "reduce must be one of sum, prod, mean"),
         (lambda t: t.index_add(0, I, S[:1]), RuntimeError, "one slice in dimension 0 for each of the 2 indices"),
-        (lambda t: t.index_copy(0, I, S[:, :2]), RuntimeError, r"\[2, 2\] does not fit in shape \[4, 3\]"),
+        (lambda t: t.index_copy(0, I, S[:, :2]), RuntimeError, r"\[2, 2\] must match the input of shape \[4, 3\]"),
         (lambda t: t.index_fill(0, I, S), RuntimeError, "a number or a 0-d tensor"),
         (lambda t: t.put(I, S), IndexError, "the index has 2 elements, the source 6"),
         (lambda t: t.masked_scatter(I, S), RuntimeError, "the mask must be bool, not int64"),

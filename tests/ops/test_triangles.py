@@ -97,7 +97,7 @@ def test_fill_diagonal():
     for t in (square, tall, cube, tall.t()):
         for wrap in (False, True):
             agree(lambda lib, t: t.clone().fill_diagonal_(9, wrap), t)
-    with pytest.raises(RuntimeError, match="all must have one size"):
+    with pytest.raises(RuntimeError, match="all sizes must be equal"):
         mt.empty(2, 2, 3, device="meta").fill_diagonal_(1)
 
 

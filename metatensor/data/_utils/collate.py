@@ -35,7 +35,10 @@ def _rebuilt(like: Any, items: list[Any]) -> Any:
 
 
 def _remapped(like: Any, change: Callable[[Any], Any]) -> Any:
-    """Return a mapping of the type of ``like`` with ``change(key)`` as the value of each key, or a dict."""
+    """Return ``{key: change(key)}`` for the keys of ``like``.
+
+    The result has the type of ``like`` if that type can be built from a dict, else it is a dict.
+    """
     items = {key: change(key) for key in like}
     try:
         if isinstance(like, MutableMapping):
@@ -129,7 +132,7 @@ def collate_tensor_fn(batch: Any, *, collate_fn_map: Any = None) -> mt.Tensor:
 
 
 def collate_numpy_array_fn(batch: Any, *, collate_fn_map: Any = None) -> Any:
-    """Stack arrays to one tensor. Raise TypeError for arrays of strings or objects."""
+    """Stack arrays into one tensor. Raise TypeError for arrays of strings or objects."""
     dtype = batch[0].dtype
     if dtype.kind in "SUO":
         raise TypeError(default_collate_err_msg_format.format(dtype))

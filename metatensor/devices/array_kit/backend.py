@@ -60,7 +60,7 @@ class ArrayBackend(DeviceBackend):
         The array library, such as ``numpy`` or ``cupy``.
     dtypes : Mapping, optional
         Maps names of half dtypes to array dtypes that the library converts natively (for NumPy, those of ml_dtypes).
-        All other half dtypes that the library lacks are stored as unsigned integers.
+        Other half dtypes that the array library does not have are stored as unsigned integers.
     special : module or str, optional
         The library's module of special functions (like ``scipy.special``), or its name. A name is imported when a
         kernel first needs it.
@@ -117,7 +117,7 @@ class ArrayBackend(DeviceBackend):
         return self.format(dtype).raw
 
     def dtype_of(self, array_dtype: Any) -> DType:
-        """Return the metatensor dtype of an array dtype; TypeError if there is none (objects, strings, dates)."""
+        """Return the metatensor dtype of an array dtype. Raise TypeError if there is none (objects, strings, dates)."""
         if not self._dtypes:
             # Skip dtypes that are stored as the bits of another dtype: no array has them as its own dtype.
             plain = {fmt.raw: name for name, fmt in self.formats.items() if not fmt.opaque and fmt.raw.name == name}
@@ -156,7 +156,10 @@ class ArrayBackend(DeviceBackend):
         return np.frombuffer(handle, _UINT8) if self.on_host else handle
 
     def resize(self, handle: Any, old: int, new: int, index: int = 0) -> Any:
-        """Copy ``handle`` to a new block of ``new`` bytes, as far as it fits; RuntimeError for foreign memory."""
+        """Copy ``handle`` to a new block of ``new`` bytes, truncated if that is smaller.
+
+        Raise RuntimeError for foreign memory.
+        """
         if id(handle) in self._foreign or isinstance(handle, mmap.mmap):
             raise RuntimeError(f"{self.type}: memory that is not the tensor's own, or shared, cannot be resized to {new} bytes")
         fresh = self.allocate(new, index)
@@ -311,7 +314,7 @@ class ArrayBackend(DeviceBackend):
     # Interchange --------------------------------------------------------------
 
     def numpy(self, tensor: Tensor) -> np.ndarray:
-        """Return a NumPy array that shares the tensor's memory; TypeError if it is not host memory."""
+        """Return a NumPy array that shares the tensor's memory. Raise TypeError if it is not host memory."""
         if not self.on_host:
             return super().numpy(tensor)
         fmt = self.format(tensor.dtype)

@@ -134,7 +134,7 @@ def nextafter(kit: Any, out: Any, input: Any, other: Any) -> Any:
     if out.dtype.kind != "u" and input.dtype == other.dtype == out.dtype:
         return xp.nextafter(input, other)
     decode = kit.formats["bfloat16"].decode
-    # A two-byte float that the library lacks is bfloat16, stored as its bits in unsigned integers.
+    # If the array library has no bfloat16, its bits are stored in unsigned integers.
     values = [decode(xp, value) if value.dtype.kind == "u" else value for value in (input, other)]
     if out.dtype.kind != "u":
         return xp.nextafter(*[in_dtype(value, out.dtype) for value in values])

@@ -17,7 +17,7 @@ from metatensor.devices.array_kit.copy import store
 from metatensor.devices.array_kit.random import DEVICE_PIECE, HOST_PIECE
 from metatensor.devices.array_kit.registry import kernel
 
-# Significand bits by dtype. Where the library lacks bfloat16 it is stored as an integer.
+# Significand bits by dtype. If the array library has no bfloat16, it is stored as an integer.
 _DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 _DIGITS_BY_CHAR = {"f": 24, "d": 53}
 _GOLDEN = 0x9E3779B97F4A7C15

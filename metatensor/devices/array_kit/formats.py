@@ -188,7 +188,7 @@ def _encoder(name: str) -> Callable[[Any, Any], Any]:
 
 
 def _on(xp: Any, table: np.ndarray) -> Any:
-    """Move a constant table to the library's device. The tables are small and never change."""
+    """Move a constant table to the array library's device. The tables are small and never change."""
     if xp is np:
         return table
     return xp.asarray(table)

@@ -1,4 +1,4 @@
-"""Kernels of Fourier transforms, which call the library's own transforms."""
+"""Kernels of Fourier transforms, which call the ``fft`` module of the array library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from metatensor.devices.array_kit.registry import kernel
 
-# The library's names of the normalization codes, for each direction.
+# The ``norm`` argument of the array library for each normalization code, by direction.
 FORWARD = ("backward", "ortho", "forward")
 INVERSE = ("forward", "ortho", "backward")
 

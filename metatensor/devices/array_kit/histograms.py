@@ -13,7 +13,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def ends(kit: Any, values: Any, low: float, high: float, widen: float) -> tuple[float, float]:
-    """Return the range of the bins, widened on both sides if it is a single point; RuntimeError if not finite."""
+    """Return the range of the bins, widened on both sides if it is a single point. Raise RuntimeError if not finite."""
     if low == high:
         low, high = low - widen, high + widen
     if not (math.isfinite(low) and math.isfinite(high)):

@@ -98,7 +98,7 @@ def flat_of(xp: Any, array: Any) -> tuple[Any, tuple[int, ...]]:
     for extent, stride in zip(array.shape, array.strides, strict=True):
         if extent > 1 and (stride < 0 or stride % itemsize):
             raise ValueError(
-                f"arrays with negative strides, or strides that are no multiple of the item size, are not supported: "
+                f"arrays with negative strides, or strides that are not multiples of the item size, are not supported: "
                 f"got strides {array.strides} for items of {itemsize} bytes; pass a copy of the array"
             )
         steps.append(stride // itemsize if extent > 1 else 1)

@@ -1,4 +1,4 @@
-"""Kernels of matrix products. All use the library's matmul; half dtypes arrive as float32."""
+"""Kernels of matrix products. All use the array library's matmul; half dtypes arrive as float32."""
 
 from __future__ import annotations
 

@@ -89,7 +89,10 @@ def raise_failed(info: Any, text: str, error: type[RuntimeError] = LinAlgError) 
 
 
 def translated(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a kernel to raise `LinAlgError` for non-finite matrices and in place of the library's own errors."""
+    """Decorate a kernel so that it raises `LinAlgError`.
+
+    It is raised for non-finite matrices, and replaces the errors of the array library.
+    """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)

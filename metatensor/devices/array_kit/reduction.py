@@ -1,4 +1,4 @@
-"""Kernels of reductions. Long float32 sums are accumulated in float64 if the library would add element by element."""
+"""Kernels of reductions. Long float32 sums are accumulated in float64 if the array library adds element by element."""
 
 from __future__ import annotations
 

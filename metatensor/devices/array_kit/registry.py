@@ -112,7 +112,7 @@ class KernelTable:
                 if taken is not None:
                     raise RuntimeError(
                         f"{self.owner} already has a kernel for {name!r}, from {taken.owner}; {owner} defines a second. "
-                        "If it is to replace the first, say override=True"
+                        "Pass override=True to replace the first"
                     )
             for name in names:
                 self.entries[name] = Kernel(function, half, owner, ufunc, rest)

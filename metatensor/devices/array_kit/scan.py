@@ -11,7 +11,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def accumulate(xp: Any, ufunc: Any, array: Any, axis: int) -> Any:
-    """Return ``ufunc.accumulate`` along an axis, computed in log(n) steps if the library does not have it."""
+    """Return ``ufunc.accumulate`` along an axis, computed in log(n) steps if the array library does not have it."""
     if hasattr(ufunc, "accumulate") and xp is np:
         return ufunc.accumulate(array, axis=axis)
     return doubling(xp, ufunc, array, axis)

@@ -1,4 +1,4 @@
-"""Kernels of `special.*`: the library's special functions, and orthogonal polynomials by recurrence."""
+"""Kernels of `special.*`: the array library's special functions, and orthogonal polynomials by recurrence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metatensor.devices.array_kit.unary import zeta_values
 
 
 def _routine(kit: Any, op: str, name: str) -> Any:
-    """Return a function of the library, or SciPy's on the host if the library lacks it."""
+    """Return a function of the array library, or SciPy's function on the host if the library does not have it."""
     return getattr(kit.special, name, None) or by_host(kit, op, name)
 
 

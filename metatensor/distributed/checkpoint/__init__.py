@@ -27,7 +27,7 @@ __getattr__, __dir__ = attributes(
 
 _made = functions(
     "distributed.checkpoint", "async_save load load_state_dict save save_state_dict",
-    "metatensor writes no sharded checkpoints; use torch.save and torch.load, or metatensor.checkpoint",
+    "metatensor does not write sharded checkpoints; use torch.save and torch.load, or metatensor.checkpoint",
 )  # fmt: skip
 async_save, load, load_state_dict = _made["async_save"], _made["load"], _made["load_state_dict"]
 save, save_state_dict = _made["save"], _made["save_state_dict"]

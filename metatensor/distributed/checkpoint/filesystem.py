@@ -39,6 +39,6 @@ class StorageWriter:
     """Base class of writers, which execute a `SavePlan`."""
 
 
-_WHY = "metatensor writes no sharded checkpoints"
+_WHY = "metatensor does not write sharded checkpoints; metatensor.checkpoint reads them"
 FileSystemReader = kind("distributed.checkpoint.FileSystemReader", _WHY, StorageReader)
 FileSystemWriter = kind("distributed.checkpoint.FileSystemWriter", _WHY, StorageWriter)

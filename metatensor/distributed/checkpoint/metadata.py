@@ -47,7 +47,7 @@ class TensorStorageMetadata:
 
 @dataclass
 class BytesStorageMetadata:
-    """Placeholder for an object that is no tensor."""
+    """Placeholder for an object that is not a tensor."""
 
 
 @dataclass

@@ -30,7 +30,7 @@ class LoadItemType(enum.Enum):
 
 @dataclass(frozen=True)
 class BytesIOWriteData:
-    """The size in bytes of an object that is no tensor."""
+    """The size in bytes of an object that is not a tensor."""
 
     nbytes: int
 
@@ -93,6 +93,6 @@ class LoadPlanner:
     """Base class of objects that create a `LoadPlan`."""
 
 
-_WHY = "metatensor writes no sharded checkpoints"
+_WHY = "metatensor does not write sharded checkpoints; metatensor.checkpoint reads them"
 DefaultSavePlanner = kind("distributed.checkpoint.DefaultSavePlanner", _WHY, SavePlanner)
 DefaultLoadPlanner = kind("distributed.checkpoint.DefaultLoadPlanner", _WHY, LoadPlanner)

@@ -45,7 +45,7 @@ def set_model_state_dict(model: Any, model_state_dict: dict[str, Any], *, option
 
 _made = functions(
     "distributed.checkpoint.state_dict", "get_optimizer_state_dict get_state_dict set_optimizer_state_dict set_state_dict",
-    "metatensor writes no sharded checkpoints; use the optimizer's own state_dict",
+    "metatensor does not write sharded checkpoints; use the optimizer's own state_dict",
 )  # fmt: skip
 get_optimizer_state_dict, get_state_dict = _made["get_optimizer_state_dict"], _made["get_state_dict"]
 set_optimizer_state_dict, set_state_dict = _made["set_optimizer_state_dict"], _made["set_state_dict"]

@@ -1,4 +1,4 @@
-"""Causal masks for `scaled_dot_product_attention` that become tensors only if no causal kernel fits."""
+"""Causal masks for `scaled_dot_product_attention`, materialized only if ``is_causal=True`` cannot express them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class CausalBias(mt.Tensor):
 def causal_upper_left(*size: int) -> CausalBias:
     """Return a causal mask for sizes (queries, keys) whose diagonal starts at the first query and key.
 
-    Raise AssertionError for another number of sizes.
+    Raise AssertionError unless exactly two sizes are given.
 
     Examples
     --------
@@ -102,7 +102,7 @@ def causal_upper_left(*size: int) -> CausalBias:
 def causal_lower_right(*size: int) -> CausalBias:
     """Return a causal mask for sizes (queries, keys) whose diagonal ends at the last query and key.
 
-    Raise AssertionError for another number of sizes.
+    Raise AssertionError unless exactly two sizes are given.
 
     Examples
     --------

@@ -293,9 +293,9 @@ class _ConvTransposeNd(_ConvNd):
         )
 
     def _output_padding(self, input: mt.Tensor, output_size: list[int] | None) -> tuple[int, ...]:
-        """Return the output padding that gives ``output_size``; without one, the layer's own.
+        """Return the output padding that results in ``output_size``, or the layer's output padding if that is None.
 
-        Raise ValueError if the input cannot give that size.
+        Raise ValueError if no output padding results in that size.
         """
         if output_size is None:
             return self.output_padding

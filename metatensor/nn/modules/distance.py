@@ -12,7 +12,7 @@ __all__ = ["CosineSimilarity", "PairwiseDistance"]
 class CosineSimilarity(Module):
     """Cosine of the angle between two tensors along one dimension.
 
-    The inputs have the same shape or shapes that broadcast. The output lacks dimension ``dim``.
+    The inputs have the same shape or shapes that broadcast. Dimension ``dim`` is removed.
 
     Parameters
     ----------

@@ -83,7 +83,7 @@ class RNNCellBase(Module):
 class RNNCell(RNNCellBase):
     """One step of an `RNN`: ``h' = tanh(weight_ih @ x + bias_ih + weight_hh @ h + bias_hh)``.
 
-    An input (N, input_size) and a state (N, hidden_size) give the next state (N, hidden_size). N may be missing. A
+    An input (N, input_size) and a state (N, hidden_size) give the next state (N, hidden_size). N is optional. A
     missing state means zeros.
 
     Parameters
@@ -132,7 +132,7 @@ class RNNCell(RNNCellBase):
 class LSTMCell(RNNCellBase):
     """One step of an `LSTM`.
 
-    An input (N, input_size) and a pair (hidden, cell) of shapes (N, hidden_size) give the next pair. N may be missing.
+    An input (N, input_size) and a pair (hidden, cell) of shapes (N, hidden_size) give the next pair. N is optional.
     A missing pair means zeros.
 
     Parameters
@@ -174,7 +174,7 @@ class LSTMCell(RNNCellBase):
 class GRUCell(RNNCellBase):
     """One step of a `GRU`.
 
-    An input (N, input_size) and a state (N, hidden_size) give the next state (N, hidden_size). N may be missing. A
+    An input (N, input_size) and a state (N, hidden_size) give the next state (N, hidden_size). N is optional. A
     missing state means zeros.
 
     Parameters

@@ -369,7 +369,7 @@ class Transformer(Module):
     """Encoder-decoder transformer (Vaswani et al., 2017).
 
     It is called with a source (S, N, d_model) and a target (T, N, d_model), and returns the shape of the target. N is
-    the first dimension if ``batch_first``, and may be missing. Parameters of 2 and more dimensions are initialized with
+    the first dimension if ``batch_first``, and is optional. Parameters of 2 and more dimensions are initialized with
     `init.xavier_uniform_`.
 
     Parameters

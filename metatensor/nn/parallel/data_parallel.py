@@ -18,7 +18,7 @@ class DataParallel(Module):
     Parameters
     ----------
     module : Module
-        Module to call, on the device on which it is.
+        Module to call. It remains on its device.
     device_ids : sequence, optional
         At most one device. The value is ignored.
     output_device, dim : optional

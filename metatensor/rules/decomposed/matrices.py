@@ -1,4 +1,4 @@
-"""Linear algebra by factorizations, and the real Fourier transform by the complex one."""
+"""Linear algebra based on factorizations, and the real Fourier transform based on the complex one."""
 
 from __future__ import annotations
 

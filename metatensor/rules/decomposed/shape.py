@@ -1,4 +1,4 @@
-"""Joining, reordering, padding, indexing, and factories of regular values."""
+"""Joining, reordering, padding and indexing, and factories such as `eye`, `arange` and `linspace`."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def triu(x: Any, diagonal: int) -> Any:
 
 
 def _offsets(x: Any) -> Any:
-    """Return column minus row for each element of the matrices: the number of its diagonal."""
+    """Return the diagonal offset, column minus row, of each element of the matrices."""
     rows, columns = (mt.arange(size, device=x.device) for size in x.shape[-2:])
     return columns - rows.unsqueeze(-1)
 

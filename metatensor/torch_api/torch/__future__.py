@@ -25,7 +25,7 @@ def get_swap_module_params_on_conversion() -> bool:
 
 
 def set_swap_module_params_on_conversion(value: bool) -> None:
-    """Accept False. Raise NotImplementedError for True. `torch.utils.swap_tensors` swaps two tensors."""
+    """Accept False. Raise NotImplementedError for True. To swap two tensors, use `torch.utils.swap_tensors`."""
     _only_off("set_swap_module_params_on_conversion", value)
 
 

@@ -81,7 +81,7 @@ def _has_compatible_shallow_copy_type(input: Any, from_: Any) -> bool:
 
 
 class _StorageType(type):
-    """Metaclass of `FloatStorage` and similar classes, of which every typed storage of that dtype is an instance."""
+    """Metaclass of `FloatStorage` and similar classes. Every typed storage of their dtype is an instance of them."""
 
     dtype: Any
 

@@ -164,7 +164,7 @@ def compile(model: Any = None, **options: Any) -> Any:
     Raises
     ------
     NotImplementedError
-        If `backend` is a function. No graph is captured with which it could be called.
+        If `backend` is a function, because no graph is captured that could be passed to it.
     RuntimeError
         If `model` is not callable.
     """

@@ -81,7 +81,7 @@ class Space(Namespace):
 
 
 class _Classes:
-    """Classes of compiled extensions, of which there are none."""
+    """Namespace of the classes of compiled extensions. There are none."""
 
     __name__ = "torch.classes"
     __path__: list[str] = []

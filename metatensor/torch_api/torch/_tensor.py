@@ -1,4 +1,4 @@
-"""The module from which libraries import the class of tensors."""
+"""The module from which libraries import the `Tensor` class."""
 
 from __future__ import annotations
 

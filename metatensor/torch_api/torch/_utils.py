@@ -83,8 +83,8 @@ def _take_tensors(tensors: Iterable[Any], size_limit: int) -> Iterable[list]:
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
     """Return the index of a device, given as an int, a device or a str.
 
-    It is -1 for cpu if `allow_cpu` is true, and 0 for a device without an index if `optional` is true. Raise ValueError
-    otherwise.
+    The index is -1 for cpu if `allow_cpu` is true. It is 0 for None and for a device without an index if `optional` is
+    true. Raise ValueError in all other cases without an index.
     """
     if isinstance(device, int):
         return device

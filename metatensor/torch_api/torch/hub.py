@@ -115,7 +115,7 @@ def load_state_dict_from_url(
     file_name : str, optional
         Name in the cache. Default: the last part of the URL.
     weights_only : bool
-        See `torch.load`. Default: False, with which the file is unpickled and can run code.
+        See `torch.load`. Default: False, so the file is unpickled and can run code.
 
     Returns
     -------

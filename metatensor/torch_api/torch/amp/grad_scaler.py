@@ -32,7 +32,7 @@ _SAVED = {
     "growth_interval": "_growth_interval",
     "_growth_tracker": "_init_growth_tracker",
 }
-"""Attributes into which a state dict is loaded, by key."""
+"""The attribute that stores the value of each key of a state dict."""
 
 
 def _has_device(device: str) -> bool:

@@ -28,7 +28,7 @@ def replace(module: str, **values: Any) -> dict[str, Any]:
 
 @contextmanager
 def changed(module: str, **values: Any) -> Any:
-    """Return a context manager inside which attributes of a module have other values."""
+    """Return a context manager that sets attributes of a module and restores them on exit. See `replace`."""
     before = replace(module, **values)
     try:
         yield

@@ -15,7 +15,7 @@ __getattr__, __dir__ = attributes(__name__, ("amp",))
 
 
 class Stream:
-    """The stream of the cpu, which is always empty, because work on the cpu is done at once."""
+    """The stream of the cpu, which is always empty, because work on the cpu is synchronous."""
 
     def __init__(self, priority: int = -1) -> None:
         self.priority = priority
@@ -62,7 +62,7 @@ def set_device(device: Any) -> None:
 
 
 def synchronize(device: Any = None) -> None:
-    """Do nothing, because work on the cpu is done at once."""
+    """Do nothing, because work on the cpu is synchronous."""
 
 
 _current = Stream()

@@ -132,7 +132,7 @@ def _overload_method(func: Any) -> Any:
 
 
 def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call `func` at once. Return a future that holds its result."""
+    """Call `func` immediately. Return a future that holds its result."""
     future: Any = Future()
     future.set_result(func(*args, **kwargs))
     return future

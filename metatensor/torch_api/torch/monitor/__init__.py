@@ -44,7 +44,7 @@ class Event:
 
 
 class EventHandlerHandle:
-    """The result of `register_event_handler`, with which the handler can be unregistered."""
+    """The result of `register_event_handler`. Pass it to `unregister_event_handler`."""
 
     def __init__(self, callback: Callable[[Event], Any]) -> None:
         self._callback = callback

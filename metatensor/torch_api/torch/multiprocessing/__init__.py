@@ -160,8 +160,8 @@ def start_processes(
     args : tuple
     nprocs : int
     join : bool
-        If True, wait for all processes, and raise if one fails. If False, return a `ProcessContext` at once. Default:
-        True.
+        If True, wait for all processes, and raise if one fails. If False, return a `ProcessContext` immediately.
+        Default: True.
     daemon : bool
         Whether the processes are daemonic. Default: False.
     start_method : str
