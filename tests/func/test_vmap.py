@@ -375,7 +375,7 @@ def test_it_keeps_the_name():
         return x * x
 
     assert vmap(square).__name__ == "square"
-    assert vmap(square).__doc__ == "Squared."
+    assert vmap(square).__doc__ == "Return the square."
 
 
 def test_a_mode_outside_sees_what_is_computed():
