@@ -43,11 +43,19 @@ def host_kernel(name: str, backend: Any, host: Any = None) -> Callable[..., Any]
             result = None
         for place in written:
             for target, source in zip(_tensors(args[place]), _tensors(brought[place]), strict=True):
-                if not any(target is result for result in _tensors(out)):
+                if not any(_same_elements(target, result) for result in _tensors(out)):
                     _store(target, source, backend, host)
         return result
 
     return fallback
+
+
+def _same_elements(a: Tensor, b: Tensor) -> bool:
+    """Return True if two tensors are the same elements of one storage. `detach` makes another such tensor."""
+    if a is b:
+        return True
+    shared = a.untyped_storage() is b.untyped_storage() and a.storage_offset() == b.storage_offset()
+    return shared and a.shape == b.shape and a.stride() == b.stride()
 
 
 def _written(name: str) -> list[int]:

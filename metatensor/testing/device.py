@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from metatensor._core.device import backend_for
+from metatensor._core.op import registry
 
 __all__ = ["DeviceReport", "check_device"]
 
@@ -71,6 +72,8 @@ def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (),
         If any check fails. The message names each failed check and the reason.
     RuntimeError
         If the device or the reference is not available.
+    ValueError
+        If ``only`` or ``skip`` has a name that is not one of a check or an operator.
 
     Examples
     --------
@@ -87,6 +90,10 @@ def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (),
             raise RuntimeError(f"check_device: {needed} is not available: {backend.unavailable_reason()}")
     backend = backend_for(name)
     left_out, wanted = set(skip), None if only is None else {name.removeprefix("kernel ") for name in only}
+    known = {title for title, _ in device_basics.checks()} | {overload.qualname for op in registry.values() for overload in op.overloads}
+    unknown = {name.removeprefix("kernel ") for name in left_out | (wanted or set())} - known
+    if unknown:
+        raise ValueError(f"check_device: there is no check or operator named {', '.join(map(repr, sorted(unknown)))}")
     report = DeviceReport(name)
     for title, check in device_basics.checks():
         if title not in left_out and (wanted is None or title in wanted):

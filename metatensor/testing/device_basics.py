@@ -39,7 +39,7 @@ def random_bytes(dtype: str, count: int) -> bytes:
 
 
 def check_identity(backend: DeviceBackend, reference: str) -> None:
-    assert isinstance(backend, DeviceBackend), f"{type(backend).__name__} is no DeviceBackend"
+    assert isinstance(backend, DeviceBackend), f"{type(backend).__name__} is not a DeviceBackend"
     assert backend.type.isidentifier() and backend.type == backend.type.lower(), f"odd device type {backend.type!r}"
     assert backend_for(backend.type) is backend, "backend_for() returns a new backend each time"
     count = backend.device_count()
@@ -187,6 +187,19 @@ def check_lazy_conjugates(backend: DeviceBackend, reference: str) -> None:
     assert to_values(out).tolist() == values.conj().tolist(), "copy ignores is_conj of its source"
     backend.copy(lazy, from_values(backend.type, values))
     assert to_values(tensor).tolist() == values.conj().tolist(), "copy ignores is_conj of its target"
+
+
+def check_parameters_are_initialized_in_place(backend: DeviceBackend, reference: str) -> None:
+    import metatensor as mt
+
+    weight = mt.nn.Parameter(from_values(backend.type, np.full(9, np.nan, np.float32)))
+    try:
+        with mt.no_grad():
+            weight.uniform_(1, 2)
+    except NotImplementedError:
+        return  # the device draws no random numbers
+    values = to_values(weight.detach())
+    assert ((values >= 1) & (values <= 2)).all(), f"uniform_(1, 2) of a parameter left it at {values.tolist()}"
 
 
 def check_memory_statistics(backend: DeviceBackend, reference: str) -> None:
