@@ -19,7 +19,6 @@ from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD
 from metatensor._core import errors
-from metatensor._core.older_forms import reordered
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(PyObject* o) noexcept
@@ -361,6 +360,7 @@ cdef object _misfit(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames, int
         result = intercept(public_function(&c), [*given, *kwargs.values()], tuple(given), kwargs)
         if result is not ABSENT:
             return result
+    from metatensor._core.older_forms import reordered
     older = reordered(op.name, given, kwargs)
     if older is not None:
         return op(*older[0], **older[1])
