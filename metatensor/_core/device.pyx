@@ -263,7 +263,9 @@ cdef Device explicit_default():
 
 cdef Device default_device():
     cdef Device d = explicit_default()
-    return _CPU if d is None else concrete_device(d)
+    if d is None:
+        return _CPU
+    return d if d is META else concrete_device(d)
 
 
 def get_default_device():

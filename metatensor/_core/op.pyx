@@ -230,7 +230,7 @@ cdef class _Declared:
 
 cdef Op _new_op(str name, int variant, Op base, str doc, long flags):
     cdef Op op = Op.__new__(Op)
-    op.name = name
+    op.name = name = sys.intern(name)       # attributes are found faster by interned names
     op.variant = variant
     op.base = base
     op.doc = doc
@@ -382,7 +382,7 @@ def namespace(str prefix not None):
         rest = name[len(start):]
         if name.startswith(start) and "." not in rest and "::" not in rest \
                 and not op.flags & (PROPERTY | METHOD_ONLY):
-            out[rest] = op
+            out[sys.intern(rest)] = op
     return out
 
 
