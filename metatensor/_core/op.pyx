@@ -256,7 +256,8 @@ cdef int _expose_method(Op op, str name) except -1:
 
 
 cdef Op _define(str schema, MetaFn meta, object pymeta, long flags, str doc):
-    cdef str head = schema[:schema.index("(")].strip()
+    cdef Py_ssize_t bracket = schema.index("("), dot
+    cdef str head = schema[:bracket].strip()
     cdef str name = head, overload = None, first
     cdef Op op, variant
     cdef OpProperty prop
@@ -265,13 +266,13 @@ cdef Op _define(str schema, MetaFn meta, object pymeta, long flags, str doc):
     d.meta = meta
     d.pymeta = pymeta
     # The last dotted part is the name of an overload if the rest is the name of an op.
-    cdef str stem = head.rpartition(".")[0]
-    if stem and stem in _registry:
-        name, overload = stem, head.rpartition(".")[2]
+    dot = head.rfind(".")
+    if dot > 0 and head[:dot] in _registry:
+        name, overload = head[:dot], head[dot + 1:]
     if flags & INPLACE:
         flags |= ELEMENTWISE
     d.flags = flags
-    first = schema[schema.index("(") + 1:].lstrip()
+    first = schema[bracket + 1:].lstrip()
     if flags & INPLACE and not first.startswith("Tensor"):
         raise RuntimeError(f"{head}: an op with an in-place variant takes a Tensor first")
     if overload is not None:
