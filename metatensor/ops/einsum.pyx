@@ -250,8 +250,7 @@ cdef Tensor contract(Tensor a, Tensor b, const bint* is_summed):
     matrices[2] = sizes_at(a, summed, n_summed, ignored)
     left = reshape_to(in_order(a, order), 3, matrices)
     joined(order, both, n_both, summed, n_summed, only_b, n_b, only_a, n_a)
-    matrices[1] = matrices[2]
-    matrices[2] = sizes_at(b, only_b, n_b, shape + n_both + n_a + n_summed)
+    matrices[1], matrices[2] = matrices[2], sizes_at(b, only_b, n_b, shape + n_both + n_a + n_summed)
     right = reshape_to(in_order(b, order), 3, matrices)
     for i in range(n_summed):
         shape[n_both + n_a + i] = 1
