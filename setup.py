@@ -63,6 +63,12 @@ def compile_flags():
     ]
 
 
+def link_flags():
+    """Flags for the linker. Two segments instead of four for each of some hundred modules make the import a millisecond shorter."""
+    flags = ["-Wl,-z,noseparate-code"] if sys.platform.startswith("linux") else []
+    return [*flags, f"-fsanitize={SANITIZE}"] if SANITIZE else flags
+
+
 def numpy_headers(path):
     """Return the include directories that a module needs for NumPy's C API."""
     if "cimport numpy" not in path.read_text(encoding="utf-8"):
@@ -85,7 +91,7 @@ def extensions():
             [path.as_posix()],
             include_dirs=[".", *numpy_headers(path)],
             extra_compile_args=compile_flags(),
-            extra_link_args=[f"-fsanitize={SANITIZE}"] if SANITIZE else [],
+            extra_link_args=link_flags(),
             define_macros=macros + NUMPY_MACROS * bool(numpy_headers(path)),
         )
         for path in sorted(Path(PACKAGE).rglob("*.pyx"))

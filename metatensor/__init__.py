@@ -48,7 +48,6 @@ from metatensor._core.storage import Storage as UntypedStorage
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import is_grad_enabled, is_inference_mode_enabled
 from metatensor._version import __version__
-from metatensor.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
 
 # Functions of later layers that the core and the operators call; see _core/late.py.
 _provide("metatensor.library")
@@ -138,6 +137,8 @@ _LAZY = {
     for name in ("deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice")
 } | {
     name: ("metatensor.deferred.unresolved", name) for name in ("assert_materialized", "assert_no_materialization")
+} | {
+    name: ("metatensor.autograd.grad_mode", name) for name in ("enable_grad", "inference_mode", "no_grad", "set_grad_enabled")
 } | {
     "op": ("metatensor.library", "op"),
     "finfo": ("metatensor._core.limits", "finfo"),

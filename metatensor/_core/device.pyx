@@ -4,7 +4,6 @@ Constructing a device does not load its backend. The backend is loaded when memo
 is first allocated, copied or computed on the device.
 """
 import os
-import re
 
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject, newfunc
@@ -13,7 +12,7 @@ from metatensor._core.slots cimport set_new
 from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.late import later
 
-cdef object _FORM = re.compile(r"([a-z_][a-z0-9_]{0,63})(?::(0|[1-9][0-9]{0,4}))?")
+cdef frozenset _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789_")     # of device types
 MAX_TYPES = 4096
 """The maximal number of device types that a process can name. Device objects are never freed."""
 
@@ -121,14 +120,20 @@ cdef Device _intern(str type, int number):
     return d
 
 
+cdef bint _is_index(str text):
+    """Whether `text` is a number below 100,000, written without leading zeros."""
+    return len(text) <= 5 and text.isascii() and text.isdigit() and (text[0] != "0" or text == "0")
+
+
 cdef Device _parse(str spec):
-    cdef object match = _FORM.fullmatch(spec)
+    cdef str type, colon, index
     cdef Device d
-    if match is None:
+    type, colon, index = spec.partition(":")
+    if not (0 < len(type) <= 64 and _LETTERS.issuperset(type) and not type[0].isdigit()) or (colon and not _is_index(index)):
         raise RuntimeError(f"invalid device string: {spec!r}; expected TYPE or TYPE:INDEX")
-    if match[1] not in _kinds and match[1] not in _NAMED:
-        _check_type(match[1])
-    d = _intern(match[1], -1 if match[2] is None else int(match[2]))
+    if type not in _kinds and type not in _NAMED:
+        _check_type(type)
+    d = _intern(type, int(index) if colon else -1)
     if len(_parsed) < 4096:
         _parsed[spec] = d
     return d
@@ -258,7 +263,9 @@ cdef Device explicit_default():
 
 cdef Device default_device():
     cdef Device d = explicit_default()
-    return _CPU if d is None else concrete_device(d)
+    if d is None:
+        return _CPU
+    return d if d is META else concrete_device(d)
 
 
 def get_default_device():

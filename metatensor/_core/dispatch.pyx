@@ -19,15 +19,13 @@ from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD
 from metatensor._core import errors
-from metatensor._core.older_forms import reordered
 
 cdef extern from "Python.h":
     bint PyLong_CheckExact(PyObject* o) noexcept
-    Py_ssize_t PySequence_Fast_GET_SIZE(object o) noexcept
-    PyObject** PySequence_Fast_ITEMS(object o) noexcept
     object PyTuple_New(Py_ssize_t n)
     void PyTuple_SET_ITEM(object t, Py_ssize_t i, object v) noexcept
     bint PyFloat_CheckExact(PyObject* o) noexcept
+    bint PyTuple_Check(PyObject* o) noexcept
     Py_ssize_t PyTuple_GET_SIZE(PyObject* o) noexcept
     PyObject* PyTuple_GET_ITEM(PyObject* o, Py_ssize_t i) noexcept
     Py_ssize_t VECTORCALL_OFFSET "PY_VECTORCALL_ARGUMENTS_OFFSET"
@@ -51,6 +49,17 @@ cdef inline void _scan(Call* c, Tensor t) noexcept:
         c.mixed = True
 
 
+cdef inline bint _all_ints(PyObject* p) noexcept:
+    """Whether `p` is a tuple of ints, the usual form of sizes and dimensions."""
+    cdef Py_ssize_t i
+    if not PyTuple_Check(p):
+        return False
+    for i in range(PyTuple_GET_SIZE(p)):
+        if not PyLong_CheckExact(PyTuple_GET_ITEM(p, i)):
+            return False
+    return True
+
+
 cdef inline int _accept(SlotSpec* s, PyObject* p, Call* c, int i) except -1:
     """Store argument `p` in slot `i`. Return 1 if its type fits the slot, else 0."""
     cdef object value = <object>p
@@ -63,6 +72,9 @@ cdef inline int _accept(SlotSpec* s, PyObject* p, Call* c, int i) except -1:
             return 1
     elif s.kind == K_INT:
         if PyLong_CheckExact(p):
+            return 1
+    elif s.kind == K_INTS:
+        if _all_ints(p):
             return 1
     elif s.kind == K_BOOL:
         if value is True or value is False:
@@ -118,6 +130,17 @@ cdef object _as_dtype(object value):
 
 cdef int _accept_slow(SlotSpec* s, object value, Call* c, int i) except -1:
     cdef object converted
+    # Dtypes and devices are interned and never freed, so no reference is held.
+    if s.kind == K_DTYPE:
+        converted = _as_dtype(value)
+        c.args[i] = <PyObject*>converted
+        return converted is not None
+    if s.kind == K_DEVICE:
+        if not isinstance(value, (Device, str, int)) or isinstance(value, bool):
+            return 0
+        converted = concrete_device(value)
+        c.args[i] = <PyObject*>converted
+        return 1
     if s.kind == K_OPERAND or s.kind == K_SCALAR:
         if isinstance(value, (int, float, complex)):
             return 1
@@ -156,17 +179,6 @@ cdef int _accept_slow(SlotSpec* s, object value, Call* c, int i) except -1:
         return 0
     if s.kind == K_STR:
         return isinstance(value, str)
-    # Dtypes and devices are interned and never freed, so no reference is held.
-    if s.kind == K_DTYPE:
-        converted = _as_dtype(value)
-        c.args[i] = <PyObject*>converted
-        return converted is not None
-    if s.kind == K_DEVICE:
-        if not isinstance(value, (Device, str, int)) or isinstance(value, bool):
-            return 0
-        converted = concrete_device(value)
-        c.args[i] = <PyObject*>converted
-        return 1
     if s.kind == K_LAYOUT:
         return isinstance(value, LayoutTag)
     if s.kind == K_FORMAT:
@@ -176,19 +188,12 @@ cdef int _accept_slow(SlotSpec* s, object value, Call* c, int i) except -1:
 
 cdef int _accept_ints(SlotSpec* s, object value, Call* c, int i) except -1:
     cdef object converted
-    cdef PyObject** items
-    cdef Py_ssize_t k, n
     if isinstance(value, list):
         value = tuple(value)    # a copy, because the caller's list may change during the call
         _replace(c, i, value)
-    if isinstance(value, tuple):
-        items = PySequence_Fast_ITEMS(value)
-        n = PySequence_Fast_GET_SIZE(value)
-        for k in range(n):
-            if not PyLong_CheckExact(items[k]):
-                break
-        else:
+        if _all_ints(<PyObject*>value):
             return 1
+    if isinstance(value, tuple):
         converted = []
         for v in value:
             v = _as_int(v)
@@ -361,6 +366,7 @@ cdef object _misfit(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames, int
         result = intercept(public_function(&c), [*given, *kwargs.values()], tuple(given), kwargs)
         if result is not ABSENT:
             return result
+    from metatensor._core.older_forms import reordered
     older = reordered(op.name, given, kwargs)
     if older is not None:
         return op(*older[0], **older[1])

@@ -1,6 +1,4 @@
 """Errors of dispatch. Their messages name the op, the argument and the shapes."""
-import weakref
-
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport T_BUFFER
 from metatensor._core.late import later
@@ -41,6 +39,7 @@ class _OfTensor:
 
 cdef object _member(Tensor t):
     """Return a weak reference to `t` or its base if that is a parameter or buffer, else None."""
+    import weakref      # takes longer to import than this module
     Parameter = later("Parameter")
     if t.base is not None:                          # the view may be freed before the message is read
         t = <Tensor>t.base

@@ -38,8 +38,10 @@ cdef int resolve_device(Call* c) except -1:
     """
     cdef Overload ov = <Overload>c.overload
     if ov.device_slot >= 0 and <object>c.args[ov.device_slot] is not None:
-        given = concrete_device(<object>c.args[ov.device_slot])
-        c.device = <PyObject*>given         # devices are interned and never freed
+        c.device = c.args[ov.device_slot]
+        if c.device != <PyObject*>META:
+            given = concrete_device(<object>c.device)
+            c.device = <PyObject*>given     # devices are interned and never freed
         c.mixed = False
         return 0
     if ov.device_slot >= 0 and c.out != NULL and isinstance(<object>c.out, Tensor):

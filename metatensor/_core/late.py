@@ -5,12 +5,11 @@ The first call of `later` imports it.
 """
 
 from importlib import import_module
-from typing import Any
 
 __all__ = ["later", "provide", "replace"]
 
 _registered: dict[str, tuple[str, str | None]] = {}  # name -> (module, attribute or None for the module itself)
-_found: dict[str, Any] = {}
+_found: dict = {}
 
 
 def provide(module, names=""):

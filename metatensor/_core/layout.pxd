@@ -76,8 +76,27 @@ cdef inline bint is_row_major(int ndim, const dim_t* sizes, const dim_t* strides
             expected *= sizes[i]
     return True
 
-cdef dim_t count(int ndim, const dim_t* sizes) except -1
-cdef int row_major(int ndim, const dim_t* sizes, dim_t* strides) except -1
+cdef dim_t checked_count(int ndim, const dim_t* sizes) except -1
+
+cdef inline dim_t count(int ndim, const dim_t* sizes) except -1:
+    """Return the number of elements. Raise RuntimeError for a negative size, or if the number exceeds 63 bits."""
+    cdef dim_t n = 1
+    cdef int i
+    for i in range(ndim):
+        if sizes[i] <= 0 or MT_MUL_OVERFLOW(n, sizes[i], &n):
+            return checked_count(ndim, sizes)
+    return n
+
+cdef inline int row_major(int ndim, const dim_t* sizes, dim_t* strides) except -1:
+    """Write contiguous strides to `strides`. A dimension of size 0 counts as 1."""
+    cdef dim_t step = 1
+    cdef int i
+    for i in range(ndim - 1, -1, -1):
+        strides[i] = step
+        if sizes[i] > 1:
+            step = mul_dims(step, sizes[i])
+    return 0
+
 cdef int set_format(int ndim, const dim_t* sizes, dim_t* strides, int memory_format) except -1
 cdef bint is_channels_last(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil
 cdef bint is_channels_last_strides(int ndim, const dim_t* sizes, const dim_t* strides) noexcept nogil

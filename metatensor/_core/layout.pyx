@@ -12,8 +12,8 @@ cdef int size_overflow(dim_t a, dim_t b, str sign) except -1:
     raise RuntimeError(f"sizes are too large: {a} {sign} {b} elements or bytes exceed 63 bits")
 
 
-cdef dim_t count(int ndim, const dim_t* sizes) except -1:
-    """Return the number of elements. Raise RuntimeError for a negative size."""
+cdef dim_t checked_count(int ndim, const dim_t* sizes) except -1:
+    """Do what `count` does, for sizes that are zero, negative or too large."""
     cdef dim_t n = 1
     cdef bint empty = False
     cdef int i
@@ -28,17 +28,6 @@ cdef dim_t count(int ndim, const dim_t* sizes) except -1:
     for i in range(ndim):
         n = mul_dims(n, sizes[i])
     return n
-
-
-cdef int row_major(int ndim, const dim_t* sizes, dim_t* strides) except -1:
-    """Write contiguous strides to `strides`. A dimension of size 0 counts as 1."""
-    cdef dim_t step = 1
-    cdef int i
-    for i in range(ndim - 1, -1, -1):
-        strides[i] = step
-        if sizes[i] > 1:
-            step = mul_dims(step, sizes[i])
-    return 0
 
 
 cdef int set_format(int ndim, const dim_t* sizes, dim_t* strides, int memory_format) except -1:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
-from typing import Any
+
+TYPE_CHECKING = False  # as in typing, which would take longer to import than the rest of metatensor's Python
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
 
 __all__ = ["attributes"]
 

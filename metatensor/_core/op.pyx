@@ -232,7 +232,7 @@ cdef class _Declared:
 
 cdef Op _new_op(str name, int variant, Op base, str doc, long flags):
     cdef Op op = Op.__new__(Op)
-    op.name = name
+    op.name = name = sys.intern(name)       # attributes are found faster by interned names
     op.variant = variant
     op.base = base
     op.doc = doc
@@ -258,7 +258,8 @@ cdef int _expose_method(Op op, str name) except -1:
 
 
 cdef Op _define(str schema, MetaFn meta, object pymeta, long flags, str doc):
-    cdef str head = schema[:schema.index("(")].strip()
+    cdef Py_ssize_t bracket = schema.index("("), dot
+    cdef str head = schema[:bracket].strip()
     cdef str name = head, overload = None, first
     cdef Op op, variant
     cdef OpProperty prop
@@ -267,13 +268,13 @@ cdef Op _define(str schema, MetaFn meta, object pymeta, long flags, str doc):
     d.meta = meta
     d.pymeta = pymeta
     # The last dotted part is the name of an overload if the rest is the name of an op.
-    cdef str stem = head.rpartition(".")[0]
-    if stem and stem in _registry:
-        name, overload = stem, head.rpartition(".")[2]
+    dot = head.rfind(".")
+    if dot > 0 and head[:dot] in _registry:
+        name, overload = head[:dot], head[dot + 1:]
     if flags & INPLACE:
         flags |= ELEMENTWISE
     d.flags = flags
-    first = schema[schema.index("(") + 1:].lstrip()
+    first = schema[bracket + 1:].lstrip()
     if flags & INPLACE and not first.startswith("Tensor"):
         raise RuntimeError(f"{head}: an op with an in-place variant takes a Tensor first")
     if overload is not None:
@@ -384,7 +385,7 @@ def namespace(str prefix not None):
         rest = name[len(start):]
         if name.startswith(start) and "." not in rest and "::" not in rest \
                 and not op.flags & (PROPERTY | METHOD_ONLY):
-            out[rest] = op
+            out[sys.intern(rest)] = op
     return out
 
 

@@ -176,6 +176,35 @@ MT_CLONES static int mt_normal32(const mt_pair *pairs, float *out, uint8_t *doub
     return found;
 }
 
+#define MT_DIGIT 11 /* bits that a pass of mt_sort_random sorts by */
+
+/* Sort n uniformly random words, using `room` for n more, and return which of the two arrays holds the result. Passes of
+   a radix sort by the leading bits leave a few neighbours to exchange. */
+static uint64_t *mt_sort_random(uint64_t *words, uint64_t *room, ptrdiff_t n) {
+    int bits = MT_DIGIT;
+    while (bits < 5 * MT_DIGIT && n >> (bits - 2)) bits += MT_DIGIT;
+    for (int shift = 64 - bits; shift < 64; shift += MT_DIGIT) {
+        ptrdiff_t counts[1 << MT_DIGIT] = {0}, total = 0;
+        uint64_t *swap = words;
+        for (ptrdiff_t i = 0; i < n; i++) counts[words[i] >> shift & ((1 << MT_DIGIT) - 1)]++;
+        for (int d = 0; d < 1 << MT_DIGIT; d++) {
+            ptrdiff_t count = counts[d];
+            counts[d] = total;
+            total += count;
+        }
+        for (ptrdiff_t i = 0; i < n; i++) room[counts[words[i] >> shift & ((1 << MT_DIGIT) - 1)]++] = words[i];
+        words = room;
+        room = swap;
+    }
+    for (ptrdiff_t i = 1; i < n; i++) {
+        uint64_t word = words[i];
+        ptrdiff_t k = i;
+        for (; k > 0 && words[k - 1] > word; k--) words[k] = words[k - 1];
+        words[k] = word;
+    }
+    return words;
+}
+
 /* Return word % span, given inverse = floor((2**64 - 1) / span). */
 static inline uint64_t mt_remainder(uint64_t word, uint64_t span, uint64_t inverse) {
     uint64_t low, rest = word - mt_mulhi(word, inverse, &low) * span;

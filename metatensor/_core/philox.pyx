@@ -5,6 +5,7 @@ with array libraries. The functions fill any object with a writable, contiguous 
 arithmetic is in ``philox.h``.
 """
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport uint8_t, uint64_t
 from libc.string cimport memmove
 
@@ -25,6 +26,7 @@ cdef extern from "metatensor/_core/philox.h" nogil:
     void polar_of "mt_polar" (const Pair* pairs, double* less, double* angle, Py_ssize_t n) noexcept
     int normal32 "mt_normal32" (const Pair* pairs, float* out, uint8_t* doubtful, Py_ssize_t n,
                                 double mean, double std) noexcept
+    uint64_t* sort_random "mt_sort_random" (uint64_t* words, uint64_t* room, Py_ssize_t n) noexcept
     uint64_t remainder_of "mt_remainder" (uint64_t word, uint64_t span, uint64_t inverse) noexcept
 
 cdef enum:
@@ -249,3 +251,56 @@ def fill_integers(memory, low, high, seed, ticket, start):
                     word = remainder_of(word, span, inverse)
                 to[first + i] = word + base
             first += PIECE
+
+
+cdef uint64_t _word(uint64_t seed, uint64_t ticket, uint64_t at) noexcept nogil:
+    """Return one word of a stream."""
+    cdef Stream s
+    cdef uint64_t words[4]
+    cdef int skip = seek(&s, seed, ticket, at, 0)
+    draw_blocks(&s, words, 1)
+    return words[skip]
+
+
+def fill_permutation(memory, seed, ticket):
+    """Fill `memory` with the 8-byte integers 0 to n - 1, in the order of the first n words of a stream.
+
+    The words are sorted with their numbers in place of their last bits. Those that are equal otherwise, which are few,
+    are then compared in full, and keep their order if they are equal.
+    """
+    cdef _Out out = _Out(memory, 8)
+    cdef uint64_t* to = <uint64_t*>out.view.buf
+    cdef uint64_t* room = <uint64_t*>PyMem_RawMalloc(max(out.n, 1) * sizeof(uint64_t))
+    cdef uint64_t* order
+    cdef const uint64_t* words
+    cdef uint64_t first_seed = seed & _MASK, number = ticket & _MASK, mask, found
+    cdef Py_ssize_t first, count, i, k
+    cdef int bits = 0
+    cdef Words w
+    if room == NULL:
+        raise MemoryError()
+    while out.n >> bits:
+        bits += 1
+    mask = (<uint64_t>1 << bits) - 1
+    _open(&w, seed, ticket, 0)
+    with nogil:
+        first = 0
+        while first < out.n:
+            count = min(<Py_ssize_t>PIECE, out.n - first)
+            words = _next(&w, count)
+            for i in range(count):
+                to[first + i] = (words[i] & ~mask) | <uint64_t>(first + i)
+            first += PIECE
+        order = sort_random(to, room, out.n)
+        for i in range(1, out.n):
+            if order[i] >> bits == order[i - 1] >> bits:
+                found = order[i]
+                k = i
+                while k > 0 and order[k - 1] >> bits == found >> bits \
+                        and _word(first_seed, number, order[k - 1] & mask) > _word(first_seed, number, found & mask):
+                    order[k] = order[k - 1]
+                    k -= 1
+                order[k] = found
+        for i in range(out.n):
+            to[i] = order[i] & mask
+    PyMem_RawFree(room)

@@ -1,14 +1,10 @@
 """Parser for operator schemas: "add(Tensor input, Tensor other, *, Scalar alpha=1) -> Tensor"."""
-import re
-
 cimport cython
 
 # Type names, in the order of SlotKind in op.pxd.
 _KINDS = ("Tensor", "Tensor|Scalar", "Tensor[]", "Scalar", "int", "int[]", "float", "float[]",
           "bool", "bool[]", "str", "dtype", "device", "layout", "memory_format", "generator", "any")
 _KIND = {name: number for number, name in enumerate(_KINDS)}
-_HEAD = re.compile(r"\s*(?P<name>[A-Za-z_][\w.:]*)\s*\((?P<args>.*)\)\s*->\s*(?P<returns>.+?)\s*", re.S)
-_TYPE = re.compile(r"(?P<base>Tensor\|Scalar|\w+)(?P<alias>\([a-z]!?\))?(?P<list>\[\d*\])?(?P<opt>\?)?")
 
 
 class SchemaError(ValueError):
@@ -70,27 +66,40 @@ def _split(text):
     return [p.strip() for p in parts if p.strip()]
 
 
+cdef bint _read_type(Argument a) except -1:
+    """Set what `a.type` says, in the order NAME(ALIAS)[REPEAT]?. Return False if there is no such type."""
+    cdef str name = a.type.removesuffix("?"), alias = "", repeat = ""
+    cdef bint several = name.endswith("]")
+    a.optional = name != a.type
+    if several:
+        name, _, repeat = name[:-1].partition("[")
+    a.aliased = name.endswith(")")
+    if a.aliased:
+        name, _, alias = name[:-1].partition("(")
+        a.mutated = alias.endswith("!")
+        alias = alias.removesuffix("!")
+    if "[" in name or (repeat and not repeat.isdecimal()) or (a.aliased and not (len(alias) == 1 and "a" <= alias <= "z")):
+        return False
+    if several:
+        name += "[]"
+    if name not in _KIND:
+        return False
+    a.kind = _KIND[name]
+    a.repeat = int(repeat) if repeat else 0
+    return True
+
+
 cdef Argument _argument(str part, bint kwonly, str text):
     cdef Argument a = Argument.__new__(Argument)
     left, eq, default = part.partition("=")
     words = left.split()
     if len(words) != 2:
         raise SchemaError(f"expected TYPE NAME, got {part!r} in {text!r}")
-    match = _TYPE.fullmatch(words[0])
-    if match is None:
-        raise SchemaError(f"cannot read the type {words[0]!r} in {text!r}")
-    base = match["base"] + ("[]" if match["list"] else "")
-    if base not in _KIND:
-        raise SchemaError(f"unknown type {words[0]!r} in {text!r}")
-    a.type = words[0]
-    a.name = words[1]
+    a.type, a.name = words
+    if not _read_type(a):
+        raise SchemaError(f"unknown type {a.type!r} in {text!r}")
     if not a.name.isidentifier():
         raise SchemaError(f"{a.name!r} is not a valid argument name, in {text!r}")
-    a.kind = _KIND[base]
-    a.repeat = int(match["list"][1:-1] or 0) if match["list"] else 0
-    a.optional = match["opt"] is not None
-    a.aliased = match["alias"] is not None
-    a.mutated = a.aliased and "!" in match["alias"]
     a.kwonly = kwonly
     a.required = not eq
     if eq:
@@ -104,17 +113,23 @@ cdef Argument _argument(str part, bint kwonly, str text):
     return a
 
 
+cdef bint _is_name(str text):
+    """Whether `text` is the name of an operator: an identifier that may have dots and colons in it."""
+    return text[:1] not in (".", ":") and text.replace(".", "_").replace(":", "_").isidentifier()
+
+
 def parse(str text not None):
     """Return the parsed schema of an operator. Raise SchemaError if it is malformed."""
     cdef Schema s = Schema.__new__(Schema)
-    match = _HEAD.fullmatch(text)
-    if match is None:
-        raise SchemaError(f"expected NAME(ARGUMENTS) -> RESULT, got {text!r}")
-    s.name = match["name"]
+    head, _, returns = [part.strip() for part in text.rpartition("->")]
+    name, _, arguments = head.partition("(")
+    s.name = name.strip()
     s.text = text
     s.arguments = []
+    if not (_is_name(s.name) and arguments.endswith(")") and returns):
+        raise SchemaError(f"expected NAME(ARGUMENTS) -> RESULT, got {text!r}")
     kwonly = False
-    for part in _split(match["args"]):
+    for part in _split(arguments[:-1]):
         if part == "*":
             kwonly = True
             continue
@@ -122,7 +137,6 @@ def parse(str text not None):
     names = [(<Argument>a).name for a in s.arguments]
     if len(set(names)) != len(names):
         raise SchemaError(f"an argument is named twice in {text!r}")
-    returns = match["returns"]
     s.returns_list = False
     s.returns = []
     if returns.startswith("(") and returns.endswith(")"):

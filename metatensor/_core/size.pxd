@@ -1,3 +1,4 @@
 from metatensor._core.types cimport dim_t
 
-cdef object make_size(int ndim, const dim_t* values)
+cdef object make_size(int ndim, const dim_t* values)      # a Size
+cdef object make_tuple(int ndim, const dim_t* values)

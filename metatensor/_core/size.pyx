@@ -2,8 +2,9 @@
 import operator
 
 from cpython.object cimport PyObject
-from metatensor._core.layout cimport mul_dims
-from metatensor._core.types cimport dim_t
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from metatensor._core.layout cimport copy_dims, dims_equal, mul_dims
+from metatensor._core.types cimport INLINE_DIMS, dim_t
 
 from metatensor._core.dtype import spelling
 
@@ -14,6 +15,7 @@ cdef extern from *:
     }
     """
     object alloc_tuple "mt_alloc_tuple" (object t, Py_ssize_t n)
+    object PyTuple_New(Py_ssize_t n)
     void PyTuple_SET_ITEM(object t, Py_ssize_t i, PyObject* value)
     PyObject* PyLong_FromLongLong(long long v) except NULL
 
@@ -100,12 +102,58 @@ cdef extern from *:
     void setup_size "mt_setup_size" (object t)
 
 setup_size(Size)
+
+
+# Programs ask for the same few shapes and strides again and again, and both are immutable. So the last ones made are
+# kept, by a hash of their values, for tensors of up to INLINE_DIMS dimensions.
+cdef enum:
+    RECENT_BITS = 6
+
+cdef struct Recent:
+    PyObject* made          # owned, or NULL
+    int ndim
+    dim_t values[INLINE_DIMS]
+
+cdef Recent _sizes[1 << RECENT_BITS]
+cdef Recent _tuples[1 << RECENT_BITS]
+
+
+cdef object _filled(object type, int ndim, const dim_t* values):
+    cdef object made = PyTuple_New(ndim) if type is tuple else alloc_tuple(type, ndim)
+    cdef int i
+    for i in range(ndim):
+        PyTuple_SET_ITEM(made, i, PyLong_FromLongLong(values[i]))
+    return made
+
+
+cdef inline object _recent(Recent* table, object type, int ndim, const dim_t* values):
+    cdef unsigned long long mixed = ndim
+    cdef Recent* r
+    cdef PyObject* before
+    cdef int i
+    if ndim > INLINE_DIMS:
+        return _filled(type, ndim, values)
+    for i in range(ndim):
+        mixed = (mixed ^ <unsigned long long>values[i]) * 0x9E3779B97F4A7C15ULL
+    r = &table[mixed >> (64 - RECENT_BITS)]
+    if r.made != NULL and r.ndim == ndim and dims_equal(r.values, values, ndim):
+        return <object>r.made
+    made = _filled(type, ndim, values)
+    Py_INCREF(made)
+    before = r.made
+    r.made = <PyObject*>made
+    r.ndim = ndim
+    copy_dims(r.values, values, ndim)
+    Py_XDECREF(before)
+    return made
+
+
 cdef object _Size = Size
 
 
 cdef object make_size(int ndim, const dim_t* values):
-    cdef object t = alloc_tuple(_Size, ndim)
-    cdef int i
-    for i in range(ndim):
-        PyTuple_SET_ITEM(t, i, PyLong_FromLongLong(values[i]))
-    return t
+    return _recent(_sizes, _Size, ndim, values)
+
+
+cdef object make_tuple(int ndim, const dim_t* values):
+    return _recent(_tuples, tuple, ndim, values)

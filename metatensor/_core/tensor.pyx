@@ -6,7 +6,7 @@ from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport F32, DType, by_code
 from metatensor._core.instances cimport make_instance, setup_tensor
 from metatensor._core.layout cimport Layout, copy_dims, count, extent, is_row_major, mul_dims, row_major
-from metatensor._core.size cimport make_size
+from metatensor._core.size cimport make_size, make_tuple
 from metatensor._core.storage cimport Storage, has_values, new_storage
 from metatensor._core.types cimport (
     INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
@@ -302,7 +302,7 @@ cdef class Tensor:
     def stride(self, dim=None):
         """Return the strides, in elements, as a tuple, or the stride of dimension `dim` as an int."""
         if dim is None:
-            return tuple([self.strides[i] for i in range(self.ndim)])
+            return make_tuple(self.ndim, self.strides)
         return self.strides[wrap_dim(self, dim, "stride")]
 
     def storage_offset(self):

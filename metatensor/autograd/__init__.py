@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import metatensor as mt
 from metatensor._core.lazy import attributes
-from metatensor.autograd.function import Function
 from metatensor.autograd.grad_mode import enable_grad, inference_mode, no_grad, set_grad_enabled
+
+TYPE_CHECKING = False  # not from typing, which takes long to import
+if TYPE_CHECKING:
+    from typing import Any
+
+    from metatensor.autograd.function import Function
 
 __all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", "grad", "grad_mode", "gradcheck", "gradgradcheck",
            "inference_mode", "no_grad", "set_detect_anomaly", "set_grad_enabled"]  # fmt: skip
 
 __getattr__, __dir__ = attributes(
     __name__, ("anomaly_mode", "forward_ad", "function", "functional", "grad_mode", "graph", "profiler", "variable"),
-    {"detect_anomaly": f"{__name__}.anomaly_mode:detect_anomaly", "set_detect_anomaly": f"{__name__}.anomaly_mode:set_detect_anomaly"},
+    {"Function": f"{__name__}.function:Function", "detect_anomaly": f"{__name__}.anomaly_mode:detect_anomaly",
+     "set_detect_anomaly": f"{__name__}.anomaly_mode:set_detect_anomaly"},
 )  # fmt: skip
 
 

@@ -1,7 +1,5 @@
 """Context managers and decorators that set the gradient mode of the current thread."""
 
-import functools
-
 from metatensor._core.thread import _set_grad_enabled, _set_inference, is_grad_enabled
 
 _GENERATOR = 0x20  # inspect.CO_GENERATOR; importing inspect would take longer than the rest of this module
@@ -23,6 +21,8 @@ class _Switch:
         return type(self)()
 
     def __call__(self, func):
+        import functools  # takes longer than the rest of this module
+
         if getattr(getattr(func, "__code__", None), "co_flags", 0) & _GENERATOR:
 
             @functools.wraps(func)

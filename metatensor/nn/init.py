@@ -426,26 +426,11 @@ def _orthogonal(tensor: mt.Tensor, gain: float, generator: Any) -> mt.Tensor:
     columns = tensor.numel() // rows
     dtype = tensor.dtype if tensor.itemsize >= 4 else mt.float32
     drawn = mt.empty((rows, columns), dtype=dtype, device=tensor.device).normal_(0, 1, generator=generator)
-    tall = rows > columns
-    result = _orthonormal_rows(drawn.t().contiguous() if tall else drawn)
-    return tensor.copy_((result.t() if tall else result).reshape(tensor.shape)).mul_(gain)
-
-
-def _orthonormal_rows(matrix: mt.Tensor) -> mt.Tensor:
-    """Orthonormalize the rows in place by the Gram-Schmidt process.
-
-    The projections on earlier rows are subtracted twice, because a single pass is too inaccurate in float32. For
-    normally distributed rows the result is uniformly distributed: it is the Q of a QR factorization whose R has a
-    positive diagonal.
-    """
-    for i in range(matrix.shape[0]):
-        row = matrix[i]
-        if i:
-            above = matrix[:i]
-            for _ in range(2):
-                row = row - (above @ row) @ above
-        matrix[i] = row / mt.linalg.vector_norm(row)
-    return matrix
+    wide = rows <= columns
+    q, r = mt.linalg.qr(drawn.t() if wide else drawn)
+    # With the signs that make the diagonal of R positive, Q is uniformly distributed.
+    q = q * r.diagonal().sgn()
+    return tensor.copy_((q.t() if wide else q).reshape(tensor.shape)).mul_(gain)
 
 
 def sparse_(

@@ -44,7 +44,7 @@ cdef object permute_meta(Call* c):
     cdef int order[MAX_DIMS]
     cdef int n = dims_arg(c, 1, dims), i, d
     cdef bint seen[MAX_DIMS]
-    memset(seen, 0, sizeof(seen))
+    memset(seen, 0, n * sizeof(bint))
     if n != t.ndim:
         raise RuntimeError(f"{op_name(c)}(): {n} dimensions were given for a tensor of shape {shape_str(t)}, which has {t.ndim}")
     for i in range(n):

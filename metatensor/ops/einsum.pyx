@@ -1,8 +1,11 @@
 """einsum: parses an equation into a plan and runs the plan as sums, permutations and batched matrix products."""
-from metatensor._core.op cimport COMPOSITE, FUNCTION_ONLY, Call, arg, call, define, tensors_arg
-from metatensor._core.tensor cimport Tensor, shape_str
-from metatensor._core.types cimport MAX_ARGS, dim_t
-from metatensor.ops.contraction cimport permuted
+from cpython.object cimport PyObject
+from metatensor._core.layout cimport Layout, mul_dims
+from metatensor._core.op cimport COMPOSITE, FUNCTION_ONLY, Call, Op, arg, as_declared, call, define, find, tensors_arg
+from metatensor._core.tensor cimport Tensor, hooks, shape_str
+from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, dim_t
+from metatensor.ops.axes cimport permuted
+from metatensor.ops.view cimport insert_dim, is_plain, read_layout, reshape_to, view_of
 
 cdef enum:
     MAX_PLANS = 512     # cached plans
@@ -41,7 +44,8 @@ cdef list read_subscripts(str text, str what):
 
 
 cdef tuple make_plan(str equation, tuple ndims):
-    """Return the number of result dimensions, the number of all dimensions, and the tuples for each operand."""
+    """Return the number of result dimensions, the number of all dimensions, and for each operand the tuples and
+    whether one of them has several dimensions."""
     cdef str left, arrow, right
     cdef int ellipsis = 0, k, position, extra
     left, arrow, right = equation.partition("->")
@@ -82,6 +86,8 @@ cdef tuple make_plan(str equation, tuple ndims):
     for label in summed:
         place[label] = position
         position += 1
+    if position > MAX_DIMS:
+        raise_einsum(f"at most {MAX_DIMS} dimensions are supported, but {equation!r} has {position}")
     operands = []
     for k, labels in enumerate(inputs):
         axes = [()] * position
@@ -95,7 +101,7 @@ cdef tuple make_plan(str equation, tuple ndims):
             else:
                 axes[place[label]] += (d,)
                 d += 1
-        operands.append(axes)
+        operands.append((axes, any([len(group) > 1 for group in axes])))
     return n_out, position, operands
 
 
@@ -132,76 +138,146 @@ cdef tuple from_sublists(list given):
 
 # Computing --------------------------------------------------------------------
 
-cdef Tensor to_plan(Tensor t, list axes, int k):
-    """Return an operand with all dimensions of the plan. Dimensions that it does not have are added with size 1."""
-    cdef list order = [], kept = list(range(t.ndim))
-    for group in axes:
-        if len(group) > 1:
-            # A repeated subscript takes the diagonal, which becomes the last dimension.
-            for d in group[1:]:
-                first, second = kept.index(group[0]), kept.index(d)
-                if t.sizes[first] != t.sizes[second]:
-                    raise_einsum(f"a repeated subscript of operand {k} names dimensions of different sizes, "
-                                 f"{t.sizes[first]} and {t.sizes[second]}; the operand has shape {shape_str(t)}")
-                t = call("diagonal", (t, 0, first, second))
-                kept = [a for a in kept if a != group[0] and a != d] + [group[0]]
-    # Append missing dimensions before permuting: PyTorch does so, and the strides of the result depend on it.
-    for group in axes:
-        if group:
-            order.append(kept.index(group[0]))
-        else:
-            order.append(t.ndim)
-            t = call("unsqueeze", (t, -1))
-    return permuted(t, order)
-
-
-cdef Tensor contract(Tensor a, Tensor b, set sum_dims):
-    """Return the product of two operands in plan order, summed over `sum_dims` (kept with size 1), by bmm."""
-    cdef list both = [], only_a = [], only_b = []
-    cdef list shape, back
+cdef Tensor in_order(Tensor t, const int* order):
+    """Return a view of `t` with its dimensions in `order`; `t` itself if they are in that order already."""
     cdef int i
-    for i in range(a.ndim):
-        if i in sum_dims:
-            continue
-        if a.sizes[i] != 1 and b.sizes[i] != 1:
-            both.append(i)
-        elif a.sizes[i] != 1:
-            only_a.append(i)
+    for i in range(t.ndim):
+        if order[i] != i:
+            return permuted(t, order) if is_plain(t) else call("permute", (t, [order[k] for k in range(t.ndim)]))
+    return t
+
+
+cdef Tensor with_diagonals(Tensor t, list axes, int k, list kept):
+    """Return an operand with the diagonals that its repeated subscripts take, which become its last dimensions.
+
+    `kept` lists the dimensions of the operand that are left, in order, and is updated.
+    """
+    for group in axes:
+        for d in group[1:]:
+            first, second = kept.index(group[0]), kept.index(d)
+            if t.sizes[first] != t.sizes[second]:
+                raise_einsum(f"a repeated subscript of operand {k} names dimensions of different sizes, "
+                             f"{t.sizes[first]} and {t.sizes[second]}; the operand has shape {shape_str(t)}")
+            t = call("diagonal", (t, 0, first, second))
+            kept[:] = [a for a in kept if a != group[0] and a != d] + [group[0]]
+    return t
+
+
+cdef Tensor to_plan(Tensor t, list axes, bint repeats, int k):
+    """Return an operand with the dimensions of the plan, of size 1 if the operand lacks one.
+
+    `repeats` says whether subscripts of the operand are repeated.
+    """
+    cdef int order[MAX_DIMS]
+    cdef int i, n = <int>len(axes)
+    cdef Layout lay
+    cdef list kept = None
+    if repeats:
+        kept = list(range(t.ndim))
+        t = with_diagonals(t, axes, k, kept)
+    # Append missing dimensions before permuting: PyTorch does so, and the strides of the result depend on it.
+    read_layout(t, &lay)
+    for i in range(n):
+        group = <tuple>axes[i]
+        if group:
+            order[i] = kept.index(group[0]) if repeats else group[0]
         else:
-            only_b.append(i)
-    if only_a and only_b and only_b[len(only_b) - 1] < only_a[0]:
+            order[i] = lay.ndim
+            insert_dim(&lay, lay.ndim)
+            if not is_plain(t):
+                t = call("unsqueeze", (t, -1))
+    if t.ndim < n:
+        t = view_of(t, &lay)
+    return in_order(t, order)
+
+
+cdef Tensor product(Tensor left, Tensor right):
+    """Return the products of two batches of matrices."""
+    cdef PyObject* args[2]
+    cdef Op bmm = find("bmm")
+    args[0] = <PyObject*>left
+    args[1] = <PyObject*>right
+    return <Tensor>as_declared(bmm, hooks.invoke(<PyObject*>bmm, args, 2))
+
+
+cdef dim_t sizes_at(Tensor t, const int* dims, int n, dim_t* to) except -1:
+    """Write the sizes of `n` dimensions to `to`. Return their product."""
+    cdef dim_t total = 1
+    cdef int i
+    for i in range(n):
+        to[i] = t.sizes[dims[i]]
+        total = mul_dims(total, to[i])
+    return total
+
+
+cdef Tensor contract(Tensor a, Tensor b, const bint* is_summed):
+    """Return the product of two operands in plan order, summed over some dimensions (kept with size 1), by bmm."""
+    cdef int both[MAX_DIMS]
+    cdef int only_a[MAX_DIMS]
+    cdef int only_b[MAX_DIMS]
+    cdef int summed[MAX_DIMS]
+    cdef int order[MAX_DIMS]
+    cdef int back[MAX_DIMS]
+    cdef dim_t shape[MAX_DIMS]
+    cdef dim_t ignored[MAX_DIMS]
+    cdef dim_t matrices[3]
+    cdef int n_both = 0, n_a = 0, n_b = 0, n_summed = 0, n = a.ndim, i
+    for i in range(n):
+        if is_summed[i]:
+            summed[n_summed] = i
+            n_summed += 1
+        elif a.sizes[i] != 1 and b.sizes[i] != 1:
+            both[n_both] = i
+            n_both += 1
+        elif a.sizes[i] != 1:
+            only_a[n_a] = i
+            n_a += 1
+        else:
+            only_b[n_b] = i
+            n_b += 1
+    if n_a and n_b and only_b[n_b - 1] < only_a[0]:
         # If the operand with the earlier dimensions comes first, the result needs no permutation.
         a, b = b, a
-        only_a, only_b = only_b, only_a
-    summed = sorted(sum_dims)
-    n_both, n_a, n_b, n_sum = 1, 1, 1, 1
-    for i in both:
-        n_both *= a.sizes[i]
-    for i in only_a:
-        n_a *= a.sizes[i]
-    for i in only_b:
-        n_b *= b.sizes[i]
-    for i in summed:
-        n_sum *= a.sizes[i]
-    shape = [a.sizes[<int>i] for i in both] + [a.sizes[<int>i] for i in only_a] + [1] * len(summed) \
-        + [b.sizes[<int>i] for i in only_b]
-    left = call("reshape", (permuted(a, both + only_a + summed + only_b), (n_both, n_a, n_sum)))
-    right = call("reshape", (permuted(b, both + summed + only_b + only_a), (n_both, n_sum, n_b)))
-    back = [0] * a.ndim
-    for i, d in enumerate(both + only_a + summed + only_b):
-        back[d] = i
-    return permuted(call("reshape", (call("bmm", (left, right)), shape)), back)
+        for i in range(max(n_a, n_b)):
+            only_a[i], only_b[i] = only_b[i], only_a[i]
+        n_a, n_b = n_b, n_a
+    # Left: both, only_a, summed, and only_b, whose sizes are 1. Right: both, summed, only_b, only_a.
+    joined(order, both, n_both, only_a, n_a, summed, n_summed, only_b, n_b)
+    for i in range(n):
+        back[order[i]] = i
+    matrices[0] = sizes_at(a, both, n_both, shape)
+    matrices[1] = sizes_at(a, only_a, n_a, shape + n_both)
+    matrices[2] = sizes_at(a, summed, n_summed, ignored)
+    left = reshape_to(in_order(a, order), 3, matrices)
+    joined(order, both, n_both, summed, n_summed, only_b, n_b, only_a, n_a)
+    matrices[1], matrices[2] = matrices[2], sizes_at(b, only_b, n_b, shape + n_both + n_a + n_summed)
+    right = reshape_to(in_order(b, order), 3, matrices)
+    for i in range(n_summed):
+        shape[n_both + n_a + i] = 1
+    return in_order(reshape_to(product(left, right), n, shape), back)
 
 
-cdef Tensor einsum_of(str equation, list operands):
-    cdef Tensor t, a, b
-    cdef int n_out, n_all, d, k
+cdef void joined(int* to, const int* a, int n_a, const int* b, int n_b, const int* c, int n_c, const int* d, int n_d) noexcept:
+    """Write four lists to `to`, one after the other."""
+    cdef int i
+    for i in range(n_a):
+        to[i] = a[i]
+    for i in range(n_b):
+        to[n_a + i] = b[i]
+    for i in range(n_c):
+        to[n_a + n_b + i] = c[i]
+    for i in range(n_d):
+        to[n_a + n_b + n_c + i] = d[i]
+
+
+cdef int count_operands(list items, int n_all, int* remaining, str equation, list operands) except -1:
+    """Write to `remaining` how many operands have each dimension of the plan. Raise if the sizes do not broadcast."""
+    cdef Tensor t
     cdef dim_t size
-    n_out, n_all, plan = plan_for(equation, tuple([(<Tensor>t).ndim for t in operands]))
-    items = [to_plan(<Tensor>operands[k], plan[k], k) for k in range(len(operands))]
-    remaining = [0] * n_all     # operands not yet multiplied, for each dimension
+    cdef int d
     for d in range(n_all):
         size = 1
+        remaining[d] = 0
         for t in items:
             if t.sizes[d] == 1:
                 continue
@@ -211,17 +287,35 @@ cdef Tensor einsum_of(str equation, list operands):
                              f"operands have shapes {shapes}")
             size = t.sizes[d]
             remaining[d] += 1
+    return 0
+
+
+cdef Tensor einsum_of(str equation, list operands):
+    cdef Tensor t, a, b
+    cdef int n_out, n_all, d, k
+    cdef int remaining[MAX_DIMS]        # operands not yet multiplied, for each dimension
+    cdef bint sum_both[MAX_DIMS]
+    cdef bint contracts
+    n_out, n_all, plan = plan_for(equation, tuple([(<Tensor>t).ndim for t in operands]))
+    items = []
+    for k in range(len(operands)):
+        axes, repeats = <tuple>(<list>plan)[k]
+        items.append(to_plan(<Tensor>operands[k], axes, repeats, k))
+    count_operands(items, n_all, remaining, equation, operands)
     if len(items) == 1:
         return call("sum", (items[0], list(range(n_out, n_all)))) if n_all > n_out else items[0]
-    a = items[0]
+    a = <Tensor>items[0]
     for k in range(1, len(items)):
-        b = items[k]
-        sum_a, sum_b, sum_both = [], [], set()
-        for d in range(n_out, n_all):
+        b = <Tensor>items[k]
+        sum_a, sum_b, contracts = [], [], False
+        for d in range(n_all):
+            sum_both[d] = False
+            if d < n_out:
+                continue
             if a.sizes[d] != 1 and b.sizes[d] != 1:
                 remaining[d] -= 1
                 if remaining[d] == 1:
-                    sum_both.add(d)
+                    sum_both[d] = contracts = True
                     remaining[d] = 0
             elif remaining[d] == 1:
                 if a.sizes[d] != 1:
@@ -232,13 +326,11 @@ cdef Tensor einsum_of(str equation, list operands):
                     remaining[d] = 0
         # A sum of integers has dtype int64. `mul` promotes the other factor to it; bmm needs equal dtypes.
         if sum_a:
-            a = call("sum", (a, sum_a, True), {"dtype": a.dtype} if sum_both else {})
+            a = call("sum", (a, sum_a, True), {"dtype": a.dtype} if contracts else {})
         if sum_b:
-            b = call("sum", (b, sum_b, True), {"dtype": b.dtype} if sum_both else {})
-        a = contract(a, b, sum_both) if sum_both else call("mul", (a, b))
-    if n_all > n_out:
-        a = call("reshape", (a, [a.sizes[d] for d in range(n_out)]))
-    return a
+            b = call("sum", (b, sum_b, True), {"dtype": b.dtype} if contracts else {})
+        a = contract(a, b, sum_both) if contracts else call("mul", (a, b))
+    return reshape_to(a, n_out, a.sizes) if n_all > n_out else a
 
 
 cdef object checked_einsum(object equation, list operands):

@@ -291,8 +291,23 @@ cdef object binary(Call* c):
         if is_a(b, <PyObject*>Tensor):
             if _alike(a, b):
                 return _like(c, a)
+            if (<Tensor>a).dtype is (<Tensor>b).dtype and canonical_at(a) and canonical_at(b):
+                return _broadcast(c, <Tensor>a, <Tensor>b)
         elif _kind(b) <= (<Tensor>a).dtype.kind and (<Tensor>a).total and canonical_at(a):
             return _like(c, a)
+    return _binary(c)
+
+
+cdef object _broadcast(Call* c, Tensor a, Tensor b):
+    """Return the result for two tensors of one dtype that are row-major, as is then the result unless it is empty."""
+    cdef Layout out
+    cdef Tensor t
+    out.ndim = a.ndim
+    copy_dims(out.sizes, a.sizes, a.ndim)
+    if broadcast_into(&out, b.ndim, b.sizes) == 0:
+        t = new_contiguous(out.ndim, out.sizes, ruled(c, a.dtype), <Device>c.device)
+        if t.total:
+            return t
     return _binary(c)
 
 

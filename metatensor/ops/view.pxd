@@ -1,7 +1,13 @@
 """Changes of layout that views and indexing share, and reshape for other families."""
 from metatensor._core.layout cimport Layout, copy_dims
 from metatensor._core.tensor cimport Tensor, new_view
-from metatensor._core.types cimport dim_t
+from metatensor._core.thread cimport hints
+from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD, dim_t
+
+
+cdef inline bint is_plain(Tensor t) noexcept:
+    """Return whether a view of `t` is just its layout: no mode or subclass handles the call, and no gradient is recorded."""
+    return not hints.modes and not t.flags & (T_OVERRIDES | T_REQUIRES_GRAD)
 
 
 cdef inline void read_layout(Tensor t, Layout* lay) noexcept:

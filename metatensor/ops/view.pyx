@@ -8,6 +8,7 @@ from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, INPLACE, METHOD_ONLY, MIXED, VIEW, Call, Op, arg, as_declared, call, define, dim_arg, dim_list,
     dims_arg, int_arg, op_name, tensor_arg,
 )
+from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor, alias, hooks, new_view, shape_str
 from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD, dim_t
 
@@ -15,7 +16,7 @@ from metatensor._core.formats import contiguous_format
 
 
 cdef object dims_tuple(int n, const dim_t* dims):
-    return tuple([dims[i] for i in range(n)])
+    return make_tuple(n, dims)
 
 
 cdef int insert_dim(Layout* lay, int d) except -1:
@@ -133,8 +134,12 @@ cdef Op VIEW_OP = define("view(Tensor(a) input, int[] size) -> Tensor", view_met
 define("view.dtype(Tensor(a) input, dtype dtype) -> Tensor", view_dtype, VIEW | METHOD_ONLY)
 
 
-cdef inline object _view(Tensor t, int n, const dim_t* sizes):
+cdef object _view(Tensor t, int n, const dim_t* sizes):
+    """Call `view`. The caller has checked the sizes."""
     cdef PyObject* args[2]
+    cdef dim_t strides[MAX_DIMS]
+    if is_plain(t) and view_strides(t.ndim, t.sizes, t.strides, n, sizes, strides):
+        return new_view(t, n, sizes, strides, t.offset)
     cdef object size = dims_tuple(n, sizes)
     args[0] = <PyObject*>t
     args[1] = <PyObject*>size

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from metatensor.devices.array_kit import host
-from metatensor.devices.array_kit.pointwise import in_dtype, is_integral, is_single, pieces, unary
+from metatensor.devices.array_kit.pointwise import by_parts, in_dtype, is_integral, is_single, pieces, unary
 from metatensor.devices.array_kit.registry import kernel
 
 # The constants of SELU: Klambauer et al., "Self-Normalizing Neural Networks", 2017.
@@ -78,7 +78,7 @@ def celu(kit: Any, out: Any, input: Any, alpha: float, *_: Any) -> Any:
 def gelu(kit: Any, out: Any, input: Any, approximate: str) -> None:
     xp, scalar = kit.xp, input.dtype.type
     if approximate != "tanh" and is_single(kit, out, input):
-        host.gelu(np.ascontiguousarray(input), out)
+        by_parts(host.gelu, input, out)
         return
     for result, x in pieces(kit, out, input):
         if approximate == "tanh":

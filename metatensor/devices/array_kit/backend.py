@@ -40,6 +40,7 @@ from metatensor.devices.array_kit.memory import Ledger, give_back, human_bytes
 from metatensor.devices.array_kit.random import Stream
 from metatensor.devices.array_kit.registry import KIT, KernelTable
 from metatensor.devices.base import DeviceBackend, OutOfMemoryError
+from metatensor.devices.threads import limit_blas
 
 if TYPE_CHECKING:
     from metatensor import dtype as DType
@@ -98,6 +99,7 @@ class ArrayBackend(DeviceBackend):
         """The module of special functions, like scipy.special; raises RuntimeError if there is none."""
         if isinstance(self._special, str):
             self._special = importlib.import_module(self._special)
+            limit_blas()  # SciPy brings another library
         if self._special is None:
             raise RuntimeError(f"{self.type}: {self.xp.__name__} comes without special functions")
         return self._special

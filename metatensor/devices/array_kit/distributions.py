@@ -16,6 +16,7 @@ from metatensor._core import philox as host
 from metatensor.devices.array_kit.copy import store
 from metatensor.devices.array_kit.random import DEVICE_PIECE, HOST_PIECE
 from metatensor.devices.array_kit.registry import kernel
+from metatensor.devices.threads import share_out
 
 # Significand bits by dtype. If the array library has no bfloat16, it is stored as an integer.
 _DIGITS = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
@@ -36,13 +37,20 @@ def _fill(kit: Any, out: Any, draw: Callable[[int, int], Any], format: str | Non
     """Write ``draw(count, first)`` for all elements of ``out`` in logical order, in chunks."""
     flat = out.reshape(-1) if out.flags.c_contiguous else kit.xp.empty(out.size, out.dtype)
     piece = HOST_PIECE if kit.on_host else DEVICE_PIECE
-    for first in range(0, out.size, piece):
-        count = min(piece, out.size - first)
-        values = draw(count, first)
-        if format is None:
-            flat[first : first + count] = values
-        else:
-            store(kit.xp, flat[first : first + count], kit.formats[format], values)
+
+    def fill(start: int, length: int) -> None:
+        for first in range(start, start + length, piece):
+            count = min(piece, start + length - first)
+            values = draw(count, first)
+            if format is None:
+                flat[first : first + count] = values
+            else:
+                store(kit.xp, flat[first : first + count], kit.formats[format], values)
+
+    if kit.on_host:
+        share_out(fill, out.size)
+    else:
+        fill(0, out.size)
     if not out.flags.c_contiguous:
         out[...] = flat.reshape(out.shape)
 
@@ -54,7 +62,13 @@ def _uniform(kit: Any, out: Any, ticket: Any, low: float, high: float) -> None:
     """Sample uniformly from [low, high), using as many random bits as the dtype has, so ``high`` never occurs."""
     stream = kit.random(ticket)
     if kit.on_host and out.dtype.char in _DIGITS_BY_CHAR and low == 0 and high == 1 and out.flags.c_contiguous:
-        host.fill_uniform(out, out.dtype.itemsize, _DIGITS_BY_CHAR[out.dtype.char], stream.seed, stream.ticket, stream.first)
+        flat, digits = out.reshape(-1), _DIGITS_BY_CHAR[out.dtype.char]
+
+        def fill(first: int, count: int) -> None:
+            part = flat[first : first + count]
+            host.fill_uniform(part, part.itemsize, digits, stream.seed, stream.ticket, stream.first + first)
+
+        share_out(fill, out.size)
         return
     format = _half(out)
     name = format or out.dtype.name
@@ -207,7 +221,13 @@ def random_from(kit: Any, out: Any, input: Any, low: int, to: int, ticket: Any) 
 
 @kernel("randperm")
 def randperm(kit: Any, out: Any, n: int, ticket: Any, *options: Any) -> Any:
-    return kit.random(ticket).bits(n).argsort(kind="stable")
+    """Sort random words. Equal words, which hardly ever occur, keep their order."""
+    stream = kit.random(ticket)
+    if not kit.on_host:
+        return stream.bits(n).argsort(kind="stable")
+    drawn: Any = np.empty(n, np.int64)
+    host.fill_permutation(drawn, stream.seed, stream.ticket)
+    return drawn
 
 
 # Other distributions, by inversion ----------------------------------------------------------------

@@ -9,6 +9,7 @@ from libc.stdint cimport int32_t, int64_t
 
 cdef extern from "metatensor/devices/array_kit/host.h" nogil:
     void erf32 "mt_erf32" (const float* x, float* out, Py_ssize_t n) noexcept
+    void erfinv32 "mt_erfinv32" (const float* x, float* out, Py_ssize_t n) noexcept
     void gelu32 "mt_gelu32" (const float* x, float* out, Py_ssize_t n) noexcept
     void softmax32 "mt_softmax32" (const float* x, float* out, Py_ssize_t rows, Py_ssize_t n, bint zeros) noexcept
     void layer_norm32 "mt_layer_norm32" (const float* x, const float* weight, const float* bias, float* out,
@@ -50,6 +51,15 @@ def erf(values, out):
     y.open(out, n, PyBUF_WRITABLE)
     with nogil:
         erf32(<float*>x.view.buf, <float*>y.view.buf, n)
+
+
+def erfinv(values, out):
+    """Compute the inverse of the error function."""
+    cdef _Buffer x = _Buffer(), y = _Buffer()
+    cdef Py_ssize_t n = x.open(values, -1)
+    y.open(out, n, PyBUF_WRITABLE)
+    with nogil:
+        erfinv32(<float*>x.view.buf, <float*>y.view.buf, n)
 
 
 def gelu(values, out):

@@ -162,7 +162,20 @@ def lu_unpack(kit: Any, out: Any, factors: Any, pivots: Any, unpack_data: bool, 
 def qr(kit: Any, out: Any, a: Any, mode: str) -> Any:
     if mode == "r":
         return kit.xp.zeros(0, a.dtype), kit.xp.linalg.qr(a, "r")
-    return tuple(kit.xp.linalg.qr(a, mode))
+    if not kit.on_host or not a.size:
+        return tuple(kit.xp.linalg.qr(a, mode))
+    # NumPy's own takes three times as long, because its LAPACK gets too little workspace for blocks.
+    rows, columns = a.shape[-2:]
+    rank, width = min(rows, columns), rows if mode == "complete" else min(rows, columns)
+    q, r = np.zeros((*a.shape[:-1], width), a.dtype), np.zeros((*a.shape[:-2], width, columns), a.dtype)
+    factorize, expand = lapack("geqrf", a.dtype), lapack("orgqr", a.dtype)
+    for i, matrix in enumerate(flat(a)):
+        factors, tau = factorize(matrix, lwork=blocked(matrix))[:2]
+        flat(r)[i, :rank] = np.triu(factors[:rank])
+        vectors = np.zeros((rows, width), a.dtype, order="F")
+        vectors[:, :rank] = factors[:, :rank]
+        flat(q)[i] = expand(vectors, tau, lwork=blocked(vectors), overwrite_a=True)[0]
+    return q, r
 
 
 @kernel("geqrf")

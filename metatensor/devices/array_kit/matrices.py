@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from metatensor.devices.threads import limit_blas
 from metatensor.linalg import LinAlgError
 
 __all__ = ["adjoint", "blas", "flat", "lapack", "on_host", "raise_failed", "stacks", "translated"]
@@ -25,6 +26,7 @@ def lapack(name: str, dtype: Any) -> Callable[..., Any]:
     """Return LAPACK's routine for a dtype. For complex dtypes it is the unitary counterpart of an orthogonal one."""
     import scipy.linalg.lapack
 
+    limit_blas()
     return getattr(scipy.linalg.lapack, _letter(dtype) + (_UNITARY.get(name, name) if dtype.kind == "c" else name))
 
 
@@ -33,6 +35,7 @@ def blas(name: str, dtype: Any) -> Callable[..., Any]:
     """Return BLAS's routine for a dtype."""
     import scipy.linalg.blas
 
+    limit_blas()
     return getattr(scipy.linalg.blas, _letter(dtype) + name)
 
 

@@ -9,12 +9,19 @@ import numpy as np
 
 from metatensor.devices.array_kit.copy import cast
 from metatensor.devices.array_kit.registry import kernel
+from metatensor.devices.threads import share_out
 
-__all__ = ["binary", "common_dtype", "elementwise", "in_common", "in_dtype", "is_integral", "is_single", "pieces", "unary"]
+__all__ = ["binary", "by_parts", "common_dtype", "elementwise", "in_common", "in_dtype", "is_integral", "is_single", "pieces", "unary"]
 
 def is_single(kit: Any, out: Any, input: Any) -> bool:
     """Return True if the compiled functions of `array_kit.host` can write float32 directly to ``out``."""
     return bool(kit.on_host and input.dtype == out.dtype == np.float32 and out.flags.c_contiguous)
+
+
+def by_parts(function: Any, input: Any, out: Any) -> None:
+    """Call an element-wise function of `array_kit.host` in several threads."""
+    x, y = np.ascontiguousarray(input).reshape(-1), out.reshape(-1)
+    share_out(lambda first, count: function(x[first : first + count], y[first : first + count]), out.size)
 
 
 _RANK = {"b": 0, "i": 1, "u": 1, "f": 2, "c": 3}

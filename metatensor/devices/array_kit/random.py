@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from metatensor._core import philox as host
+from metatensor.devices.threads import share_out
 
 __all__ = ["Stream", "philox"]
 
@@ -59,7 +60,7 @@ class Stream:
         n, start = _span("bits", n, start)
         if self.xp is np:
             words: Any = np.empty(n, np.uint64)
-            host.fill_bits(words, self.seed, self.ticket, start)
+            share_out(lambda first, count: host.fill_bits(words[first : first + count], self.seed, self.ticket, start + first), n)
             return words
         block = start // 4
         words = philox(self.xp, self.seed, self.ticket, block + 1, -(-(start + n) // 4) - block)
@@ -110,9 +111,14 @@ class Stream:
 
     def fill_normal(self, out: Any, mean: float, std: float, start: int) -> None:
         """Fill a C-contiguous float32 NumPy array with the elements of `normal`, beginning with element ``start``."""
-        # The compiled code reports elements that might round differently; recompute them with NumPy's functions.
-        for i in host.fill_normal(out, mean, std, self.seed, self.ticket, start):
-            out.reshape(-1)[i] = self._normal(1, start + i, mean, std)[0]
+        flat = out.reshape(-1)
+
+        def fill(first: int, count: int) -> None:
+            # The compiled code reports elements that might round differently; recompute them with NumPy's functions.
+            for i in host.fill_normal(flat[first : first + count], mean, std, self.seed, self.ticket, start + first):
+                flat[first + i] = self._normal(1, start + first + i, mean, std)[0]
+
+        share_out(fill, out.size)
 
     def _normal(self, count: int, first: int, mean: float, std: float) -> Any:
         xp = self.xp

@@ -38,6 +38,10 @@ def masked_fill(kit: Any, out: Any, input: Any, mask: Any, value: Any) -> Any:
 @kernel("clamp")
 def clamp(kit: Any, out: Any, input: Any, min: Any, max: Any) -> Any:
     result = in_dtype(input, out.dtype)
+    if not hasattr(min, "shape") and not hasattr(max, "shape"):
+        bounds = [None if bound is None else in_dtype(bound, out.dtype) for bound in (min, max)]
+        kit.xp.clip(result, *bounds, out=out)
+        return None
     if min is not None:
         result = kit.xp.maximum(result, in_dtype(min, out.dtype))
     if max is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from metatensor.devices.array_kit import host
-from metatensor.devices.array_kit.pointwise import elementwise, in_dtype, is_integral, is_single, unary
+from metatensor.devices.array_kit.pointwise import by_parts, elementwise, in_dtype, is_integral, is_single, unary
 from metatensor.devices.array_kit.registry import kernel
 
 elementwise({
@@ -126,11 +126,19 @@ def _special(name: str, function: str) -> None:
 def erf(kit: Any, out: Any, input: Any) -> Any:
     if not is_single(kit, out, input):
         return kit.special.erf(in_dtype(input, out.dtype))
-    host.erf(np.ascontiguousarray(input), out)
+    by_parts(host.erf, input, out)
     return None
 
 
-for _name, _function in (("erfc", "erfc"), ("erfinv", "erfinv"), ("i0", "i0")):
+@kernel("erfinv")
+def erfinv(kit: Any, out: Any, input: Any) -> Any:
+    if not is_single(kit, out, input):
+        return kit.special.erfinv(in_dtype(input, out.dtype))
+    by_parts(host.erfinv, input, out)
+    return None
+
+
+for _name, _function in (("erfc", "erfc"), ("i0", "i0")):
     _special(_name, _function)
 
 

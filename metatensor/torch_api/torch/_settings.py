@@ -1,9 +1,12 @@
-"""PyTorch settings that are stored and have no effect. They select among algorithms that metatensor does not have."""
+"""PyTorch settings. All but the number of threads are stored and have no effect: they select among algorithms that metatensor
+does not have."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
+
+from metatensor.devices.threads import get_num_threads, set_num_threads
 
 __all__ = [
     "are_deterministic_algorithms_enabled", "compiled_with_cxx11_abi", "get_deterministic_debug_mode",
@@ -14,23 +17,12 @@ __all__ = [
 ]  # fmt: skip
 
 _kept: dict[str, Any] = {
-    "threads": os.cpu_count() or 1,
     "interop_threads": os.cpu_count() or 1,
     "deterministic": False,
     "warn_only": False,
     "warn_always": False,
     "precision": "highest",
 }
-
-
-def get_num_threads() -> int:
-    """Return the number set by `set_num_threads`. Kernels do not use it."""
-    return int(_kept["threads"])
-
-
-def set_num_threads(n: int) -> None:
-    """Store the positive int `n`. Raise RuntimeError if it is not positive and TypeError if it is not an int."""
-    _kept["threads"] = _positive("set_num_threads", n)
 
 
 def get_num_interop_threads() -> int:

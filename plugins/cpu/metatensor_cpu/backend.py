@@ -7,6 +7,7 @@ import numpy as np
 
 from metatensor.devices.array_kit import ArrayBackend
 from metatensor.devices.dlpack import DLDeviceType
+from metatensor.devices.threads import limit_blas
 from metatensor_cpu.kernels import TABLE
 
 # The small floats that the installed ml_dtypes has. The kit stores the others as bits.
@@ -25,4 +26,5 @@ class CpuBackend(ArrayBackend):
     dlpack_types = (DLDeviceType.kDLCPU, DLDeviceType.kDLCUDAHost, DLDeviceType.kDLROCMHost)
 
     def __init__(self) -> None:
+        limit_blas()
         super().__init__("cpu", np, dtypes=SMALL_FLOATS, special="scipy.special", table=TABLE)
