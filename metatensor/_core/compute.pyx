@@ -107,7 +107,7 @@ cdef tuple _integers(object given, int repeat):
 
 
 cdef object compute(Call* c, Overload ov, object result):
-    """Fill in the values of `result` on its device. Leave it without data if an input has none."""
+    """Fill in the values of `result` on its device. Leave `result` without data if an input holds none."""
     if plainly_absent(c, ov, result):
         return result
     if hints.recorders and thread_state().recorder is not None:
@@ -180,7 +180,7 @@ cdef object compute_values(Call* c, Overload ov, object result):
                 _allocate(ov, t, d)
     try:
         value = PyObject_Vectorcall(kernel, args, <size_t>ov.nslots + 1, NULL)
-        if ov.flags & DATA and not (value is None and result is not None):     # the kernel filled out
+        if ov.flags & DATA and not (value is None and result is not None):     # None: the kernel filled in `result`
             return _checked_data(c, ov, d, value)
         return result if value is None else _adopt(ov, d, result, value)
     except Exception as error:

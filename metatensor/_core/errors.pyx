@@ -19,7 +19,7 @@ _INSTEAD = {
 
 
 class _OfTensor:
-    """A mixin for exceptions about a tensor. Its message adds the tensor's place in a module, looked up by `str()`."""
+    """A mixin for exceptions about a tensor. `str()` appends the tensor's place in a module to the message."""
 
     def __init__(self, text="", tensor=None):
         super().__init__(text)
@@ -48,13 +48,13 @@ cdef object _member(Tensor t):
 
 
 class DataDependentError(_OfTensor, NotImplementedError):
-    """Raised if a shape or value depends on the data of a tensor that has none."""
+    """Raised if a result depends on values of a tensor that has no data."""
 
-    declared = False    # True where a meta function said so on purpose, by asking for a size that is not known
+    declared = False    # True if a meta function raised it by requesting an unknown size
 
 
 class NoDataError(_OfTensor, NotImplementedError):
-    """Raised if the values of a tensor without data would be copied."""
+    """Raised on an attempt to copy values out of a tensor without data."""
 
 
 class DeviceMismatchError(_OfTensor, RuntimeError):
@@ -90,7 +90,7 @@ def misfit(str name not None, list reasons not None, args, kwargs):
         return TypeError(f"{name}(): {reasons[0][1]}")
     given = ", ".join([type_name(a) for a in args] + [f"{k}={type_name(v)}" for k, v in kwargs.items()])
     lines = "".join(f"\n  * {schema}\n      {reason}" for schema, reason in reasons)
-    return TypeError(f"{name}(): no overload takes ({given}); there are:{lines}")
+    return TypeError(f"{name}(): no overload takes ({given}); the overloads are:{lines}")
 
 
 def not_a_target(str name not None, str argument not None, value):
@@ -99,7 +99,7 @@ def not_a_target(str name not None, str argument not None, value):
 
 
 def different_devices(str name not None, devices, tensors=()):
-    """Return the error for tensors on several devices. It names a tensor without data if a module has it."""
+    """Return the error for tensors on several devices, about the first one without data if it is in a module."""
     return DeviceMismatchError(f"{name}(): expected all tensors to be on the same device, but found "
                                + " and ".join(str(d) for d in devices), _without_data(tensors))
 
@@ -165,8 +165,8 @@ def wrong_kernel(str name, device, Tensor want not None, got):
         what = f"shape {shape_str(<Tensor>got)} and dtype {(<Tensor>got).dtype.name}"
     else:
         what = _one(got)
-    return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, where shape {shape_str(want)} and dtype "
-                        f"{want.dtype.name} are due; the fault is in {_owner(name, device)}")
+    return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, but shape {shape_str(want)} and dtype "
+                        f"{want.dtype.name} are expected; the fault is in {_owner(name, device)}")
 
 
 def wrong_data_kernel(str name, str schema, device, got):
@@ -174,8 +174,8 @@ def wrong_data_kernel(str name, str schema, device, got):
     what = _one(got)
     if isinstance(got, Tensor):
         what += f" on {got.device}" + ("" if got.untyped_storage().data is not None else " without data")
-    return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, where tensors with data on {device.type} "
-                        f"are due, by the schema {schema}; the fault is in {_owner(name, device)}")
+    return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, but tensors with data on {device.type} "
+                        f"are expected, by the schema {schema}; the fault is in {_owner(name, device)}")
 
 
 def _one(got):

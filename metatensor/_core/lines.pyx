@@ -34,7 +34,7 @@ cdef tuple _known(object frame, object code):
 
 
 cdef object running_code(int* lasti):
-    """Return the code object of the innermost user frame and set `lasti`. Return None if no near frame is one."""
+    """Return the code object of the innermost user frame, or None if the FRAMES inner frames have none. Set `lasti`."""
     cdef PyObject* frame = mt_frame()
     cdef PyObject* back
     cdef PyObject* raw

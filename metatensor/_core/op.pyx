@@ -58,7 +58,7 @@ cdef class Overload:
 
     @property
     def is_host(self):
-        """Whether its body returns the final result, from metadata or by copying to the host, without kernels."""
+        """Whether the body returns the final result without kernels: it reads metadata or copies values to the host."""
         return self.flags & HOST != 0
 
 
@@ -502,7 +502,7 @@ cdef object as_declared(Op op, object result):
     if (isinstance(result, Tensor) and op.first.nreturns == 1) or any([
             (<list>(<Overload>ov).refs)[0]._admits(result, Tensor) for ov in op.overloads]):
         return result
-    raise TypeError(f"{op.name}(): a mode or an override gave {type(result).__name__}, not what the schema declares")
+    raise TypeError(f"{op.name}(): a mode or an override returned {type(result).__name__}, unlike the schema")
 
 
 cdef int hold(Call* c, object value) except -1:
@@ -612,7 +612,7 @@ cdef list tensors_arg(Call* c, int i):
     return <list>value if type(value) is list else list(value)
 
 
-# The flags of op.pxd, for modules that are not compiled, which take them from here.
+# The flags of op.pxd, for Python modules.
 operator_flags = SimpleNamespace(
     INPLACE=INPLACE, OUT=OUT, VIEW=VIEW, COMPOSITE=COMPOSITE, DATA=DATA, ELEMENTWISE=ELEMENTWISE,
     RANDOM=RANDOM, FUNCTION_ONLY=FUNCTION_ONLY, METHOD_ONLY=METHOD_ONLY, PROPERTY=PROPERTY, NO_GRAD=NO_GRAD,

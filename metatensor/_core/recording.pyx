@@ -340,7 +340,7 @@ cdef bint _constant(Overload ov, list tensors, list outputs, Recorder recorder) 
 
 
 cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
-    """Handle the common case: one result and no data anywhere.
+    """Handle the common case: one result, and no tensor that holds data.
 
     Return False if the general functions must handle the call.
     """

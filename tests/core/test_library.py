@@ -326,7 +326,7 @@ def test_decomposition():
 
 @cpu
 @pytest.mark.parametrize("kernel, message", [
-    (lambda out, x: x.new_empty((5,)), r"returned shape \[5\] and dtype float32, where shape \[2\] and dtype float32 are due"),
+    (lambda out, x: x.new_empty((5,)), r"returned shape \[5\] and dtype float32, but shape \[2\] and dtype float32 are expected"),
     (lambda out, x: x.double(), "returned shape .* and dtype float64, where"),
     (lambda out, x: (x, x), "returned a tuple of Tensor, where"),
     (lambda out, x: 5, "returned an int, where"),
@@ -341,7 +341,7 @@ def test_kernels_that_return_the_wrong_thing(kernel, message):
 
 @cpu
 @pytest.mark.parametrize("kernel, message", [
-    (lambda out, x: None, "returned nothing, where tensors with data on cpu are due"),
+    (lambda out, x: None, "returned nothing, but tensors with data on cpu are expected"),
     (lambda out, x: (x, x), "returned a tuple of Tensor"),
     (lambda out, x: meta(2), "returned a Tensor on meta without data"),
     (lambda out, x: np.ones(2), "returned a ndarray"),

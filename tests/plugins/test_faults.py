@@ -156,11 +156,11 @@ def test_two_packages_that_claim_a_name(site, group, call):
     ("def op_exp(self, out, input):\n    raise ArithmeticError('no such luck')\n", "exp",
      "ArithmeticError no such luck (in the kernel of exp for bad, from plugin 'bad' (acme-bad))"),
     ("def op_nonzero(self, out, *args):\n    pass\n", "nonzero",
-     "RuntimeError nonzero: the kernel of the device bad returned nothing, where tensors with data on bad are due"),
+     "RuntimeError nonzero: the kernel of the device bad returned nothing, but tensors with data on bad are expected"),
     ("def op_exp(self, out, input):\n    return mt.empty(3, 3, device='bad')\n", "exp",
-     "RuntimeError exp: the kernel of the device bad returned shape [3, 3] and dtype float32, where shape [2] and dtype float32 are due"),
+     "RuntimeError exp: the kernel of the device bad returned shape [3, 3] and dtype float32, but shape [2] and dtype float32 are expected"),
     ("def op_exp(self, out, input):\n    return mt.empty(2, dtype=mt.int64, device='bad')\n", "exp",
-     "RuntimeError exp: the kernel of the device bad returned shape [2] and dtype int64, where shape [2] and dtype float32 are due"),
+     "RuntimeError exp: the kernel of the device bad returned shape [2] and dtype int64, but shape [2] and dtype float32 are expected"),
     ("", "exp", "NotImplementedError exp: the device bad has no kernel for this op and it has no decomposition"),
 ], ids=["raises", "returns nothing", "shape", "dtype", "none"])  # fmt: skip
 def test_a_faulty_kernel(site, kernels, call, said):
