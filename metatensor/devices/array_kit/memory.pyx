@@ -1,7 +1,7 @@
 """Host memory for tensors, and memory statistics.
 
 A `Block` is a piece of host memory with the buffer protocol, so NumPy can create arrays over it without copying. A
-`Ledger` counts live blocks and the live arrays of libraries that allocate their own memory.
+`Ledger` counts live blocks, and live arrays of libraries that allocate their own memory.
 """
 import weakref
 
@@ -123,7 +123,7 @@ cdef class Ledger:
         return b
 
     def track(self, array, nbytes):
-        """Count an array with memory of its own until it is garbage-collected. It must support weak references."""
+        """Count an array that owns its memory until it is garbage-collected. The array must support weak references."""
         cdef long long n = nbytes
 
         def gone(entry):

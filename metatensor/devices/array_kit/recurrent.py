@@ -1,4 +1,4 @@
-"""Kernels of recurrent networks: input products for all time steps at once, then one step after the other."""
+"""Kernels of recurrent networks. The input products of all time steps are computed at once, then step follows step."""
 
 from __future__ import annotations
 
