@@ -53,7 +53,7 @@ class FunctionCtx:
         self._no_grad = tensors
 
     def set_materialize_grads(self, value):
-        """Set whether `backward` receives zeros for undefined gradients. It has no effect: there is no backward pass yet."""
+        """Set whether `backward` receives zeros for undefined gradients. It has no effect without a backward pass."""
         self.materialize_grads = bool(value)
 
 

@@ -19,7 +19,7 @@ class _Switch:
         raise NotImplementedError
 
     def clone(self):
-        """Return a new switch with the same mode. Each call of a decorated function uses its own, so it may be recursive."""
+        """Return a new switch with the same mode. Each call of a decorated function uses its own, so recursion works."""
         return type(self)()
 
     def __call__(self, func):

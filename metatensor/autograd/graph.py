@@ -39,8 +39,8 @@ class saved_tensors_hooks:
     def __enter__(self) -> None:
         if is_grad_enabled():
             raise NotImplementedError(
-                "torch.autograd.graph.saved_tensors_hooks: metatensor saves no tensors for a backward pass yet, so pack_hook "
-                "and unpack_hook would never be called"
+                "torch.autograd.graph.saved_tensors_hooks: metatensor saves no tensors for a backward pass yet, so "
+                "pack_hook and unpack_hook would never be called"
             )
 
     def __exit__(self, *_: Any) -> None:

@@ -119,7 +119,7 @@ class DeviceBackend:
         raise NotImplementedError(f"{self._name()} does not implement resize(): its storages cannot change size")
 
     def share(self, handle: Any, nbytes: int, index: int) -> Any:
-        """Copy ``handle`` to memory that forked processes share. Return the new handle. Raise RuntimeError by default."""
+        """Copy ``handle`` to memory that forked processes share and return the new handle. RuntimeError by default."""
         raise RuntimeError(f"share_memory_: memory of {self.type} cannot be shared with other processes")
 
     def is_shared(self, handle: Any) -> bool:

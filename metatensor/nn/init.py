@@ -58,7 +58,7 @@ _GAINS = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Return the recommended factor for initial values of a layer that a nonlinearity follows.
+    """Return the recommended factor for initial values of a layer that is followed by a nonlinearity.
 
     The factor keeps the variance of activations constant: 1 for linear and convolution layers and for "sigmoid", 5/3
     for "tanh", sqrt(2) for "relu", 3/4 for "selu", and sqrt(2 / (1 + slope**2)) for "leaky_relu" (He et al., 2015).
@@ -412,7 +412,7 @@ def orthogonal_(tensor: mt.Tensor, gain: float = 1, generator: mt.Generator | No
 
     Notes
     -----
-    The matrix can only be drawn as a whole. A slice of it cannot be drawn separately.
+    A slice of the matrix cannot be drawn without the rest.
     """
     if tensor.dim() < 2:
         raise ValueError(f"orthogonal_: expected at least 2 dimensions, got shape {list(tensor.shape)}")

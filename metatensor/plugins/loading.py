@@ -468,7 +468,7 @@ def _check_formats(formats: list[Any]) -> None:
 
 
 def _operators(plugin: _Plugin) -> set[str]:
-    """Return the names of all operators in the namespace of an operator plugin. For other plugins return an empty set."""
+    """Return the names of the operators in an operator plugin's namespace. For other plugins return an empty set."""
     from metatensor._core.op import registry
 
     return {name for name in list(registry) if name.startswith(plugin.name + "::")} if plugin.group == "ops" else set()

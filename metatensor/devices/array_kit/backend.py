@@ -236,8 +236,8 @@ class ArrayBackend(DeviceBackend):
         device : str, optional
             The tensor's device. Default: this device type.
         strides : tuple of int, optional
-            Strides in elements that replace the array's own. They may differ only for dimensions of size 0 or 1, so that
-            they address the same elements.
+            Strides in elements that replace the array's own. They may differ only for dimensions of size 0 or 1, so
+            that they address the same elements.
         owner : array, optional
             The array that owns the memory, if this backend created it. The memory is then counted in the statistics,
             and the tensor's storage may be resized.

@@ -112,7 +112,7 @@ def pieces(kit: Any, out: Any, *arrays: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def unary(name: str, function: Callable[..., Any]) -> None:
-    """Register ``function(xp, x)`` as a kernel, where ``x`` is the input in the result's dtype, without other arguments."""
+    """Register ``function(xp, x)`` as a kernel. ``x`` is the input in the result's dtype. Ignore other arguments."""
 
     @kernel(name)
     def run(kit: Any, out: Any, input: Any, *_: Any) -> Any:
