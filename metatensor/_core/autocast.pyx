@@ -121,7 +121,7 @@ cdef class AutocastMode(Mode):
         Mode.__enter__(self)
 
     def leave(self):
-        """Remove the mode from this thread's mode stack, at whatever position it is."""
+        """Remove the mode from this thread's mode stack, whatever its position there."""
         cdef ThreadState state = thread_state()
         cdef int i
         for i in range(len(state.modes)):

@@ -42,7 +42,7 @@ cdef class Device:
     Raises
     ------
     RuntimeError
-        If the name is malformed or the type unknown, or if the index is out of range or given twice.
+        If the name is malformed, the type is unknown, or the index is out of range or given twice.
     TypeError
         If an argument has another type.
 

@@ -7,14 +7,14 @@ from metatensor._core.late import later
 
 _GIVE_DATA = "give the tensor data first (empty_like(device=...), a checkpoint, or a real device)"
 _INSTEAD = {
-    "item": f"tensor.shape and the like are known; for a value, {_GIVE_DATA}",
-    "tolist": f"tensor.shape and the like are known; for values, {_GIVE_DATA}",
+    "item": f"metadata such as tensor.shape; for a value, {_GIVE_DATA}",
+    "tolist": f"metadata such as tensor.shape; for values, {_GIVE_DATA}",
     "nonzero": "metatensor.where(condition, a, b), or nonzero_static(size=...)",
     "where": "metatensor.where(condition, a, b)",
     "masked_select": "metatensor.where(mask, tensor, 0), or tensor * mask",
-    "unique": "the upper bound tensor.numel() where a size is needed",
+    "unique": "tensor.numel() as an upper bound of the size",
     "equal": "a comparison of shapes and dtypes, or (a == b) as a tensor",
-    "repeat_interleave": "pass output_size",
+    "repeat_interleave": "the argument output_size",
 }
 
 
@@ -131,7 +131,7 @@ def no_kernel(str name not None, device, arguments):
 
 
 def inplace_shape(str name, Tensor target not None, Tensor result not None):
-    """Return the error for an in-place op whose result has a different shape than the target."""
+    """Return the error for an in-place op whose result and target have different shapes."""
     return RuntimeError(f"{name}(): the tensor of shape {shape_str(target)} cannot hold the result, "
                         f"which has the shape {shape_str(result)}")
 

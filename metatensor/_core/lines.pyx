@@ -1,4 +1,4 @@
-"""The line of user code that is running. Only the instruction is recorded; its line is looked up on request."""
+"""The line of user code that is running. Only the instruction is recorded. Its line is looked up on request."""
 from cpython.object cimport PyObject
 
 cdef extern from *:

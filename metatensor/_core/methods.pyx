@@ -324,7 +324,7 @@ def __array_namespace__(self, /, *, api_version=None):
 
 
 def to_device(self, device, /, *, stream=None):
-    """Return the tensor on `device`; the same object if it is already there. `stream` is ignored."""
+    """Return the tensor on `device`: this object if it is already there, else a copy. `stream` is ignored."""
     return self.to(device)
 
 

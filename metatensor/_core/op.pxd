@@ -15,7 +15,7 @@ cdef enum SlotKind:
 cdef enum OpFlag:
     INPLACE = 1             # also defines the in-place op `name_`; implies ELEMENTWISE
     OUT = 2                 # accepts out=
-    VIEW = 4                # the result is a view of an input; there are no kernels
+    VIEW = 4                # the result is a view of an input, so there are no kernels
     COMPOSITE = 8           # the body calls other ops, so there are no kernels or rules
     DATA = 16               # the shape of the result depends on values
     ELEMENTWISE = 32        # a kernel may write its result to the memory of an input
@@ -65,7 +65,7 @@ cdef struct SlotSpec:
     SlotKind kind
     bint optional           # None is accepted
     bint mutated
-    int repeat              # n of int[n], for which a single int is repeated n times; else 0
+    int repeat              # n of int[n], for which a single int is repeated n times, else 0
 
 
 cdef struct Call:
@@ -109,7 +109,7 @@ cdef class Op:
     cdef void* vectorcall
     cdef readonly str name          # "nn.functional.relu", "add_"
     cdef readonly int variant
-    cdef Op base                    # the functional op, for an in-place variant; else None
+    cdef Op base                    # for an in-place variant the functional op, else None
     cdef list texts                 # schema texts that are not parsed yet
     cdef list overloads
     cdef Overload first

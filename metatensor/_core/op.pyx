@@ -123,7 +123,7 @@ cdef class Op:
 
     @property
     def functional(self):
-        """The functional op of an in-place variant; otherwise the op itself."""
+        """The functional op of an in-place variant, otherwise the op itself."""
         return self if self.base is None else self.base
 
     @property
@@ -135,11 +135,11 @@ cdef class Op:
         return _library().kernel(self.name, device, override=override)
 
     def decomposition(self, function):
-        """Register a decomposition; use it as a decorator. See `metatensor.library.decomposition`."""
+        """Register a decomposition. Use it as a decorator. See `metatensor.library.decomposition`."""
         return _library().decomposition(self.name)(function)
 
     def flops(self, function):
-        """Register a FLOP rule; use it as a decorator. See `metatensor.library.flops`."""
+        """Register a FLOP rule. Use it as a decorator. See `metatensor.library.flops`."""
         return _library().flops(self.name)(function)
 
     def __repr__(self):
@@ -414,7 +414,7 @@ cdef int prepare(Op op) except -1:
         op.first = op.base.first
         op.ready = True
         return 0
-    # Build a new list and assign it at once, because another thread may do the same.
+    # Build a new list and assign it in one step, because another thread may do the same.
     made = list(op.overloads)
     for i in range(len(made), len(op.texts)):
         d = <_Declared>op.texts[i]

@@ -206,7 +206,7 @@ class DeviceBackend:
         return set(NAMES)
 
     def numpy(self, tensor: Tensor) -> Any:
-        """Return a NumPy array that shares the tensor's memory. Raise TypeError, as the default does, if it cannot."""
+        """Return a NumPy array that shares the tensor's memory. The default implementation raises TypeError."""
         raise TypeError(f"numpy: the data of this tensor is on {tensor.device}; copy it with tensor.cpu() first")
 
     def dlpack(self, tensor: Tensor, **options: Any) -> Any:
@@ -222,11 +222,11 @@ class DeviceBackend:
         raise BufferError(f"{self.type} does not accept arrays by DLPack")
 
     def cuda_array_interface(self, tensor: Tensor) -> dict[str, Any]:
-        """Return the value of ``__cuda_array_interface__``. Raise AttributeError, the default, if there is none."""
+        """Return the value of ``__cuda_array_interface__``. The default implementation raises AttributeError."""
         raise AttributeError(f"__cuda_array_interface__: the data of this tensor is on {tensor.device}")
 
     def from_cuda_array(self, producer: Any) -> Tensor:
-        """Return a tensor that shares the memory of an object with ``__cuda_array_interface__``: for CUDA only."""
+        """Return a tensor that shares the memory of an object with ``__cuda_array_interface__``. CUDA devices only."""
         raise BufferError(f"{self.type} does not accept CUDA arrays")
 
     def current_index(self) -> int:

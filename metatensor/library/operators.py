@@ -37,8 +37,8 @@ def op(name, *, schema=None, mutates_args=(), composite=False, data_dependent=Fa
     schema : str, optional
         The schema without the name, ``"(Tensor x, float by=2.0) -> Tensor"``. Default: inferred from the type hints.
     mutates_args : iterable of str
-        Names of the tensor arguments that the kernels write to. Not to be given with `schema`, which marks them as
-        ``Tensor(a!) x``.
+        Names of the tensor arguments that the kernels write to. Use it only without `schema`, which marks such
+        arguments as ``Tensor(a!) x``.
     composite : bool
         If True, the function computes the result by calling other ops, and the op needs no kernels. Default False.
     data_dependent : bool

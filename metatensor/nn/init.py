@@ -2,8 +2,8 @@
 
 ``fan_in`` and ``fan_out`` are the numbers of inputs per output and of outputs per input of a weight (out, in, ...).
 
-On the meta device nothing is written, but shapes are checked and the generator advances as on other devices. Values
-drawn later thus do not depend on the device on which a model was built.
+On the meta device nothing is written, but shapes are checked and the generator advances as on other devices.
+Therefore values drawn later do not depend on the device on which a model was built.
 """
 
 from __future__ import annotations

@@ -239,7 +239,7 @@ class ExecutionTraceObserver:
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """Return the kinds of devices that can be profiled. It is only the CPU, whose time is measured."""
+    """Return the kinds of devices that can be profiled: only the CPU, because times are measured on the host."""
     return {ProfilerActivity.CPU}
 
 

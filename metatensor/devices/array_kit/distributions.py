@@ -1,7 +1,7 @@
 """Kernels of random sampling. Element i of a result depends only on the seed, the ticket and i.
 
 Most distributions are sampled by inverting their distribution function, so each element consumes a fixed number of
-words of the stream. Only `randperm` and `multinomial` need all elements at once.
+words of the stream. Only `randperm` and `multinomial` need all elements together.
 """
 
 from __future__ import annotations

@@ -92,7 +92,7 @@ def lu_factors(a: np.ndarray, pivot: bool = True, name: str = "") -> tuple[np.nd
     Row numbers and the index of the pivot count from 1.
     """
     if not pivot and a.size:
-        raise RuntimeError(f"{name}(): without pivoting there is no kernel; pass pivot=True (shape {list(a.shape)})")
+        raise RuntimeError(f"{name}(): decompositions without pivoting are not supported; pass pivot=True (shape {list(a.shape)})")
     k = min(a.shape[-2:])
     factors = np.zeros(a.shape, a.dtype)
     pivots, info = np.zeros((*a.shape[:-2], k), np.int32), np.zeros(a.shape[:-2], np.int32)

@@ -1,4 +1,4 @@
-"""Kernels of recurrent networks. The input products of all time steps are computed at once, then step follows step."""
+"""Kernels of recurrent networks: first the input products of all time steps, then one step after the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of kernels: maps operator names to functions that compute them on NumPy-like arrays.
+"""The table of kernels. It maps operator names to functions that compute them on NumPy-like arrays.
 
 Each family of operators has a module beside this one, with the same base name as its ``ops/<family>.pyx``. Its kernels
 serve every device of the array kit::

@@ -27,7 +27,7 @@ def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Any:
 
 def sliced_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> NoReturn:
     """Raise RuntimeError: the mask function of a sliced BlockMask is unknown, because the positions have changed."""
-    raise RuntimeError("BlockMask: a part of a BlockMask has no mask_mod of its own; set it from the mask_mod of the whole")
+    raise RuntimeError("BlockMask: a slice of a BlockMask has no mask_mod; set one that is derived from the mask_mod of the whole mask")
 
 
 def ordered(dense: Any) -> tuple[Any, Any]:
