@@ -247,8 +247,7 @@ class Hooks:
 class _WrappedHook:
     """Hook that receives its module as the first argument. The module is held by a weak reference.
 
-    Copies and pickles contain the module itself. PyTorch also pickles such hooks without a module. These are called
-    without one.
+    Copies and pickles contain the module itself. A hook that PyTorch pickled without a module is called without one.
     """
 
     def __init__(self, hook: Callable, module: Any = None) -> None:
