@@ -99,7 +99,7 @@ def not_a_target(str name not None, str argument not None, value):
 
 
 def different_devices(str name not None, devices, tensors=()):
-    """Return the error for tensors on several devices. `str()` names the first one without data if it is in a module."""
+    """Return the error for tensors on several devices. `str()` names one without data that is in a module."""
     return DeviceMismatchError(f"{name}(): expected all tensors to be on the same device, but found "
                                + " and ".join(str(d) for d in devices), _without_data(tensors))
 

@@ -74,7 +74,7 @@ cdef struct Call:
     PyObject* args[MAX_ARGS]    # borrowed references, one per slot, including defaults
     PyObject* device        # the Device of the results
     PyObject* out           # the out= argument, or NULL
-    PyObject* keep          # a list that owns temporaries, or NULL
+    PyObject* keep          # owns the temporaries: an object or nested pairs, or NULL
     int flags               # the TensorFlags of all tensor arguments combined
     int variant             # Variant
     bint mixed              # the tensor arguments are not all on one device

@@ -1,9 +1,8 @@
 """Counter-based random numbers in host memory.
 
 Element i depends only on the seed, the ticket (the number of the random op, see `random.pyx`) and i.
-`metatensor.devices.array_kit.random` computes the same values
-with array libraries. The functions fill any object with a writable, contiguous buffer and release the GIL. The
-arithmetic is in ``philox.h``.
+`metatensor.devices.array_kit.random` computes the same values with array libraries. The functions fill any object with
+a writable, contiguous buffer and release the GIL. The arithmetic is in ``philox.h``.
 """
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.stdint cimport uint8_t, uint64_t

@@ -213,8 +213,9 @@ class PluginManager:
 
         Returns
         -------
-        For each loaded plugin, the objects that it registered. Empty if ``name`` does not exist. If no name is given,
-        broken and blocked plugins are left out. `report` lists them.
+        dict of str to list
+            For each loaded plugin, the objects that it registered. Empty if ``name`` does not exist. If no name is
+            given, broken and blocked plugins are left out. `report` lists them.
 
         Raises
         ------

@@ -18,7 +18,7 @@ _INT64 = np.dtype("i8")
 
 
 def accumulate_at(xp: Any, name: str, out: Any, key: Any, values: Any) -> None:
-    """Compute ``out[key] = ufunc(out[key], values)``, applying every value of an element that ``key`` repeats.
+    """Compute ``out[key] = ufunc(out[key], values)``, applying all values if ``key`` repeats an element.
 
     `name` is the name of an associative and commutative ufunc.
     """

@@ -207,7 +207,7 @@ class ArrayBackend(DeviceBackend):
     # Tensors and arrays -------------------------------------------------------
 
     def asarray(self, tensor: Tensor) -> Any:
-        """Return the tensor's memory as a strided view of its raw dtype. Copy it here first from another device."""
+        """Return the tensor's memory as a strided view of its raw dtype. A tensor of another device is copied first."""
         return self.views.raw(tensor)
 
     def values(self, tensor: Tensor) -> Any:
@@ -314,7 +314,7 @@ class ArrayBackend(DeviceBackend):
     # Interchange --------------------------------------------------------------
 
     def numpy(self, tensor: Tensor) -> np.ndarray:
-        """Raise TypeError unless the memory is on the host. Return a NumPy array that shares the tensor's memory."""
+        """Return a NumPy array that shares the tensor's memory. Raise TypeError if that is impossible."""
         if not self.on_host:
             return super().numpy(tensor)
         fmt = self.format(tensor.dtype)

@@ -19,7 +19,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 __all__ = ["Window", "per_dimension"]
 
-# Number of elements in a tile. On the host a tile should fit in the cache. Elsewhere fewer launches matter more.
+# Number of elements in a tile. On the host a tile should fit in the cache. Elsewhere large tiles save kernel launches.
 HOST_TILE = 1 << 19
 DEVICE_TILE = 1 << 24
 _ALL = slice(None)

@@ -35,8 +35,8 @@ cdef extern from *:
         return n;
     }
 
-    /* Large blocks request huge pages, which reduces page faults. Blocks mapped directly from the system are zero;
-       zeros() makes use of that. `room` is the size of a mapped block; it is 0 for a block from malloc. */
+    /* Large blocks request huge pages, which reduces page faults. Blocks mapped directly from the system are zero,
+       which zeros() makes use of. `room` is the size of a mapped block, or 0 for a block from malloc. */
     static void *mt_new_block(size_t n, size_t *room, int *zero) {
         void *p;
         *room = 0;

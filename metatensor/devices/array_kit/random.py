@@ -29,8 +29,8 @@ _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # the golden ratio and sqrt(3) - 1, in 64 bits
 _ROUNDS = 10
 
-# Longer draws are generated in chunks. On the host a chunk should fit in the cache. Elsewhere fewer launches matter
-# more.
+# Longer draws are generated in chunks. On the host a chunk should fit in the cache. Elsewhere large chunks save
+# kernel launches.
 HOST_PIECE, DEVICE_PIECE = 1 << 14, 1 << 24
 UNIFORM_DIGITS = {"float32": 24, "float64": 53}
 

@@ -100,8 +100,8 @@ class RMSNorm(Module):
         Sizes of the last dimensions. An int stands for one dimension.
     eps : float, optional
         Value added to the mean square. None (the default) means the machine epsilon of the dtype.
-    Whether to multiply by a ``weight`` of shape ``normalized_shape``. Default True.
-        Have a ``weight`` of shape ``normalized_shape``. Default True.
+    elementwise_affine : bool
+        Whether to multiply by a ``weight`` of shape ``normalized_shape``. Default True.
     device, dtype : optional
         Device and dtype of ``weight``.
 
