@@ -23,7 +23,7 @@ GENERAL = {
     "adjoint": "Whether to use the conjugate transpose of A.",
     "align_corners": "If True, -1 and 1 (or the ends of a resized dimension) are centers of corner pixels, "
                      "otherwise edges of the image.",
-    "align_to_window": "Whether the window of frame i, not the frame, begins at i * hop_length. Only allowed if `center` is False.",
+    "align_to_window": "Whether window i, instead of frame i, begins at i * hop_length. Requires `center=False`.",
     "alpha": "Factor of the second operand or of the product.",
     "anchor": "Anchor vectors (..., D).",
     "angle": "Angles in radians.",

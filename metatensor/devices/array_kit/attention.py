@@ -14,7 +14,7 @@ from metatensor.devices.array_kit.pointwise import is_single
 from metatensor.devices.array_kit.registry import kernel
 from metatensor.devices.array_kit.softmax import softmax_of
 
-# Number of scores in one block. On the host a block should fit in the cache. Elsewhere large blocks save kernel launches.
+# Number of scores in one block. On the host it should fit in the cache. Elsewhere large blocks save kernel launches.
 HOST_BLOCK = 1 << 17
 DEVICE_BLOCK = 1 << 26
 _ALL = slice(None)
