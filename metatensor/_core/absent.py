@@ -1,4 +1,4 @@
-"""Placeholders for names of PyTorch that metatensor does not implement. Importing them works; using them raises."""
+"""Placeholders for names of PyTorch that metatensor does not implement. They can be imported, but using one raises."""
 
 from __future__ import annotations
 

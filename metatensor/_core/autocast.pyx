@@ -23,7 +23,7 @@ LOWER, FLOAT32, FLOAT32_DTYPE, PROMOTE, REFUSE, STATE = range(6)
 cdef class AutocastMode(Mode):
     """A mode that casts the arguments of ops.
 
-    `tables` is {device type: (lower dtype, {op: (policy, argument or None, its values)})}. If an entry has an argument,
+    `tables` maps a device type to (lower dtype, {op: (policy, argument or None, values)}). If an entry has an argument,
     the policy applies only to calls in which that argument has one of the values. `cache` maps (id(leaf), dtype) to
     (leaf, cast leaf), for leaves that require grad. It is None if casts are not cached.
     """
@@ -121,7 +121,7 @@ cdef class AutocastMode(Mode):
         Mode.__enter__(self)
 
     def leave(self):
-        """Remove the mode from this thread's mode stack, at whatever position it is."""
+        """Remove the mode from this thread's mode stack, whatever its position there."""
         cdef ThreadState state = thread_state()
         cdef int i
         for i in range(len(state.modes)):
@@ -133,9 +133,9 @@ cdef class AutocastMode(Mode):
 
 
 cdef Device _device_of(Call* c):
-    """Return the device that selects the table: that of the tensors.
+    """Return the device of the tensors, which selects the table.
 
-    If devices are mixed, prefer one other than cpu.
+    If the tensors are on several devices, return the first one other than cpu.
     """
     cdef Overload ov = <Overload>c.overload
     cdef Device device = <Device>c.device if not c.mixed else None

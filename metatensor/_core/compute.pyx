@@ -63,7 +63,7 @@ cdef int copy_values(Tensor target, Tensor source) except -1:
 # Values ------------------------------------------------------------------------------------------------
 
 cdef object _kernel(Overload ov, Device d):
-    """Return the device's kernel of an op, or None. The answer is cached."""
+    """Return the device's kernel of an op, or None. The result is cached."""
     cdef object found
     cdef list kernels = ov.kernels      # find_kernel may replace ov.kernels
     while len(kernels) <= d.kind:
@@ -77,7 +77,7 @@ cdef object _kernel(Overload ov, Device d):
 
 
 def forget_kernels(op):
-    """Drop the cached kernels and decompositions of an op. Call it after one is registered."""
+    """Drop the cached kernels and decompositions of an op. Call this after registering one."""
     if not isinstance(op, Op):
         raise TypeError("forget_kernels: expected an Op")
     for ov in (<Op>op).overloads:
@@ -107,7 +107,7 @@ cdef tuple _integers(object given, int repeat):
 
 
 cdef object compute(Call* c, Overload ov, object result):
-    """Fill in the values of `result` on its device. Leave it without data if an input has none."""
+    """Fill in the values of `result` on its device. Leave `result` without data if an input holds none."""
     if plainly_absent(c, ov, result):
         return result
     if hints.recorders and thread_state().recorder is not None:
@@ -180,7 +180,7 @@ cdef object compute_values(Call* c, Overload ov, object result):
                 _allocate(ov, t, d)
     try:
         value = PyObject_Vectorcall(kernel, args, <size_t>ov.nslots + 1, NULL)
-        if ov.flags & DATA and not (value is None and result is not None):     # the kernel filled out
+        if ov.flags & DATA and not (value is None and result is not None):     # None: the kernel filled in `result`
             return _checked_data(c, ov, d, value)
         return result if value is None else _adopt(ov, d, result, value)
     except Exception as error:
@@ -233,7 +233,7 @@ cdef object _adopt(Overload ov, Device d, object result, object value):
     cdef Tensor want, have
     cdef int i
     if not due:
-        raise TypeError(f"{ov.qualname}: the kernel of the device {d} returned tensors, but the op has none")
+        raise TypeError(f"{ov.qualname}: the kernel of the device {d} returned tensors, but the op returns none")
     if len(due) != len(got):
         raise errors.wrong_kernel(ov.qualname, d, <Tensor>due[0], value)
     for i in range(len(due)):

@@ -1,4 +1,4 @@
-"""Signatures of ops. They are built from the schemas whenever they are read."""
+"""Signatures of ops, built from their schemas on each request."""
 
 import inspect
 import keyword

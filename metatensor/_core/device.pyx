@@ -1,7 +1,7 @@
 """Devices: interned pairs of a device type and an optional index.
 
-Constructing a device does not load its backend. The backend is loaded when memory
-is first allocated, copied or computed on the device.
+Constructing a device does not load its backend. The first allocation, copy or computation on
+the device loads it.
 """
 import os
 
@@ -28,8 +28,8 @@ cdef class Device:
     """A device: a type such as "cpu" or "cuda" and an optional index.
 
     Constructing a device neither loads its backend nor checks that the hardware is present.
-    Equal devices are the same object. As a context manager or decorator a device is the default
-    device of the current thread.
+    Equal devices are the same object. Used as a context manager or decorator, a device becomes the
+    default device of the current thread.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ cdef class Device:
     Raises
     ------
     RuntimeError
-        If the name is malformed or the type unknown, or if the index is out of range or given twice.
+        If the name is malformed, the type is unknown, or the index is out of range or given twice.
     TypeError
         If an argument has another type.
 
@@ -185,9 +185,9 @@ cdef frozenset _NUMBERED = frozenset(("cuda", "hpu", "mps", "mtia", "musa", "npu
 
 
 cpdef Device concrete_device(object spec):
-    """Return the device on which a tensor made with ``device=spec`` is.
+    """Return the device of a tensor that is created with ``device=spec``.
 
-    Drop the index of meta, add the current one to "cuda".
+    The index of meta is dropped. A type such as "cuda" without an index gets the current index.
     """
     cdef Device d = as_device(spec)
     if d.kind == META.kind:
@@ -200,7 +200,7 @@ cpdef Device concrete_device(object spec):
 cdef Device _current(Device d):
     """Return the current device of a type, or device 0 if the backend is not loaded or has no device.
 
-    No hardware is needed here: fake tensors and checkpoints refer to devices that are absent. Allocating memory on such
+    No hardware is needed here: fake tensors and checkpoints may name devices that are absent. Allocating memory on such
     a device raises.
     """
     cdef object backend = _backends[d.kind]

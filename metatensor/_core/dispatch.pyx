@@ -91,7 +91,7 @@ cdef int _replace(Call* c, int i, object value) except -1:
 
 
 cdef object _as_int(object value):
-    """Return `value` as an int, or None if PyTorch would not accept it for one."""
+    """Return `value` as an int, or None if PyTorch would not accept it as an int."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

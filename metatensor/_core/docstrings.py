@@ -1,4 +1,4 @@
-"""Docstrings of operators, in NumPy style. They are built from the schemas and the glossary whenever they are read."""
+"""Docstrings of operators in NumPy style, built from the schemas and the glossary on each request."""
 
 import inspect
 import re
@@ -16,7 +16,7 @@ _TYPES = {
     "generator": ["Generator"], "any": ["object"],
 }  # fmt: skip
 _RESULT_TYPES = {"Tensor[]": "tuple of Tensor", "int[]": "tuple of int", "Scalar": "number", "any": "object"}
-_SERIES = 4  # arguments tensor0, tensor1, ... are described as one from this number on
+_SERIES = 4  # at least this many arguments tensor0, tensor1, ... are described as one
 
 
 class _Entry:
@@ -52,7 +52,7 @@ def _types(argument):
 
 
 def _runs(names):
-    """Return the names that stand in a series such as tensor0, tensor1, tensor2, tensor3, with the series' stem."""
+    """Return a dict from each name of a series such as tensor0, tensor1, tensor2, tensor3 to its stem ("tensor")."""
     stems = {}
     for name in names:
         if (match := re.fullmatch(r"(\w*[A-Za-z])(\d+)", name)) is not None:
@@ -61,7 +61,7 @@ def _runs(names):
 
 
 def arguments(op, method=False):
-    """Return an entry for each argument of an operator, in all its overloads. A method has no entry for the tensor."""
+    """Return an entry for each argument in any overload of an operator. For a method, leave out the tensor itself."""
     found, schemas = {}, [parse(text) for text in op.schemas]
     for schema in schemas:
         series = _runs([a.name for a in schema.arguments])
@@ -157,7 +157,7 @@ def _relation(op, schema, tensor):
 
 
 def operator_doc(op, method=False, is_property=False):
-    """Return the docstring of an operator, or of the method or property of Tensor that it is.
+    """Return the docstring of an operator, or of its method or property of Tensor.
 
     It begins with the text of the declaration. The signatures of all overloads follow, then the sections.
     """

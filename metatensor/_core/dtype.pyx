@@ -54,12 +54,12 @@ cdef class DType:
         return to_real(self)
 
     def to_complex(self):
-        """Return the complex dtype for this real part: complex64 for float32.
+        """Return the complex dtype whose parts have this dtype: complex64 for float32.
 
         Raises
         ------
         RuntimeError
-            If there is none.
+            If there is no such dtype.
         """
         return to_complex(self)
 

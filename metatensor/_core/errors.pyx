@@ -5,19 +5,19 @@ from metatensor._core.late import later
 
 _GIVE_DATA = "give the tensor data first (empty_like(device=...), a checkpoint, or a real device)"
 _INSTEAD = {
-    "item": f"tensor.shape and the like are known; for a value, {_GIVE_DATA}",
-    "tolist": f"tensor.shape and the like are known; for values, {_GIVE_DATA}",
+    "item": f"metadata such as tensor.shape; for a value, {_GIVE_DATA}",
+    "tolist": f"metadata such as tensor.shape; for values, {_GIVE_DATA}",
     "nonzero": "metatensor.where(condition, a, b), or nonzero_static(size=...)",
     "where": "metatensor.where(condition, a, b)",
     "masked_select": "metatensor.where(mask, tensor, 0), or tensor * mask",
-    "unique": "the upper bound tensor.numel() where a size is needed",
+    "unique": "tensor.numel() as an upper bound of the size",
     "equal": "a comparison of shapes and dtypes, or (a == b) as a tensor",
-    "repeat_interleave": "pass output_size",
+    "repeat_interleave": "the argument output_size",
 }
 
 
 class _OfTensor:
-    """A mixin for exceptions about a tensor. Its message adds the tensor's place in a module, looked up by `str()`."""
+    """A mixin for exceptions about a tensor. `str()` appends the tensor's place in a module to the message."""
 
     def __init__(self, text="", tensor=None):
         super().__init__(text)
@@ -47,13 +47,13 @@ cdef object _member(Tensor t):
 
 
 class DataDependentError(_OfTensor, NotImplementedError):
-    """Raised if a shape or value depends on the data of a tensor that has none."""
+    """Raised if a result depends on values of a tensor that has no data."""
 
-    declared = False    # True where a meta function said so on purpose, by asking for a size that is not known
+    declared = False    # True if a meta function raised it by requesting an unknown size
 
 
 class NoDataError(_OfTensor, NotImplementedError):
-    """Raised if the values of a tensor without data would be copied."""
+    """Raised on an attempt to copy values out of a tensor without data."""
 
 
 class DeviceMismatchError(_OfTensor, RuntimeError):
@@ -89,7 +89,7 @@ def misfit(str name not None, list reasons not None, args, kwargs):
         return TypeError(f"{name}(): {reasons[0][1]}")
     given = ", ".join([type_name(a) for a in args] + [f"{k}={type_name(v)}" for k, v in kwargs.items()])
     lines = "".join(f"\n  * {schema}\n      {reason}" for schema, reason in reasons)
-    return TypeError(f"{name}(): no overload takes ({given}); there are:{lines}")
+    return TypeError(f"{name}(): no overload takes ({given}); the overloads are:{lines}")
 
 
 def not_a_target(str name not None, str argument not None, value):
@@ -98,7 +98,7 @@ def not_a_target(str name not None, str argument not None, value):
 
 
 def different_devices(str name not None, devices, tensors=()):
-    """Return the error for tensors on several devices. It names a tensor without data if a module has it."""
+    """Return the error for tensors on several devices. `str()` names one without data that is in a module."""
     return DeviceMismatchError(f"{name}(): expected all tensors to be on the same device, but found "
                                + " and ".join(str(d) for d in devices), _without_data(tensors))
 
@@ -130,7 +130,7 @@ def no_kernel(str name not None, device, arguments):
 
 
 def inplace_shape(str name, Tensor target not None, Tensor result not None):
-    """Return the error for an in-place op whose result has a different shape than the target."""
+    """Return the error for an in-place op whose result and target have different shapes."""
     return RuntimeError(f"{name}(): the tensor of shape {shape_str(target)} cannot hold the result, "
                         f"which has the shape {shape_str(result)}")
 
@@ -164,8 +164,8 @@ def wrong_kernel(str name, device, Tensor want not None, got):
         what = f"shape {shape_str(<Tensor>got)} and dtype {(<Tensor>got).dtype.name}"
     else:
         what = _one(got)
-    return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, where shape {shape_str(want)} and dtype "
-                        f"{want.dtype.name} are due; the fault is in {_owner(name, device)}")
+    return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, but shape {shape_str(want)} and dtype "
+                        f"{want.dtype.name} are expected; the fault is in {_owner(name, device)}")
 
 
 def wrong_data_kernel(str name, str schema, device, got):
@@ -173,8 +173,8 @@ def wrong_data_kernel(str name, str schema, device, got):
     what = _one(got)
     if isinstance(got, Tensor):
         what += f" on {got.device}" + ("" if got.untyped_storage().data is not None else " without data")
-    return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, where tensors with data on {device.type} "
-                        f"are due, by the schema {schema}; the fault is in {_owner(name, device)}")
+    return RuntimeError(f"{name}: the kernel of the device {device} returned {what}, but tensors with data on {device.type} "
+                        f"are expected, by the schema {schema}; the fault is in {_owner(name, device)}")
 
 
 def _one(got):

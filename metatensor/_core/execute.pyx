@@ -262,7 +262,7 @@ cdef int _after_mutation(Call* c, Overload ov, bint grad) except -1:
 
 
 cdef object _data_dependent(Call* c, Overload ov):
-    """Return the results of a data-dependent op from its kernel.
+    """Run the kernel of a data-dependent op and return its results.
 
     Raise DataDependentError if an argument has no data.
     """
@@ -362,7 +362,7 @@ cdef bint _check_shared(Call* c, Overload ov, Tensor target, Tensor t) except -1
 
 
 cdef int _store(Call* c, Overload ov, Tensor target, Tensor result, bint direct) except -1:
-    """Write the result to `target`. If `direct`, the kernel writes there; otherwise the result is copied."""
+    """Write the result to `target`: let the kernel write there if `direct`, else copy the result."""
     if ov.flags & COMPOSITE:
         if result is not target:
             copy_values(target, result)

@@ -1,10 +1,10 @@
 """Garbage-collector tracking for recorded steps.
 
-A recipe has about five objects and a big model has thousands of recipes. Traversing them in every collection would cost
-more than creating them. Recipes that cannot be part of a reference cycle are therefore not tracked by the garbage
-collector. A step that only creates one new tensor is such a case: it holds a weak reference to its result, and its
-arguments are older. A cycle needs a step with several results, or one that writes to an existing tensor and refers to
-another. All objects that such a step reaches are tracked.
+A recipe (see `recording.pyx`) has about five objects, and a big model has thousands of recipes. Traversing them in
+every collection would cost more than creating them. Recipes that cannot be part of a reference cycle are therefore
+not tracked by the garbage collector. A step that only creates one new tensor is such a case: it holds a weak reference
+to its result, and its arguments are older. A cycle needs a step with several results, or one that writes to an existing
+tensor and refers to another. All objects that such a step reaches are tracked.
 """
 from cpython.object cimport PyObject
 from metatensor._core.recording cimport Recipe, Ref, Step

@@ -1,4 +1,4 @@
-"""Functions of later layers that the core calls.
+"""Access to functions of higher layers that the core calls.
 
 The core does not import these layers. `metatensor/__init__.py` registers the module of each function with `provide`.
 The first call of `later` imports it.

@@ -263,7 +263,7 @@ cdef int elementwise_strides(int n, const int* ndims, const dim_t** sizes, const
 
     Dimensions are ordered by the strides of the inputs, innermost first. Some pairs cannot be compared, so the result
     depends on the sorting algorithm. This is PyTorch's insertion sort: a dimension is compared with those inside it,
-    one after the other, and swapped with those that belong outside. It stops at the first that belongs inside.
+    one after the other, and swapped with each that belongs outside. It stops at the first one that belongs inside.
     """
     cdef int order[MAX_DIMS]
     cdef int i, at, inside, sign, ndim = out.ndim

@@ -67,7 +67,7 @@ class finfo:
             raise TypeError(f"finfo(): a dtype is needed, got {given!r}")
         name = given.to_real().name if given.is_complex else given.name
         if name not in _FLOATS:
-            raise TypeError(f"finfo(): {name} holds no floating-point numbers; see iinfo")
+            raise TypeError(f"finfo(): {name} is not a floating-point dtype; see iinfo")
         fraction, exponent, self.max, digits = _FLOATS[name]
         self.dtype = name
         self.bits = _dtypes.dtype_by_name(name).itemsize * 8

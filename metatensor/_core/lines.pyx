@@ -1,4 +1,4 @@
-"""The line of user code that is running. Only the instruction is recorded; its line is looked up on request."""
+"""The line of user code that is running. Only the instruction is recorded. Its line is looked up on request."""
 from cpython.object cimport PyObject
 
 cdef extern from *:
@@ -34,7 +34,7 @@ cdef tuple _known(object frame, object code):
 
 
 cdef object running_code(int* lasti):
-    """Return the code object of the innermost user frame and set `lasti`. Return None if no near frame is one."""
+    """Return the code object of the innermost user frame, or None if the FRAMES inner frames have none. Set `lasti`."""
     cdef PyObject* frame = mt_frame()
     cdef PyObject* back
     cdef PyObject* raw

@@ -124,9 +124,9 @@ def element_size(Tensor self not None):
 
 
 def data_ptr(Tensor self not None):
-    """Return the address of the first element, or 0 if there are none.
+    """Return the address of the first element, or 0 if the tensor is empty.
 
-    Without data, the storage's address counts as 0.
+    A storage without data counts as starting at address 0.
     """
     return self.storage.data_ptr() + self.offset * self.dtype.itemsize if self.total else 0
 
@@ -318,13 +318,13 @@ def __dlpack_device__(self):
 def __array_namespace__(self, /, *, api_version=None):
     """Return `metatensor.array_api`.
 
-    Raise ValueError for versions of the standard other than 2024.12 and earlier ones.
+    Raise ValueError for an unsupported version of the standard.
     """
     return later("array_namespace")(api_version)
 
 
 def to_device(self, device, /, *, stream=None):
-    """Return the tensor on `device`; the same object if it is already there. `stream` is ignored."""
+    """Return the tensor on `device`: this object if it is already there, else a copy. `stream` is ignored."""
     return self.to(device)
 
 
@@ -350,9 +350,9 @@ def __reduce_ex__(self, protocol):
 
 
 def new(self, *args, size=None, device=None):
-    """Return an uninitialized tensor of the given sizes, or one with the values of a sequence.
+    """Return an uninitialized tensor of the given sizes, or a tensor with the values of a sequence.
 
-    Keep dtype and device.
+    The result has this tensor's dtype and device type.
     """
     from metatensor._core import more_methods
     if size is not None:
@@ -378,7 +378,7 @@ def map_(self, tensor, callable):
 
 
 def register_hook(self, hook):
-    """Store a function to call with the gradient, once there is a backward pass.
+    """Store a function that will be called with the gradient once metatensor has a backward pass.
 
     Return a handle with a method `remove`.
     """
@@ -387,13 +387,13 @@ def register_hook(self, hook):
 
 
 def register_post_accumulate_grad_hook(self, hook):
-    """Store a function to call after the gradient of a leaf is accumulated. Return a handle with a method `remove`."""
+    """Store a function to call after a leaf's gradient is accumulated. Return a handle with a method `remove`."""
     from metatensor._core import more_methods
     return more_methods.register_post_accumulate_grad_hook(self, hook)
 
 
 def module_load(Tensor self not None, other, assign=False):
-    """Return the tensor that `Module.load_state_dict` stores: `other` if `assign`, else this one with its values."""
+    """Return the tensor that `Module.load_state_dict` stores: `other` if `assign`, else this tensor with its values."""
     return other.detach() if assign else self.detach().copy_(other)
 
 
@@ -443,7 +443,7 @@ cdef dict _refusals = {
     "the tensor is strided, not sparse": (RuntimeError, "ccol_indices col_indices crow_indices indices row_indices values"),
     "the tensor is not quantized": (
         RuntimeError, "dequantize int_repr q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme"),
-    "PyTorch removed it; there is one in linalg": (RuntimeError, "eig lstsq solve symeig"),
+    "PyTorch removed this method; use the functions of linalg": (RuntimeError, "eig lstsq solve symeig"),
 }
 
 

@@ -1,7 +1,7 @@
 from metatensor._core.op cimport Call
 from metatensor._core.thread cimport ThreadState
 
-# The position of a mode in the stack, whatever the order of entering: modes of functions run first, of operators last.
+# The stack is sorted by rank, whatever the order of entering: function modes run first, operator modes last.
 cdef enum Rank:
     OPERATORS, CASTS, FUNCTIONS
 
@@ -9,7 +9,7 @@ cdef class Mode:
     cdef readonly int rank
     cdef object handle(self, Call* c)
     cdef int position(self, ThreadState state) except -1
-    cdef bint sees(self, Call* c) except -1     # whether it handles a composite op itself, and not its parts
+    cdef bint sees(self, Call* c) except -1     # whether it receives a composite op rather than the ops that it calls
 
 cdef object run_modes(Call* c)
 cdef bint intercepts() except -1

@@ -1,12 +1,11 @@
 """The mode stack of a thread. Modes intercept calls before their kernels run.
 
 While a mode handles a call, only the modes below it are active. If it calls the op again, the next mode below handles
-that. A call passes, whatever the order in which modes were entered:
-
-1. modes of functions (`TorchFunctionMode`);
+that call. Whatever the order in which modes were entered, a call passes them in this order:
+1. function modes (`TorchFunctionMode`);
 2. classes of arguments with ``__torch_function__``;
 3. the autocast mode;
-4. modes of operators (`DispatchMode`, `TorchDispatchMode`);
+4. operator modes (`DispatchMode`, `TorchDispatchMode`);
 5. classes of arguments with ``__torch_dispatch__``.
 """
 cimport cython
@@ -28,7 +27,7 @@ cdef class Mode:
     """A context manager that intercepts every op of its thread.
 
     If the class attribute `sees_composites` is True, the mode receives composite ops
-    as such. Otherwise, which is the default, it receives the ops they call.
+    themselves. By default it receives the ops that they call instead.
     """
     sees_composites = False
     _rank = OPERATORS
@@ -95,7 +94,7 @@ cdef class DispatchMode(Mode):
 
 
 cdef Mode _function_mode(ThreadState state):
-    """Return the innermost active mode of functions, or None."""
+    """Return the innermost active function mode, or None."""
     cdef Mode mode
     if state.level > 0:
         mode = <Mode>state.modes[state.level - 1]
@@ -105,7 +104,7 @@ cdef Mode _function_mode(ThreadState state):
 
 
 cdef object _override(ThreadState state, object func, list asked, tuple args, dict kwargs):
-    """Run a call by the innermost mode of functions, else by the overriding values `asked`.
+    """Let the innermost function mode handle a call, or else the overriding values `asked`.
 
     Return ABSENT if there is neither.
     """
@@ -125,17 +124,17 @@ cdef object _override(ThreadState state, object func, list asked, tuple args, di
 
 
 cdef bint intercepts() except -1:
-    """Return True if a mode of functions is active in this thread."""
+    """Return True if a function mode is active in this thread."""
     return _function_mode(thread_state()) is not None
 
 
 cdef object intercept(object func, object values, tuple args, dict kwargs):
-    """Run a call by a mode of functions or an overriding class among `values`. Return ABSENT if there is none."""
+    """Let a function mode or an overriding class among `values` handle a call. Return ABSENT if there is none."""
     return _override(thread_state(), func, overriding_values(values), args, kwargs)
 
 
 def override(func, values, args, kwargs):
-    """Run ``func(*args, **kwargs)`` by a mode of functions or by a value that overrides functions.
+    """Let a function mode, or a value that overrides functions, handle the call ``func(*args, **kwargs)``.
 
     Returns
     -------
@@ -152,12 +151,12 @@ def overriding(values):
 
 
 def function_mode_active():
-    """Return True if a mode of functions is active in this thread."""
+    """Return True if a function mode is active in this thread."""
     return intercepts()
 
 
 cdef object run_modes(Call* c):
-    """Run a call that may be overridden: by functions first, then by operators. Otherwise run the kernel."""
+    """Let function overrides handle a call first, then operator overrides. If there are none, run the kernel."""
     cdef ThreadState state = thread_state()
     cdef Overload ov = <Overload>c.overload
     cdef int level = state.level
@@ -223,7 +222,7 @@ cdef class TorchDispatchMode(Mode):
 
 
 def _disable_modes(bint functions_only=False):
-    """Suspend this thread's modes, or only those of functions. Return the argument for `_restore_modes`."""
+    """Suspend this thread's modes, or only its function modes. Return the argument for `_restore_modes`."""
     cdef ThreadState state = thread_state()
     was = state.level
     while state.level > 0 and (not functions_only or (<Mode>state.modes[state.level - 1]).rank == FUNCTIONS):
@@ -262,7 +261,7 @@ cdef class _Life:
 
 @cython.binding(False)
 cdef class MemoryTracker:
-    """A context manager that counts the bytes of the storages that this thread creates, while they live.
+    """A context manager that counts the bytes of the storages that this thread creates inside it, until they are freed.
 
     `current` and `peak` are in bytes. `count` is the number of storages created.
     `on_peak` is None or a callable without arguments. It is called after each new

@@ -30,7 +30,7 @@ def new(tensor: Any, args: tuple, device: Any) -> Any:
 
 def _values(op: str, tensor: Any) -> Any:
     if tensor.device.type != "cpu":
-        raise TypeError(f"{op}: calls Python for each element, on cpu only; the tensor is on {tensor.device}")
+        raise TypeError(f"{op}: supported on cpu only, because Python runs for each element; got {tensor.device}")
     return tensor.detach()
 
 

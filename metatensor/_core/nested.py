@@ -1,4 +1,4 @@
-"""Tensors in nested lists, tuples, named tuples, dicts and dataclasses, as arguments and results have them."""
+"""Search and replacement of tensors in nested lists, tuples, named tuples, dicts and dataclasses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metatensor._core.tensor import Tensor
 
 __all__ = ["map_tensors", "tensors_in"]
 
-DEPTH = 64  # a structure that contains itself ends here
+DEPTH = 64  # the maximal depth that is searched, because a structure may contain itself
 
 
 def tensors_in(value: Any, depth: int = DEPTH) -> Iterator[Tensor]:
@@ -28,7 +28,7 @@ def tensors_in(value: Any, depth: int = DEPTH) -> Iterator[Tensor]:
 
 
 def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:
-    """Return ``value`` with ``function(t)`` for each tensor ``t`` in its lists, tuples and dicts.
+    """Return ``value`` with each tensor ``t`` in its lists, tuples and dicts replaced by ``function(t)``.
 
     Containers without tensors are returned as they are, others as new ones of the same class.
     """

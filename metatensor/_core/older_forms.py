@@ -31,6 +31,6 @@ def reordered(name: str, args: list[Any], kwargs: dict[str, Any]) -> tuple[list[
             scales = {n: a for n, a in zip(order, args, strict=True) if n in _SCALES}
             if scales.keys() & kwargs.keys():
                 return None
-            warnings.warn(f"{name}(): give {' and '.join(scales)} by name; its place among the tensors is deprecated", stacklevel=2)
+            warnings.warn(f"{name}(): pass {' and '.join(scales)} by keyword, not by position", stacklevel=2)
             return [a for n, a in zip(order, args, strict=True) if n not in _SCALES], {**scales, **kwargs}
     return None

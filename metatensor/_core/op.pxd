@@ -15,8 +15,8 @@ cdef enum SlotKind:
 cdef enum OpFlag:
     INPLACE = 1             # also defines the in-place op `name_`; implies ELEMENTWISE
     OUT = 2                 # accepts out=
-    VIEW = 4                # the result is a view of an input; there are no kernels
-    COMPOSITE = 8           # the body calls other ops; there are no kernels or rules
+    VIEW = 4                # the result is a view of an input, so there are no kernels
+    COMPOSITE = 8           # the body calls other ops, so there are no kernels or rules
     DATA = 16               # the shape of the result depends on values
     ELEMENTWISE = 32        # a kernel may write its result to the memory of an input
     RANDOM = 64             # takes a ticket from a generator
@@ -27,9 +27,9 @@ cdef enum OpFlag:
     HOST = 2048             # its body returns the final result: Python values or changed metadata
     EXACT_OUT = 4096        # out= must have the dtype of the result
     INPLACE_ARG = 8192      # has a bool `inplace` argument that selects the in-place variant
-    MIXED = 16384           # arguments may be on different devices; the body decides
+    MIXED = 16384           # arguments may be on different devices; the body handles them
     SAFE_CAST = 32768       # the target may have any dtype, as with copy_
-    ONE_VALUE = 65536       # writes one number: elements of the target may share memory
+    ONE_VALUE = 65536       # writes one number, so elements of the target may share memory
     NO_OVERLAP = 1 << 17    # the target must not share memory with another argument
     QUIET_OUT = 1 << 18     # resizing out= does not warn
     KEEPS_SHAPE = 1 << 19   # out= with the same number of elements keeps its shape
@@ -44,12 +44,12 @@ cdef enum OpFlag:
     INTEGRAL = 8 << 20
     REAL_ONLY = 9 << 20
     RULE_MASK = 15 << 20
-    # options whose meaning the family defines
+    # options whose meaning each family of ops defines
     OPTION_A = 1 << 25
     OPTION_B = 2 << 25
     OPTION_C = 4 << 25
     OPTION_D = 8 << 25
-    # more flags like the first ones
+    # another flag of ops
     MULTI_VIEW = 1 << 29    # returns several views, none of which may be modified in place while grad is enabled
 
 
@@ -65,7 +65,7 @@ cdef struct SlotSpec:
     SlotKind kind
     bint optional           # None is accepted
     bint mutated
-    int repeat              # n of int[n], for which a single int is repeated n times; else 0
+    int repeat              # n of int[n], for which a single int is repeated n times, else 0
 
 
 cdef struct Call:
@@ -74,7 +74,7 @@ cdef struct Call:
     PyObject* args[MAX_ARGS]    # borrowed references, one per slot, including defaults
     PyObject* device        # the Device of the results
     PyObject* out           # the out= argument, or NULL
-    PyObject* keep          # a list that owns temporaries, or NULL
+    PyObject* keep          # owns the temporaries: an object or nested pairs, or NULL
     int flags               # the TensorFlags of all tensor arguments combined
     int variant             # Variant
     bint mixed              # the tensor arguments are not all on one device
@@ -109,7 +109,7 @@ cdef class Op:
     cdef void* vectorcall
     cdef readonly str name          # "nn.functional.relu", "add_"
     cdef readonly int variant
-    cdef Op base                    # the functional op, for an in-place variant; else None
+    cdef Op base                    # for an in-place variant the functional op, else None
     cdef list texts                 # schema texts that are not parsed yet
     cdef list overloads
     cdef Overload first

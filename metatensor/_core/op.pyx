@@ -58,7 +58,7 @@ cdef class Overload:
 
     @property
     def is_host(self):
-        """Whether its body returns the final result, from metadata or by copying to the host, without kernels."""
+        """Whether the body returns the final result without kernels: it reads metadata or copies values to the host."""
         return self.flags & HOST != 0
 
 
@@ -123,7 +123,7 @@ cdef class Op:
 
     @property
     def functional(self):
-        """The functional op of an in-place variant; otherwise the op itself."""
+        """The functional op of an in-place variant, otherwise the op itself."""
         return self if self.base is None else self.base
 
     @property
@@ -135,11 +135,11 @@ cdef class Op:
         return _library().kernel(self.name, device, override=override)
 
     def decomposition(self, function):
-        """Register a decomposition; use it as a decorator. See `metatensor.library.decomposition`."""
+        """Register a decomposition. Use it as a decorator. See `metatensor.library.decomposition`."""
         return _library().decomposition(self.name)(function)
 
     def flops(self, function):
-        """Register a FLOP rule; use it as a decorator. See `metatensor.library.flops`."""
+        """Register a FLOP rule. Use it as a decorator. See `metatensor.library.flops`."""
         return _library().flops(self.name)(function)
 
     def __repr__(self):
@@ -415,7 +415,7 @@ cdef int prepare(Op op) except -1:
         op.first = op.base.first
         op.ready = True
         return 0
-    # Build a new list and assign it at once, because another thread may do the same.
+    # Build a new list and assign it in one step, because another thread may do the same.
     made = list(op.overloads)
     for i in range(len(made), len(op.texts)):
         d = <_Declared>op.texts[i]
@@ -503,7 +503,7 @@ cdef object as_declared(Op op, object result):
     if (isinstance(result, Tensor) and op.first.nreturns == 1) or any([
             (<list>(<Overload>ov).refs)[0]._admits(result, Tensor) for ov in op.overloads]):
         return result
-    raise TypeError(f"{op.name}(): a mode or an override gave {type(result).__name__}, not what the schema declares")
+    raise TypeError(f"{op.name}(): a mode or an override returned {type(result).__name__}, unlike the schema")
 
 
 cdef int hold(Call* c, object value) except -1:
@@ -613,7 +613,7 @@ cdef list tensors_arg(Call* c, int i):
     return <list>value if type(value) is list else list(value)
 
 
-# The flags of op.pxd, for modules that are not compiled, which take them from here.
+# The flags of op.pxd, for Python modules.
 operator_flags = SimpleNamespace(
     INPLACE=INPLACE, OUT=OUT, VIEW=VIEW, COMPOSITE=COMPOSITE, DATA=DATA, ELEMENTWISE=ELEMENTWISE,
     RANDOM=RANDOM, FUNCTION_ONLY=FUNCTION_ONLY, METHOD_ONLY=METHOD_ONLY, PROPERTY=PROPERTY, NO_GRAD=NO_GRAD,

@@ -151,7 +151,7 @@ def has_torch_function_variadic(*args: Any) -> bool:
 
 
 def handle_torch_function(public_api: Callable[..., Any], relevant_args: Iterable[Any], *args: Any, **kwargs: Any) -> Any:
-    """Run a call by a mode or by an argument that overrides functions, and return the result.
+    """Let a function mode, or an argument that overrides functions, handle a call, and return the result.
 
     Parameters
     ----------

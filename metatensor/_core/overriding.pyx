@@ -174,7 +174,7 @@ cdef object run_parts(Call* c):
 
 
 cdef object ask_dispatch(Call* c):
-    """Run a call by ``__torch_dispatch__`` of the arguments' classes. Return ABSENT if none defines it."""
+    """Let ``__torch_dispatch__`` of the arguments' classes handle a call. Return ABSENT if none defines it."""
     asked = _dispatching(c)
     if not asked:
         return ABSENT
@@ -234,5 +234,5 @@ cdef int _mark(object result) except -1:
 
 
 cdef object ask_mode(Call* c, object mode):
-    """Run a call by a mode's ``__torch_dispatch__``."""
+    """Let a mode's ``__torch_dispatch__`` handle a call."""
     return _below_gradients(c, mode, _dispatching(c))

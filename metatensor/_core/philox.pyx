@@ -1,8 +1,8 @@
 """Counter-based random numbers in host memory.
 
-Element i depends only on the seed, the ticket and i. `metatensor.devices.array_kit.random` computes the same values
-with array libraries. The functions fill any object with a writable, contiguous buffer and release the GIL. The
-arithmetic is in ``philox.h``.
+Element i depends only on the seed, the ticket (the number of the random op, see `random.pyx`) and i.
+`metatensor.devices.array_kit.random` computes the same values with array libraries. The functions fill any object with
+a writable, contiguous buffer and release the GIL. The arithmetic is in ``philox.h``.
 """
 from cpython.buffer cimport PyBUF_C_CONTIGUOUS, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.mem cimport PyMem_RawFree, PyMem_RawMalloc
@@ -124,7 +124,7 @@ def fill_uniform(memory, int itemsize, int digits, seed, ticket, start):
 
 
 def fill_below(memory, int digits, double p, seed, ticket, start):
-    """Fill `memory` with bools: whether uniform numbers of 24 or 53 random bits are less than `p`."""
+    """Fill `memory` with bools, true where a uniform number of `digits` random bits (24 or 53) is less than `p`."""
     cdef _Out out = _Out(memory, 1)
     cdef uint8_t* to = <uint8_t*>out.view.buf
     cdef const uint64_t* words
@@ -165,7 +165,7 @@ def fill_polar(less, angle, seed, ticket, start):
     cdef Py_ssize_t first, count
     cdef Words w
     if a.n != b.n:
-        raise ValueError(f"{a.n} and {b.n} elements")
+        raise ValueError(f"the buffers have {a.n} and {b.n} elements, which must be equal")
     _open(&w, seed, ticket, 2 * start)
     with nogil:
         first = 0

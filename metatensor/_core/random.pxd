@@ -1,4 +1,4 @@
-"""Random number generators, which number the random ops."""
+"""Random number generators. A generator numbers the random ops that use it."""
 from metatensor._core.device cimport Device
 from metatensor._core.op cimport Call
 

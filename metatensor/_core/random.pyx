@@ -1,6 +1,6 @@
 """Random number generators: a seed and a count of random ops.
 
-Random numbers come from a counter-based stream. A generator numbers the random ops that use it; the number of an op is
+Random numbers come from a counter-based stream. A generator numbers the random ops that use it. The number of an op is
 its *ticket*. Element i of the result depends only on the seed, the ticket and i. The state of a generator is therefore
 its seed and the number of tickets taken. Every random op takes exactly one ticket, also on the meta device. Generators
 are used while holding the GIL, so no two threads get the same ticket.

@@ -6,7 +6,7 @@ generators and test fixtures do. Each thread therefore has its own stack. The la
 from cpython.object cimport PyObject
 from metatensor._core.thread cimport ThreadState, hints, thread_state
 
-cdef dict _entered = {}         # address of a thread state -> (the state, which is thereby kept alive, and its stack)
+cdef dict _entered = {}         # address of a thread state -> (the state, so that it stays alive; its stack)
 
 
 cdef list _push(ThreadState state, object recorder):

@@ -30,7 +30,7 @@ cdef unsigned long long _count = 0
 cdef enum:
     COPIED_BYTES = 1 << 20          # tensors with data up to this size are copied into recipes
     CONSTANT_BYTES = 512            # fake tensors up to this size that are computed from constants have a recipe
-    CONSTANT_DEPTH = 200            # beyond this many steps their values replace the steps
+    CONSTANT_DEPTH = 200            # if a constant needs more steps than this, its values replace them
 
 
 @cython.final
@@ -340,7 +340,7 @@ cdef bint _constant(Overload ov, list tensors, list outputs, Recorder recorder) 
 
 
 cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
-    """Handle the common case: one result and no data anywhere.
+    """Handle the common case: one result, and no tensor that holds data.
 
     Return False if the general functions must handle the call.
     """

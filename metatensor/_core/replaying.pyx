@@ -65,9 +65,9 @@ cdef int _replace(Call* c, int slot, object value) except -1:
 # Replaying ---------------------------------------------------------------------------------------
 
 cdef Tensor tensor_from_ref(Ref r, dict storages, object relocate):
-    """Return the tensor that a Ref describes, over the storage in `storages` for its recipe.
+    """Return the tensor that a Ref describes.
 
-    Create that if it is missing.
+    Its storage is the entry of `storages` for its recipe. A missing entry is added.
     """
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
@@ -109,7 +109,8 @@ def replay(Step step not None, dict storages not None, relocate):
     storages : dict of Recipe to Storage
         The storages to use. Missing ones are added.
     relocate : callable
-        Maps a device to the device to use, and a tensor from a Constant to the tensor to use.
+        Called with a device, it returns the device to use. Called with the tensor of a Constant, it returns the
+        tensor to use.
     """
     cdef Call c
     cdef Overload ov = step.overload
@@ -164,7 +165,7 @@ cdef int _allocate(Tensor t, Device d) except -1:
 
 
 def install_data(Storage s not None, Storage filled not None):
-    """Give a storage the data and device of another one. All tensors on it change with it."""
+    """Give a storage the data and device of another one. All tensors that use the storage then have them."""
     if filled.size_bytes != s.size_bytes:       # the storage was resized after the last step of its recipe
         resize_storage(filled, s.size_bytes)
     s.device = filled.device

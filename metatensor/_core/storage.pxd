@@ -8,7 +8,7 @@ cdef class Storage:
     cdef readonly object data                # the backend's handle, or None
     cdef object token               # object that tells a MemoryTracker when the storage is freed, or None
     cdef unsigned long long version  # number of mutations
-    cdef unsigned long long uncounted  # mutations that are not part of the tensors' default version
+    cdef unsigned long long uncounted  # mutations that `_version` of its tensors does not count
     cdef bint fake                  # deliberately without data, on a device other than meta
     cdef object recipe              # the Recipe, whose steps compute the bytes, or None
 

@@ -57,7 +57,7 @@ cdef class Storage:
         return backend_of(self.device).data_ptr(self.data)
 
     def resize_(self, nbytes):
-        """Change the size and return the storage. The data is kept as far as it fits.
+        """Change the size and return the storage. The bytes that fit into the new size are kept.
 
         Parameters
         ----------

@@ -75,7 +75,7 @@ cdef inline int mark_changed(Tensor t) except -1:
     return 0
 
 
-# Function pointers and ops that later layers set at import. The slots of Tensor call them without a lookup.
+# Function pointers and ops that higher layers set at import. The slots of Tensor call them without a lookup.
 cdef enum Slot:
     S_ADD, S_SUB, S_RSUB, S_MUL, S_DIV, S_FLOORDIV, S_MOD, S_POW, S_MATMUL
     S_AND, S_OR, S_XOR, S_LSHIFT, S_RSHIFT

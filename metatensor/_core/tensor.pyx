@@ -595,7 +595,7 @@ cdef class Tensor:
                          else S_GT if op == Py_GT else S_GE if op == Py_GE else S_NE)
         return _binary(slot, self, other) if _operand(other) else _foreign(slot, self, other)
 
-    # NumPy arrays let tensors handle mixed operations.
+    # Because of this priority, NumPy arrays leave mixed operations to the tensor.
     __array_priority__ = 1000
 
 

@@ -114,7 +114,7 @@ def _depth(nested):
 def tensor_str(tensor):
     """Return the repr of a tensor. Without data it is ``tensor(..., device='meta', size=(2, 3))``.
 
-    Modes and overrides are disabled meanwhile.
+    Modes and overrides are disabled while the text is created.
     """
     from metatensor._core.modes import _disable_modes, _restore_modes
     from metatensor._core.thread import DisableTorchFunctionSubclass

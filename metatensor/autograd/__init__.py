@@ -23,7 +23,7 @@ __getattr__, __dir__ = attributes(
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
-    """Raise, because metatensor does not compute gradients yet.
+    """Raise an error, because metatensor does not compute gradients yet.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, 
     RuntimeError
         If the first tensor does not require grad.
     NotImplementedError
-        If it does.
+        If the first tensor requires grad.
     """
     for t in (tensors,) if isinstance(tensors, mt.Tensor) else tensors:
         t.backward()

@@ -8,7 +8,7 @@ __all__ = ["UnpackedDualTensor", "dual_level", "make_dual", "unpack_dual"]
 
 
 class UnpackedDualTensor(NamedTuple):
-    """A tensor and its tangent; the tangent is None if there is none."""
+    """A tensor and its tangent, which may be None."""
 
     primal: Any
     tangent: Any
@@ -20,7 +20,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: Any = None) -> Any:
 
 
 def unpack_dual(tensor: Any, *, level: Any = None) -> Any:
-    """Return `tensor` with the tangent None: no tensor has a tangent."""
+    """Return `tensor` with None as its tangent, because no tensor has a tangent."""
     return UnpackedDualTensor(tensor, None)
 
 

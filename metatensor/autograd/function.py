@@ -53,7 +53,7 @@ class FunctionCtx:
         self._no_grad = tensors
 
     def set_materialize_grads(self, value):
-        """Set whether `backward` receives zeros for gradients that are undefined. Stored only: there is no backward pass yet."""
+        """Set whether `backward` receives zeros for undefined gradients. It has no effect without a backward pass."""
         self.materialize_grads = bool(value)
 
 
@@ -129,7 +129,7 @@ BackwardCFunction = FunctionCtx
 
 
 class InplaceFunction(Function):
-    """A function that can be asked to work in place.
+    """A function with an attribute that says whether it works in place.
 
     Parameters
     ----------

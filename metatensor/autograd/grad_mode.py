@@ -2,11 +2,11 @@
 
 from metatensor._core.thread import _set_grad_enabled, _set_inference, is_grad_enabled
 
-_GENERATOR = 0x20  # inspect.CO_GENERATOR; importing inspect would take longer than the rest of this module
+_GENERATOR = 0x20  # inspect.CO_GENERATOR, copied because importing inspect takes longer than the rest of this module
 
 
 class _Switch:
-    """A context manager that is also a decorator. A decorated generator has the mode whenever it runs."""
+    """A context manager and decorator. A decorated generator function has the mode whenever its body runs."""
 
     __slots__ = ("_was",)
 
@@ -17,7 +17,7 @@ class _Switch:
         raise NotImplementedError
 
     def clone(self):
-        """Return a fresh switch with the same mode. Each call of a decorated function uses its own, so recursion works."""
+        """Return a new switch with the same mode. Each call of a decorated function uses its own, so recursion works."""
         return type(self)()
 
     def __call__(self, func):
@@ -102,7 +102,7 @@ class enable_grad(_Switch):
 
 
 class set_grad_enabled(_Switch):
-    """Enable or disable gradients immediately; also a context manager or decorator.
+    """Set whether gradients are enabled. Also a context manager or decorator.
 
     Calling it changes the mode immediately. As a context manager it restores the previous mode on exit. As a
     decorator it changes the mode only while the function runs.
@@ -143,7 +143,7 @@ class set_grad_enabled(_Switch):
         return set_grad_enabled(self.mode)
 
     def __call__(self, func):
-        _set_grad_enabled(self._was)  # undo __init__: a decorator changes the mode only inside the function
+        _set_grad_enabled(self._was)  # undo __init__, because a decorator changes the mode only inside the function
         return super().__call__(func)
 
 
@@ -188,7 +188,7 @@ class inference_mode(_Switch):
 
 
 class set_multithreading_enabled:
-    """A function and context manager that has no effect: there is no backward pass to run in threads."""
+    """A function and context manager that has no effect, because there is no backward pass to run in threads."""
 
     def __init__(self, mode):
         self.mode = mode

@@ -1,4 +1,4 @@
-"""The autograd graph. It is not implemented: context managers that would store saved tensors elsewhere have no effect."""
+"""Placeholders for the autograd graph, which does not exist yet. Most context managers here have no effect."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class GradientEdge:
 
 
 class saved_tensors_hooks:
-    """A context manager that would call its hooks on the tensors saved for the backward pass.
+    """A context manager for hooks on the tensors saved for the backward pass. There is no backward pass yet.
 
     Parameters
     ----------
     pack_hook, unpack_hook : callable
-        Stored, but never called: metatensor saves no tensors for a backward pass yet.
+        Stored, but never called, because metatensor does not save tensors for a backward pass yet.
 
     Raises
     ------
@@ -39,8 +39,8 @@ class saved_tensors_hooks:
     def __enter__(self) -> None:
         if is_grad_enabled():
             raise NotImplementedError(
-                "torch.autograd.graph.saved_tensors_hooks: metatensor saves nothing for a backward yet, so pack_hook and unpack_hook "
-                "would never be called"
+                "torch.autograd.graph.saved_tensors_hooks: metatensor saves no tensors for a backward pass yet, so "
+                "pack_hook and unpack_hook would never be called"
             )
 
     def __exit__(self, *_: Any) -> None:
@@ -65,18 +65,18 @@ class save_on_cpu(_NothingSaved):
 
 
 class disable_saved_tensors_hooks(_NothingSaved):
-    """A context manager that has no effect, because `saved_tensors_hooks` cannot be used anyway."""
+    """A context manager that has no effect, because `saved_tensors_hooks` cannot be used either."""
 
     def __init__(self, error_message: str) -> None:
         self.error_message = error_message
 
 
 class allow_mutation_on_saved_tensors(_NothingSaved):
-    """A context manager that has no effect, because no saved tensor exists that a mutation could invalidate."""
+    """A context manager that has no effect, because there are no saved tensors that a mutation could invalidate."""
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
-    """Do nothing: there is no backward pass that could warn."""
+    """Do nothing, because there is no backward pass that could warn."""
 
 
 def get_gradient_edge(tensor: Any) -> Any:

@@ -2,7 +2,7 @@
 
 
 class Node:
-    """The `grad_fn` of a tensor that is not a leaf. It has a name but no edges."""
+    """The `grad_fn` of a tensor that is not a leaf. The node has a name but no edges."""
 
     __slots__ = ("_name",)
 
@@ -11,7 +11,7 @@ class Node:
 
     @classmethod
     def of(cls, tensor):
-        """Return a node for `tensor`, named after whether the tensor is a view."""
+        """Return a node for `tensor`. Its name says whether the tensor is a view."""
         return cls("ViewBackward" if tensor._is_view() else "OpBackward")
 
     def name(self):

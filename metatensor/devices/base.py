@@ -1,7 +1,8 @@
 """The interface between a device and the dispatcher: memory, copies, and kernels by operator name.
 
-A backend is one object per device type. The dispatcher looks it up once (`metatensor.plugins.backend`) and asks it once
-for each operator's kernel. From then on it calls only `allocate`, the kernel, `copy`, `to_host` and `from_host`.
+A backend is one object per device type. The dispatcher gets it from `metatensor.plugins.backend` once, and the kernel
+of each operator from the backend once. From then on it calls only `allocate`, the kernel, `copy`, `to_host` and
+`from_host`.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ __all__ = ["DeviceBackend", "OutOfMemoryError"]
 
 
 class OutOfMemoryError(RuntimeError):
-    """Raised when a device cannot allocate memory. The message states the size requested and the memory in use."""
+    """Raised if a device cannot allocate memory. The message states the requested size and the memory in use."""
 
 
 class DeviceBackend:
     """Base class of all devices.
 
     A subclass sets the class attribute `type` and implements `allocate`, `to_host` and `from_host`. With these alone it
-    can create, fill and move tensors. It implements `kernel` to compute anything else.
+    can create, fill and move tensors. To compute anything else, it implements `kernel`.
 
-    Tensors report sizes and strides in elements. Handles, the sizes passed to these methods and memory statistics are
-    in bytes. Any thread may call any method. The parameter ``index`` is always a device's number within its type,
-    counted from 0.
+    Tensors report sizes and strides in elements. The sizes of handles, the sizes passed to these methods and the memory
+    statistics are in bytes. Any thread may call any method. The parameter ``index`` is always the number of a device
+    within its type, counted from 0.
 
     Examples
     --------
@@ -61,11 +62,11 @@ class DeviceBackend:
     draws_parts: bool = False
     """Whether the kernels of ``rand``, ``randn``, ``uniform_`` and ``normal_`` can generate part of a draw.
 
-    Their ticket may then have a third item, the index of the first element to generate. Parts of deferred random
-    tensors are generated this way, without the rest."""
+    The ticket of such a kernel may have a third item, the index of the first element to generate. This lets metatensor
+    generate parts of deferred random tensors without the rest."""
 
     def device_count(self) -> int:
-        """Return the number of usable devices of this type; 0 if the hardware or its driver is missing."""
+        """Return the number of usable devices of this type. It is 0 if the hardware or its driver is missing."""
         return 1
 
     def is_available(self) -> bool:
@@ -73,7 +74,7 @@ class DeviceBackend:
         return self.device_count() > 0
 
     def unavailable_reason(self) -> str:
-        """Return one sentence that explains why no device is available and how to fix it; "" if one is available."""
+        """Return one sentence that explains why no device is available and how to fix it, or "" if one is available."""
         return "" if self.is_available() else f"no {self.type} device was found"
 
     def allocate(self, nbytes: int, index: int) -> Any:
@@ -106,7 +107,7 @@ class DeviceBackend:
         handle : Any
             The memory to resize.
         old, new : int
-            Its size in bytes before and after.
+            The size in bytes before and after.
         index : int
             Number of the device.
 
@@ -118,7 +119,7 @@ class DeviceBackend:
         raise NotImplementedError(f"{self._name()} does not implement resize(): its storages cannot change size")
 
     def share(self, handle: Any, nbytes: int, index: int) -> Any:
-        """Copy ``handle`` to memory that forked processes share and return its handle; RuntimeError by default."""
+        """Copy ``handle`` to memory that forked processes share and return the new handle. RuntimeError by default."""
         raise RuntimeError(f"share_memory_: memory of {self.type} cannot be shared with other processes")
 
     def is_shared(self, handle: Any) -> bool:
@@ -134,9 +135,9 @@ class DeviceBackend:
 
         Both tensors are on this device type and have the same shape. Their strides and dtypes may be anything.
 
-        Values convert as in a C cast: fractions are truncated, complex to real discards the imaginary part, and every
-        nonzero value becomes True. A lazily conjugated or negated tensor (``is_conj``, ``is_neg``) stands for the
-        conjugated or negated values of its memory. The same holds in `to_host` and `from_host`.
+        Values convert as in a C cast: fractions are truncated, a cast from complex to real discards the imaginary part,
+        and every nonzero value becomes True. The values of a lazily conjugated or negated tensor (``is_conj``,
+        ``is_neg``) are the conjugates or negatives of those in its memory. The same holds in `to_host` and `from_host`.
 
         The default implementation copies through the host, where NumPy converts between dtypes.
         """
@@ -166,8 +167,8 @@ class DeviceBackend:
         """Resolve lazy conjugation and negation for `to_host` and `from_host`.
 
         ``data`` holds the elements of ``tensor`` in C order, as they are in memory (for `to_host`) or as the caller
-        passed them (for `from_host`). It is returned conjugated or negated if the tensor is lazily so, unchanged
-        otherwise.
+        passed them (for `from_host`). If the tensor is lazily conjugated or negated, return ``data`` conjugated or
+        negated. Otherwise return it unchanged.
 
         Raises
         ------
@@ -196,20 +197,20 @@ class DeviceBackend:
         per operator and caches the answer.
 
         This base method offers kernels that create and fill tensors using only `allocate`, `copy` and `from_host`. The
-        dispatcher uses them too if a subclass returns None.
+        dispatcher also uses them if the method of a subclass returns None.
         """
         return basic_kernel(self, name)
 
     def kernel_names(self) -> set[str]:
-        """Return the names of all operators with a kernel on this device. Only reports call it; it may be slow."""
+        """Return the names of all operators with a kernel on this device. Only reports call this, so it may be slow."""
         return set(NAMES)
 
     def numpy(self, tensor: Tensor) -> Any:
-        """Return a NumPy array that shares the tensor's memory; the default raises TypeError (no host memory)."""
+        """Return a NumPy array that shares the tensor's memory. The default implementation raises TypeError."""
         raise TypeError(f"numpy: the data of this tensor is on {tensor.device}; copy it with tensor.cpu() first")
 
     def dlpack(self, tensor: Tensor, **options: Any) -> Any:
-        """Return a DLPack capsule of ``tensor``; ``options`` are ``stream`` and ``max_version`` of ``__dlpack__``."""
+        """Return a DLPack capsule of ``tensor``. ``options`` are ``stream`` and ``max_version`` of ``__dlpack__``."""
         raise BufferError(f"{self.type} tensors cannot be exported by DLPack")
 
     def dlpack_device(self, tensor: Tensor) -> tuple[int, int]:
@@ -221,15 +222,15 @@ class DeviceBackend:
         raise BufferError(f"{self.type} does not accept arrays by DLPack")
 
     def cuda_array_interface(self, tensor: Tensor) -> dict[str, Any]:
-        """Return the value of ``__cuda_array_interface__``; the default raises AttributeError (no CUDA memory)."""
+        """Return the value of ``__cuda_array_interface__``. The default implementation raises AttributeError."""
         raise AttributeError(f"__cuda_array_interface__: the data of this tensor is on {tensor.device}")
 
     def from_cuda_array(self, producer: Any) -> Tensor:
-        """Return a tensor that shares the memory of an object with ``__cuda_array_interface__``; CUDA devices only."""
+        """Return a tensor that shares the memory of an object with ``__cuda_array_interface__``. CUDA devices only."""
         raise BufferError(f"{self.type} does not accept CUDA arrays")
 
     def current_index(self) -> int:
-        """Return the index of the current device, which is used if only the type is named."""
+        """Return the index of the current device, which is used if a device is named without an index."""
         return 0
 
     def set_current_index(self, index: int) -> None:
@@ -257,7 +258,7 @@ class DeviceBackend:
         """Reset the recorded peak to the memory currently in use."""
 
     def pinned(self, nbytes: int) -> Any:
-        """Allocate page-locked host memory, which this device copies from faster; return a handle for the cpu device.
+        """Allocate page-locked host memory for fast copies to and from this device. Return a handle for the cpu device.
 
         The default raises NotImplementedError. See `metatensor.devices.pinning`.
         """
@@ -269,11 +270,11 @@ class DeviceBackend:
         return Stream(self, index)
 
     def current_stream(self, index: int) -> Stream:
-        """Return the stream that this thread's work on device ``index`` goes to."""
+        """Return the stream to which this thread submits work on device ``index``."""
         return self.stream(index)
 
     def default_stream(self, index: int) -> Stream:
-        """Return the stream that work on device ``index`` goes to unless another stream is current."""
+        """Return the stream of device ``index`` that is used unless another stream is current."""
         return self.stream(index)
 
     def event(self, index: int, timing: bool = False) -> Event:

@@ -22,7 +22,7 @@ _CONSTANTS = {
 # Operators that fill with one of their arguments, and the position of that argument.
 _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "fill": 1, "scalar_tensor": 0}
 
-# Generated on the host with the counter-based generator of all devices, then copied: a seed means the same everywhere.
+# Generated on the host with the generator of all devices, then copied. So a seed gives the same values everywhere.
 _RANDOM = (
     "rand", "randn", "rand_like", "randn_like", "randint", "randint.low", "randint_like", "randint_like.low", "randperm", "uniform_",
     "normal_", "normal.float_float", "random_.from", "random_.to", "bernoulli_", "exponential_", "geometric_", "cauchy_",
@@ -65,7 +65,7 @@ def drawn_on_host(name: str, device: Any) -> Callable[..., None] | None:
 
 @lru_cache(maxsize=1)
 def host() -> Any:
-    """Return the array kit over NumPy. It works without the cpu device being installed."""
+    """Return the array kit over NumPy. It works even if the cpu device is not installed."""
     import numpy as np
 
     from metatensor.devices.array_kit import ArrayBackend
@@ -74,7 +74,7 @@ def host() -> Any:
 
 
 def _fill(backend: DeviceBackend, out: Any, value: Any) -> None:
-    """Fill `out` with `value`: send one element from the host and copy it to all places."""
+    """Fill `out` with `value`. Only one element is sent from the host, then it is copied to all places."""
     import metatensor
 
     if not isinstance(value, metatensor.Tensor):

@@ -1,4 +1,4 @@
-"""Report which operators a device computes, and how."""
+"""A report of the operators that a device computes, and how it computes them."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class DLDataType(ctypes.Structure):
 
 
 class DLTensor(ctypes.Structure):
-    """A data pointer and its layout. Strides are in elements; NULL means row-major order."""
+    """A data pointer and its layout. Strides are in elements. NULL stands for row-major order."""
 
     _fields_ = [
         ("data", ctypes.c_void_p),
@@ -70,12 +70,12 @@ _get_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_cha
 
 
 def _pointer(capsule: Any, name: bytes) -> int | None:
-    """Return the pointer in an unused capsule called `name`, or None for anything else."""
+    """Return the pointer in an unused capsule with the name `name`, or None for anything else."""
     return _get_pointer(capsule, name) if _is_valid(capsule, name) else None
 
 
 def tensor_in(capsule: Any) -> DLTensor:
-    """Return the tensor in a capsule, in place. Raise BufferError unless it is an unused DLPack capsule."""
+    """Return the tensor inside a capsule, not a copy. Raise BufferError if the capsule is not an unused DLPack one."""
     found = _pointer(capsule, b"dltensor_versioned")
     if found is not None:
         return _Versioned.from_address(found).dl_tensor
@@ -93,7 +93,7 @@ def mark_copied(capsule: Any) -> None:
 
 
 class Capsule:
-    """A DLPack producer that wraps an existing capsule. Raises BufferError unless the capsule is unused."""
+    """A DLPack producer that wraps an existing capsule. Raises BufferError if that is not an unused DLPack capsule."""
 
     def __init__(self, capsule: Any) -> None:
         self.capsule = capsule

@@ -16,11 +16,10 @@ __all__ = ["host_kernel"]
 
 
 def host_kernel(name: str, backend: Any, host: Any = None) -> Callable[..., Any] | None:
-    """Return the cpu's kernel of operator `name`, wrapped as a kernel of `backend`; None if there is none.
+    """Return the cpu's kernel of operator `name`, wrapped as a kernel of `backend`, or None if there is none.
 
     `host` is the backend that computes, by default the cpu device's. All arguments are copied before anything is
-    written, so results may share memory with arguments. The arguments that the schema marks as written are copied back,
-    too.
+    written, so results may share memory with arguments. Arguments that the schema marks as written are copied back too.
     """
     from metatensor.library import find_kernel
 
@@ -68,7 +67,7 @@ def _written(name: str) -> list[int]:
 
 
 def _tensors(value: Any) -> list[Tensor]:
-    """Return the tensors in `value`, which is a tensor, a sequence or something else, as a list."""
+    """Return the tensors in `value` as a list. `value` is a tensor, a sequence or anything else."""
     if isinstance(value, Tensor):
         return [value]
     return [item for item in value if isinstance(item, Tensor)] if isinstance(value, (tuple, list)) else []

@@ -1,4 +1,4 @@
-"""The meta device: tensors with shapes and dtypes but without data. It is built in; all other devices are plugins."""
+"""The meta device: tensors with shapes and dtypes but without data. It is built in. All other devices are plugins."""
 
 from __future__ import annotations
 

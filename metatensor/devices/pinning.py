@@ -29,7 +29,7 @@ def pin(tensor: Tensor, device: Any = None) -> Tensor:
     tensor : Tensor
         A tensor on the cpu device.
     device : device, optional
-        The device that locks the memory. By default the first available device type that can.
+        The device that locks the memory. Default: the first available device type that can do so.
 
     Raises
     ------

@@ -9,7 +9,7 @@ Example::
     @rope.kernel("cpu")
     def rope_cpu(out, x, cos, sin): ...
 
-The result is an `Op` like the built-in ones and is also available as ``mt.ops.acme.rope``. See docs/custom-ops.md.
+The result is an `Op` like the built-in ones, and also available as ``mt.ops.acme.rope``. See docs/custom-ops.md.
 """
 
 from metatensor.library.hints import infer_arguments, infer_schema

@@ -13,7 +13,7 @@ from metatensor._core.tensor import Tensor
 __all__ = ["infer_arguments", "infer_schema"]
 
 _SCALARS = {int: "int", float: "float", bool: "bool", str: "str", complex: "Scalar", Any: "any", object: "any"}
-# Classes of the core, by name. Most processes define no operators, so they are not imported here.
+# Names of classes of the core. The classes are not imported here, because most processes define no operators.
 _BY_NAME = {"DType": "dtype", "Device": "device", "Generator": "generator", "LayoutTag": "layout", "MemoryFormatTag": "memory_format"}
 
 
@@ -36,7 +36,7 @@ def infer_schema(function: Callable[..., Any], name: str, mutates_args: Iterable
     Raises
     ------
     TypeError
-        If an annotation is missing or has no counterpart among the schema types.
+        If an annotation is missing or no schema type corresponds to it.
     ValueError
         If a default is not a literal, or if `mutates_args` names something that is not a tensor parameter.
 
@@ -54,7 +54,7 @@ def infer_schema(function: Callable[..., Any], name: str, mutates_args: Iterable
 def infer_arguments(function: Callable[..., Any], name: str, mutates_args: Iterable[str] = ()) -> str:
     """Return the argument list of the schema, without its parentheses. See `infer_schema`."""
     if isinstance(mutates_args, str):
-        raise TypeError(f"{name}: mutates_args is a tuple of names, not the str {mutates_args!r}")
+        raise TypeError(f"{name}: mutates_args must be a tuple of names, not the str {mutates_args!r}")
     hints, mutated = _hints(function, name), dict(zip(mutates_args, "abcdefghijklmnopqrstuvwxyz", strict=False))
     parts: list[str] = []
     keyword_only = False
@@ -62,7 +62,7 @@ def infer_arguments(function: Callable[..., Any], name: str, mutates_args: Itera
     for p in parameters.values():
         where = f"{name}: parameter {p.name!r}"
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
-            raise TypeError(f"{where}: *args and **kwargs have no place in a schema")
+            raise TypeError(f"{where}: a schema cannot contain *args or **kwargs")
         if p.name not in hints:
             raise TypeError(f"{where}: a type annotation is missing")
         if p.kind is p.KEYWORD_ONLY and not keyword_only:
@@ -71,7 +71,7 @@ def infer_arguments(function: Callable[..., Any], name: str, mutates_args: Itera
         kind = _schema_type(hints[p.name], where)
         if p.name in mutated:
             if "Tensor" not in kind:
-                raise ValueError(f"{where}: mutates_args names it, but it is not a tensor: {kind}")
+                raise ValueError(f"{where}: mutates_args names this argument, but it is not a tensor: {kind}")
             kind = kind.replace("Tensor", f"Tensor({mutated[p.name]}!)", 1)
         text = f"{kind} {p.name}"
         if p.default is not p.empty:
@@ -100,7 +100,7 @@ def _literal(value: Any, where: str) -> str:
 
 
 def _schema_type(annotation: Any, where: str) -> str:
-    """Return the schema type for a Python annotation. Raise TypeError if there is none."""
+    """Return the schema type for a Python annotation. Raise TypeError if no schema type corresponds to it."""
     if isinstance(annotation, type) and issubclass(annotation, Tensor):
         return "Tensor"
     if annotation in _SCALARS:

@@ -28,7 +28,7 @@ def op(name, *, schema=None, mutates_args=(), composite=False, data_dependent=Fa
     """Return a decorator that defines an op from its meta function.
 
     The decorated function receives the arguments of the op. It returns a `Spec` for each result, or an empty tensor
-    made with ``new_empty`` or similar; several results are returned as a tuple. The decorator returns the `Op`.
+    made with ``new_empty`` or similar. Several results are returned as a tuple. The decorator returns the `Op`.
 
     Parameters
     ----------
@@ -37,7 +37,8 @@ def op(name, *, schema=None, mutates_args=(), composite=False, data_dependent=Fa
     schema : str, optional
         The schema without the name, ``"(Tensor x, float by=2.0) -> Tensor"``. Default: inferred from the type hints.
     mutates_args : iterable of str
-        Names of the tensor arguments that the kernels write to. A `schema` marks them itself: ``Tensor(a!) x``.
+        Names of the tensor arguments that the kernels write to. Use it only without `schema`, which marks such
+        arguments as ``Tensor(a!) x``.
     composite : bool
         If True, the function computes the result by calling other ops, and the op needs no kernels. Default False.
     data_dependent : bool
@@ -68,7 +69,7 @@ def op(name, *, schema=None, mutates_args=(), composite=False, data_dependent=Fa
         raise TypeError(f"op: a name is missing; write @metatensor.op(\"namespace::{getattr(name, '__name__', 'name')}\")")
     _check_name(name)
     if schema is not None and mutates_args:
-        raise TypeError(f"{name}: a schema marks mutated arguments itself, Tensor(a!) x; leave out mutates_args")
+        raise TypeError(f"{name}: pass either schema or mutates_args; a schema marks mutated arguments as Tensor(a!) x")
     if composite and data_dependent:
         raise TypeError(f"{name}: an op is either composite or data-dependent, not both")
 
@@ -144,7 +145,7 @@ def kernel(name, device, *, override=False):
     """Return a decorator that registers a kernel of an op, custom or built in, for one device type.
 
     The kernel is called as ``kernel(out, *args)`` with tensors that hold data. ``out`` is allocated with the shape and
-    dtype that the meta function returns; it is a tuple if there are several results. The kernel fills ``out`` or
+    dtype that the meta function returns. It is a tuple if there are several results. The kernel fills ``out`` or
     returns a tensor of the same shape and dtype. For a data-dependent op ``out`` is None and the kernel returns the
     results.
 
@@ -160,16 +161,16 @@ def kernel(name, device, *, override=False):
     Raises
     ------
     RuntimeError
-        If the op already has a kernel on the device and `override` is False. If the device is not loaded yet, the error
-        is raised when the op is first used there.
+        If the op already has a kernel on the device and `override` is False. If the device is not loaded yet, the first
+        use of the op on the device raises the error.
     TypeError
         If `device` is not a str.
     ValueError
-        If `device` is "meta" or not a device type, or if the op computes nothing on a device, such as a view.
+        If `device` is "meta" or not a device type, or if the op needs no kernels, such as a view.
     """
     target, name = _schema_of(name, "kernels")
     if not isinstance(device, str):
-        raise TypeError(f"{name}: a kernel is for a device type, a str, not {type(device).__name__}")
+        raise TypeError(f"{name}: the device type of a kernel must be a str, not {type(device).__name__}")
     if not device.isidentifier() or device == "meta":
         what = "the meta device computes no values" if device == "meta" else 'write the type alone, "cuda"'
         raise ValueError(f"{name}: there are no kernels for the device type {device!r}: {what}")
@@ -206,14 +207,14 @@ def _two_kernels(name, device):
 def find_kernel(name, device, backend=None):
     """Return the kernel of a schema on a device type, or None.
 
-    The candidates, in order:
+    These candidates are tried in order:
 
     1. a kernel registered with `kernel`, or the ``backend``'s own;
     2. the kernel of an equivalent operator, such as ``relu`` for ``nn.functional.relu``;
     3. a basic kernel from the base class of devices;
     4. if the op has no decomposition and the backend's ``fallback`` is "cpu", a kernel that computes on the cpu.
 
-    Raise RuntimeError if there are both a registered kernel and one of the backend, and neither overrides the other.
+    Raise RuntimeError if both a registered kernel and one of the backend exist, and neither overrides the other.
     """
     held = _kernels.get((name, device))
     if backend is None or (held is not None and held.override):
@@ -236,7 +237,7 @@ def find_kernel(name, device, backend=None):
 
 
 def _counterpart(name, device, backend):
-    """Return a kernel that calls the one of an equivalent operator with converted arguments, or None."""
+    """Return a kernel that converts the arguments and calls the kernel of an equivalent operator, or None."""
     from metatensor.rules.pairs import counterparts
 
     for other, convert in counterparts(name):
@@ -249,7 +250,7 @@ def _counterpart(name, device, backend):
 
 def _fallback(name, backend):
     if backend.fallback != "cpu":
-        raise ValueError(f"the fallback of the device {backend.type} is {backend.fallback!r}: it must be \"cpu\" or None")
+        raise ValueError(f"the fallback of the device {backend.type} must be \"cpu\" or None, got {backend.fallback!r}")
     from metatensor.devices.fallback import host_kernel
 
     found = None if backend.type == "cpu" else host_kernel(name, backend)
@@ -259,7 +260,7 @@ def _fallback(name, backend):
 
 
 def _guarded(function, name, backend):
-    """Return a kernel that calls `function` if the device supports all dtypes, else the fallback, and else raises."""
+    """Return a kernel that calls `function` if the device supports all dtypes, else the fallback. Raise without one."""
 
     def refused(values):
         for value in values if isinstance(values, (tuple, list)) else (values,):
@@ -280,7 +281,7 @@ def _guarded(function, name, backend):
 
 
 def kernel_owner(name, device):
-    """Return a description of who provides the kernel of an op on a device type, for messages."""
+    """Return a description, for messages, of the provider of an op's kernel on a device type."""
     from metatensor import plugins
 
     held = _kernels.get((name, device))
@@ -385,17 +386,17 @@ def get_op(name):
 
 
 def _schema_of(name, what):
-    """Return the op and the schema name that ``name`` refers to. Raise ValueError if the schema cannot have kernels."""
+    """Return the op and the schema to which ``name`` refers. Raise ValueError if the schema cannot have kernels."""
     target = get_op(name)
     known = {overload.qualname: overload for overload in target.functional.overloads}
     if name not in known:
         if target is not target.functional or target.name not in known:
-            raise ValueError(f"{name}: register {what} for {' or '.join(known)}, which computes it")
+            raise ValueError(f"{name}: register {what} under the name {' or '.join(known)} instead")
         name = target.name  # given by an alias
     overload = known[name]
     if overload.is_view or overload.is_composite or overload.is_host:
-        why = "its result is a view" if overload.is_view else "its body computes it" if overload.is_composite else "metadata answer it"
-        raise ValueError(f"{name}: there are no {what} for this op, {why}")
+        why = "its result is a view" if overload.is_view else "its body computes it" if overload.is_composite else "it only reads metadata"
+        raise ValueError(f"{name}: this op cannot have {what}, because {why}")
     return target, name
 
 
@@ -407,18 +408,18 @@ def _check_name(name):
     _check_str(name)
     space, sep, rest = name.partition("::")
     if not sep or not space.isidentifier() or not rest.isidentifier():
-        raise ValueError(f"the name of a custom op is NAMESPACE::NAME, got {name!r}")
+        raise ValueError(f"the name of a custom op must be NAMESPACE::NAME, got {name!r}")
 
 
 def _check_str(name):
     if not isinstance(name, str):
-        raise TypeError(f"the name of an op is a str, got {type(name).__name__}")
+        raise TypeError(f"the name of an op must be a str, got {type(name).__name__}")
 
 
 class Namespace:
     """The ops of one namespace, as attributes.
 
-    If an op is not registered yet, attribute access loads the plugin that provides the namespace.
+    Accessing an op that is not registered yet loads the plugin that provides the namespace.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ cdef inline PyObject* attributes(PyObject* module) noexcept:
     return (<ModuleLayout*>module).attributes
 
 cdef inline PyObject* checked(PyObject* result) except NULL:
-    """Return ``result``. NULL with a pending exception is raised as one."""
+    """Return ``result``. If it is NULL, raise the pending exception."""
     return result
 
 cdef inline object owned(PyObject* new_reference):

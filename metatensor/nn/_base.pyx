@@ -1,12 +1,12 @@
-"""Attribute look-up and calls of modules, compiled.
+"""Compiled attribute look-up and calls of modules.
 
-A module keeps its parameters, buffers and submodules in three dicts in its ``__dict__``; `_register` writes them.
+A module keeps its parameters, buffers and submodules in three dicts in its ``__dict__``, which `_register` writes.
 ``ModuleBase`` is the C part of `metatensor.nn.Module`: a ``__dict__`` at a fixed offset and a vectorcall entry.
 `module_getattr` becomes ``Module.__getattr__``, so that ``super().__getattr__`` works. Classes that do not override
 it use `getattr_module`, which finds members without a failed look-up first.
 
-Overrides in subclasses (``__getattr__``, ``__call__``, ``forward`` on an instance) are respected: a fast path is
-taken only if the class still has the original. A dict key may be an instance of a str subclass whose ``__eq__`` runs
+Overrides in subclasses (``__getattr__``, ``__call__``, ``forward`` on an instance) are respected: the fast path is
+used only if the class still has the original. A dict key may be an instance of a str subclass whose ``__eq__`` runs
 arbitrary code, so no borrowed reference is kept across a look-up.
 """
 cimport cython
@@ -62,7 +62,7 @@ cdef getattrofunc hook_getattro = NULL      # CPython's slot for a class with __
 @cython.auto_pickle(False)
 @cython.binding(False)
 cdef class ModuleBase:
-    """ModuleBase(*args, **kwargs)\n--\n\nThe compiled part of `metatensor.nn.Module`; use that."""
+    """ModuleBase(*args, **kwargs)\n--\n\nThe compiled part of `metatensor.nn.Module`, which is the class to use."""
     # `inspect.signature` reads the first line of the docstring if a class has no __init__ of its own.
 
     def __cinit__(self):
@@ -149,7 +149,8 @@ cdef inline PyObject* bind(PyObject* on_class, PyObject* self, PyTypeObject* cls
 cdef PyObject* item(PyObject* holder, PyObject* name) noexcept:
     """Return a new reference to ``holder[name]``.
 
-    Return NULL without an exception if ``holder`` is not a dict or lacks the key, and with one if the look-up fails.
+    Return NULL without an exception if ``holder`` is not a dict or does not have the key. Return NULL with an exception
+    if the look-up fails.
     """
     cdef PyObject* found
     if not PyDict_Check(holder):
@@ -185,7 +186,7 @@ cdef inline PyObject* member_of(PyObject* attrs, PyObject* group, PyObject* name
 
 
 cdef PyObject* missing(PyObject* self, PyObject* name) noexcept:
-    """Create and return a lazy attribute, or raise AttributeError. A pending exception is left as it is."""
+    """Create and return a lazy attribute, or raise AttributeError. Keep an exception that is already pending."""
     cdef PyObject* factory
     cdef PyObject* made
     if PyErr_Occurred() != NULL:
@@ -201,7 +202,7 @@ cdef PyObject* missing(PyObject* self, PyObject* name) noexcept:
 
 
 cdef PyObject* getattr_odd_name(PyObject* self, PyObject* name) noexcept:
-    """Look up a name that is an instance of a str subclass, as a plain str: its ``__eq__`` must not run."""
+    """Look up a name that is an instance of a str subclass as a plain str, so that its ``__eq__`` does not run."""
     cdef PyObject* plain = PyUnicode_FromObject(name)
     cdef PyObject* result = NULL
     if plain != NULL:
@@ -236,7 +237,7 @@ cdef inline bint hooked(PyObject* self) except -1:
 
 
 cdef inline bint holds_hooks(PyObject* self, PyObject* group) except -1:
-    """Return True if the module has hooks in ``group``. A value that is not a dict counts: the slow path reports it."""
+    """Return True if the module has hooks in ``group``, or a value that is not a dict, which the slow path reports."""
     cdef PyObject* hooks = item(attributes(self), group)
     cdef bint some
     if hooks == NULL:
@@ -283,7 +284,7 @@ cdef PyObject* vectorcall_module(PyObject* self, PyObject** args, size_t nargsf,
 
 
 cdef PyObject* call_packed(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
-    """Call the module with a tuple and a dict, as hooks and an overridden ``__call__`` need them."""
+    """Call the module with its arguments in a tuple and a dict, as hooks and an overridden ``__call__`` require."""
     cdef tuple positional = pack_positional(args, PyVectorcall_NARGS(nargsf))
     cdef dict keywords = pack_keywords(args + PyVectorcall_NARGS(nargsf), kwnames)
     cdef ternaryfunc call = mt_tp_call(Py_TYPE(self))[0]

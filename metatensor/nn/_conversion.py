@@ -38,7 +38,7 @@ class _OncePerTensor:
         return result
 
     def in_place(self, parameter: Tensor) -> None:
-        """Convert a parameter and its gradient. The object stays the same, so ties and optimizers remain valid."""
+        """Convert a parameter and its gradient. The parameter object stays the same, so all references remain valid."""
         if id(parameter) in self.done:
             return
         result = self(parameter)
@@ -115,7 +115,7 @@ class Conversion:
         TypeError
             If the dtype is neither floating-point nor complex.
         NotImplementedError
-            If a tensor would be moved from meta to a real device. There are no values to copy; use `to_empty`.
+            If a tensor would be moved from meta to a real device. There are no values to copy. Use `to_empty` instead.
 
         Examples
         --------
@@ -179,7 +179,7 @@ class Conversion:
         def empty(tensor: Tensor) -> Tensor:
             storage = tensor.untyped_storage()
             if len(users.get(storage._cdata, ())) < 2:
-                # A copy on meta: the result of empty_like on a deferred or fake tensor would be deferred or fake too.
+                # Imitate a meta tensor: empty_like of a deferred or fake tensor would be deferred or fake too.
                 like = tensor if tensor.is_meta or storage.data is not None else mt.empty_like(tensor, device="meta")
                 return mt.empty_like(like, device=device)
             if storage._cdata not in fresh:
@@ -280,7 +280,7 @@ def _parse_to(
 
 
 def _warn_of_lost(module: Any, recurse: bool) -> None:
-    """Warn if there are buffers that are in no state dict, naming them."""
+    """Warn about buffers that no state dict contains, and name them."""
     lost = [
         f"{path}.{name}" if path else name
         for path, inner in (module.named_modules() if recurse else [("", module)])
@@ -293,7 +293,7 @@ def _warn_of_lost(module: Any, recurse: bool) -> None:
                "Build the model under metatensor.deferred_init() and call metatensor.materialize(model)")  # fmt: skip
         names = ", ".join(lost[:10]) + (f" and {len(lost) - 10} more" if len(lost) > 10 else "")
         warnings.warn(
-            f"to_empty: the values of these buffers were computed, are in no state dict and are lost: {names}. {way} to have them.",
+            f"to_empty: state dicts do not contain these buffers, so their computed values are lost: {names}. {way} to keep them.",
             UserWarning,
             stacklevel=3,
         )

@@ -92,7 +92,7 @@ def _unpool_output_size(
 ) -> list[int]:
     """Return the spatial sizes of the output of unpooling.
 
-    Raise ValueError for an ``output_size`` from which pooling could not have made this input.
+    Raise ValueError if an image of ``output_size`` could not have been pooled to this input.
     """
     dims = len(kernel_size)
     usual = [
@@ -123,7 +123,7 @@ def _is_integer(x: Any) -> bool:
 
 def _get_softmax_dim(name: str, ndim: int, stacklevel: int) -> int:
     """Return the implicit dimension of a softmax called without ``dim``, and warn."""
-    warnings.warn(f"{name}: pass dim explicitly; without it the dimension is chosen by the number of dimensions", stacklevel=stacklevel)
+    warnings.warn(f"{name}: pass dim explicitly; otherwise it depends on the input's number of dimensions", stacklevel=stacklevel)
     return 0 if ndim in (0, 1, 3) else 1
 
 
@@ -140,7 +140,7 @@ def _linear(x: Any, weight: Any, bias: Any) -> Any:
 
 
 def _in_projection_packed(q: Any, k: Any, v: Any, w: Any, b: Any = None) -> tuple[Any, Any, Any]:
-    """Return the projections of query, key and value by the thirds of a packed weight.
+    """Return the projections of query, key and value, each by one third of a packed weight.
 
     Arguments that are the same object are projected with a single product.
     """
@@ -209,7 +209,7 @@ def _canonical_mask(
     if mask.dtype is not mt.bool and not mask.is_floating_point():
         raise AssertionError(f"{mask_name} must be bool or floating-point, got {mask.dtype}")
     if check_other and other_type is not None and mask.dtype != other_type:
-        warnings.warn(f"{mask_name} and {other_name} should have one dtype", stacklevel=2)
+        warnings.warn(f"{mask_name} and {other_name} should have the same dtype", stacklevel=2)
     if mask.is_floating_point():
         return mask
     return mt.zeros_like(mask, dtype=target_type).masked_fill_(mask, float("-inf"))

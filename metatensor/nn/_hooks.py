@@ -116,8 +116,8 @@ class Hooks:
         prepend : bool
             Run it before this module's other hooks. Default False.
         with_kwargs : bool
-            Call ``hook(module, args, kwargs)`` instead. It returns None or a pair (args, kwargs); on a call, any other
-            result raises RuntimeError. Default False.
+            Call ``hook(module, args, kwargs)`` instead. It returns None or a pair (args, kwargs). Any other result
+            raises RuntimeError during the call. Default False.
 
         Returns
         -------
@@ -222,7 +222,7 @@ class Hooks:
         return _add(self._state_dict_hooks, hook)
 
     def _register_load_state_dict_pre_hook(self, hook: Callable, with_module: bool = False) -> RemovableHandle:
-        """Register a hook as `register_load_state_dict_pre_hook` does. It gets no module unless ``with_module``."""
+        """Register a hook as `register_load_state_dict_pre_hook` does. It receives the module only if ``with_module``."""
         if with_module:
             hook = _WrappedHook(hook, self)
         return _add(self._load_state_dict_pre_hooks, hook)
@@ -247,8 +247,7 @@ class Hooks:
 class _WrappedHook:
     """Hook that receives its module as the first argument. The module is held by a weak reference.
 
-    Copies and pickles contain the module itself. A wrapped hook without a module, as PyTorch pickles them, is called
-    unchanged.
+    Copies and pickles contain the module itself. A hook that PyTorch pickled without a module is called without one.
     """
 
     def __init__(self, hook: Callable, module: Any = None) -> None:

@@ -1,4 +1,4 @@
-"""Construction of parameters, and single calls without gradient recording, compiled."""
+"""Compiled construction of parameters, and compiled calls with gradient recording off."""
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_XINCREF
 from metatensor._core.layout cimport mul_dims

@@ -1,4 +1,4 @@
-"""Reductions of losses: PyTorch's numbers for them, and the deprecated pair of bools."""
+"""Reductions of losses: their names and PyTorch's numbers, and the deprecated bools ``size_average`` and ``reduce``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Assignment and deletion of module attributes, and the ``register_*`` methods, compiled.
+"""Compiled assignment and deletion of module attributes, and the ``register_*`` methods.
 
 The ``module_*`` functions become special methods of ``Module``. They are functions of the Python class instead of
 slots of the C class because ``object.__setattr__(module, ...)`` and ``super(Module, self).__setattr__(...)`` must
-keep working; CPython rejects both for a class with a C-level slot. Each member is in exactly one of the module's
+keep working. CPython rejects both for a class with a C-level slot. Each member is in exactly one of the module's
 three dicts and not among its plain attributes.
 """
 from cpython.object cimport PyObject, PyObject_GenericSetAttr, PyTypeObject
@@ -95,7 +95,7 @@ cdef int forget_temporary(dict attrs, str name) except -1:
 
 
 def module_setattr(ModuleBase self not None, name, value):
-    """Register a parameter, buffer or module under ``name``; set any other value as a plain attribute.
+    """Register a parameter, buffer or module under ``name``. Set any other value as a plain attribute.
 
     Raises
     ------
@@ -176,7 +176,7 @@ def register_parameter(ModuleBase self not None, name, param):
     name : str
         Name of the attribute.
     param : Parameter or None
-        None reserves the name; `parameters` and `state_dict` omit it.
+        None reserves the name. `parameters` and `state_dict` omit such a name.
 
     Raises
     ------
@@ -223,7 +223,7 @@ def register_buffer(ModuleBase self not None, name, tensor, bint persistent=True
     name : str
         Name of the attribute.
     tensor : Tensor or None
-        None reserves the name; `buffers` and `state_dict` omit it.
+        None reserves the name. `buffers` and `state_dict` omit such a name.
     persistent : bool
         Include the buffer in the `state_dict`. Default True.
 

@@ -29,7 +29,7 @@ class SwizzleType(Enum):
 
 
 def _only(value: Any) -> Any:
-    """Return the only element of a list, or a value that is not a list.
+    """Return the only element of a list. Return a value that is not a list unchanged.
 
     Raise NotImplementedError for several elements, which mean nested scales.
     """

@@ -20,7 +20,7 @@ _EXTRA_STATE = "_extra_state"
 
 
 class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
-    """Result of `load_state_dict`: keys that the state dict lacks, and keys that the module lacks."""
+    """Result of `load_state_dict`: keys missing in the state dict, and keys that the module does not have."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class StateDict:
     def get_extra_state(self) -> Any:
         """Return state other than tensors, to be saved in the state dict.
 
-        A subclass that overrides it overrides `set_extra_state` too.
+        A subclass that overrides this method must also override `set_extra_state`.
         """
         raise RuntimeError(f"{type(self).__name__} does not override get_extra_state()")
 
@@ -144,7 +144,7 @@ class StateDict:
 
         Notes
         -----
-        A meta tensor does not keep the values copied into it. In this case a warning is given.
+        A meta tensor does not keep the values copied into it, so a warning is given.
 
         Examples
         --------
@@ -232,8 +232,8 @@ class StateDict:
             )
         if tensor.is_meta and not value.is_meta and not assign:
             warnings.warn(
-                f"{key}: values are loaded into a meta tensor, which keeps none of them; pass assign=True to "
-                "load_state_dict to take over the state dict's tensors, or use to_empty() first",
+                f"{key}: values are loaded into a meta tensor, which cannot hold them; pass assign=True to "
+                "load_state_dict to use the tensors of the state dict, or call to_empty() first",
                 stacklevel=5,
             )
         try:
@@ -258,7 +258,7 @@ def _load(
     module: Module, entries: Mapping[str, Any], prefix: str, metadata: Mapping[str, Any], assign: bool, missing: list[str],
     unexpected: list[str], errors: list[str],
 ) -> None:  # fmt: skip
-    """Load a module and its submodules. This is not a closure because a recursive closure is a reference cycle."""
+    """Load a module and its submodules. This is not a closure, because a recursive closure is a reference cycle."""
     local_metadata = dict(metadata.get(prefix[:-1], {}))
     if assign:
         local_metadata["assign_to_params_buffers"] = True

@@ -2,8 +2,8 @@
 
 ``fan_in`` and ``fan_out`` are the numbers of inputs per output and of outputs per input of a weight (out, in, ...).
 
-On the meta device nothing is written, but shapes are checked and the generator advances as on other devices. Values
-drawn later thus do not depend on the device on which a model was built.
+On the meta device nothing is written, but shapes are checked and the generator advances as on other devices.
+Therefore values drawn later do not depend on the device on which a model was built.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _GAINS = {
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """Return the recommended factor for initial values of a layer that a nonlinearity follows.
+    """Return the recommended factor for initial values of a layer that is followed by a nonlinearity.
 
     The factor keeps the variance of activations constant: 1 for linear and convolution layers and for "sigmoid", 5/3
     for "tanh", sqrt(2) for "relu", 3/4 for "selu", and sqrt(2 / (1 + slope**2)) for "leaky_relu" (He et al., 2015).
@@ -412,7 +412,7 @@ def orthogonal_(tensor: mt.Tensor, gain: float = 1, generator: mt.Generator | No
 
     Notes
     -----
-    The matrix can only be drawn as a whole. A slice of it cannot be drawn separately.
+    A slice of the matrix cannot be drawn without the rest.
     """
     if tensor.dim() < 2:
         raise ValueError(f"orthogonal_: expected at least 2 dimensions, got shape {list(tensor.shape)}")

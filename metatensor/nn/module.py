@@ -41,8 +41,8 @@ class Module(Members, Hooks, StateDict, Conversion, ModuleBase):
     """Base class of layers and models.
 
     Parameters, buffers and modules that are assigned as attributes are registered under the attribute's name.
-    `parameters`, `state_dict`, `to` and other methods then find them. A subclass calls ``super().__init__()`` before it
-    assigns any, and defines ``forward``, which computes the result of a call. Calling a module also runs its hooks.
+    `parameters`, `state_dict`, `to` and other methods then find them. A subclass calls ``super().__init__()`` before
+    such assignments, and defines ``forward``, which computes the result of a call. A call also runs the hooks.
 
     An exception that leaves a call has a note and an attribute ``module_path`` with the dotted path of the module that
     raised it.

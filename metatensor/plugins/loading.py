@@ -1,8 +1,8 @@
-"""The plugin manager. It finds plugins by their entry points, loads them on first use and reports the broken ones.
+"""The plugin manager. It finds plugins by their entry points, loads them on first use and reports broken ones.
 
 Importing metatensor does not import this module. Entry points are read when a device other than meta is first used, and
-only the plugin of that device is imported. The environment variable ``METATENSOR_BLOCK_PLUGINS`` lists names of entry
-points or distributions, separated by commas, that are never loaded.
+only the plugin of that device is imported. Entry points or distributions named in the environment variable
+``METATENSOR_BLOCK_PLUGINS``, separated by commas, are never loaded.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ GROUPS = {
     "formats": "metatensor_checkpoint_formats",
     "commands": "metatensor_commands",
 }
-"""The hook that entry points of group ``metatensor.<group>`` implement, by group."""
+"""The hooks that entry points of group ``metatensor.<group>`` implement, by group."""
 
 
 # The packages that provide metatensor's own devices.
@@ -49,7 +49,7 @@ def _where_to_find(type: str) -> str:
 
     if isinstance(getattr(metatensor, type, None), metatensor.dtype):
         return f"{type} is a dtype: metatensor.{type}"
-    return f"Other devices come with plugins: install {_PACKAGES.get(type, f'the one that provides {type!r}')}"
+    return f"Plugins provide the other devices: install {_PACKAGES.get(type, f'the one that provides {type!r}')}"
 
 
 class PluginInfo(NamedTuple):
@@ -64,7 +64,7 @@ class PluginInfo(NamedTuple):
     state: str
     """One of "not loaded", "blocked", "broken" and "loaded". A loaded device is "available" or "no device"."""
     reason: str
-    """Why the plugin is blocked or broken, or why its device is not available; otherwise empty."""
+    """Why the plugin is blocked or broken, or why its device is not available. Otherwise empty."""
     devices: tuple[str, ...]
     """The devices that are present, such as "cuda:0" and "cuda:1"."""
 
@@ -86,7 +86,7 @@ class _Plugin:
     def distribution(self) -> tuple[str, str]:
         """Return the name and version of the distribution.
 
-        If several provide the plugin, they are joined with " and ".
+        If several distributions provide the plugin, join their names and versions with " and ".
         """
         found = [_distribution(claim) for claim in self.claims]
         return " and ".join(name for name, _ in found), " and ".join(version for _, version in found)
@@ -96,7 +96,7 @@ class _Plugin:
 
 
 class PluginManager:
-    """The table of plugins and of the objects that they registered.
+    """The plugins and the objects that they registered.
 
     The functions of this module use one manager per process.
 
@@ -149,7 +149,7 @@ class PluginManager:
         return self._backends.get(type)
 
     def provider(self, type: str) -> str:
-        """Return a description of who provides a device type, for messages."""
+        """Return a description, for messages, of the provider of a device type."""
         plugin = self._discover("devices").get(type)
         if type in self._in_process or plugin is None:
             backend = self._backends.get(type)
@@ -157,7 +157,7 @@ class PluginManager:
         return plugin.describe()
 
     def provider_of_module(self, function: Any) -> str:
-        """Return a description of where a function is defined, for messages: its module and the module's plugin."""
+        """Return a description, for messages, of where a function is defined: its module and the module's plugin."""
         module = getattr(function, "__module__", None) or builtins.type(function).__module__
         for group in GROUPS:
             for plugin in self._discover(group).values():
@@ -214,8 +214,8 @@ class PluginManager:
         Returns
         -------
         dict of str to list
-            For each loaded plugin, the objects that it registered. It is empty if ``name`` does not exist. Without a
-            name, broken and blocked plugins are left out; `report` lists them.
+            For each loaded plugin, the objects that it registered. Empty if ``name`` does not exist. If no name is
+            given, broken and blocked plugins are left out. `report` lists them.
 
         Raises
         ------
@@ -238,7 +238,7 @@ class PluginManager:
         return loaded
 
     def report(self, load: bool = True) -> list[PluginInfo]:
-        """Return a row for every plugin, ordered by group and name. With ``load``, load all plugins first."""
+        """Return a row for every plugin, ordered by group and name. If ``load`` is true, load all plugins first."""
         rows = []
         for group in GROUPS:
             plugins = self._discover(group)
@@ -280,7 +280,7 @@ class PluginManager:
             return plugins
 
     def _load(self, plugin: _Plugin) -> None:
-        """Load a plugin if it is not loaded. If loading failed once, raise the same RuntimeError on every call."""
+        """Load a plugin unless it is loaded. If loading failed before, raise the same RuntimeError again."""
         if plugin.loaded:
             return
         with plugin.lock:
@@ -306,7 +306,7 @@ class PluginManager:
             plugin.loaded = True
 
     def _call_hook(self, plugin: _Plugin) -> None:
-        """Import the plugin, call its hook and check what it registered. Store that only if all checks pass."""
+        """Import the plugin, call its hook and check what it registers. Store the objects only if all checks pass."""
         if len(plugin.claims) > 1:
             owners = " and ".join(f"{_distribution(claim)[0]} ({claim.value})" for claim in plugin.claims)
             raise RuntimeError(f"{plugin.name!r} is claimed by {owners}: uninstall or block all but one")
@@ -347,8 +347,8 @@ class PluginManager:
             if backend.type != plugin.name or len(backends) > 1:
                 types = ", ".join(repr(backend.type) for backend in backends)
                 raise RuntimeError(
-                    f"it registers the device types {types}, but an entry point provides just the one "
-                    f"that it is named after, {plugin.name!r}"
+                    f"it registers the device types {types}, but the entry point {plugin.name!r} may provide only "
+                    f"the device type {plugin.name!r}"
                 )
         with self._lock:
             if plugin.name in self._backends:
@@ -410,7 +410,7 @@ def _place_of(distribution: Any) -> str:
 
 
 def _distribution(entry: Any) -> tuple[str, str]:
-    """Return the name and version of the distribution of an entry point. If it has none, the module name and ""."""
+    """Return the name and version of an entry point's distribution. If there is none, return the module name and ""."""
     dist = getattr(entry, "dist", None)
     if dist is None:
         return entry.value.partition(":")[0], ""
@@ -454,8 +454,8 @@ def _check_ops(plugin: _Plugin, ops: list[Any]) -> None:
         if not isinstance(op, Op):
             raise TypeError(f"expected an Op, as metatensor.op makes them, got {type(op).__name__}")
         if not op.name.startswith(plugin.name + "::"):
-            raise RuntimeError(f"it registers the operator {op.name}, but an entry point provides just those of the namespace "
-                               f"that it is named after, {plugin.name!r}")
+            raise RuntimeError(f"it registers the operator {op.name}, but the entry point may provide only operators of the "
+                               f"namespace {plugin.name!r}")
 
 
 def _check_formats(formats: list[Any]) -> None:
@@ -469,7 +469,7 @@ def _check_formats(formats: list[Any]) -> None:
 
 
 def _operators(plugin: _Plugin) -> set[str]:
-    """Return the names of all operators in the namespace of an operator plugin; empty for other plugins."""
+    """Return the names of the operators in an operator plugin's namespace. For other plugins return an empty set."""
     from metatensor._core.op import registry
 
     return {name for name in list(registry) if name.startswith(plugin.name + "::")} if plugin.group == "ops" else set()
@@ -531,12 +531,12 @@ def loaded_backend(type: str) -> DeviceBackend | None:
 
 
 def provider(type: str) -> str:
-    """Return a description of who provides a device type, for messages: "plugin 'disk' (metatensor-disk)"."""
+    """Return a description, for messages, of the provider of a device type: "plugin 'disk' (metatensor-disk)"."""
     return manager().provider(type)
 
 
 def provider_of_module(function: Any) -> str:
-    """Return a description of where a function is defined, for messages.
+    """Return a description, for messages, of where a function is defined.
 
     For example: "module acme.kernels of plugin 'acme' (acme-ops)".
     """
@@ -584,7 +584,7 @@ def load_ops(namespace: str | None = None) -> list[str]:
     Parameters
     ----------
     namespace : str, optional
-        The plugin to load. Default: all that work.
+        The namespace whose plugin is loaded. Default: all plugins that work.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Check an installed distribution's requirement on the version of metatensor."""
+"""Check of the version of metatensor that an installed distribution requires."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CLAUSE = re.compile(r"\s*(?P<sign>~=|==|!=|<=|>=|<|>)\s*(?P<version>[\w.*+!-]+)
 
 
 def unmet(distribution: Any, name: str, version: str) -> str:
-    """Return the distribution's requirement on the package ``name`` that ``version`` does not meet, or "".
+    """Return the distribution's requirement on the package ``name``, or "" if it has none or ``version`` meets it.
 
     Only release numbers are compared. A requirement that cannot be parsed counts as met.
     """

@@ -1,4 +1,4 @@
-"""Profiling of operators and their times on the host. `metatensor.analysis` reports FLOPs and memory by module."""
+"""Profiling of operators by their time on the host. `metatensor.analysis` reports FLOPs and memory by module."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class DeviceType(enum.Enum):
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Callable[[int], ProfilerAction]:
-    """Return a function from a step number to a `ProfilerAction`.
+    """Return a function that maps a step number to a `ProfilerAction`.
 
-    After `skip_first` steps, cycles of waiting, warming up and recording follow one another.
+    After `skip_first` steps, cycles of waiting, warming up and recording follow.
 
     Parameters
     ----------
@@ -95,9 +95,9 @@ class profile:
     Parameters
     ----------
     activities : any
-        Stored. Operators of every device are recorded as seen by the host.
+        Stored and not used. Operators of all devices are recorded, with their time on the host.
     schedule : callable, optional
-        Function from a step number to a `ProfilerAction`; see `schedule`. Default: record everything.
+        Function from a step number to a `ProfilerAction`, see `schedule`. Default: record everything.
     on_trace_ready : callable, optional
         Called with the profiler at the end of each recorded cycle, or at the end of the recording.
     record_shapes : bool
@@ -143,12 +143,12 @@ class profile:
         return ProfilerAction.RECORD if self.schedule is None else self.schedule(self.step_num)
 
     def start(self) -> None:
-        """Start at the current step of the schedule."""
+        """Start recording if the schedule says so for the current step."""
         self.current_action = self._action()
         self._record(self.current_action)
 
     def stop(self) -> None:
-        """Stop, and call `on_trace_ready` if a recording was running."""
+        """Stop recording. Call `on_trace_ready` if a recording was running."""
         if self._tracer is not None:
             self._finish()
             self._ready()
@@ -239,7 +239,7 @@ class ExecutionTraceObserver:
 
 
 def supported_activities() -> set[ProfilerActivity]:
-    """Return the kinds of devices that can be profiled: only operators as seen by the host."""
+    """Return the kinds of devices that can be profiled: only the CPU, because times are measured on the host."""
     return {ProfilerActivity.CPU}
 
 

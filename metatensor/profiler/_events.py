@@ -73,7 +73,7 @@ class EventList(list):
         return FunctionEventAvg(list(self))
 
     def table(self, sort_by: str | None = None, row_limit: int = 100, header: str | None = None, **_: Any) -> str:
-        """Return a text table with the name, own time and total time in microseconds, and number of calls.
+        """Return a text table with the name, own time and total time in microseconds, and the number of calls.
 
         `sort_by` is an attribute of `FunctionEventAvg`. A negative `row_limit` means no limit.
         """

@@ -1,7 +1,7 @@
 """The disk device: tensors whose memory is a file, for data that does not fit into RAM.
 
 Each storage is one memory-mapped file without a name. The file disappears together with the storage, even if the
-process is killed. METATENSOR_DISK_DIR is the directory to use, by default the system's temporary directory.
+process is killed. METATENSOR_DISK_DIR sets the directory. The default is the system's temporary directory.
 
 This file is also the template for a device on the array kit: docs/writing-a-device.md walks through it.
 """
@@ -38,7 +38,7 @@ def map_file(descriptor: int, nbytes: int) -> np.ndarray:
 
 
 class DiskBackend(ArrayBackend):
-    """The disk device. Only the origin of its memory is special; everything else is the array kit over NumPy."""
+    """The disk device. Only the source of its memory is special. Everything else is the array kit over NumPy."""
 
     def __init__(self) -> None:
         super().__init__("disk", np, special="scipy.special")
@@ -54,13 +54,13 @@ class DiskBackend(ArrayBackend):
         return "" if self.device_count() else f"cannot write to {self.directory()}; set METATENSOR_DISK_DIR"
 
     def allocate(self, nbytes: int, index: int = 0) -> np.ndarray:
-        """Create a file of ``nbytes`` bytes with reserved disk space; return it as a flat uint8 array."""
+        """Create a file of ``nbytes`` bytes with reserved disk space. Return it as a flat uint8 array."""
         self.check_index(max(index, 0))
         if nbytes == 0:
             return np.empty(0, np.uint8)  # a file of 0 bytes cannot be mapped
         try:
             with tempfile.TemporaryFile(dir=self.directory()) as file:
-                # Reserve now: if the disk filled up later, writing would kill the process with a bus error.
+                # Reserve the space now. If the disk filled up later, writing would kill the process with a bus error.
                 os.posix_fallocate(file.fileno(), 0, nbytes)
                 flat = map_file(file.fileno(), nbytes)
         except (OSError, OverflowError, ValueError) as error:

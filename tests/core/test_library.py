@@ -71,9 +71,9 @@ def test_what_is_written_to():
     assert signature(f, mutates_args=("z", "ys")) == "Tensor x, Tensor(b!)[] ys, Tensor(a!)? z, int n) -> ()"
     with pytest.raises(ValueError, match="mutates_args names 'w', but the parameters are x, ys, z, n"):
         signature(f, mutates_args=["w"])
-    with pytest.raises(ValueError, match="'n': mutates_args names it, but it is not a tensor"):
+    with pytest.raises(ValueError, match="'n': mutates_args names this argument, but it is not a tensor"):
         signature(f, mutates_args=["n"])
-    with pytest.raises(TypeError, match="a tuple of names, not the str 'x'"):
+    with pytest.raises(TypeError, match="must be a tuple of names, not the str 'x'"):
         signature(f, mutates_args="x")
 
 
@@ -146,7 +146,7 @@ def test_views():
     op = mt.op(name(), schema="(Tensor(a) x, int n) -> Tensor(a)")(lambda x, n: x[n])
     x = meta(3, 2)
     assert op(x, 1).untyped_storage() is x.untyped_storage() and op(x, 1).storage_offset() == 2
-    with pytest.raises(ValueError, match="there are no kernels for this op, its result is a view"):
+    with pytest.raises(ValueError, match="this op cannot have kernels, because its result is a view"):
         op.kernel("cpu")
 
 
@@ -296,9 +296,9 @@ def test_a_kernel_registered_before_its_device_is_loaded(monkeypatch):
 
 
 @pytest.mark.parametrize("op, device, message", [
-    ("add_", "cpu", "add_: register kernels for add, which computes it"),
+    ("add_", "cpu", "add_: register kernels under the name add instead"),
     ("t", "cpu", "its result is a view"),
-    ("numel", "cpu", "metadata answer it"),
+    ("numel", "cpu", "it only reads metadata"),
     ("add", "meta", "the meta device computes no values"),
     ("add", "cuda:0", "write the type alone"),
 ])
@@ -326,7 +326,7 @@ def test_decomposition():
 
 @cpu
 @pytest.mark.parametrize("kernel, message", [
-    (lambda out, x: x.new_empty((5,)), r"returned shape \[5\] and dtype float32, where shape \[2\] and dtype float32 are due"),
+    (lambda out, x: x.new_empty((5,)), r"returned shape \[5\] and dtype float32, but shape \[2\] and dtype float32 are expected"),
     (lambda out, x: x.double(), "returned shape .* and dtype float64, where"),
     (lambda out, x: (x, x), "returned a tuple of Tensor, where"),
     (lambda out, x: 5, "returned an int, where"),
@@ -341,7 +341,7 @@ def test_kernels_that_return_the_wrong_thing(kernel, message):
 
 @cpu
 @pytest.mark.parametrize("kernel, message", [
-    (lambda out, x: None, "returned nothing, where tensors with data on cpu are due"),
+    (lambda out, x: None, "returned nothing, but tensors with data on cpu are expected"),
     (lambda out, x: (x, x), "returned a tuple of Tensor"),
     (lambda out, x: meta(2), "returned a Tensor on meta without data"),
     (lambda out, x: np.ones(2), "returned a ndarray"),

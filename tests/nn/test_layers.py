@@ -319,7 +319,7 @@ def on_meta(*shape):
         (ValueError, "acc_dtype must be", lambda: nn.LinearCrossEntropyOptions(acc_dtype=mt.int32)),
         (RuntimeError, "activation must be", lambda: nn.TransformerEncoderLayer(4, 2, activation="tanh")),
         (AssertionError, "src_mask must be bool", lambda: nn.TransformerEncoderLayer(4, 2)(on_meta(3, 4), on_meta(3, 3).int())),
-        (RuntimeError, "must have one batch size", lambda: nn.Transformer(4, 2, 1, 1, 4)(on_meta(3, 1, 4), on_meta(3, 2, 4))),
+        (RuntimeError, "must have the same batch size", lambda: nn.Transformer(4, 2, 1, 1, 4)(on_meta(3, 1, 4), on_meta(3, 2, 4))),
         (RuntimeError, "the last dimension must be", lambda: nn.Transformer(4, 2, 1, 1, 4)(on_meta(3, 1, 4), on_meta(3, 1, 5))),
         (ValueError, "must have 1 or 3", lambda: nn.ConvTranspose1d(1, 1, 3)(on_meta(1, 1, 4), output_size=[1, 2])),
     ],

@@ -104,7 +104,7 @@ def test_indices_out_of_bounds(device):
     ):
         with pytest.raises(error):
             call()
-    with pytest.raises(RuntimeError, match="the mask has 3 true elements, the source only 1"):
+    with pytest.raises(RuntimeError, match="the mask has 3 true elements, but the source has only 1"):
         t.masked_scatter(mt.ones(3, dtype=mt.bool, device=device), one)
     with pytest.raises(RuntimeError, match="do not broadcast"):
         t.index_put_((mt.ones(3, dtype=mt.bool, device=device),), mt.zeros(2, device=device))

@@ -40,7 +40,7 @@ def values(backend, made):
 @pytest.mark.parametrize("failure, driver, message", [
     ((35, "cudaErrorInsufficientDriver: too old"), 0, "no NVIDIA driver was found"),
     ((35, "cudaErrorInsufficientDriver: too old"), 11080, "driver supports CUDA 11.8, but CuPy was built for CUDA 12.9"),
-    ((100, "cudaErrorNoDevice"), 12040, "shows no GPU"),
+    ((100, "cudaErrorNoDevice"), 12040, "finds no GPU"),
     ((999, "cudaErrorUnknown: unknown error"), 12040, "CUDA cannot be used: cudaErrorUnknown"),
 ])
 def test_what_the_driver_says(failure, driver, message):
@@ -71,7 +71,7 @@ def without_cupy(monkeypatch, error):
 
 @pytest.mark.parametrize("error, message", [
     (ModuleNotFoundError("No module named 'cupy'", name="cupy"), r"CuPy is not installed: pip install \"metatensor-cuda\[cuda12\]\""),
-    (ModuleNotFoundError("No module named 'fastrlock'", name="fastrlock"), "CuPy is installed but lacks fastrlock"),
+    (ModuleNotFoundError("No module named 'fastrlock'", name="fastrlock"), "CuPy is installed, but its dependency fastrlock is missing"),
     (ImportError("libcublas.so.12: cannot open\nshared object file"), "CuPy could not be imported: libcublas.so.12: cannot open shared"),
 ])
 def test_no_cupy(monkeypatch, error, message):
@@ -179,7 +179,7 @@ def test_no_numpy_view_of_device_memory(backend):
 
 @pytest.mark.parametrize("version, command", [
     (12040, r'pip install "metatensor-cuda\[cuda12\]"$'), (13000, r"\[cuda13\]\"$"), (14010, r"\[cuda13\]\"$"),
-    (11080, r"\[cuda12\]\" \(or \[cuda13\]"), (0, r"\[cuda12\]\" \(or \[cuda13\], by the CUDA version that nvidia-smi shows\)"),
+    (11080, r"\[cuda12\]\" \(or \[cuda13\]"), (0, r"\[cuda12\]\" \(or \[cuda13\], depending on the CUDA version that nvidia-smi shows\)"),
 ])  # fmt: skip
 def test_the_command_is_for_the_driver_that_is_there(monkeypatch, version, command):
     monkeypatch.setattr(driver_module, "driver_version", lambda: version)
@@ -210,7 +210,7 @@ def test_the_version_of_the_driver(monkeypatch, libraries, version):
     assert driver_module.driver_version() == version
 
 
-@pytest.mark.parametrize("version, message", [("12.3.0", "CuPy 12.3.0 is too old, 13.3 is the least: pip install"), ("13.3.0rc1", "")])
+@pytest.mark.parametrize("version, message", [("12.3.0", "CuPy 12.3.0 is too old, 13.3 or later is needed: pip"), ("13.3.0rc1", "")])
 def test_versions_of_cupy(monkeypatch, version, message):
     there = FakeCupy()
     there.__version__ = version
@@ -361,7 +361,7 @@ def test_queues(cuda):
     host_event = cpu.event(0, True)
     host_event.record(cpu.current_stream(0))
     cuda.stream(0).wait_event(host_event)  # implemented by waiting
-    with pytest.raises(TypeError, match="an event of cuda is timed against one of cpu"):
+    with pytest.raises(TypeError, match="cannot measure the time from an event of cuda to an event of cpu"):
         cuda.event(0, True).elapsed_time(host_event)
     assert cpu.default_stream(0).query() and host_event.query() and host_event.elapsed_time(host_event) == 0
     assert cpu.stream(0).make_current() is None and cpu.stream(0).wait_event(host_event) is None

@@ -156,11 +156,12 @@ def test_two_packages_that_claim_a_name(site, group, call):
     ("def op_exp(self, out, input):\n    raise ArithmeticError('no such luck')\n", "exp",
      "ArithmeticError no such luck (in the kernel of exp for bad, from plugin 'bad' (acme-bad))"),
     ("def op_nonzero(self, out, *args):\n    pass\n", "nonzero",
-     "RuntimeError nonzero: the kernel of the device bad returned nothing, where tensors with data on bad are due"),
+     "RuntimeError nonzero: the kernel of the device bad returned nothing, but tensors with data on bad are expected"),
     ("def op_exp(self, out, input):\n    return mt.empty(3, 3, device='bad')\n", "exp",
-     "RuntimeError exp: the kernel of the device bad returned shape [3, 3] and dtype float32, where shape [2] and dtype float32 are due"),
+     "RuntimeError exp: the kernel of the device bad returned shape [3, 3] and dtype float32, but shape [2] and dtype float32 "
+     "are expected"),
     ("def op_exp(self, out, input):\n    return mt.empty(2, dtype=mt.int64, device='bad')\n", "exp",
-     "RuntimeError exp: the kernel of the device bad returned shape [2] and dtype int64, where shape [2] and dtype float32 are due"),
+     "RuntimeError exp: the kernel of the device bad returned shape [2] and dtype int64, but shape [2] and dtype float32 are expected"),
     ("", "exp", "NotImplementedError exp: the device bad has no kernel for this op and it has no decomposition"),
 ], ids=["raises", "returns nothing", "shape", "dtype", "none"])  # fmt: skip
 def test_a_faulty_kernel(site, kernels, call, said):
@@ -195,7 +196,7 @@ def test_half_of_a_namespace_is_taken_back(site):
 
 def test_ops_that_are_registered_under_another_name(site):
     install(site, "acme-bad", "acme_bad", ops("other"), "ops", "bad")
-    assert "it registers the operator other::twice, but an entry point provides just those of the namespace" in fails(site, OPS_CALL)
+    assert "it registers the operator other::twice, but the entry point may provide only operators of" in fails(site, OPS_CALL)
 
 
 def test_ops_are_loaded_when_their_namespace_is_first_used(site):

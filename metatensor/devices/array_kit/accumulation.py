@@ -1,8 +1,8 @@
-"""Scatter-reduction: combine many values into few places, where several values may go to the same place.
+"""Scatter-reduction: combine many values into fewer elements, where several values may belong to the same element.
 
-NumPy's ``ufunc.at`` does this for all operations and dtypes. CuPy's covers only what the GPU does atomically: sums of
-some dtypes, and minimum and maximum, which lose NaN there. All other cases use a segmented scan: sort the values by
-target place and combine them in log2(n) steps. The scan is deterministic.
+NumPy's ``ufunc.at`` does this for all operations and dtypes. CuPy's version covers only what the GPU does atomically:
+sums of some dtypes, and minimum and maximum, which lose NaN there. All other cases use a segmented scan: sort the
+values by target element and combine them in log2(n) steps. The scan is deterministic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _INT64 = np.dtype("i8")
 
 
 def accumulate_at(xp: Any, name: str, out: Any, key: Any, values: Any) -> None:
-    """Compute ``out[key] = ufunc(out[key], values)``, counting repeated places.
+    """Compute ``out[key] = ufunc(out[key], values)``, applying all values if ``key`` repeats an element.
 
     `name` is the name of an associative and commutative ufunc.
     """
@@ -35,14 +35,14 @@ def accumulate_at(xp: Any, name: str, out: Any, key: Any, values: Any) -> None:
 
 
 def by_segments(xp: Any, combine: Any, out: Any, key: Any, values: Any) -> None:
-    """Do the same as `accumulate_at` by sorting, for any associative and commutative function of two arrays."""
+    """Do what `accumulate_at` does, by sorting. ``combine`` is any associative, commutative function of two arrays."""
     places = xp.arange(out.size).reshape(out.shape)[key]
     if not places.size:
         return
     values = xp.broadcast_to(xp.asarray(values, dtype=out.dtype), places.shape).reshape(-1)
     order = xp.argsort(places.reshape(-1), kind="stable")
     places, values = places.reshape(-1)[order], values[order]
-    # After each step an element combines up to twice as many of the preceding values with the same place.
+    # After each step an element combines up to twice as many of the preceding values for the same target.
     step = 1
     while step < places.size:
         same = places[step:] == places[:-step]
@@ -61,7 +61,7 @@ def by_segments(xp: Any, combine: Any, out: Any, key: Any, values: Any) -> None:
 
 
 def tally(xp: Any, places: Any, weights: Any, length: int) -> Any:
-    """Return ``bincount`` with at least ``length`` bins. Unlike CuPy's it accepts empty arrays."""
+    """Return ``bincount`` with at least ``length`` bins. Unlike CuPy's function, this one accepts empty arrays."""
     if not places.size:
         return xp.zeros(length, np.int64 if weights is None else np.float64)
     return xp.bincount(places, weights, minlength=length)

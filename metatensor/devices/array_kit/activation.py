@@ -69,7 +69,7 @@ def selu(kit: Any, out: Any, input: Any, *_: Any) -> Any:
 
 @kernel("celu")
 def celu(kit: Any, out: Any, input: Any, alpha: float, *_: Any) -> Any:
-    # With a negative alpha the exponential acts on positive inputs and may grow without bound: do not clamp its input.
+    # With a negative alpha the exponential is applied to positive inputs and may overflow: do not clamp its input.
     xp, scalar = kit.xp, input.dtype.type
     return xp.maximum(input, 0) + xp.minimum(xp.expm1(input / scalar(alpha)) * scalar(alpha), 0)
 
@@ -126,7 +126,7 @@ def glu(kit: Any, out: Any, input: Any, dim: int) -> Any:
 
 @kernel("hardshrink")
 def hardshrink(kit: Any, out: Any, input: Any, lambd: float) -> Any:
-    """Zero all values within [-lambd, lambd]. NaN is outside the interval and stays NaN."""
+    """Replace all values in [-lambd, lambd] by 0. NaN is outside the interval and stays NaN."""
     return kit.xp.where((input >= -lambd) & (input <= lambd), input.dtype.type(0), input)
 
 

@@ -14,7 +14,7 @@ from metatensor.devices.array_kit.pointwise import is_single
 from metatensor.devices.array_kit.registry import kernel
 from metatensor.devices.array_kit.softmax import softmax_of
 
-# Number of scores in one block. On the host a block should fit the cache; elsewhere there should be few launches.
+# Number of scores in one block. On the host it should fit in the cache. Elsewhere large blocks save kernel launches.
 HOST_BLOCK = 1 << 17
 DEVICE_BLOCK = 1 << 26
 _ALL = slice(None)
@@ -47,7 +47,7 @@ def _softmax(kit: Any, scores: Any, masked: bool) -> Any:
 def _blocks(room: int, batch: tuple[int, ...], length: int, keys: int) -> Iterator[tuple[tuple[Any, ...], int, int]]:
     """Yield (batch index, first row, end row) of blocks with at most ``room`` scores each.
 
-    A single row of scores may exceed ``room``: it is never divided.
+    A single row of scores is never divided, so it may exceed ``room``.
     """
     rows = max(1, min(length, room // keys))
     left = room // (rows * keys) if rows == length else 1
@@ -116,8 +116,8 @@ def attention(
 def _kept(xp: Any, stream: Any, shape: tuple[int, ...], numbers: Any, first: int, length: int, p: float) -> Any:
     """Return the dropout factor of each weight: 0, or 1 / (1 - p).
 
-    The random number of element (..., row, key) does not depend on how the work is divided into blocks. ``numbers`` are
-    the indices of the matrices within the whole batch.
+    The random number of element (..., row, key) does not depend on how the work is divided into blocks. ``numbers``
+    holds the indices of the matrices within the whole batch.
     """
     *_, rows, keys = shape
     scale = np.float32(0 if p == 1 else 1 / (1 - p))

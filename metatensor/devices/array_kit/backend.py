@@ -96,12 +96,12 @@ class ArrayBackend(DeviceBackend):
 
     @property
     def special(self) -> Any:
-        """The module of special functions, like scipy.special; raises RuntimeError if there is none."""
+        """The module of special functions, such as scipy.special. RuntimeError is raised if there is none."""
         if isinstance(self._special, str):
             self._special = importlib.import_module(self._special)
             limit_blas()  # SciPy brings another library
         if self._special is None:
-            raise RuntimeError(f"{self.type}: {self.xp.__name__} comes without special functions")
+            raise RuntimeError(f"{self.type}: {self.xp.__name__} has no special functions")
         return self._special
 
     # Dtypes -------------------------------------------------------------------
@@ -111,11 +111,11 @@ class ArrayBackend(DeviceBackend):
         return self._by_code[dtype.code]
 
     def dtype(self, dtype: DType | None) -> Any:
-        """Return the array dtype to compute ``dtype`` in (float32 for half dtypes); None for None."""
+        """Return the array dtype in which ``dtype`` is computed: float32 for half dtypes. Return None for None."""
         return None if dtype is None else self.format(dtype).compute
 
     def raw_dtype(self, dtype: DType) -> Any:
-        """Return the array dtype that ``dtype`` is stored as."""
+        """Return the array dtype in which ``dtype`` is stored."""
         return self.format(dtype).raw
 
     def dtype_of(self, array_dtype: Any) -> DType:
@@ -158,19 +158,19 @@ class ArrayBackend(DeviceBackend):
         return np.frombuffer(handle, _UINT8) if self.on_host else handle
 
     def resize(self, handle: Any, old: int, new: int, index: int = 0) -> Any:
-        """Copy ``handle`` to a new block of ``new`` bytes, truncated if that is smaller.
+        """Copy ``handle`` to a new block of ``new`` bytes. A smaller block holds only the first bytes.
 
-        Raise RuntimeError for foreign memory.
+        Raise RuntimeError for foreign or shared memory.
         """
         if id(handle) in self._foreign or isinstance(handle, mmap.mmap):
-            raise RuntimeError(f"{self.type}: memory that is not the tensor's own, or shared, cannot be resized to {new} bytes")
+            raise RuntimeError(f"{self.type}: shared or foreign memory cannot be resized to {new} bytes")
         fresh = self.allocate(new, index)
         kept = min(old, new)
         self.flat(fresh)[:kept] = self.flat(handle)[:kept]
         return fresh
 
     def share(self, handle: Any, nbytes: int, index: int = 0) -> Any:
-        """Copy the first ``nbytes`` bytes to memory shared with forked processes; off the host, return ``handle``."""
+        """Copy the first ``nbytes`` bytes to memory shared with forked processes. Off the host, return ``handle``."""
         if not self.on_host:
             return handle
         shared = mmap.mmap(-1, max(nbytes, 1))
@@ -178,11 +178,11 @@ class ArrayBackend(DeviceBackend):
         return shared
 
     def is_shared(self, handle: Any) -> bool:
-        """Return True if `share` created ``handle``; always True off the host."""
+        """Return True if `share` created ``handle``, or if the memory is not on the host."""
         return isinstance(handle, mmap.mmap) or not self.on_host
 
     def map_host(self, data: memoryview, index: int) -> Any:
-        """Return a handle to the memory of ``data`` on the host, None elsewhere."""
+        """Return a handle to the memory of ``data`` if this device is the host, else None."""
         if not self.on_host:
             return None
         flat = np.frombuffer(data, _UINT8)
@@ -209,7 +209,7 @@ class ArrayBackend(DeviceBackend):
     # Tensors and arrays -------------------------------------------------------
 
     def asarray(self, tensor: Tensor) -> Any:
-        """Return the tensor's memory as a strided view of its raw dtype, after copying it here if necessary."""
+        """Return the tensor's memory as a strided view of its raw dtype. A tensor of another device is copied first."""
         return self.views.raw(tensor)
 
     def values(self, tensor: Tensor) -> Any:
@@ -217,7 +217,7 @@ class ArrayBackend(DeviceBackend):
         return self.views.computable(tensor)
 
     def strided(self, flat: Any, offset: int, dtype: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
-        """Return a view of the flat uint8 array ``flat`` that starts at byte ``offset``; strides are in bytes."""
+        """Return a view of the flat uint8 array ``flat`` that starts at byte ``offset``. The strides are in bytes."""
         if 0 in shape:
             return self.xp.empty(shape, dtype)
         length = sum((extent - 1) * step for extent, step in zip(shape, strides, strict=True)) + dtype.itemsize
@@ -238,8 +238,8 @@ class ArrayBackend(DeviceBackend):
         device : str, optional
             The tensor's device. Default: this device type.
         strides : tuple of int, optional
-            Strides in elements that replace the array's own. They must address the same elements: they may differ only
-            for dimensions of size 0 or 1.
+            Strides in elements that replace the array's own. They may differ only for dimensions of size 0 or 1, so
+            that they address the same elements.
         owner : array, optional
             The array that owns the memory, if this backend created it. The memory is then counted in the statistics,
             and the tensor's storage may be resized.
@@ -247,7 +247,7 @@ class ArrayBackend(DeviceBackend):
         Raises
         ------
         TypeError
-            If the array's dtype has no counterpart.
+            If no metatensor dtype corresponds to the array's dtype.
         ValueError
             If a tensor cannot have the array's strides.
         """
@@ -278,8 +278,8 @@ class ArrayBackend(DeviceBackend):
             self._assign(dst, self.asarray(src), src)
 
     def _assign(self, dst: Tensor, source: Any, like: Tensor) -> None:
-        """Store raw values in ``dst``. They have the dtype and the conj and neg flags of the tensor ``like``."""
-        # Equal lazy flags of source and target cancel out.
+        """Store raw values in ``dst``. The tensor ``like`` gives their dtype and their conj and neg flags."""
+        # If source and target are both lazily conjugated (or negated), the flags cancel out.
         conj, neg = like.is_conj() is not dst.is_conj(), like.is_neg() is not dst.is_neg()
         self._run(
             convert_into, self.xp, self.asarray(dst), self.format(dst.dtype), source, self.format(like.dtype), conj, neg
@@ -316,7 +316,7 @@ class ArrayBackend(DeviceBackend):
     # Interchange --------------------------------------------------------------
 
     def numpy(self, tensor: Tensor) -> np.ndarray:
-        """Return a NumPy array that shares the tensor's memory. Raise TypeError if it is not host memory."""
+        """Return a NumPy array that shares the tensor's memory. Raise TypeError if that is impossible."""
         if not self.on_host:
             return super().numpy(tensor)
         fmt = self.format(tensor.dtype)
@@ -327,8 +327,8 @@ class ArrayBackend(DeviceBackend):
     def dlpack(self, tensor: Tensor, **options: Any) -> Any:
         """Return a DLPack capsule that shares the tensor's memory.
 
-        ``options`` are ``stream`` and ``max_version`` of ``__dlpack__``. Raise BufferError for dtypes that DLPack
-        lacks, and for a stream on the host.
+        ``options`` are ``stream`` and ``max_version`` of ``__dlpack__``. Raise BufferError for dtypes that DLPack does
+        not have, and for a stream on the host.
         """
         name, fmt = tensor.dtype.name, self.format(tensor.dtype)
         if fmt.opaque and name not in interchange.DLPACK_CODES:
@@ -385,7 +385,7 @@ class ArrayBackend(DeviceBackend):
         return self.xp.empty(tuple(out.shape), self.format(out.dtype).compute)
 
     def finish(self, binding: Binding, out: Tensor, target: Any, result: Any) -> None:
-        """Move what a kernel wrote to ``target`` or returned to the memory of ``out``."""
+        """Store the result of a kernel, which it returned or wrote to ``target``, in the memory of ``out``."""
         fmt = self.format(out.dtype)
         native = binding.is_native
         own = native or fmt.decode is None
@@ -395,7 +395,7 @@ class ArrayBackend(DeviceBackend):
             result = target
         if getattr(result, "shape", target.shape) != target.shape:
             raise RuntimeError(
-                f"{binding} returned shape {tuple(result.shape)}; the result's shape is {tuple(target.shape)}"
+                f"{binding} returned shape {tuple(result.shape)}, but the result's shape is {tuple(target.shape)}"
             )
         store(self.xp, target if own else self.asarray(out), fmt, result, raw=native)
 
@@ -414,7 +414,7 @@ class ArrayBackend(DeviceBackend):
                 dtype = tensor.dtype
                 break
             if not binding.is_native and fmt.encode is not None and array.dtype.kind in "fc":
-                # Encode in memory order and transpose back, so that the strides are preserved.
+                # Encode in memory order and transpose back, so that the result keeps the strides.
                 order = sorted(range(array.ndim), key=lambda d: -array.strides[d])
                 dense = self.xp.ascontiguousarray(cast(array.transpose(order), fmt.compute)).reshape(array.transpose(order).shape)
                 array, dtype = fmt.encode(self.xp, dense).transpose(np.argsort(order)), tensor.dtype
@@ -427,7 +427,7 @@ class ArrayBackend(DeviceBackend):
 
 
 def _owner(array: Any) -> Any:
-    """Return the array that owns the memory of ``array``, if ``array`` covers all of it; otherwise None."""
+    """Return the array that owns the memory of ``array`` if ``array`` covers all of that memory, else None."""
     owner = array.base
     seen = getattr(owner, "nbytes", None) == array.nbytes and owner.flags.owndata and min(array.strides, default=0) >= 0
     return owner if seen else None

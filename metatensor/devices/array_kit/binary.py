@@ -41,7 +41,7 @@ def rsub(kit: Any, out: Any, input: Any, other: Any, alpha: Any) -> None:
 
 
 def _check_divisor(kit: Any, divisor: Any) -> None:
-    """Raise RuntimeError for an integer divisor of 0. Skipped off the host, where testing it would force a sync."""
+    """Raise RuntimeError for an integer divisor of 0. Off the host nothing is checked, because that needs a sync."""
     if kit.on_host and is_integral(divisor) and not np.all(divisor):
         raise RuntimeError("ZeroDivisionError: integer division or modulo by zero")
 
@@ -95,7 +95,7 @@ def pow_(kit: Any, out: Any, input: Any, exponent: Any) -> Any:
         return base | ~power
     if out.dtype.kind != "i":
         return xp.power(base, power)
-    # An integer to a negative power is 0, except for the bases 1 and -1.
+    # An integer to a negative power is 0, except if the base is 1 or -1.
     negative = power < 0
     odd = (power & 1).astype(bool)
     small = xp.where(base == 1, 1, xp.where(base == -1, xp.where(odd, -1, 1), 0)).astype(out.dtype)
@@ -129,7 +129,7 @@ def heaviside(kit: Any, out: Any, input: Any, values: Any) -> Any:
 
 @kernel("nextafter", half="native")
 def nextafter(kit: Any, out: Any, input: Any, other: Any) -> Any:
-    """Compute in the stored dtype: the next float32 would round back to the same half value."""
+    """Compute in the stored dtype, because the next float32 would round back to the same half value."""
     xp = kit.xp
     if out.dtype.kind != "u" and input.dtype == other.dtype == out.dtype:
         return xp.nextafter(input, other)
@@ -157,7 +157,7 @@ def igammac(kit: Any, out: Any, input: Any, other: Any) -> Any:
 
 
 def _gamma_part(kit: Any, out: Any, input: Any, other: Any, function: str, at_zero: int) -> Any:
-    """Apply a regularized gamma function. As in PyTorch, one argument may be NaN if the other settles the result."""
+    """Apply a regularized gamma function. As in PyTorch, one argument may be NaN if the other determines the result."""
     a, x = in_dtype(input, out.dtype), in_dtype(other, out.dtype)
     result, low, high = getattr(kit.special, function)(a, x), out.dtype.type(at_zero), out.dtype.type(1 - at_zero)
     result = kit.xp.where(kit.xp.isnan(a) & (x == np.inf), high, result)

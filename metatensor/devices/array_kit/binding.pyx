@@ -1,6 +1,6 @@
 """The call path of array-kit kernels: convert tensors to arrays, run the kernel, store its result.
 
-Compiled, because every operation passes through it. The rarely needed steps are methods of `backend.ArrayBackend`.
+This module is compiled, because every operation passes through it. Rare steps are methods of `backend.ArrayBackend`.
 """
 import contextvars
 
@@ -18,7 +18,7 @@ from metatensor.devices.array_kit.memory cimport Block
 import numpy as np
 
 cdef extern from "numpy/arrayobject.h":
-    # NumPy's .pxd has no exact signature for this one: it steals a reference to the dtype, and `obj` may be NULL.
+    # NumPy's .pxd has no exact signature for this function: it steals a reference to the dtype, and `obj` may be NULL.
     object PyArray_NewFromDescr(PyTypeObject* subtype, PyObject* descr, int nd, const cnp.npy_intp* dims,
                                 const cnp.npy_intp* strides, void* data, int flags, PyObject* obj)
 
@@ -46,8 +46,8 @@ cnp.import_array()
 
 
 # NumPy keeps its floating-point error settings in a context variable. Kernels run in a context where all of them are
-# "ignore". Entering it takes about 20 ns; np.errstate takes 900 ns. A context can only be entered once at a time, hence
-# a stack of spare contexts.
+# "ignore". Entering such a context takes about 20 ns, whereas np.errstate takes 900 ns. A context cannot be entered a
+# second time before it is left, so there is a stack of spare contexts.
 cdef list _spare = []
 
 
@@ -113,7 +113,7 @@ cdef object _over(Tensor t, object handle, object raw):
             strides[i] = t.strides[i] * itemsize
             last += t.strides[i] * (t.sizes[i] - 1)
     if t.offset < 0 or (t.offset + last + 1) * itemsize > nbytes:
-        raise RuntimeError(f"a tensor of shape {tuple(t.shape)} lies outside of its memory of {nbytes} bytes")
+        raise RuntimeError(f"a tensor of shape {tuple(t.shape)} does not fit in its memory of {nbytes} bytes")
     Py_INCREF(raw)
     array = PyArray_NewFromDescr(<PyTypeObject*>_ndarray, <PyObject*>raw, t.ndim, <cnp.npy_intp*>t.sizes,
                                  NULL if dense else <cnp.npy_intp*>strides, start + t.offset * itemsize, flags, NULL)
@@ -182,13 +182,13 @@ cdef class Views:
                 return False
             if of.kind == KIND_COMPLEX and to.kind != KIND_COMPLEX:
                 return False
-            if of.kind == KIND_FLOAT and to.kind == KIND_INT:   # unsigned targets wrap around by way of int64
+            if of.kind == KIND_FLOAT and to.kind == KIND_INT:   # unsigned targets wrap around, through int64
                 return False
         quietly(_assign, self.array(target), self.array(source))
         return True
 
     def is_zero(self, Tensor tensor not None):
-        """Return True if all bytes are known to be 0: the system cleared the memory and it is untouched since."""
+        """Return True if all bytes are known to be 0: the system cleared the memory and nothing accessed it since."""
         cdef object data = tensor.storage.data
         return type(data) is Block and (<Block>data).zero and not (<Block>data).touched
 
@@ -208,7 +208,7 @@ cdef class Binding:
     cdef object ufunc           # ufunc that computes the same if all operands have one dtype, or None
     cdef int operands           # number of operands of the ufunc
     cdef bint out_by_name       # the ufunc needs its output as a keyword argument
-    cdef tuple rest             # the values that the arguments after the operands must have
+    cdef tuple rest             # the ufunc is used only if the arguments after the operands equal these
 
     def __init__(self, kit, Views views not None, str name not None, entry):
         self.vectorcall = <void*>_call_binding
@@ -236,7 +236,7 @@ cdef class Binding:
         return self.views.array(t) if self.native else self.views.value(t)
 
     cdef object argument(self, object value):
-        """Convert an argument for the kernel: tensors become arrays, also inside sequences."""
+        """Convert an argument for the kernel: replace tensors by arrays, also inside sequences."""
         if isinstance(value, Tensor):
             return self.read(<Tensor>value)
         if isinstance(value, (tuple, list)):
@@ -267,7 +267,7 @@ cdef class Binding:
         for i in range(self.operands):
             if isinstance(<object>args[i], Tensor):
                 continue
-            # Numbers adopt the arrays' dtype, as in NumPy. Numbers that might not fit take the general path.
+            # Numbers take the arrays' dtype, as in NumPy. Numbers that might not fit take the general path.
             if PyLong_CheckExact(args[i]):
                 number = PyLong_AsLongLongAndOverflow(args[i], &overflow)
                 if overflow or not 0 <= number < 128 or dtype.kind > KIND_COMPLEX or dtype.kind < KIND_INT:
@@ -322,7 +322,7 @@ cdef class Binding:
             raise self.kit.out_of_memory(doing=f"to compute {self.name}") from error
 
     cdef object several(self, object out, object values):
-        """Run a kernel with several outputs. An output of None is not requested."""
+        """Run a kernel with several outputs. None among the outputs stands for one that the caller does not need."""
         cdef list targets = [], fresh = []
         cdef bint own
         cdef Py_ssize_t i
@@ -416,7 +416,7 @@ cdef object _call_binding(PyObject* self, PyObject** args, size_t nargsf, PyObje
     cdef int n = <int>(nargsf & ~ARGUMENTS_OFFSET)
     cdef object context
     if kwnames != NULL or n < 1:
-        raise TypeError(f"{binding} takes the result and then the arguments, all by position")
+        raise TypeError(f"{binding} expects the result and then the arguments, as positional arguments")
     if not binding.views.host:
         return binding.compute(<object>args[0], args + 1, n - 1)
     context = _quiet_context()

@@ -21,7 +21,7 @@ def _classes_last(array: Any) -> Any:
 
 
 def _indices(xp: Any, target: Any, classes: int, ignore: int, error: type[Exception] = IndexError) -> tuple[Any, Any]:
-    """Return the class index of each sample (0 if ignored) and a mask of the samples that count."""
+    """Return the class index of each sample (0 if ignored) and a mask of the samples that are not ignored."""
     flat = target.reshape(-1).astype(np.int64)
     counted = flat != ignore
     index = xp.where(counted, flat, 0)

@@ -64,6 +64,6 @@ def bitwise_right_shift(kit: Any, out: Any, input: Any, other: Any) -> Any:
 
 @kernel("isin", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
 def isin(kit: Any, out: Any, elements: Any, test_elements: Any, assume_unique: bool, invert: bool) -> Any:
-    """Test membership. NaN is a member of nothing, not even of a set with NaN."""
+    """Test membership. NaN is never found, even if ``test_elements`` contains NaN."""
     a, b = in_common(kit, elements, test_elements)
     return kit.xp.isin(kit.xp.asarray(a), kit.xp.asarray(b), invert=invert)

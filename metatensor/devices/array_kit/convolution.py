@@ -1,10 +1,10 @@
 """Kernels of convolution: gather a tile of patches from the input, then multiply it by the weight matrix.
 
 A tile holds the patches at some window positions of some images. Padding needs no memory: elements of a patch outside
-the image are set to zero in the tile. Besides the result, a convolution needs one tile and its product, which is no
-larger than the result, and a copy of the weight if it is not contiguous or has a half dtype. Half dtypes are converted
-tile by tile. Transposed convolutions are the exception: they accumulate, so they keep a half result in float32 until it
-is complete.
+the image are set to zero in the tile. Besides the result, a convolution needs memory for one tile and its product,
+which is no larger than the result, and for a copy of the weight if that is not contiguous or has a half dtype. Half
+dtypes are converted tile by tile. Transposed convolutions are the exception: they accumulate, so they keep a half
+result in float32 until it is complete.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 __all__ = ["Window", "per_dimension"]
 
-# Number of elements in a tile. On the host a tile should fit the cache; elsewhere there should be few launches.
+# Number of elements in a tile. On the host a tile should fit in the cache. Elsewhere large tiles save kernel launches.
 HOST_TILE = 1 << 19
 DEVICE_TILE = 1 << 24
 _ALL = slice(None)
@@ -36,7 +36,7 @@ def per_dimension(value: Any, n: int) -> tuple[int, ...]:
 class Window:
     """A window that slides over an image: kernel size, stride, leading padding and dilation, one value per dimension.
 
-    The indices that the methods return apply to the last dimensions and begin with an ellipsis.
+    The indices that the methods return begin with an ellipsis, so they apply to the last dimensions.
     """
 
     def __init__(self, kernel: Sequence[int], stride: Sequence[int], before: Sequence[int], dilation: Sequence[int]) -> None:
@@ -51,9 +51,9 @@ class Window:
     ) -> tuple[tuple[Any, ...], tuple[Any, ...]] | None:
         """Return which window positions cover the image at one kernel position.
 
-        ``positions`` are ranges of window positions. Returns a pair of indices that select arrays of the same shape:
-        one into the positions (counted from the start of each range), one into an image with the given ``sizes``.
-        Returns None if the kernel position covers only padding.
+        ``positions`` are ranges of window positions. Return two indices that select arrays of the same shape: one for
+        the positions (counted from the start of each range), one for an image with the given ``sizes``. Return None
+        if the kernel position covers only padding.
         """
         at: list[Any] = [...]
         image: list[Any] = [...]
@@ -103,9 +103,9 @@ class Converted:
 
 
 def tiles(kit: Any, images: int, sizes: Sequence[int], elements: int) -> Iterator[tuple[slice, list[tuple[int, int]]]]:
-    """Divide the window positions of ``images`` into tiles; each position takes ``elements`` elements.
+    """Divide the window positions of ``images`` into tiles. Each position takes ``elements`` elements of a tile.
 
-    Yields (slice of images, range of positions per dimension).
+    Yield (slice of images, range of positions per dimension).
     """
     room = max(1, (HOST_TILE if kit.on_host else DEVICE_TILE) // max(1, elements))
     at_once = max(1, room // max(1, math.prod(sizes)))
@@ -124,7 +124,7 @@ def _at(images: slice, ranges: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
 
 
 def correlate(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Window, groups: int) -> None:
-    """Compute the convolution of (N, C, spatial...) into ``out``, as in neural networks: the kernel is not flipped."""
+    """Compute the convolution of (N, C, spatial...) into ``out``. As in neural networks, the kernel is not flipped."""
     xp, places = kit.xp, math.prod(window.kernel)
     channels = weight.shape[1]
     if not out.size:
@@ -182,7 +182,7 @@ def _batched(array: Any, n: int) -> Any:
 
 
 def _operands(kit: Any, *tensors: Any) -> Iterator[Any]:
-    """Add a batch dimension where there is none. Half dtypes are not converted, except for the last operand."""
+    """Yield the operands, each with a batch dimension. Only the last one is converted if it has a half dtype."""
     n = tensors[-1].dim()
     for tensor in tensors[:-1]:
         tensor = tensor if tensor.dim() == n else tensor.unsqueeze(0)

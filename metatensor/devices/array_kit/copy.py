@@ -10,17 +10,17 @@ from metatensor.devices.array_kit.formats import Format
 
 __all__ = ["cast", "convert_into", "store"]
 
-# Casting a negative or large float to one of these is undefined in C. By way of int64 it wraps around, as in PyTorch.
+# C does not define casts of negative or large floats to these dtypes. Through int64 they wrap around, as in PyTorch.
 _NARROW_UNSIGNED = frozenset(np.dtype(code) for code in ("u1", "u2", "u4"))
-# In NumPy the casts to these wrap around as well. Other libraries may saturate.
+# NumPy's casts to these dtypes wrap around too. Those of other libraries may saturate.
 _NARROW = _NARROW_UNSIGNED | {np.dtype("i1"), np.dtype("i2")}
 
 
 def cast(array: Any, dtype: Any) -> Any:
-    """Convert ``array`` to ``dtype``; return ``array`` itself if it has that dtype.
+    """Convert ``array`` to ``dtype``. Return ``array`` itself if it already has that dtype.
 
-    Neither dtype may be a half dtype that is stored as bits. Fractions are truncated, complex to real discards the
-    imaginary part, and every nonzero value (NaN too) becomes True.
+    Neither dtype may be a half dtype that is stored as bits. Fractions are truncated. A cast from complex to real
+    discards the imaginary part. Every nonzero value, NaN included, becomes True.
     """
     source = array.dtype
     if source == dtype:
@@ -41,7 +41,7 @@ def store(xp: Any, out: Any, format: Format, value: Any, raw: bool = False) -> N
     """Write ``value`` (an array of a computing dtype, or a number) to ``out``, an array of the stored dtype.
 
     With ``raw``, a value of the stored dtype is copied unchanged even if that dtype only holds bits. The shapes must
-    broadcast; the caller checks that they are equal.
+    broadcast. The caller checks that they are equal.
     """
     if not hasattr(value, "dtype"):
         value = xp.asarray(value)
@@ -60,10 +60,10 @@ def store(xp: Any, out: Any, format: Format, value: Any, raw: bool = False) -> N
 def convert_into(
     xp: Any, out: Any, out_format: Format, source: Any, source_format: Format, conj: bool = False, neg: bool = False
 ) -> None:
-    """Copy ``source`` to ``out``, both of the same shape and as stored, converting between their formats.
+    """Copy ``source`` to ``out``, converting between their formats. Both hold stored values and have the same shape.
 
     With ``conj`` or ``neg`` the values are conjugated or negated. Opaque dtypes (quantized and bit dtypes) can only be
-    copied to themselves; anything else raises RuntimeError.
+    copied to the same dtype. Any other copy of them raises RuntimeError.
     """
     if source_format is out_format and not (conj or neg):
         out[...] = source

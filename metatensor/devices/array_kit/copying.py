@@ -14,7 +14,7 @@ def clone(kit: Any, out: Any, input: Any, *_: Any) -> None:
 
 @kernel("_to_copy", half="tensors")
 def to_copy(kit: Any, out: Any, input: Any, *_: Any) -> None:
-    """Convert by tensor dtype: the array dtype is ambiguous, as a uint16 array may hold bfloat16 values."""
+    """Convert between tensor dtypes. Array dtypes are ambiguous, because a uint16 array may hold bfloat16 values."""
     kit.copy(out, input)
 
 

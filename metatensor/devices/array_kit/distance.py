@@ -18,7 +18,7 @@ def _cosine(xp: Any, a: Any, b: Any, axis: int, eps: float) -> Any:
 
 
 def _norm(xp: Any, difference: Any, p: float, keepdims: bool = False) -> Any:
-    """Return the p-norm over the last dimension. p = 0 counts nonzeros; infinite p gives the maximum or minimum."""
+    """Return the p-norm over the last dimension. For p = 0 it is the number of nonzeros, for infinite p an extremum."""
     size = xp.abs(difference)
     if p == 0:
         return (size != 0).sum(axis=-1, keepdims=keepdims).astype(size.dtype)
@@ -32,7 +32,7 @@ def _norm(xp: Any, difference: Any, p: float, keepdims: bool = False) -> Any:
 
 
 def _apart(kit: Any, a: Any, b: Any, dtype: Any) -> Any:
-    """Return a - b. Integers are subtracted as integers, which wrap around; then real results become ``dtype``."""
+    """Return a - b. Integers are subtracted as integers, which wrap around. Real results are then cast to ``dtype``."""
     a, b = in_common(kit, a, b)
     difference = a - b
     return difference if difference.dtype.kind == "c" else difference.astype(dtype, copy=False)

@@ -1,7 +1,7 @@
 """Kernels of random sampling. Element i of a result depends only on the seed, the ticket and i.
 
 Most distributions are sampled by inverting their distribution function, so each element consumes a fixed number of
-words of the stream. Only `randperm` and `multinomial` need all elements at once.
+words of the stream. Only `randperm` and `multinomial` need all elements together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _GOLDEN = 0x9E3779B97F4A7C15
 
 
 def _half(array: Any) -> str | None:
-    """Return the half dtype stored in an array of two bytes per element (four for complex32), or None."""
+    """Return the half dtype that an array stores, or None for an array of another dtype."""
     if array.dtype == np.float16:
         return "float16"
     if array.dtype.itemsize == 2:
@@ -59,7 +59,7 @@ def _fill(kit: Any, out: Any, draw: Callable[[int, int], Any], format: str | Non
 
 
 def _uniform(kit: Any, out: Any, ticket: Any, low: float, high: float) -> None:
-    """Sample uniformly from [low, high), using as many random bits as the dtype has, so ``high`` never occurs."""
+    """Sample uniformly from [low, high) with as many random bits as the dtype has. ``high`` never occurs."""
     stream = kit.random(ticket)
     if kit.on_host and out.dtype.char in _DIGITS_BY_CHAR and low == 0 and high == 1 and out.flags.c_contiguous:
         flat, digits = out.reshape(-1), _DIGITS_BY_CHAR[out.dtype.char]
@@ -116,7 +116,7 @@ def uniform_(kit: Any, out: Any, input: Any, low: float, high: float, ticket: An
 
 
 def _normal(kit: Any, out: Any, ticket: Any, mean: float = 0.0, std: float = 1.0) -> None:
-    """Sample a normal distribution. Each part of a complex value has the full mean and half the variance."""
+    """Sample a normal distribution. Each part of a complex value has the given mean and half the variance."""
     stream = kit.random(ticket)
     if kit.on_host and out.dtype.char == "f" and out.flags.c_contiguous:
         stream.fill_normal(out, mean, std, stream.first)
@@ -161,7 +161,7 @@ def normal(kit: Any, out: Any, mean: Any, std: Any, ticket: Any) -> Any:
 
 
 def _integers(kit: Any, ticket: Any, low: int, high: int, count: int, first: int) -> Any:
-    """Return unbiased integers in [low, high): words beyond the last whole multiple of the range are redrawn."""
+    """Return unbiased integers in [low, high). Words at or above the largest multiple of ``high - low`` are redrawn."""
     xp, span = kit.xp, high - low
     seed, number = ticket
     if kit.on_host:
@@ -240,7 +240,7 @@ def _inverted(kit: Any, out: Any, ticket: Any, inverse: Callable[[Any], Any]) ->
 
 @kernel("exponential_")
 def exponential_(kit: Any, out: Any, input: Any, lambd: float, ticket: Any) -> None:
-    # Adding half a step avoids log1p(0): no value is zero.
+    # Half a step is added to u, because log1p(0) would give the excluded value 0.
     _inverted(kit, out, ticket, lambda u: -kit.xp.log1p(-(u + 2.0**-54)) / lambd)
 
 
@@ -297,7 +297,7 @@ def poisson(kit: Any, out: Any, input: Any, ticket: Any) -> Any:
     if rate.size and not float(rate.min()) >= 0:
         raise RuntimeError("poisson(): rates must not be negative")
     u = kit.random(ticket).uniform(rate.size)
-    # A word of 53 bits cannot lead further than 12 standard deviations from the mean.
+    # With uniform numbers of 53 bits, no value is farther than 12 standard deviations from the mean.
     spread = 12 * xp.sqrt(rate) + 60
     low, high = xp.floor(xp.maximum(rate - spread, 0)), xp.ceil(rate + spread)
     drawn = _smallest(xp, low, high, lambda k: kit.special.gammaincc(k + 1, xp.maximum(rate, 1e-300)) > u)
@@ -352,7 +352,7 @@ def binomial(kit: Any, out: Any, count: Any, prob: Any, ticket: Any) -> Any:
 
 @kernel("multinomial")
 def multinomial(kit: Any, out: Any, input: Any, num_samples: int, replacement: bool, ticket: Any) -> Any:
-    """Sample categories with replacement by inversion, without replacement by the smallest exponential variates."""
+    """Sample categories: by inversion with replacement, by the smallest exponential variates without replacement."""
     xp, stream = kit.xp, kit.random(ticket)
     weights = input.reshape(-1, input.shape[-1]).astype(np.float64)
     total = weights.sum(axis=1)

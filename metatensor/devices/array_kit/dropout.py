@@ -14,7 +14,7 @@ _SATURATION = -1.0507009873554804934193349852946 * 1.673263242354377284817042991
 
 
 def _dropped(kit: Any, ticket: Any, p: float, shape: tuple[int, ...], ndim: int) -> Any:
-    """Return a mask of shape ``shape``, padded with dimensions of size 1 to ``ndim``; True with probability p."""
+    """Return a mask that is True with probability p, of ``shape`` with 1s appended up to ``ndim`` dimensions."""
     draw = kit.random(ticket).below(math.prod(shape), 0, p, "float32")
     return draw.reshape((*shape, *[1] * (ndim - len(shape))))
 
@@ -28,7 +28,7 @@ def _scaled(kit: Any, out: Any, input: Any, p: float, dropped: Any) -> None:
 
 
 def _alpha(kit: Any, out: Any, input: Any, p: float, dropped: Any) -> None:
-    """Apply alpha dropout: dropped elements become SELU's negative limit; an affine map restores mean and variance."""
+    """Apply alpha dropout: set dropped elements to SELU's negative limit, then restore mean and variance."""
     if p == 1:
         kit.xp.multiply(input, input.dtype.type(0), out=out)
         return

@@ -22,7 +22,7 @@ def _rows(kit: Any, out: Any, weight: Any, indices: Any) -> Any:
     if not out.size:
         return None
     if kit.on_host and out.flags.c_contiguous and out.dtype == weight.dtype:
-        # The range has been checked, and "clip" lets NumPy write to the result without a buffer.
+        # The indices are in range. With mode "clip" NumPy writes to the result without a temporary buffer.
         weight.take(indices, 0, out, "clip")
         return None
     return kit.xp.take(weight, indices, axis=0)

@@ -49,11 +49,11 @@ def _overflow(dtype: Any, value: Any) -> RuntimeError:
 
 @kernel("zeros", "zeros_like", "new_zeros", "zero", half="tensors")
 def zeros(kit: Any, out: Any, *_: Any) -> None:
-    if kit.views.is_zero(out):  # the system provides large blocks zeroed
+    if kit.views.is_zero(out):  # the system has already set large new blocks to 0
         return
     array = kit.asarray(out)
     if kit.format(out.dtype).half:
-        array = array.view(f"u{array.dtype.itemsize}")  # in every half dtype, 0 is all bits zero
+        array = array.view(f"u{array.dtype.itemsize}")  # in every half dtype all bits of 0 are zero
     array[...] = 0
 
 

@@ -5,9 +5,9 @@ They differ for the half dtypes: float16, bfloat16, the float8 dtypes and comple
 natively (NumPy with ml_dtypes) converts with ``astype``. For all other libraries the raw dtype is an unsigned integer
 of the same size, and the functions of this module convert its bits, with the same results.
 
-Values go through float32 and are rounded to nearest, ties to even. Values out of range become infinity, in the fnuz
-dtypes NaN, and in float8_e4m3fn, which has no infinity, the largest value. float8_e8m0fnu holds powers of two without a
-sign: magnitudes round to nearest, ties up, and zero becomes the smallest value. All of this agrees with PyTorch.
+Values are converted through float32 and rounded to nearest, ties to even. Values out of range become infinity. In the
+fnuz dtypes they become NaN, and in float8_e4m3fn, which has no infinity, the largest value. float8_e8m0fnu holds powers
+of two without a sign: magnitudes round to nearest, ties up, and zero becomes the smallest value. PyTorch does the same.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ORDINARY = {
     "uint16": "u2", "uint32": "u4", "uint64": "u8",
     "float32": "f4", "float64": "f8", "complex64": "c8", "complex128": "c16",
 }
-# No arithmetic is defined on these dtypes; they are moved as integers.
+# These dtypes have no arithmetic. They are copied as integers.
 OPAQUE = {
     "qint8": "i1", "quint8": "u1", "qint32": "i4", "quint4x2": "u1", "quint2x4": "u1",
     "bits1x8": "u1", "bits2x4": "u1", "bits4x2": "u1", "bits8": "u1", "bits16": "u2",
@@ -44,7 +44,7 @@ FLOAT8 = {
 
 @dataclass(frozen=True)
 class Format:
-    """One dtype on one array library. ``decode`` and ``encode`` are None if ``raw`` equals ``compute``."""
+    """One dtype in one array library. ``decode`` and ``encode`` are None if ``raw`` equals ``compute``."""
 
     name: str
     raw: Any
@@ -61,7 +61,7 @@ class Format:
 
 
 def formats(own: Mapping[str, Any] | None = None) -> dict[str, Format]:
-    """Return the formats of all dtypes; ``own`` maps names of natively supported half dtypes to array dtypes."""
+    """Return the formats of all dtypes. ``own`` maps names of half dtypes that the library has to its array dtypes."""
     table = {name: Format(name, np.dtype(code), np.dtype(code)) for name, code in ORDINARY.items()}
     table |= {name: Format(name, np.dtype(code), np.dtype(code), opaque=True) for name, code in OPAQUE.items()}
     single = np.dtype("f4")
@@ -81,7 +81,7 @@ def formats(own: Mapping[str, Any] | None = None) -> dict[str, Format]:
 
 
 def _fit(name: str, encode: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Wrap ``encode`` to first clamp values that the format cannot hold, in the formats where PyTorch does."""
+    """Wrap ``encode`` to clamp values that the format cannot hold, in the formats for which PyTorch does so."""
     if name == "float8_e4m3fn":
         largest = np.float32(448.0)
         return lambda xp, array: encode(xp, xp.clip(array, -largest, largest))
@@ -96,7 +96,7 @@ def _cast(dtype: Any) -> Callable[[Any, Any], Any]:
 
 
 def _bits(array: Any, dtype: str) -> Any:
-    """Reinterpret the memory as another dtype of the same size; works for 0-d arrays and all strides."""
+    """Reinterpret the memory as another dtype of the same size. 0-d arrays and all strides are supported."""
     return array.view(np.dtype(dtype))
 
 
@@ -146,10 +146,10 @@ def _values(name: str) -> np.ndarray:
 
 @cache
 def _bounds(name: str) -> np.ndarray:
-    """Return float32 thresholds: the code of a magnitude is the number of thresholds that it reaches.
+    """Return float32 thresholds. The code of a magnitude is the number of thresholds that it reaches.
 
-    Each threshold is the midpoint between two neighbouring values. If a tie rounds down (to the even code), it is the
-    next float above the midpoint.
+    Each threshold is the midpoint between two neighbouring values. If a tie rounds down (to the even code), the
+    threshold is the next float above the midpoint.
     """
     # A value one step above the largest finite one stands for overflow.
     magnitudes: Any = _values(name)[: 255 if name == "float8_e8m0fnu" else 128].astype(np.float64)
@@ -158,8 +158,8 @@ def _bounds(name: str) -> np.ndarray:
     middles = ((values + np.append(values[1:], after)) / 2).astype(np.float32)
     even = np.arange(len(middles)) % 2 == 0
     if name == "float8_e8m0fnu":
-        # Ties round up, except between the two smallest values, where float32 is subnormal: all above the smallest
-        # rounds up.
+        # Ties round up, except between the two smallest values, which are subnormal in float32. There everything above
+        # the smallest value rounds up.
         middles[0], even = values[0], np.arange(len(middles)) == 0
     return np.where(even, np.nextafter(middles, np.float32(np.inf)), middles).astype(np.float32)
 

@@ -21,15 +21,15 @@ def is_beyond(index: Any, size: int) -> bool:
 
 
 def check(index: Any, size: int, name: str, error: type[Exception] = IndexError) -> None:
-    """Raise ``error`` if any index lies outside [0, size); negative indices are not allowed either."""
+    """Raise ``error`` if any index lies outside [0, size). Negative indices are not allowed."""
     if is_beyond(index, size):
         raise error(f"{name}(): an index is out of bounds for a dimension of size {size}")
 
 
 def place(ndim: int, indices: Any, dims: Any) -> tuple[Any, ...]:
-    """Return the key that applies index arrays at ``dims`` of an array with ``ndim`` dimensions.
+    """Return the key that applies each index array of ``indices`` at its dimension in ``dims``.
 
-    A mask applies to as many dimensions as it has, beginning at its ``dim``.
+    A mask with k dimensions applies to k dimensions of the indexed array, beginning at its entry of ``dims``.
     """
     key: list[Any] = []
     for index, dim in zip(indices, dims, strict=True):
@@ -39,7 +39,7 @@ def place(ndim: int, indices: Any, dims: Any) -> tuple[Any, ...]:
 
 
 def check_key(kit: Any, key: tuple[Any, ...], shape: tuple[int, ...]) -> None:
-    """Raise IndexError if an index array of a key is out of bounds. Needed for libraries that wrap around instead."""
+    """Raise IndexError if an index of a key is out of bounds. Needed only off the host, where indices would wrap around."""
     if kit.on_host:
         return
     at = 0
@@ -52,14 +52,14 @@ def check_key(kit: Any, key: tuple[Any, ...], shape: tuple[int, ...]) -> None:
 
 
 def is_mask(item: Any) -> bool:
-    """Return True for a mask, which stands for as many dimensions of the indexed array as it has itself."""
+    """Return True for a mask. A mask with k dimensions indexes k dimensions of an array."""
     return not isinstance(item, slice) and item.dtype.kind == "b"
 
 
 def names_nothing(key: tuple[Any, ...], shape: tuple[int, ...]) -> bool:
-    """Return True if a key selects no element at all, so that indices out of bounds do no harm.
+    """Return True if a key selects no element, so that indices out of bounds do not matter.
 
-    Its arrays must broadcast, and none may index an empty dimension unless the result is empty.
+    The arrays of the key must broadcast. None of them may index an empty dimension unless the result is empty.
     """
     shapes, at, empty = [], 0, False
     for item in key:
@@ -93,7 +93,7 @@ def index_select(kit: Any, out: Any, input: Any, dim: int, index: Any) -> None:
         index = index.reshape(-1)
     check(index, input.shape[dim], "index_select")
     if kit.on_host and out.flags.c_contiguous and out.ndim and out.dtype == input.dtype:
-        # The range has been checked, and "clip" lets NumPy write to the result without a buffer.
+        # The indices are in range. With mode "clip" NumPy writes to the result without a temporary buffer.
         input.take(index, dim, out, "clip")
     else:
         out[...] = kit.xp.take(input, index, axis=dim).reshape(out.shape)

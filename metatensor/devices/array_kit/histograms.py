@@ -13,7 +13,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def ends(kit: Any, values: Any, low: float, high: float, widen: float) -> tuple[float, float]:
-    """Return the range of the bins, widened on both sides if it is a single point. Raise RuntimeError if not finite."""
+    """Return the range of the bins, widened if it is a single point. Raise RuntimeError if it is not finite."""
     if low == high:
         low, high = low - widen, high + widen
     if not (math.isfinite(low) and math.isfinite(high)):
@@ -49,13 +49,13 @@ def edges_of(kit: Any, dtype: Any, values: Any, bins: int, range: Any) -> Any:
 
 
 def place(xp: Any, values: Any, edges: Any) -> tuple[Any, Any]:
-    """Return the bin of each value and a mask of values within the edges. The last bin includes its upper edge."""
+    """Return the bin of each value, and a mask of the values within the edges. The last bin includes its upper edge."""
     inside = (values >= edges[0]) & (values <= edges[-1])
     return xp.clip(xp.searchsorted(edges, values, side="right") - 1, 0, edges.size - 2), inside
 
 
 def counts(kit: Any, out: Any, columns: list[Any], edges: list[Any], weight: Any, density: bool) -> Any:
-    """Return counts (or sums of weights) of points in the shape of ``out``; ``columns`` holds their coordinates."""
+    """Return counts of points, or sums of their weights, in the shape of ``out``. ``columns`` holds the coordinates."""
     xp = kit.xp
     index: Any = 0
     inside: Any = True

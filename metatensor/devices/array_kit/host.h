@@ -1,4 +1,4 @@
-/* Single-precision functions over host memory that NumPy lacks, or that SciPy evaluates one element at a time.
+/* Single-precision functions over host memory that NumPy does not have, or that SciPy evaluates one element at a time.
 
    The loops are written for auto-vectorization, with versions for several generations of processors if the compiler
    supports that. Sums are accumulated in double precision in LANES partial sums, which a compiler can vectorize.

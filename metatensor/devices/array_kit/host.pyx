@@ -1,4 +1,4 @@
-"""Compiled functions over host memory that NumPy lacks or needs several passes for.
+"""Compiled functions over host memory that NumPy does not have or computes in several passes.
 
 Arguments are C-contiguous buffers of float32. The output may be the input buffer. The GIL is released during the
 computation.
@@ -26,7 +26,7 @@ cdef class _Buffer:
     cdef bint held
 
     cdef Py_ssize_t open(self, object owner, Py_ssize_t n, int flags=0) except -1:
-        """Acquire a buffer of floats, `n` of them unless `n` is negative. Return their number."""
+        """Acquire a buffer of floats. If `n` is not negative, there must be `n` of them. Return their number."""
         PyObject_GetBuffer(owner, &self.view, PyBUF_ND | PyBUF_FORMAT | flags)
         self.held = True
         if self.view.format[0] != b"f" or (n >= 0 and self.view.len != n * sizeof(float)):
@@ -72,7 +72,7 @@ def gelu(values, out):
 
 
 def softmax(values, out, Py_ssize_t n, bint zeros=False):
-    """Compute the softmax of each run of `n` elements. A run of all -inf gives NaN, or zeros with `zeros`."""
+    """Compute the softmax of each run of `n` elements. A run of all -inf gives NaN, or 0 if `zeros` is true."""
     cdef _Buffer x = _Buffer(), y = _Buffer()
     cdef Py_ssize_t total = x.open(values, -1)
     y.open(out, total, PyBUF_WRITABLE)

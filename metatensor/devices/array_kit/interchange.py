@@ -1,7 +1,7 @@
-"""Zero-copy interchange: strided arrays as flat blocks of bytes, and DLPack for every dtype.
+"""Zero-copy interchange: strided arrays as flat arrays of bytes, and DLPack for every dtype.
 
 NumPy does not exchange bfloat16, the float8 dtypes and complex32. They are exchanged as unsigned integers of the same
-size, and the type code in the capsule (`DLDataType` of DLPack 1.1) is set to their own.
+size. The type code in the capsule (`DLDataType` of DLPack 1.1) is then set to that of the actual dtype.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def export(array: Any, name: str, raw: Any, **options: Any) -> Any:
 
 
 def _capsule(producer: Any, options: dict[str, Any]) -> Any:
-    """Call ``producer.__dlpack__``, without the options that producers before DLPack 1 do not know."""
+    """Call ``producer.__dlpack__``. Leave out the options that producers of DLPack before version 1 do not know."""
     try:
         return producer.__dlpack__(**options)
     except TypeError:
@@ -53,8 +53,8 @@ def _capsule(producer: Any, options: dict[str, Any]) -> Any:
 class Relabelled:
     """A DLPack producer that changes the dtype in its capsules to one that array libraries accept.
 
-    After a call of ``__dlpack__``, ``name`` is the original dtype if it is in `DLPACK_CODES`, else None. With ``copy``
-    false the wrapped producer is told not to copy.
+    After a call of ``__dlpack__``, ``name`` is the original dtype if it is in `DLPACK_CODES`, else None. If ``copy`` is
+    false, the wrapped producer is asked not to copy.
     """
 
     def __init__(self, producer: Any, copy: bool | None = None) -> None:
@@ -82,8 +82,8 @@ def as_stored(array: Any, raw: Any) -> Any:
 def flat_of(xp: Any, array: Any) -> tuple[Any, tuple[int, ...]]:
     """Return the bytes that a strided array spans, as a flat uint8 view, and the array's strides in elements.
 
-    Byte 0 belongs to the array's first element. Raise ValueError for strides that are negative or no multiple of the
-    item size.
+    Byte 0 belongs to the array's first element. Raise ValueError for strides that are negative or not a multiple of
+    the item size.
     """
     itemsize = array.dtype.itemsize
     if array.size == 0:

@@ -1,4 +1,4 @@
-"""Kernels that join tensors. Each input is converted while it is written to the result."""
+"""Kernels that join tensors. They convert each input while writing it to the result."""
 
 from __future__ import annotations
 

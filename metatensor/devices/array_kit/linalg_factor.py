@@ -13,7 +13,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def cholesky_factors(a: np.ndarray, upper: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return Cholesky factors (as far as they exist) and the order of the first non-positive minor, or 0."""
+    """Return Cholesky factors and the order of the first leading minor that is not positive (0 if all are positive)."""
     info = np.zeros(a.shape[:-2], np.int32)
     try:
         lower = np.linalg.cholesky(adjoint(np, np.triu(a)) if upper else a)
@@ -53,7 +53,7 @@ def cholesky(kit: Any, out: Any, a: Any, upper: bool) -> Any:
 @kernel("cholesky_inverse")
 @on_host
 def cholesky_inverse(kit: Any, out: Any, factors: Any, upper: bool) -> Any:
-    """Invert from the Cholesky factor. LAPACK's potri returns one triangle; mirror it."""
+    """Invert from the Cholesky factor. LAPACK's potri returns one triangle, from which the other one is copied."""
     inverses = np.zeros(factors.shape, factors.dtype)
     info = np.zeros(factors.shape[:-2], np.int32)
     if factors.size:
@@ -87,12 +87,12 @@ def ldl_factor_ex(kit: Any, out: Any, a: Any, hermitian: bool, check_errors: boo
 
 
 def lu_factors(a: np.ndarray, pivot: bool = True, name: str = "") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return L and U in one matrix, the row exchanges, and the index of the first zero pivot (0 if none).
+    """Return L and U in one matrix, the row exchanges, and the index of the first zero pivot (0 if there is none).
 
-    Both kinds of indices count from 1.
+    Row numbers and the index of the pivot count from 1.
     """
     if not pivot and a.size:
-        raise RuntimeError(f"{name}(): factors without pivoting are not computed; pass pivot=True (shape {list(a.shape)})")
+        raise RuntimeError(f"{name}(): decompositions without pivoting are not supported; pass pivot=True (shape {list(a.shape)})")
     k = min(a.shape[-2:])
     factors = np.zeros(a.shape, a.dtype)
     pivots, info = np.zeros((*a.shape[:-2], k), np.int32), np.zeros(a.shape[:-2], np.int32)
@@ -119,7 +119,7 @@ def check_pivots(pivots: np.ndarray, rows: int, name: str) -> None:
 
 
 def permutations(pivots: np.ndarray, rows: int) -> np.ndarray:
-    """Return permutation matrices for the row exchanges in ``pivots`` (counted from 1)."""
+    """Return the permutation matrices for the row exchanges in ``pivots``, which count from 1."""
     pivots = flat(pivots, 1)
     order = np.tile(np.arange(rows), (len(pivots), 1))
     batch = np.arange(len(pivots))

@@ -1,4 +1,4 @@
-"""Kernels of functions of square matrices, such as determinants; also cross products and Vandermonde matrices."""
+"""Kernels of functions of square matrices such as determinants, of cross products and of Vandermonde matrices."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ PADE = (13, 5.371920351148152)
 
 
 def exponentials(xp: Any, a: Any) -> Any:
-    """Return exp of finite double-precision matrices by scaling and squaring; each matrix has its own scale."""
+    """Return exp of finite double-precision matrices by scaling and squaring. Each matrix has its own scale."""
     degree, bound = PADE
     norms = xp.abs(a).sum(-2).max(-1)
     squarings = xp.ceil(xp.log2(xp.maximum(norms / bound, 1))).astype("int64")
     a = a / xp.exp2(squarings).astype(a.dtype)[..., None, None]
-    # Coefficients of the numerator by ascending powers. The denominator has the odd ones negated.
+    # Coefficients of the numerator by ascending powers. The denominator has the odd coefficients negated.
     factors = [1.0]
     for k in range(1, degree + 1):
         factors.append(factors[-1] * (degree - k + 1) / (k * (2 * degree - k + 1)))
@@ -59,7 +59,7 @@ def exponentials(xp: Any, a: Any) -> Any:
 
 @kernel("linalg.matrix_exp")
 def matrix_exp(kit: Any, out: Any, a: Any) -> Any:
-    """Compute in double precision: squaring amplifies rounding errors, and small elements would lose most digits."""
+    """Compute in double precision, because squaring amplifies rounding errors and small elements would lose digits."""
     xp, a = kit.xp, a.astype("complex128" if a.dtype.kind == "c" else "float64")
     if not a.size:
         return xp.zeros(a.shape, a.dtype)

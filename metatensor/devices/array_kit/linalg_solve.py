@@ -16,7 +16,7 @@ from metatensor.linalg import LinAlgError
 
 
 def solved(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the solutions of A X = B (NaN if A is singular) and the index from 1 of A's first zero pivot, or 0."""
+    """Solve A X = B. Return X (NaN for a singular A) and the index from 1 of A's first zero pivot (0 if none)."""
     try:
         return np.linalg.solve(a, b), np.zeros(a.shape[:-2], np.int32)
     except np.linalg.LinAlgError:
@@ -54,7 +54,7 @@ def inv_ex(kit: Any, out: Any, a: Any, check_errors: bool) -> Any:
 
 
 def triangular(a: np.ndarray, b: np.ndarray, left: bool, upper: bool, unit: bool, transpose: bool = False) -> np.ndarray:
-    """Solve triangular systems. Solutions for singular matrices contain infinities."""
+    """Solve triangular systems. For singular matrices the solutions contain infinities."""
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     result = np.zeros(batch + b.shape[-2:], a.dtype)
     if result.size:
@@ -81,7 +81,7 @@ def triangular_solve(kit: Any, out: Any, b: Any, a: Any, upper: bool, transpose:
 @kernel("linalg.lu_solve")
 @on_host
 def lu_solve(kit: Any, out: Any, factors: Any, pivots: Any, b: Any, left: bool, adjoint_of: bool) -> Any:
-    """Solve X A = B as A.T X.T = B.T, and X A.mH = B as A X.mH = B.mH."""
+    """Solve A X = B from the LU factors of A. X A = B is solved as A.T X.T = B.T, and X A.mH = B as A X.mH = B.mH."""
     if not left:
         b = adjoint(np, b) if adjoint_of else np.swapaxes(b, -1, -2)
     trans = (2 if adjoint_of else 0) if left else (0 if adjoint_of else 1)
@@ -98,7 +98,7 @@ def lu_solve(kit: Any, out: Any, factors: Any, pivots: Any, b: Any, left: bool, 
 
 
 def ldl_solution(ld: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool) -> np.ndarray:
-    """Solve with the LDL factors of one matrix. A pair of equal negative pivots (from 1) marks a 2x2 block of D."""
+    """Solve with the LDL factors of one matrix. Two equal negative pivots in a row mark a 2x2 block of D."""
     x, n = b.copy(), len(ld)
     last, turned = n - 1, ld.conj() if hermitian else ld
     k = 0
@@ -180,7 +180,7 @@ def lstsq(kit: Any, out: Any, a: Any, b: Any, rcond: float | None, driver: str) 
     batch = out[0].shape[: a.ndim - 2]
     if rcond is None:
         rcond = float(np.finfo(a.dtype).eps) * max(m, n)
-    # Rank and singular values depend only on A: without right-hand sides, use a column of zeros.
+    # Rank and singular values depend only on A. If B has no columns, use one column of zeros.
     k = b.shape[-1]
     b = np.broadcast_to(b, (*batch, m, k)) if k else np.zeros((*batch, m, 1), a.dtype)
     wide = np.broadcast_to(a, (*batch, m, n))

@@ -66,7 +66,7 @@ def smooth_l1_loss(kit: Any, out: Any, input: Any, target: Any, average: Any, re
 @kernel("nn.functional.huber_loss")
 def huber_loss(kit: Any, out: Any, input: Any, target: Any, reduction: str, delta: float, weight: Any) -> Any:
     loss = _huber(kit.xp, _difference(out, input, target), delta)
-    # Unlike in the other losses, the mean divides by the number of elements.
+    # The mean divides by the number of elements, not by the sum of the weights as in the other losses.
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
@@ -78,7 +78,7 @@ def binary_cross_entropy(kit: Any, out: Any, input: Any, target: Any, weight: An
     xp = kit.xp
     if input.size and not (float(input.min()) >= 0 and float(input.max()) <= 1):
         raise RuntimeError("binary_cross_entropy(): the input must lie in [0, 1]")
-    # Clamp the logarithms at -100, so that a confident wrong prediction costs much but not infinity.
+    # Clamp the logarithms at -100, so that a wrong prediction of 0 or 1 has a finite loss.
     loss = (target - 1) * xp.maximum(xp.log1p(-input), -100) - target * xp.maximum(xp.log(input), -100)
     return reduced(loss if weight is None else loss * weight, reduction)
 

@@ -1,4 +1,4 @@
-"""Kernels of matrix products. All use the array library's matmul; half dtypes arrive as float32."""
+"""Kernels of matrix products. All use the array library's matmul. Half dtypes arrive as float32."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def product(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
-    """Return ``a @ b``, in ``out`` if dtype and layout allow it. A batch times one matrix is a single product."""
+    """Return ``a @ b``, in ``out`` if dtype and layout allow it. Compute a batch times one matrix as one product."""
     fits = out is not None and out.ndim and out.dtype == a.dtype == b.dtype
     if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and a.size and b.size:
         flat = a.reshape(-1, a.shape[-1])
@@ -70,7 +70,7 @@ def outer(kit: Any, out: Any, input: Any, vec2: Any) -> Any:
 
 
 def added(xp: Any, out: Any, input: Any, result: Any, beta: Any, alpha: Any) -> Any:
-    """Return beta * input + alpha * result. If beta is 0, input is not read, so its NaN does not propagate."""
+    """Return beta * input + alpha * result. If beta is 0, NaN in ``input`` does not propagate."""
     if out.dtype.kind in "iu":
         beta, alpha = int(beta), int(alpha)
     if alpha != 1:

@@ -23,7 +23,7 @@ _UNITARY = {"orgqr": "ungqr", "ormqr": "unmqr"}
 
 @functools.cache
 def lapack(name: str, dtype: Any) -> Callable[..., Any]:
-    """Return LAPACK's routine for a dtype. For complex dtypes it is the unitary counterpart of an orthogonal one."""
+    """Return LAPACK's routine for a dtype. For complex dtypes, orthogonal routines are replaced by unitary ones."""
     import scipy.linalg.lapack
 
     limit_blas()
@@ -83,7 +83,7 @@ def adjoint(xp: Any, array: Any) -> Any:
 
 
 def raise_failed(info: Any, text: str, error: type[RuntimeError] = LinAlgError) -> None:
-    """Raise ``error`` for the first matrix with nonzero ``info``, which replaces ``{}`` in ``text``."""
+    """Raise ``error`` for the first matrix with nonzero ``info``. That value replaces ``{}`` in ``text``."""
     failed = np.flatnonzero(info)
     if failed.size:
         which = np.unravel_index(failed[0], info.shape)
@@ -92,9 +92,9 @@ def raise_failed(info: Any, text: str, error: type[RuntimeError] = LinAlgError) 
 
 
 def translated(text: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Decorate a kernel so that it raises `LinAlgError`.
+    """Return a decorator that makes a kernel raise `LinAlgError`, with a message that begins with ``text``.
 
-    It is raised for non-finite matrices, and replaces the errors of the array library.
+    The error is raised for non-finite matrices, and in place of errors of the array library.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:

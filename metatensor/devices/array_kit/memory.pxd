@@ -5,7 +5,7 @@ cdef class Ledger:
     cdef long long count        # number of allocations so far
     cdef long long freed_count  # number of allocations freed so far
     cdef long long peak_count   # most allocations at one time
-    cdef set live               # weak references to tracked arrays
+    cdef set live               # weak references to the tracked arrays
 
     cdef int add(self, long long nbytes) except -1
     cdef void remove(self, long long nbytes) noexcept

@@ -1,7 +1,7 @@
 """Host memory for tensors, and memory statistics.
 
 A `Block` is a piece of host memory with the buffer protocol, so NumPy can create arrays over it without copying. A
-`Ledger` counts live blocks and the live arrays of libraries that allocate their own memory.
+`Ledger` counts live blocks, and live arrays of libraries that allocate their own memory.
 """
 import weakref
 
@@ -35,8 +35,8 @@ cdef extern from *:
         return n;
     }
 
-    /* Large blocks request huge pages, which reduces page faults. Blocks mapped directly from the system are zero;
-       zeros() makes use of that. `room` is the size of a mapped block; it is 0 for a block from malloc. */
+    /* Large blocks request huge pages, which reduces page faults. Blocks mapped directly from the system are zero,
+       which zeros() makes use of. `room` is the size of a mapped block, or 0 for a block from malloc. */
     static void *mt_new_block(size_t n, size_t *room, int *zero) {
         void *p;
         *room = 0;
@@ -123,7 +123,7 @@ cdef class Ledger:
         return b
 
     def track(self, array, nbytes):
-        """Count an array with memory of its own until it is garbage-collected. It must support weak references."""
+        """Count an array that owns its memory until it is garbage-collected. The array must support weak references."""
         cdef long long n = nbytes
 
         def gone(entry):

@@ -31,7 +31,7 @@ def standardized(xp: Any, array: Any, axes: tuple[int, ...], eps: float) -> tupl
 
 
 def affine(result: Any, weight: Any, bias: Any) -> Any:
-    """Multiply ``result`` by weight and add bias, in place. Both must broadcast to it."""
+    """Multiply ``result`` by ``weight`` and add ``bias``, in place. Both must broadcast to the shape of ``result``."""
     if weight is not None:
         result *= weight
     if bias is not None:

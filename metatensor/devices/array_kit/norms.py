@@ -15,7 +15,7 @@ PIECE = 1 << 22
 
 
 def vector_norm_of(xp: Any, array: Any, order: float, axes: tuple[int, ...], keepdims: bool = False) -> Any:
-    """Return the vector norm of the given order over ``axes``; 0 if there are no elements."""
+    """Return the vector norm of the given order over ``axes``. It is 0 if there are no elements."""
     size = math.prod(array.shape[axis] for axis in axes)
     if order in (math.inf, -math.inf):
         magnitude = xp.abs(array)
@@ -70,7 +70,7 @@ def dist(kit: Any, out: Any, input: Any, other: Any, p: Any) -> Any:
 
 @kernel("cdist")
 def cdist(kit: Any, out: Any, x1: Any, x2: Any, p: float, compute_mode: str) -> Any:
-    """Compute distances from differences, for blocks of rows of ``x1``. A matrix product would suffer cancellation."""
+    """Compute distances from differences, one block of rows of ``x1`` at a time. A matrix product would lose digits."""
     xp = kit.xp
     rows = max(1, PIECE // max(1, math.prod(out.shape[:-2]) * x2.shape[-2] * x2.shape[-1]))
     result = xp.empty(out.shape, out.dtype)

@@ -1,4 +1,4 @@
-"""Kernels of padding, and of rearranging between channels and space."""
+"""Kernels of padding, and of moving elements between channels and space."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def _constant(kit: Any, out: Any, input: Any, pad: Sequence[int], value: Any) -> None:
-    """Pad with ``value``. Negative padding crops; if nothing of the input remains, the result is all ``value``."""
+    """Pad with ``value``. Negative padding crops. If it removes the whole input, all of the result is ``value``."""
     target, source = [slice(None)] * input.ndim, [slice(None)] * input.ndim
     for i in range(len(pad) // 2):
         d, (before, after) = input.ndim - 1 - i, pad[2 * i : 2 * i + 2]

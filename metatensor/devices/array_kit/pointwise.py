@@ -1,4 +1,4 @@
-"""Helpers for element-wise kernels: convert operands to the computing dtype, following PyTorch's promotion rules."""
+"""Helpers for element-wise kernels. They convert operands to the computing dtype by PyTorch's promotion rules."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ def _join(a: Any, b: Any) -> Any:
     if _RANK[a.kind] == _RANK[b.kind]:
         return np.promote_types(a, b)
     low, high = sorted((a, b), key=lambda d: _RANK[d.kind])
-    # Combining with a float64 needs complex128. Integers adopt the other dtype.
+    # float64 and a complex dtype need complex128. An integer takes the other dtype.
     return np.promote_types(low, high) if low.kind == "f" else high
 
 
 def common_dtype(kit: Any, *values: Any) -> Any:
-    """Return the array dtype that arrays and Python numbers are promoted to together."""
+    """Return the array dtype to which arrays and Python numbers are promoted."""
     dims = zeros = numbers = None
     for value in values:
         if isinstance(value, bool):
@@ -96,15 +96,15 @@ def in_common(kit: Any, *values: Any) -> tuple[Any, ...]:
     return tuple([in_dtype(value, dtype) for value in values])
 
 
-# Chunk size for multi-step kernels on the host, in elements: a chunk stays in the cache.
+# Chunk size for multi-step kernels on the host, in elements. A chunk should stay in the cache.
 HOST_PIECE = 1 << 15
 
 
 def pieces(kit: Any, out: Any, *arrays: Any) -> Iterator[tuple[Any, ...]]:
     """Yield ``out`` and the arrays in corresponding chunks, to be processed one after the other.
 
-    On the host, if all arrays are C-contiguous, the chunks are flat slices that fit into the cache together. Otherwise
-    the whole arrays are yielded once.
+    On the host, if all arrays are C-contiguous, the chunks are flat slices, and one chunk of all arrays fits in the
+    cache. Otherwise the whole arrays are yielded once.
     """
     whole = (out, *arrays)
     if not kit.on_host or out.size <= HOST_PIECE or not all(item.flags.c_contiguous for item in whole):
@@ -119,7 +119,7 @@ def pieces(kit: Any, out: Any, *arrays: Any) -> Iterator[tuple[Any, ...]]:
 
 
 def unary(name: str, function: Callable[..., Any]) -> None:
-    """Register ``function(xp, x)``, called with the input in the result's dtype. Other arguments are dropped."""
+    """Register ``function(xp, x)`` as a kernel. ``x`` is the input in the result's dtype. Ignore other arguments."""
 
     @kernel(name)
     def run(kit: Any, out: Any, input: Any, *_: Any) -> Any:
@@ -127,7 +127,7 @@ def unary(name: str, function: Callable[..., Any]) -> None:
 
 
 def binary(name: str, function: Callable[..., Any]) -> None:
-    """Register ``function(xp, x, y)``, called with both operands in the result's dtype."""
+    """Register ``function(xp, x, y)`` as a kernel. ``x`` and ``y`` are the operands in the result's dtype."""
 
     @kernel(name)
     def run(kit: Any, out: Any, input: Any, other: Any, *_: Any) -> Any:
@@ -135,7 +135,7 @@ def binary(name: str, function: Callable[..., Any]) -> None:
 
 
 def elementwise(table: dict[str, str]) -> None:
-    """Register library functions by operator name. They get operands and ``out``, all in the result's dtype."""
+    """Register library functions by operator name. They receive the operands and ``out``, all in the result's dtype."""
     for name, function in table.items():
         _register(name, function)
 

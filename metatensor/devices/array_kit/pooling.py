@@ -1,4 +1,4 @@
-"""Kernels of pooling: one pass over the image for each position in the window, so that patches are never copied."""
+"""Kernels of pooling. They pass over the image once for each position in the window, so patches are never copied."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ for _n in (1, 2, 3):
 
 
 def _bins(size: int, parts: int) -> list[tuple[int, int]]:
-    """Return the ranges of ``parts`` nearly equal windows that cover ``size`` elements; neighbours may overlap."""
+    """Return ``parts`` ranges of nearly equal length that cover ``size`` elements. Neighbours may overlap."""
     return [(i * size // parts, -(-(i + 1) * size // parts)) for i in range(parts)]
 
 
@@ -168,13 +168,13 @@ for _n in (1, 2, 3):
 
 
 def _best(xp: Any, values: Any, index: Any, axis: int) -> tuple[Any, Any]:
-    """Return the maximum along ``axis`` and its index: the first of equal ones; NaN counts as the largest."""
+    """Return the maximum along ``axis`` and the index of its first occurrence. NaN counts as the largest value."""
     at = xp.expand_dims(values.argmax(axis=axis), axis)
     return xp.take_along_axis(values, at, axis), xp.take_along_axis(index, at, axis)
 
 
 def _windows(xp: Any, image: Any, ranges: Sequence[Any], values: Any, indices: Any) -> None:
-    """Write the maxima over boxes, given by their ranges per dimension, reducing from the last dimension on."""
+    """Write the maxima over boxes and their flat indices. ``ranges`` holds the boxes' ranges in each dimension."""
     n = len(ranges)
     best = image
     index = xp.broadcast_to(xp.arange(math.prod(image.shape[2:]), dtype=np.int64).reshape(image.shape[2:]), image.shape)

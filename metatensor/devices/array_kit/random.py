@@ -1,10 +1,10 @@
 """Counter-based random streams: element i of a draw depends only on the seed, the ticket and i.
 
-A ticket is the number of a draw; every call of a random operator takes the next one from its generator. The random
+A ticket is the number of a draw. Every call of a random operator takes the next ticket from its generator. The random
 numbers are those of Philox4x64-10 (Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3", 2011).
 The key is (seed, ticket) and the counter is the block number. Any slice of any draw can therefore be generated
 separately, in any order and on any device, with the same bits. Word j of a draw is word j % 4 of the block with counter
-j // 4 + 1; counters start at 1 as in NumPy's Philox. For NumPy arrays the words come from compiled code,
+j // 4 + 1, because counters start at 1 as in NumPy's Philox. For NumPy arrays the words come from compiled code,
 `metatensor._core.philox`.
 
 The kernels that fill tensors are in `metatensor.devices.array_kit.distributions`.
@@ -30,8 +30,8 @@ _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # the golden ratio and sqrt(3) - 1, in 64 bits
 _ROUNDS = 10
 
-# Longer draws are generated in chunks. On the host a chunk should fit the cache; elsewhere there should be few
-# launches.
+# Longer draws are generated in chunks. On the host a chunk should fit in the cache. Elsewhere large chunks save
+# kernel launches.
 HOST_PIECE, DEVICE_PIECE = 1 << 14, 1 << 24
 UNIFORM_DIGITS = {"float32": 24, "float64": 53}
 
@@ -40,15 +40,15 @@ class Stream:
     """The random numbers of one ticket, as arrays of the library ``xp``.
 
     ``seed`` and ``ticket`` are integers, taken modulo 2**64. Methods take the number of elements ``n`` and the index
-    ``start`` of the first element, and return a new 1-d array. The bits are the same on every device. So are floats
-    that are computed from them without transcendental functions.
+    ``start`` of the first element, and return a new 1-d array. The bits are the same on every device. Floats computed
+    from them without transcendental functions are the same too.
     """
 
     __slots__ = ("first", "seed", "ticket", "xp")
 
     def __init__(self, xp: Any, seed: int, ticket: int, first: int = 0) -> None:
         self.xp = xp
-        self.first = first  # where a partial draw begins; the kernel adds it itself
+        self.first = first  # index of the first element of a partial draw, which the kernel adds to its indices
         self.seed = operator.index(seed) & _MASK
         self.ticket = operator.index(ticket) & _MASK
 
@@ -67,14 +67,14 @@ class Stream:
         return words[start - 4 * block : start - 4 * block + n]
 
     def uniform(self, n: int, start: int = 0, dtype: Any = "float64") -> Any:
-        """Return ``n`` uniform floats in [0, 1), one word each: 53 random bits in float64, 24 in float32."""
+        """Return ``n`` uniform floats in [0, 1). Each uses one word: 53 random bits for float64, 24 for float32."""
         dtype = np.dtype(dtype)
         if dtype.name not in UNIFORM_DIGITS:
             raise ValueError(f"uniform: dtype must be float32 or float64, got {dtype}")
         return self.leading(n, start, dtype, UNIFORM_DIGITS[dtype.name])
 
     def leading(self, n: int, start: int, dtype: Any, digits: int) -> Any:
-        """Return the leading ``digits`` bits of each word as floats in [0, 1): at most 24 in float32, 53 in float64."""
+        """Return the first ``digits`` bits of each word as floats in [0, 1): at most 24 for float32, 53 for float64."""
         n, start = _span("uniform", n, start)
         dtype = np.dtype(dtype)
         if self.xp is np:
@@ -114,7 +114,7 @@ class Stream:
         flat = out.reshape(-1)
 
         def fill(first: int, count: int) -> None:
-            # The compiled code reports elements that might round differently; recompute them with NumPy's functions.
+            # The compiled code reports the elements that might round differently. NumPy's functions compute them again.
             for i in host.fill_normal(flat[first : first + count], mean, std, self.seed, self.ticket, start + first):
                 flat[first + i] = self._normal(1, start + first + i, mean, std)[0]
 
@@ -160,7 +160,7 @@ def _span(name: str, n: Any, start: Any) -> tuple[int, int]:
 def philox(xp: Any, seed: int, ticket: int, counter: int, blocks: int) -> Any:
     """Return ``blocks`` blocks of four words each as a flat array, beginning with block ``counter``.
 
-    For libraries other than NumPy. It only needs uint64 arrays that wrap around on overflow.
+    It serves libraries other than NumPy. They need only uint64 arrays that wrap around on overflow.
     """
     x0 = xp.arange(blocks, dtype=np.uint64) + np.uint64(counter & _MASK)
     x1 = xp.zeros(blocks, np.uint64)

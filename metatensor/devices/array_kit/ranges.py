@@ -28,9 +28,9 @@ def closed_range(kit: Any, out: Any, start: Any, end: Any, step: Any, *_: Any) -
 
 
 def spaced(kit: Any, dtype: Any, start: Any, end: Any, steps: int) -> Any:
-    """Return evenly spaced numbers, computed from both ends so that both are exact.
+    """Return evenly spaced numbers. They are computed from both ends, so that both ends are exact.
 
-    For integer dtypes the ends are truncated first, and the numbers are float64.
+    For integer dtypes the ends are truncated first, and the result is float64.
     """
     xp = kit.xp
     start, end = xp.asarray(start).astype(dtype), xp.asarray(end).astype(dtype)
@@ -74,7 +74,7 @@ def triu_indices(kit: Any, out: Any, row: int, col: int, offset: int, *_: Any) -
 
 
 def _fill_rows(xp: Any, out: Any, rows: Any, first: Any, end: Any) -> None:
-    """Write the row and column numbers of the columns from `first` up to `end` of each row."""
+    """Write, for each row, the row and column numbers of its columns from ``first`` up to ``end``."""
     lengths = xp.broadcast_to(end - first, rows.shape)
     starts = xp.cumsum(lengths) - lengths
     places = xp.arange(out.shape[1])

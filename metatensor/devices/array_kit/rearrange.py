@@ -1,4 +1,4 @@
-"""Kernels that repeat or reorder elements. They only move values, so half dtypes stay as they are stored."""
+"""Kernels that repeat or reorder elements. They do not compute with values, so half dtypes are not converted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels of recurrent networks: input products for all time steps at once, then one step after the other."""
+"""Kernels of recurrent networks: first the input products of all time steps, then one step after the other."""
 
 from __future__ import annotations
 

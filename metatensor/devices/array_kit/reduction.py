@@ -1,4 +1,4 @@
-"""Kernels of reductions. Long float32 sums are accumulated in float64 if the array library adds element by element."""
+"""Kernels of reductions. Long float32 sums use float64 if the array library would add one element at a time."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from metatensor.devices.array_kit.copy import cast
 from metatensor.devices.array_kit.registry import kernel
 
-# Sequential sums lose a bit each time the number of rows doubles. From this length on, accumulate in the wider dtype.
+# A sequential sum loses one bit each time the number of rows doubles. From this number on, accumulate in a wider dtype.
 MANY = 256
 
 
 def axes_of(dim: Any, ndim: int, empty_is_all: bool = True) -> tuple[int, ...]:
-    """Return the axes that an optional int or list names, sorted; all for None and, by default, an empty list."""
+    """Return the sorted axes of an optional int or list. None and, by default, an empty list stand for all axes."""
     if ndim == 0:
         return ()
     if dim is None:
@@ -29,14 +29,14 @@ def axes_of(dim: Any, ndim: int, empty_is_all: bool = True) -> tuple[int, ...]:
 
 
 def count_of(array: Any, axes: tuple[int, ...]) -> int:
-    """Return the number of elements that are reduced to one."""
+    """Return the number of elements that are reduced to one element."""
     if len(axes) == array.ndim:
         return int(array.size)
     return int(array.shape[axes[0]]) if len(axes) == 1 else math.prod(array.shape[axis] for axis in axes)
 
 
 def wide_dtype(array: Any, axes: tuple[int, ...]) -> Any:
-    """Return the dtype to accumulate a float32 or complex64 array in.
+    """Return the dtype in which the elements of a float32 or complex64 array are added.
 
     NumPy adds pairwise along the axis that is contiguous in memory, but sequentially along other axes.
     """
@@ -54,7 +54,7 @@ def total(xp: Any, array: Any, axes: tuple[int, ...], keepdims: bool = False) ->
 
 
 def mean_of(xp: Any, array: Any, axes: tuple[int, ...], keepdims: bool = False) -> Any:
-    """Return the mean over axes in the dtype of `total`; NaN if there are no elements."""
+    """Return the mean over axes in the dtype of `total`. It is NaN if there are no elements."""
     sums = total(xp, array, axes, keepdims)
     return sums / sums.dtype.type(count_of(array, axes))
 

@@ -1,7 +1,7 @@
-"""The table of kernels: maps operator names to functions that compute them on NumPy-like arrays.
+"""The table of kernels. It maps operator names to functions that compute them on NumPy-like arrays.
 
-Each family of operators has a module beside this one, with the same basename as its ``ops/<family>.pyx``. The kernels
-in it serve every device of the array kit::
+Each family of operators has a module beside this one, with the same base name as its ``ops/<family>.pyx``. Its kernels
+serve every device of the array kit::
 
     from metatensor.devices.array_kit.registry import kernel
 
@@ -36,8 +36,8 @@ class Kernel:
     """One entry of a table: a function, its treatment of half dtypes, and the module that registered it.
 
     ``ufunc`` optionally names a library function that computes the same as ``ufunc(*operands, out)``. It is called
-    directly if all operands have the result's dtype (any common dtype for a bool result) and the arguments after the
-    operands equal ``rest``.
+    directly if all operands have the result's dtype (any common dtype for a bool result) and the arguments that follow
+    the operands equal ``rest``.
     """
 
     function: Callable[..., Any]
@@ -81,14 +81,14 @@ class KernelTable:
         Parameters
         ----------
         names : str
-            Qualified operator names: ``"add"``, ``"max.dim"``, ``"nn.functional.conv2d"``. Names in a namespace of
-            which no operator exists yet (``"acme::rope"``) are accepted, too.
+            Qualified operator names: ``"add"``, ``"max.dim"``, ``"nn.functional.conv2d"``. A name in a namespace that
+            has no operators yet (``"acme::rope"``) is accepted too.
         half : {"upcast", "native", "tensors"}
             How half dtypes are passed. ``"upcast"``: as float32 or complex64 arrays. ``"native"``: as arrays of the
             stored dtype. ``"tensors"``: the kernel gets tensors instead of arrays and fills ``out`` with methods of the
             kit.
         override : bool
-            Replace an existing kernel of the same name, here or in a parent.
+            Whether to replace an existing kernel of the same name, here or in a parent.
         ufunc, rest : str, tuple
             See `Kernel`.
 
@@ -111,7 +111,7 @@ class KernelTable:
                 taken = None if override else self.entries.get(name) or (self.parent and self.parent.find(name))
                 if taken is not None:
                     raise RuntimeError(
-                        f"{self.owner} already has a kernel for {name!r}, from {taken.owner}; {owner} defines a second. "
+                        f"{self.owner} already has a kernel for {name!r}, from {taken.owner}. {owner} defines another. "
                         "Pass override=True to replace the first"
                     )
             for name in names:
@@ -149,7 +149,7 @@ def _check_name(name: str, owner: str) -> None:
     if op is None and stem in registry and any(overload.qualname == name for overload in registry[stem].overloads):
         return
     if op is not None:
-        raise ValueError(f"{owner} has a kernel for {name!r}, which is computed by {op.functional.name!r}: give it that name")
+        raise ValueError(f"{owner} has a kernel for {name!r}, which is computed by {op.functional.name!r}; use that name")
     import difflib
 
     near = difflib.get_close_matches(name, [*registry], 3)
@@ -168,7 +168,7 @@ def _forget(name: str) -> None:
 
 
 class _KitTable(KernelTable):
-    """The kit's own table, which imports the modules with kernels on first use."""
+    """The kit's own table. It imports the modules with kernels on first use."""
 
     def __init__(self) -> None:
         super().__init__("array_kit")
@@ -193,7 +193,7 @@ class _KitTable(KernelTable):
         self.load()
         entry = self.entries.get(name)
         if entry is None and self.failures:
-            # The kernel may be in a module that failed to import: report that instead of "no kernel".
+            # The kernel may be in a module that failed to import. Report that failure instead of a missing kernel.
             family, error = next(iter(self.failures.items()))
             raise RuntimeError(
                 f"no kernel for {name!r}: the kernel file {__package__}.{family} failed to import: {error}"

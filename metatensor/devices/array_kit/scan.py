@@ -11,14 +11,14 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def accumulate(xp: Any, ufunc: Any, array: Any, axis: int) -> Any:
-    """Return ``ufunc.accumulate`` along an axis, computed in log(n) steps if the array library does not have it."""
+    """Return ``ufunc.accumulate`` along an axis. For libraries other than NumPy compute it in log(n) steps."""
     if hasattr(ufunc, "accumulate") and xp is np:
         return ufunc.accumulate(array, axis=axis)
     return doubling(xp, ufunc, array, axis)
 
 
 def doubling(xp: Any, combine: Callable[[Any, Any], Any], array: Any, axis: int) -> Any:
-    """Scan with an associative function: after k steps each element combines up to 2**k elements before it."""
+    """Scan with an associative function. After k steps each element combines itself and up to 2**k - 1 before it."""
     moved = xp.moveaxis(array, axis, 0).copy()
     step = 1
     while step < moved.shape[0]:
@@ -78,7 +78,7 @@ def logcumsumexp(kit: Any, out: Any, input: Any, dim: int) -> Any:
     if input.dtype.kind != "c":
         return accumulate(xp, xp.logaddexp, input, dim)
 
-    # Sequential: complex logarithms differ by multiples of 2 pi i, and the result depends on the order of evaluation.
+    # One element after the other: complex logarithms are ambiguous by 2 pi i, so the result depends on the order.
     rows = xp.moveaxis(input, dim, 0)
     result = xp.empty_like(rows)
     for i in range(rows.shape[0]):

@@ -1,4 +1,4 @@
-"""Kernels that write elements by index arrays and masks. Reductions count every value written to the same place."""
+"""Kernels that write elements by index arrays and masks. A reduction combines all values written to one element."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def begin(kit: Any, out: Any, input: Any) -> None:
-    """Copy the input to ``out``. Nothing to do if the operation is in place."""
+    """Copy the input to ``out``, unless the operation is in place and they are the same memory."""
     same = kit.xp.may_share_memory(out, input) and out.shape == input.shape and out.strides == input.strides
     if not same:
         out[...] = input
 
 
 def grid(kit: Any, index: Any, dim: int) -> tuple[Any, ...]:
-    """Return a key that maps each element of ``index`` to its position, with ``dim`` replaced by its value."""
+    """Return the key of all positions of ``index``, with the coordinate along ``dim`` replaced by the index itself."""
     dim %= index.ndim
     return tuple(
         [
@@ -31,7 +31,7 @@ def grid(kit: Any, index: Any, dim: int) -> tuple[Any, ...]:
 
 
 def along(ndim: int, dim: int, index: Any) -> tuple[Any, ...]:
-    """Return the key of the slices along ``dim`` selected by a vector of indices."""
+    """Return the key that selects slices along ``dim`` by a vector of indices."""
     return (slice(None),) * (dim % ndim) + (index.reshape(-1),)
 
 
@@ -45,7 +45,7 @@ UFUNCS = {"sum": "add", "mean": "add", "prod": "multiply", "amax": "maximum", "a
 
 
 def extreme(dtype: Any, reduce: str) -> Any:
-    """Return the value of amax or amin over no elements."""
+    """Return the result of amax or amin over no elements."""
     if dtype.kind == "b":
         return reduce == "amin"
     if dtype.kind == "f":
@@ -55,7 +55,7 @@ def extreme(dtype: Any, reduce: str) -> Any:
 
 
 def reduce_at(kit: Any, out: Any, key: Any, values: Any, reduce: str, include_self: bool = True) -> None:
-    """Reduce ``values`` into ``out[key]``; the present contents count only if ``include_self`` is true."""
+    """Reduce ``values`` into ``out[key]``. The present contents are included only if ``include_self`` is true."""
     xp = kit.xp
     values = xp.broadcast_to(values, out[key].shape)
     if not include_self:
@@ -69,7 +69,7 @@ def reduce_at(kit: Any, out: Any, key: Any, values: Any, reduce: str, include_se
 
 
 def scatter(kit: Any, out: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool = True) -> None:
-    """Implement the scatter family. ``reduce`` is "set" or a reduction; ``src`` is an array or a number."""
+    """Implement the scatter family. ``reduce`` is "set" or a reduction. ``src`` is an array or a number."""
     begin(kit, out, input)
     if not index.size:
         return
@@ -164,7 +164,7 @@ def masked_scatter(kit: Any, out: Any, input: Any, mask: Any, source: Any) -> No
     mask = kit.xp.broadcast_to(mask, out.shape)
     count = int(kit.xp.count_nonzero(mask))
     if count > source.size:
-        raise RuntimeError(f"masked_scatter(): the mask has {count} true elements, the source only {source.size}")
+        raise RuntimeError(f"masked_scatter(): the mask has {count} true elements, but the source has only {source.size}")
     out[mask] = source.reshape(-1)[:count]
 
 

@@ -13,12 +13,12 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def shifted(xp: Any, array: Any, dim: int, out: Any = None) -> Any:
-    """Return the array minus its maximum along ``dim``, in ``out`` or a new array."""
+    """Return the array minus its maximum along ``dim``. The result is ``out`` or a new array."""
     return xp.subtract(array, array.max(axis=dim, keepdims=True), out=out)
 
 
 def softmax_of(xp: Any, array: Any, dim: int, out: Any = None) -> Any:
-    """Return the softmax along ``dim``, in ``out`` (which may be the array itself) or a new array."""
+    """Return the softmax along ``dim``. The result is ``out``, which may be the array itself, or a new array."""
     if not array.ndim:
         return softmax_of(xp, array.reshape(1), 0).reshape(())
     if not array.size:
@@ -30,7 +30,7 @@ def softmax_of(xp: Any, array: Any, dim: int, out: Any = None) -> Any:
 
 
 def softmax_into(kit: Any, out: Any, array: Any, dim: int) -> Any:
-    """Compute the softmax into ``out``, or return it; compiled code handles float32 along the last host dimension."""
+    """Compute the softmax into ``out`` or return it. Host code is compiled for float32 along the last dimension."""
     if not array.ndim or not array.size:
         return softmax_of(kit.xp, array, dim)
     if (dim == -1 or dim == array.ndim - 1) and is_single(kit, out, array):
@@ -55,7 +55,7 @@ def _typed(out: Any, input: Any) -> Any:
 
 
 def implied_dim(ndim: int) -> int:
-    """Return the dimension used if a call passes none, as in PyTorch."""
+    """Return the dimension that is used if a call passes none, as in PyTorch."""
     return 0 if ndim in (0, 1, 3) else 1
 
 

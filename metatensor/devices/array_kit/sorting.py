@@ -1,4 +1,4 @@
-"""Kernels of sorting and order statistics. NaN counts as larger than every other value."""
+"""Kernels of sorting and order statistics. NaN is larger than every other value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def order_of(xp: Any, array: Any, axis: int, descending: bool = False) -> Any:
-    """Return the indices that sort along an axis; equal elements keep their order."""
+    """Return the indices that sort along an axis. Equal elements keep their order."""
     if not descending:
         return array.argsort(axis=axis, kind="stable")
     # Reverse before and after sorting, so that equal elements keep their order.
@@ -65,7 +65,7 @@ def topk(kit: Any, out: Any, input: Any, k: int, dim: int, largest: bool, sorted
 
 
 def _pick(kit: Any, out: Any, input: Any, order: Any, place: Any, dim: int) -> Any:
-    """Return the element at ``place`` of the sorted order along ``dim``, and its index."""
+    """Return the elements at ``place`` in the sorted order along ``dim``, and their indices in the input."""
     xp = kit.xp
     indices = xp.take_along_axis(order, place, axis=dim)
     values = xp.take_along_axis(input, indices, axis=dim)
@@ -99,7 +99,7 @@ def _median(kit: Any, out: Any, input: Any, dim: int, ignore_nan: bool) -> Any:
         if ignore_nan:
             place = xp.maximum(there - 1, 0) // 2
         else:
-            # NaN is last in the sorted order, so this is the first NaN if there is any.
+            # In the sorted order NaN comes last, so this is the place of the first NaN if there is one.
             place = xp.where(there < input.shape[dim], there, place)
     return _pick(kit, out, input, order, place, dim)
 
@@ -160,7 +160,7 @@ def _quantile(kit: Any, out: Any, input: Any, q: Any, dim: int | None, interpola
     rows = input.reshape(-1) if dim is None or not input.ndim else xp.moveaxis(input, dim, -1)
     rows = xp.sort(rows, axis=-1)
     q = xp.asarray(q, dtype=np.float64).reshape(-1)
-    if not bool(((q >= 0) & (q <= 1)).all()):  # NaN as well
+    if not bool(((q >= 0) & (q <= 1)).all()):  # rejects NaN too
         raise RuntimeError("quantile(): q values must be between 0 and 1")
     there = xp.sum(~xp.isnan(rows), axis=-1, keepdims=True)
     last = xp.maximum(there - 1, 0) if ignore_nan else xp.full_like(there, rows.shape[-1] - 1)
@@ -223,7 +223,7 @@ def unique(
 def _unique_slices(xp: Any, input: Any, dim: int) -> tuple[Any, Any, Any]:
     """Return the distinct slices along `dim` in lexical order, the inverse indices, and the counts.
 
-    NaN equals nothing, so every slice that contains NaN is distinct. NaN sorts last.
+    NaN is not equal to itself, so every slice that contains NaN is distinct. NaN sorts last.
     """
     slices = xp.moveaxis(input, dim, 0)
     rows = xp.reshape(slices, (slices.shape[0], math.prod(slices.shape[1:])))
@@ -274,5 +274,5 @@ def allclose(kit: Any, out: Any, input: Any, other: Any, rtol: float, atol: floa
 @kernel("is_nonzero")
 def is_nonzero(kit: Any, out: Any, input: Any) -> bool:
     if input.size != 1:
-        raise RuntimeError(f"is_nonzero(): the truth of {input.size} elements is ambiguous; one is needed")
+        raise RuntimeError(f"is_nonzero(): expected a tensor with one element, got {input.size}")
     return bool(input.reshape(())[()] != 0)

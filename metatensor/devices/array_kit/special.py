@@ -20,11 +20,11 @@ def _routine(kit: Any, op: str, name: str) -> Any:
 
 
 def by_host(kit: Any, op: str, name: str) -> Any:
-    """Return SciPy's function, wrapped to copy arrays to the host and results back."""
+    """Return SciPy's function, wrapped to copy its arguments to the host and its results back."""
     try:
         function = getattr(importlib.import_module("scipy.special"), name)
     except ImportError as error:
-        raise NotImplementedError(f"special.{op}: {kit.special.__name__} has no {name}(), and there is no SciPy") from error
+        raise NotImplementedError(f"special.{op}: {kit.special.__name__} has no {name}(), and SciPy is missing") from error
 
     def run(*arrays: Any) -> Any:
         result = function(*[kit.download(array) for array in arrays])
@@ -51,7 +51,7 @@ for _name, _function in (
 
 @kernel("special.airy_ai")
 def airy_ai(kit: Any, out: Any, input: Any) -> Any:
-    """Compute Ai. For |x| >= 1e6 use 0 on the right, and on the left the leading term of the asymptotic expansion."""
+    """Compute Ai. For x >= 1e6 it is 0. For x <= -1e6 it is the leading term of the asymptotic expansion."""
     xp, x = kit.xp, in_dtype(input, out.dtype)
     far = xp.minimum(xp.abs(x), 1e300).astype(np.float64)
     wave = xp.cos(2 / 3 * far * xp.sqrt(far) - math.pi / 4) / xp.sqrt(math.pi * xp.sqrt(far))
@@ -99,7 +99,7 @@ def _polynomial(name: str, first: Callable[[Any], Any], step: Step) -> None:
         k = 1
         while bool((xp.isfinite(before) & (degree > k)).any()) and k < _LARGEST_DEGREE:
             before, current = current, step(x, k, current, before)
-            # A value that overflows the result's dtype becomes infinite, and the polynomial ends as NaN.
+            # A value beyond the range of the result's dtype becomes infinite, and later values become NaN.
             current = xp.where(xp.abs(current) > largest, xp.copysign(math.inf, current), current)
             k += 1
             result = xp.where(degree == k, current, result)

@@ -31,7 +31,7 @@ def masked_fill(kit: Any, out: Any, input: Any, mask: Any, value: Any) -> Any:
     value = in_dtype(value, out.dtype)
     if not kit.xp.may_share_memory(out, input):
         return kit.xp.where(mask, value, input)
-    kit.xp.copyto(out, value, where=mask)       # in place: several elements may share memory
+    kit.xp.copyto(out, value, where=mask)       # in place, because several elements of `out` may share memory
     return None
 
 

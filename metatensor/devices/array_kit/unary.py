@@ -47,7 +47,7 @@ def angle(kit: Any, out: Any, input: Any) -> Any:
 
 @kernel("sign", "sgn")
 def sign(kit: Any, out: Any, input: Any) -> Any:
-    """Return the sign; 0 for NaN. The sign of a complex number is x / |x|."""
+    """Return the sign, which is 0 for NaN. The sign of a complex number is x / |x|."""
     xp = kit.xp
     if input.dtype.kind == "c":
         magnitude = xp.absolute(input)
@@ -172,7 +172,7 @@ def polygamma_values(kit: Any, x: Any, n: int) -> Any:
 
 
 def zeta_values(kit: Any, x: Any, q: Any) -> Any:
-    """Return the Hurwitz zeta function. As in PyTorch, infinite ``q`` gives NaN."""
+    """Return the Hurwitz zeta function. It is NaN for infinite ``q``, as in PyTorch."""
     return kit.xp.where((q == math.inf) & (x > 1), q.dtype.type(math.nan), kit.special.zeta(x, q))
 
 

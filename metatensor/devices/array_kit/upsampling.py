@@ -1,7 +1,7 @@
 """Kernels of resampling.
 
-Interpolation is separable: along each dimension in turn, an output element is a weighted sum of a few input elements,
-with the same indices and weights for every line.
+Interpolation is separable: it processes one dimension after the other. Along each dimension, an output element is a
+weighted sum of a few input elements. All lines along a dimension use the same indices and weights.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ def _lanczos(x: Any) -> Any:
 
 
 def _ratio(size: int, new: int, factor: float | None, corners: bool) -> float:
-    """Return the step in input elements per output element."""
+    """Return the distance between neighbouring output elements, in input elements."""
     if corners:
         return (size - 1) / (new - 1) if new > 1 else 0.0
     return 1 / factor if factor else size / new
 
 
 def _taps(size: int, new: int, mode: str, ratio: float, corners: bool, antialias: bool) -> tuple[Any, Any]:
-    """Return the input indices and weights of each output element along one dimension; both have shape (new, taps)."""
+    """Return the input indices and weights of each output element along one dimension. Both have shape (new, taps)."""
     place = np.arange(new)
     if mode.startswith("nearest"):
-        # Compute in single precision, like PyTorch: for products close to integers, rounding decides which element is
-        # nearest.
+        # Compute in single precision, like PyTorch. If a product is close to an integer, its rounding decides which
+        # element is nearest.
         at = (place + (0.5 if mode == "nearest-exact" else 0)) * np.float32(ratio)
         return np.minimum(at.astype(np.float32).astype(np.int64), size - 1)[:, None], None
     centre = place * ratio if corners else (place + 0.5) * ratio - 0.5
@@ -77,7 +77,7 @@ def _taps(size: int, new: int, mode: str, ratio: float, corners: bool, antialias
 
 
 def _along(xp: Any, values: Any, axis: int, index: Any, weight: Any) -> Any:
-    """Return the weighted sums along one dimension, accumulated one tap at a time."""
+    """Return the weighted sums along one dimension. They accumulate one tap (index and weight) at a time."""
     index = xp.asarray(index)
     if weight is None:
         return values.take(index[:, 0], axis=axis)
@@ -90,8 +90,8 @@ def _along(xp: Any, values: Any, axis: int, index: Any, weight: Any) -> Any:
 
 
 def _along_bytes(xp: Any, values: Any, axis: int, index: Any, weight: Any) -> Any:
-    """Do the same as `_along` for uint8, with 16-bit weights and rounding to uint8 after each dimension."""
-    # Merge taps that are clamped to the same border element.
+    """Compute the same as `_along` for uint8, with 16-bit weights and rounding to uint8 after each dimension."""
+    # Combine taps that are clamped to the same border element.
     same = index[:, :, None] == index[:, None, :]
     weight = (same * weight[:, None, :]).sum(axis=2) * ~np.tril(same, -1).any(axis=2)
     bits = 0
@@ -146,7 +146,7 @@ def _reflect(xp: Any, x: Any, low: float, high: float) -> Any:
 
 
 def _bring_in(xp: Any, x: Any, size: int, padding: str, corners: bool, lost: int) -> Any:
-    """Apply a padding mode to coordinates. ``lost`` replaces NaN, which is also the reflection of infinity."""
+    """Apply a padding mode to coordinates. NaN, which is also the reflection of infinity, is replaced by ``lost``."""
     if padding == "zeros":
         return x
     if padding == "reflection":
@@ -155,7 +155,7 @@ def _bring_in(xp: Any, x: Any, size: int, padding: str, corners: bool, lost: int
 
 
 def _pick(xp: Any, image: Any, coordinates: list[Any]) -> Any:
-    """Return elements (N, C, ...) at integer coordinates (N, ...), and zero outside the image."""
+    """Return the elements (N, C, ...) at integer coordinates (N, ...). Outside the image they are zero."""
     inside: Any = True
     clipped = []
     for x, size in zip(coordinates, image.shape[2:], strict=True):
@@ -186,7 +186,7 @@ def grid_sample(kit: Any, out: Any, input: Any, grid: Any, mode: str, padding_mo
                 at.append(_bring_in(xp, b + step, size, padding_mode, corners, 0))
             total = total + _pick(xp, input, at) * weight[:, None].astype(input.dtype)
         return total
-    # PyTorch moves NaN coordinates to the last element for volumes, to the first for images.
+    # PyTorch replaces NaN coordinates by the last position in volumes and by the first one in images.
     volume = len(sizes) == 3
     places = [
         _bring_in(xp, x, size, padding_mode, corners, size - 1 if volume else 0)
@@ -199,7 +199,7 @@ def grid_sample(kit: Any, out: Any, input: Any, grid: Any, mode: str, padding_mo
         weight = 1
         for x, b, step in zip(places, base, steps, strict=True):
             weight = weight * (x - b if step else 1 - (x - b))
-        if volume:  # NaN weights count as zero for volumes, as NaN for images
+        if volume:  # NaN weights count as zero in volumes, but as NaN in images
             weight = xp.where(xp.isnan(weight), 0, weight)
         total = total + _pick(xp, input, [b + step for b, step in zip(base, steps, strict=True)]) * weight[:, None]
     return total

@@ -14,7 +14,7 @@ ALPHA, BETA_OF_HAMMING = 0.54, 0.46
 
 
 def _window(name: str, *overloads: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register ``values(kit, x, *parameters)`` for a window and its overloads; x runs from 0 to 1."""
+    """Register ``values(kit, x, *parameters)`` for a window and its overloads. ``x`` runs from 0 to 1."""
     names = [f"{name}_window", f"{name}_window.periodic", *(f"{name}_window.{overload}" for overload in overloads)]
 
     def register(values: Callable[..., Any]) -> Callable[..., Any]:

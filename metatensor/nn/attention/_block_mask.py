@@ -27,11 +27,11 @@ def noop_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> Any:
 
 def sliced_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> NoReturn:
     """Raise RuntimeError: the mask function of a sliced BlockMask is unknown, because the positions have changed."""
-    raise RuntimeError("BlockMask: a part of a BlockMask has no mask_mod of its own; set it from the mask_mod of the whole")
+    raise RuntimeError("BlockMask: a slice of a BlockMask has no mask_mod; set one that is derived from the mask_mod of the whole mask")
 
 
 def ordered(dense: Any) -> tuple[Any, Any]:
-    """Return the number of ones in each row of a 0-1 matrix, and all column numbers with those of the ones first."""
+    """Return the number of ones in each row of a 0-1 matrix, and all column numbers, those of ones first."""
     dense = dense.to(mt.int32)
     columns = mt.argsort(dense, dim=-1, descending=True, stable=True)
     plain = mt.contiguous_format
@@ -218,7 +218,7 @@ class BlockMask:
     def __getitem__(self, index: Any) -> BlockMask:
         """Return a slice by batches, heads and blocks of queries. An int index keeps its dimension.
 
-        The result has no mask function; see `sliced_mask`.
+        The result has no mask function. See `sliced_mask`.
         """
         given = (*(index if isinstance(index, tuple) else (index,)), slice(None), slice(None), slice(None))[:3]
         sizes = self.kv_num_blocks.shape[:3]
@@ -229,7 +229,7 @@ class BlockMask:
         return self._changed(lambda counts, columns: (counts[where], columns[where]), sliced_mask, self.seq_lengths)
 
     def _adjust(self, new_q_len: int, new_kv_len: int) -> BlockMask:
-        """Return the upper left part of the mask, for other lengths."""
+        """Return the upper left part of the mask, for the given numbers of queries and keys."""
         rows = -(-new_q_len // self.BLOCK_SIZE[0])
         width = -(-new_kv_len // self.BLOCK_SIZE[1])
 

@@ -36,7 +36,7 @@ _sliced_mask_mod_error = sliced_mask
 
 
 class FlexKernelOptions(TypedDict, total=False):
-    """Options of PyTorch's kernels. metatensor checks some of them and uses none."""
+    """Options of PyTorch's kernels. metatensor checks some of them and ignores all."""
 
     BACKEND: Literal["AUTO", "TRITON", "FLASH", "TRITON_DECODE"]
     PRESCALE_QK: bool
@@ -258,15 +258,15 @@ def _check_inputs(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
     """Raise ValueError for inconsistent tensors and NotImplementedError for unsupported ones."""
     shapes = f"query {tuple(query.shape)}, key {tuple(key.shape)}, value {tuple(value.shape)}"
     if not query.device == key.device == value.device:
-        raise ValueError(f"flex_attention: all must be on one device, got {query.device}, {key.device} and {value.device}")
+        raise ValueError(f"flex_attention: inputs must be on the same device, got {query.device}, {key.device}, {value.device}")
     if min(query.dim(), key.dim(), value.dim()) < 2:
-        raise ValueError(f"flex_attention: at least 2 dimensions are needed: {shapes}")
+        raise ValueError(f"flex_attention: expected at least 2 dimensions, got {shapes}")
     if query.size(-1) != key.size(-1):
         raise ValueError(f"flex_attention: query and key must have the same last size: {shapes}")
     if query.device.type == "cpu" and (query.requires_grad or key.requires_grad or value.requires_grad):
-        raise NotImplementedError("flex_attention: no gradients on cpu; the inputs must not require them")
+        raise NotImplementedError("flex_attention: gradients are not supported on cpu; the inputs must not require them")
     if not query.dim() == key.dim() == value.dim() == 4:
-        raise NotImplementedError(f"flex_attention: all must have 4 dimensions: {shapes}")
+        raise NotImplementedError(f"flex_attention: expected 4 dimensions, got {shapes}")
     if not enable_gqa and query.size(1) != key.size(1):
         raise ValueError(f"flex_attention: the numbers of heads differ, which needs enable_gqa=True: {shapes}")
     if enable_gqa and query.size(1) % key.size(1):
@@ -274,7 +274,7 @@ def _check_inputs(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
 
 
 def _check_block_mask(query: Any, key: Any, block_mask: BlockMask | None) -> None:
-    """Raise ValueError for a mask of other sizes, and RuntimeError for a mask on another device."""
+    """Raise ValueError for a mask of the wrong size, and RuntimeError for a mask on another device."""
     batches = query.size(0), key.size(0)
     if batches[0] != batches[1] and (block_mask is None or block_mask.kv_num_blocks.size(0) != batches[0]):
         raise ValueError(f"flex_attention: batches of {batches[0]} and {batches[1]} need a block_mask for {batches[0]}")
@@ -286,7 +286,7 @@ def _check_block_mask(query: Any, key: Any, block_mask: BlockMask | None) -> Non
         lengths = query.size(-2), key.size(-2)
         if lengths != tuple(block_mask.shape[-2:]):
             raise ValueError(
-                f"flex_attention: block_mask was made for lengths {tuple(block_mask.shape[-2:])}, not {lengths}; make another"
+                f"flex_attention: block_mask was made for lengths {tuple(block_mask.shape[-2:])}, not {lengths}; create a new one"
             )
     if query.device != block_mask.kv_num_blocks.device:
         raise RuntimeError(f"flex_attention: query is on {query.device}, block_mask on {block_mask.kv_num_blocks.device}")

@@ -19,8 +19,8 @@ class MultiheadAttention(Module):
 
     The inputs are a query (L, N, embed_dim), a key (S, N, kdim) and a value (S, N, vdim), and the output has the shape
     of the query. With ``batch_first`` N is the first dimension. Inputs without N are accepted too. If ``kdim`` and
-    ``vdim`` equal ``embed_dim``, the input projections are one parameter ``in_proj_weight`` (3 * embed_dim, embed_dim);
-    otherwise they are ``q_proj_weight``, ``k_proj_weight`` and ``v_proj_weight``.
+    ``vdim`` equal ``embed_dim``, the input projections are one parameter ``in_proj_weight`` (3 * embed_dim, embed_dim).
+    Otherwise they are ``q_proj_weight``, ``k_proj_weight`` and ``v_proj_weight``.
 
     Parameters
     ----------

@@ -152,13 +152,13 @@ class BatchNorm1d(_BatchNorm):
     momentum : float, optional
         Share of the new batch in the running averages. Default 0.1. None averages all batches equally.
     affine : bool
-        Have a ``weight`` and, with ``bias``, a ``bias``. Default True.
+        Whether to multiply by a ``weight`` and, if ``bias`` is true, to add a ``bias``. Default True.
     track_running_stats : bool
-        Keep running averages. Default True. Without them the statistics are always those of the batch.
+        Keep running averages. Default True. If False, the statistics are always those of the batch.
     device, dtype : optional
         Device and dtype of parameters and running averages.
     bias : bool
-        Have a ``bias``. Default True.
+        Whether there is a ``bias`` if ``affine`` is true. Default True.
 
     Raises
     ------

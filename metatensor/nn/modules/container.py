@@ -30,7 +30,7 @@ class Container(Module):
 
 
 class _Row(Module):
-    """Base of containers indexed by position. Children are named by position unless a `Sequential` got other names."""
+    """Base of containers indexed by position. Children are named by position, unless a `Sequential` was given names."""
 
     def __len__(self) -> int:
         return len(self._modules)

@@ -26,7 +26,7 @@ class _DropoutNd(Module):
 class Dropout(_DropoutNd):
     """Set each element to 0 with probability ``p`` and divide the others by ``1 - p`` (Srivastava et al., 2014).
 
-    Input and output have any one shape. In evaluation mode the output is the input.
+    The input has any shape, and the output has the same shape. In evaluation mode the output is the input.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ class Dropout3d(_DropoutNd):
 class AlphaDropout(_DropoutNd):
     """Dropout that preserves mean 0 and variance 1, for networks with `SELU` (Klambauer et al., 2017).
 
-    Input and output have any one shape.
+    The input has any shape, and the output has the same shape.
 
     Parameters
     ----------

@@ -67,13 +67,13 @@ class InstanceNorm1d(_InstanceNorm):
     momentum : float, optional
         Share of the new batch in the running averages. Default 0.1.
     affine : bool
-        Multiply by a ``weight`` (C,) and, with ``bias``, add a ``bias`` (C,). Default False.
+        Whether to multiply by a ``weight`` (C,) and, if ``bias`` is true, to add a ``bias`` (C,). Default False.
     track_running_stats : bool
         Update running averages of mean and variance in training mode, and use them in evaluation mode. Default False.
     device, dtype : optional
         Device and dtype of parameters and running averages.
     bias : bool
-        Have a ``bias`` if ``affine``. Default True.
+        Whether there is a ``bias`` if ``affine`` is true. Default True.
 
     Raises
     ------

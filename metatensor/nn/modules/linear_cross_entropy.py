@@ -19,7 +19,8 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     """Cross entropy of the scores that a linear layer computes from the input.
 
     The input has shape (N, in_features) or (in_features,). The target holds classes and has shape
-    ``(N, *out_features)``, or the same without N. The layer is the child ``linear``, with ``num_classes * prod(out_features)`` outputs.
+    ``(N, *out_features)``, or the same without N. The linear layer is the child ``linear``, with
+    ``num_classes * prod(out_features)`` outputs.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     weight : Tensor, optional
         Weight of each class, of shape (num_classes,).
     ignore_index : int, optional
-        Class whose targets do not count.
+        Target class to ignore.
     label_smoothing : float
         Share of the target probability that is spread evenly over all classes. Default 0.
     options : LinearCrossEntropyOptions, optional

@@ -1,7 +1,7 @@
 """Loss layers.
 
 All of them take ``reduction``: "mean", "sum" or "none", which returns the loss of each element or example.
-``size_average`` and ``reduce`` are deprecated bools with the same purpose; passing one emits a warning.
+``size_average`` and ``reduce`` are deprecated bools with the same purpose. Passing one emits a warning.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class _Loss(Module):
         super().__init__()
         if size_average is not None or reduce is not None:
             reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
-            warnings.warn(f"size_average and reduce are now reduction={reduction!r}", stacklevel=3)
+            warnings.warn(f"size_average and reduce are deprecated; use reduction={reduction!r}", stacklevel=3)
         self.reduction = reduction
 
 
@@ -184,7 +184,7 @@ class CrossEntropyLoss(_WeightedLoss):
     size_average, reduce : bool, optional
         Deprecated. Use ``reduction``.
     ignore_index : int
-        Class whose targets do not count. Default -100.
+        Target class to ignore. Default -100.
     reduction : str
         "mean" (the default), "sum" or "none". The mean is weighted by ``weight``.
     label_smoothing : float
@@ -235,7 +235,7 @@ class NLLLoss(_WeightedLoss):
     size_average, reduce : bool, optional
         Deprecated. Use ``reduction``.
     ignore_index : int
-        Class whose targets do not count. Default -100.
+        Target class to ignore. Default -100.
     reduction : str
         "mean" (the default), "sum" or "none". The mean is weighted by ``weight``.
 
@@ -666,8 +666,8 @@ class MarginRankingLoss(_Loss):
 class CosineEmbeddingLoss(_Loss):
     """Loss of pairs of vectors: ``1 - cos`` if the target is 1, ``max(0, cos - margin)`` if it is -1.
 
-    ``cos`` is the cosine of the angle between both vectors. Inputs (N, D) and a target (N,), or inputs (D,) and a
-    target ().
+    ``cos`` is the cosine of the angle between both vectors. The inputs have shape (N, D) and the target has shape
+    (N,), or the same without N.
 
     Parameters
     ----------
@@ -814,8 +814,8 @@ class TripletMarginWithDistanceLoss(_Loss):
 class CTCLoss(_Loss):
     """Connectionist temporal classification loss (Graves et al., 2006).
 
-    It is called with log-probabilities (T, N, C) or (T, C), targets (N, S) or all targets in one dimension, and the
-    lengths of inputs and targets, both (N,).
+    It is called with log-probabilities (T, N, C) or (T, C), with targets (N, S) or one vector of all targets, and with
+    the lengths of inputs and targets, both (N,).
 
     Parameters
     ----------

@@ -32,9 +32,9 @@ class LayerNorm(Module):
     eps : float
         Value added to the variance. Default 1e-5.
     elementwise_affine : bool
-        Have a ``weight`` and, with ``bias``, a ``bias``. Default True.
+        Whether to multiply by a ``weight`` and, if ``bias`` is true, to add a ``bias``. Default True.
     bias : bool
-        Have a ``bias``. Default True.
+        Whether there is a ``bias`` if ``elementwise_affine`` is true. Default True.
     device, dtype : optional
         Device and dtype of the parameters.
 
@@ -101,7 +101,7 @@ class RMSNorm(Module):
     eps : float, optional
         Value added to the mean square. None (the default) means the machine epsilon of the dtype.
     elementwise_affine : bool
-        Have a ``weight`` of shape ``normalized_shape``. Default True.
+        Whether to multiply by a ``weight`` of shape ``normalized_shape``. Default True.
     device, dtype : optional
         Device and dtype of ``weight``.
 
@@ -161,11 +161,11 @@ class GroupNorm(Module):
     eps : float
         Value added to the variance. Default 1e-5.
     affine : bool
-        Have a ``weight`` and, with ``bias``, a ``bias``. Default True.
+        Whether to multiply by a ``weight`` and, if ``bias`` is true, to add a ``bias``. Default True.
     device, dtype : optional
         Device and dtype of the parameters.
     bias : bool
-        Have a ``bias``. Default True.
+        Whether there is a ``bias`` if ``affine`` is true. Default True.
 
     Raises
     ------

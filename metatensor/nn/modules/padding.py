@@ -33,8 +33,8 @@ _sides = {n: _ntuple(2 * n, f"_sides{n}") for n in (1, 2, 3)}
 class _PadNd(Module):
     """Base of padding layers.
 
-    ``padding`` is one size for all sides or a tuple (left, right, top, bottom, front, back), as far as the dimensions
-    go. The input has ``_dims + 1`` dimensions, or ``_dims + 2`` with a batch.
+    ``padding`` is one size for all sides, or a tuple (left, right), (left, right, top, bottom) or (left, right, top,
+    bottom, front, back) for 1, 2 or 3 dimensions. The input has ``_dims + 1`` dimensions, one more with a batch.
     """
 
     __constants__ = ["padding"]

@@ -136,7 +136,7 @@ class ParameterDict(Module):
             self.update(parameters)
 
     def _attribute(self, key: Any) -> str:
-        """The attribute that holds ``key``; with a prefix where the name is taken."""
+        """Return the name of the attribute that holds ``key``. It has a prefix if the name itself is taken."""
         if not isinstance(key, str):
             raise TypeError(f"ParameterDict: a key must be a str, not {key!r}")
         name = str(key)

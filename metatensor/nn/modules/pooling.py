@@ -161,7 +161,7 @@ class MaxUnpool1d(_MaxUnpoolNd):
     """Partial inverse of `MaxPool1d`: put the maxima back in their places and fill the rest with zeros.
 
     It is called with the maxima and the indices that `MaxPool1d` returned, both (N, C, L) or (C, L). Several input
-    lengths can give the same pooled length; pass ``output_size`` to the call to choose one.
+    lengths can give the same pooled length. Pass ``output_size`` to the call to choose one.
 
     Parameters
     ----------
@@ -342,7 +342,7 @@ class _FractionalMaxPoolNd(Module):
         super().__init__()
         name = type(self).__name__
         if (output_size is None) == (output_ratio is None):
-            raise ValueError(f"{name}: give one of output_size and output_ratio")
+            raise ValueError(f"{name}: pass exactly one of output_size and output_ratio")
         self.kernel_size = self._spread(kernel_size)
         self.return_indices = return_indices
         self.register_buffer("_random_samples", _random_samples)
@@ -397,7 +397,7 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
     """Maximum of windows at pseudo-random positions of an input (N, C, D, H, W) or (C, D, H, W).
 
-    See `FractionalMaxPool2d` for the parameters; pairs are triples (depth, height, width) here.
+    See `FractionalMaxPool2d` for the parameters. Its pairs are triples (depth, height, width) here.
 
     Examples
     --------
@@ -434,7 +434,7 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    """Power average ``sum(x ** p) ** (1 / p)`` of each window of an input (N, C, L) or (C, L), with p = ``norm_type``.
+    """Norm ``sum(x ** p) ** (1 / p)`` of each window of an input (N, C, L) or (C, L), with p = ``norm_type``.
 
     Parameters
     ----------
@@ -458,7 +458,7 @@ class LPPool1d(_LPPoolNd):
 
 
 class LPPool2d(_LPPoolNd):
-    """Power average of each window of an input (N, C, H, W) or (C, H, W). See `LPPool1d` for the parameters.
+    """Norm of each window of an input (N, C, H, W) or (C, H, W). See `LPPool1d` for the formula and parameters.
 
     Examples
     --------
@@ -471,7 +471,7 @@ class LPPool2d(_LPPoolNd):
 
 
 class LPPool3d(_LPPoolNd):
-    """Power average of each window of an input (N, C, D, H, W) or (C, D, H, W). See `LPPool1d` for the parameters.
+    """Norm of each window of an input (N, C, D, H, W) or (C, D, H, W). See `LPPool1d` for the formula and parameters.
 
     Examples
     --------

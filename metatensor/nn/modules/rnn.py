@@ -218,7 +218,7 @@ class RNNBase(Module):
             Shape (L, N, input_size), (N, L, input_size) if ``batch_first``, or (L, input_size).
         hx : Tensor or pair of Tensor, optional
             Initial state, (num_layers * directions, N, hidden_size) or the same without N. An LSTM takes a pair
-            (hidden, cell); the size of ``hidden`` is ``proj_size`` if set. Default zeros.
+            (hidden, cell). ``proj_size``, if set, is then the size of ``hidden``. Default zeros.
 
         Returns
         -------

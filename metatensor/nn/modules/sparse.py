@@ -217,7 +217,7 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """Sum, mean or maximum of several rows of a table, computed without a tensor of those rows.
+    """Sum, mean or maximum of several rows of a table, computed without creating a tensor of those rows.
 
     The layer is called with indices of shape (B, rows per bag), or with flat indices and ``offsets`` (B,), the start of
     each bag. The output has shape (B, embedding_dim). ``per_sample_weights``, of the shape of the indices, weight the

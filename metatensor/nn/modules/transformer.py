@@ -117,7 +117,7 @@ class _Layer(Module):
         self._note_activation()
 
     def _note_activation(self) -> None:
-        """Store what a subclass derives from the activation."""
+        """Store attributes that a subclass computes from the activation."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -213,7 +213,7 @@ class TransformerEncoderLayer(_Layer):
 class TransformerDecoderLayer(_Layer):
     """Self-attention, attention to the encoder's output, and a feed-forward block.
 
-    It is called with a target (T, N, d_model) and a memory (S, N, d_model), and returns the shape of the target. See
+    It is called with a target (T, N, d_model) and a memory (S, N, d_model). The output has the shape of the target. See
     `TransformerEncoderLayer` for the parameters and the position of N.
 
     Examples
@@ -317,7 +317,7 @@ class TransformerEncoder(Module):
 class TransformerDecoder(Module):
     """Stack of copies of a decoder layer, with an optional norm at the end.
 
-    It is called with a target and a memory, as the layer is, and returns the shape of the target.
+    It is called with a target and a memory, as the layer is. The output has the shape of the target.
 
     Parameters
     ----------
@@ -368,8 +368,8 @@ class TransformerDecoder(Module):
 class Transformer(Module):
     """Encoder-decoder transformer (Vaswani et al., 2017).
 
-    It is called with a source (S, N, d_model) and a target (T, N, d_model), and returns the shape of the target. N is
-    the first dimension if ``batch_first``, and is optional. Parameters of 2 and more dimensions are initialized with
+    It is called with a source (S, N, d_model) and a target (T, N, d_model). The output has the shape of the target. N
+    is the first dimension if ``batch_first``, and is optional. Parameters of 2 and more dimensions are initialized with
     `init.xavier_uniform_`.
 
     Parameters
@@ -458,7 +458,7 @@ class Transformer(Module):
         batch = 0 if self.batch_first else 1
         shapes = f"got src {list(src.shape)} and tgt {list(tgt.shape)}"
         if src.dim() == 3 and src.size(batch) != tgt.size(batch):
-            raise RuntimeError(f"Transformer: src and tgt must have one batch size, {shapes}")
+            raise RuntimeError(f"Transformer: src and tgt must have the same batch size, {shapes}")
         if src.size(-1) != self.d_model or tgt.size(-1) != self.d_model:
             raise RuntimeError(f"Transformer: the last dimension must be d_model={self.d_model}, {shapes}")
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)

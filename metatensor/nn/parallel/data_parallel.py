@@ -13,7 +13,7 @@ __all__ = ["DataParallel", "data_parallel"]
 class DataParallel(Module):
     """Wrapper that calls ``module``. Batches are not split over devices.
 
-    The wrapped module is the child ``module``, so names in checkpoints of PyTorch's class of this name match.
+    The wrapped module is the child ``module``, so the names in checkpoints are those of PyTorch's `DataParallel`.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""`DistributedDataParallel` in the process group of one process that metatensor has."""
+"""`DistributedDataParallel`, in a process group of one process, which is all that metatensor has."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class DistributedDataParallel(Module):
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Exchange no gradients meanwhile; with one process there are none to exchange."""
+        """Context manager in which no gradients are exchanged. With one process there are none to exchange anyway."""
         before, self.require_backward_grad_sync = self.require_backward_grad_sync, False
         try:
             yield
@@ -95,12 +95,12 @@ class DistributedDataParallel(Module):
     def join(
         self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
     ) -> Iterator[None]:
-        """Wait for processes with fewer inputs; with one process there are none."""
+        """Context manager that waits for processes with fewer inputs. With one process there are none."""
         yield
 
 
 def _index(device: Any) -> Any:
-    """Return a device's index, or the device itself where it has none."""
+    """Return a device's index, or the device itself if it has none."""
     if isinstance(device, int):
         return device
     place = mt.device(device)

@@ -36,8 +36,8 @@ def set_tensor(module: Any, name: str, tensor: Any) -> None:
 def swap_tensor(module: Any, name: str, tensor: Any, allow_missing: bool = False) -> Any:
     """Set the tensor ``name`` of a module and return the previous one.
 
-    With the internal marker for a missing tensor, delete the entry instead. Raise AttributeError if there was no entry,
-    unless ``allow_missing``.
+    If ``tensor`` is `_MISSING`, delete the entry instead. Raise AttributeError if there was no entry, unless
+    ``allow_missing``.
     """
     _check(module, name, tensor)
     for members in (module._parameters, module._buffers):

@@ -104,7 +104,7 @@ def fuse_linear_bn_eval(linear: Any, bn: Any) -> Any:
     Linear(in_features=3, out_features=2, bias=True)
     """
     if bn.num_features not in (linear.out_features, 1):
-        raise AssertionError(f"a norm of {bn.num_features} features does not fit {linear.out_features} of the layer")
+        raise AssertionError(f"a norm of {bn.num_features} features does not fit a layer of {linear.out_features} output features")
     return _fused(linear, bn, fuse_linear_bn_weights)
 
 

@@ -20,7 +20,7 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     module_cls : type
         Subclass of `Module` whose constructor has an argument ``device``.
     *args, **kwargs
-        Arguments of the constructor. ``device`` is the device of the result; by default it is the default device.
+        Arguments of the constructor. ``device`` is the device of the result. Default: the default device.
 
     Raises
     ------

@@ -278,7 +278,7 @@ def spectral_norm(
     n_power_iterations : int
         Iterations per call. Default 1.
     eps : float
-        Lower bound of norms that are divided by. Default 1e-12.
+        Lower bound of the norms used as divisors. Default 1e-12.
     dim : int, optional
         Dimension of the outputs. Default: 1 for transposed convolutions, else 0.
 

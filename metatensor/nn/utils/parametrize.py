@@ -61,7 +61,7 @@ def _expect(tensor: Any, like_dtype: Any, like_shape: Any, what: str) -> None:
 class ParametrizationList(ModuleList):
     """Parametrizations of one tensor, in order, with the original tensors that it is computed from.
 
-    The child modules are the parametrizations; calling the list computes the tensor. The original is ``original`` or,
+    The child modules are the parametrizations. Calling the list computes the tensor. The original is ``original`` or,
     if the last ``right_inverse`` returned a sequence, ``original0``, ``original1`` and so on. Originals are parameters
     if the tensor was one, else buffers.
 
@@ -120,7 +120,7 @@ class ParametrizationList(ModuleList):
         return value
 
     def right_inverse(self, value: Tensor) -> None:
-        """Set the originals by the modules' ``right_inverse``, so that the computed tensor is ``value`` or near it.
+        """Set the originals by the modules' ``right_inverse``. The computed tensor is then ``value`` or near it.
 
         Raises
         ------
@@ -156,7 +156,7 @@ class ParametrizationList(ModuleList):
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Return True if the tensor ``tensor_name`` of a module is parametrized, or without a name, if any is."""
+    """Return True if the tensor ``tensor_name`` of a module is parametrized, or, if no name is given, any tensor."""
     found = getattr(module, "parametrizations", None)
     if not isinstance(found, ModuleDict):
         return False
@@ -322,7 +322,7 @@ def remove_parametrizations(module: Module, tensor_name: str, leave_parametrized
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Give ``to_module`` the parametrizations of ``from_module``, of one tensor or all, and copies of the originals.
+    """Copy the parametrizations and originals of one or all tensors of ``from_module`` to ``to_module``.
 
     Return ``to_module``.
     """

@@ -132,7 +132,7 @@ def _same_shape(scores: mt.Tensor, tensor: mt.Tensor) -> None:
 
 
 def _on_top(method: BasePruningMethod, module: Module, name: str) -> BasePruningMethod:
-    """Return the method, or a container of the earlier methods and this one, whose hooks are removed."""
+    """Return ``method``, or a container of it and the tensor's earlier methods. Remove the earlier methods' hooks."""
     before = [
         (key, hook)
         for key, hook in module._forward_pre_hooks.items()
@@ -167,7 +167,7 @@ class PruningContainer(BasePruningMethod):
         if not isinstance(method, BasePruningMethod):
             raise TypeError(f"PruningContainer: expected a pruning method, got {type(method).__name__}")
         if method._tensor_name != self._tensor_name:
-            raise ValueError(f"PruningContainer: it prunes {self._tensor_name!r}, the method {method._tensor_name!r}")
+            raise ValueError(f"PruningContainer: it prunes {self._tensor_name!r}, but the method prunes {method._tensor_name!r}")
         self._pruning_methods += (method,)
 
     def __len__(self) -> int:
@@ -180,7 +180,7 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: mt.Tensor, default_mask: mt.Tensor) -> mt.Tensor:
-        """Return ``default_mask`` with the additional zeros of the last method, applied to what is not pruned yet."""
+        """Return ``default_mask`` with the additional zeros of the last method. Its type decides where it is applied."""
         method: Any = self._pruning_methods[-1]
         part: Any
         if method.PRUNING_TYPE == "unstructured":
@@ -188,7 +188,7 @@ class PruningContainer(BasePruningMethod):
         elif method.PRUNING_TYPE == "structured":
             dim = method.dim + t.dim() if method.dim < 0 else method.dim
             if not 0 <= dim < t.dim():
-                raise IndexError(f"pruning along dim={method.dim} of {t.dim()} dimensions")
+                raise IndexError(f"pruning: dim={method.dim} is out of range for {t.dim()} dimensions")
             kept = default_mask.sum(dim=[d for d in range(t.dim()) if d != dim]) != 0
             part = tuple(kept if d == dim else slice(None) for d in range(t.dim()))
         elif method.PRUNING_TYPE == "global":
@@ -230,7 +230,7 @@ class _Some(BasePruningMethod):
         """Return the number of units to prune. Raise ValueError if there are fewer."""
         count = self.amount if self._counted else round(self.amount * units)
         if count > units:
-            raise ValueError(f"amount={self.amount} is more than there is to prune: {units}")
+            raise ValueError(f"amount={self.amount} is more than the number of units, {units}")
         return int(count)
 
 
@@ -294,9 +294,9 @@ class _Slices(_Some):
 
     def compute_mask(self, t: mt.Tensor, default_mask: mt.Tensor) -> mt.Tensor:
         if t.dim() <= 1:
-            raise ValueError(f"structured pruning needs 2 dimensions at least, got shape {list(t.shape)}")
+            raise ValueError(f"structured pruning needs at least 2 dimensions, got shape {list(t.shape)}")
         if self.dim >= t.dim():
-            raise IndexError(f"pruning along dim={self.dim} of {t.dim()} dimensions")
+            raise IndexError(f"pruning: dim={self.dim} is out of range for {t.dim()} dimensions")
         count = self._count(t.shape[self.dim])
         if not count:
             return default_mask

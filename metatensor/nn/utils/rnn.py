@@ -165,7 +165,7 @@ def invert_permutation(permutation: mt.Tensor | None) -> mt.Tensor | None:
 
 
 def _as_lengths(lengths: Any, function: str) -> list[int]:
-    """Return lengths as a list of int. A meta tensor is not possible, because its values are needed."""
+    """Return lengths as a list of int. Raise an error for a meta tensor, which has no values."""
     if isinstance(lengths, mt.Tensor):
         if lengths.dim() != 1:
             raise RuntimeError(f"{function}: lengths must be a vector, got shape {list(lengths.shape)}")
@@ -263,7 +263,7 @@ def pad_packed_sequence(
     padded : Tensor
         Shape (T, N, ...) or (N, T, ...).
     lengths : Tensor
-        Lengths, int64 (N,) on the CPU. They are on meta, without values, if the order of the sequences is.
+        Lengths, int64 (N,) on the CPU. If ``unsorted_indices`` is on meta, the lengths are on meta too, without values.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Calls of a module with other parameters and buffers than its own."""
+"""Calls of a module with other parameters and buffers in place of its own."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from metatensor.devices.dlpack import DLDeviceType
 from metatensor.devices.threads import limit_blas
 from metatensor_cpu.kernels import TABLE
 
-# The small floats that the installed ml_dtypes has. The kit stores the others as bits.
+# The small float dtypes that the installed ml_dtypes has. The kit stores the others as bits.
 SMALL_FLOATS = {
     name: getattr(ml_dtypes, name)
     for name in (

@@ -1,4 +1,4 @@
-"""Kernels that are better on the host than the kit's kernels of the same name, over which they take precedence."""
+"""Kernels that take precedence over the kit's kernels of the same name, because they are better on the host."""
 
 from metatensor.devices.array_kit.registry import KIT, KernelTable
 

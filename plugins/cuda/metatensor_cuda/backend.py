@@ -26,7 +26,7 @@ PINNED = 1 << 16
 
 
 class CudaBackend(ArrayBackend):
-    """All GPUs of this process. Tests pass ``cupy`` and ``special`` to replace CuPy and its special functions."""
+    """All GPUs of this process. Tests pass `cupy` and `special` to replace CuPy and its special functions."""
 
     dlpack_types = (DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAManaged)
 
@@ -42,7 +42,7 @@ class CudaBackend(ArrayBackend):
     # Devices ----------------------------------------------------------------------
 
     def device_count(self) -> int:
-        # GPUs that were found stay. If none was found, probe again, as one may become available.
+        # GPUs that were found stay. If none was found, probe again, because one may have become available.
         if not self._count and not self._missing:
             self._count = probe(self.xp)[0]
         return self._count
@@ -80,7 +80,7 @@ class CudaBackend(ArrayBackend):
         return f"cuda:{array.device.id}"
 
     def on(self, index: int | None) -> Any:
-        """Return a context manager that makes device ``index`` current; None or -1 stands for the current device."""
+        """Return a context manager that makes device ``index`` current. None or -1 stands for the current device."""
         if index is None or index < 0:
             index = self.current_index()
         self.check_index(index)
@@ -163,9 +163,9 @@ class CudaBackend(ArrayBackend):
     def memory_stats(self, index: int | None = None) -> dict[str, int]:
         """Return statistics of tensors (from the kit), of CuPy's memory pool, and of the device, in bytes.
 
-        ``reserved_bytes.all.current`` and ``.peak`` are the memory that the pool has reserved on the device; the peak
-        is only sampled at allocations. ``active_bytes.all.current`` is the part of it in use, which includes temporary
-        arrays and CuPy's own arrays. ``device_bytes.free`` and ``.total`` describe the whole device.
+        ``reserved_bytes.all.current`` and ``.peak`` describe the memory that the pool has reserved on the device. The
+        peak is sampled only at allocations. ``active_bytes.all.current`` is the part in use, including temporary arrays
+        and CuPy's own arrays. ``device_bytes.free`` and ``.total`` describe the whole device.
         """
         with self.on(index) as device:
             free, total = self.xp.cuda.runtime.memGetInfo()
@@ -198,7 +198,7 @@ class CudaBackend(ArrayBackend):
             return super().from_dlpack(producer, copy)
 
     def cuda_array_interface(self, tensor: Any) -> dict[str, Any]:
-        """Return CuPy's description of the memory and its stream. Dtypes that CuPy lacks become raw bytes."""
+        """Return CuPy's description of the memory and its stream. Dtypes that CuPy does not have become raw bytes."""
         with self._at(tensor):
             known = dict(self.asarray(tensor).__cuda_array_interface__)
         fmt = self.format(tensor.dtype)
@@ -211,14 +211,14 @@ class CudaBackend(ArrayBackend):
         array = self.xp.asarray(producer)
         return self.adopt(array, device=self.device_of(array))
 
-    # Computation, on the device that holds the tensors ------------------------------------
+    # Computation on the device that holds the tensors ------------------------------------
 
     def copy(self, dst: Any, src: Any) -> None:
         with self._at(dst):
             self._assign(dst, self._bring_over(src), src)
 
     def _bring_over(self, tensor: Any) -> Any:
-        """Return a tensor's array on the current device, because kernels and assignments cannot cross devices."""
+        """Return a tensor's array on the current GPU. Kernels and assignments cannot use arrays of two GPUs."""
         if tensor.device.type != self.type:
             return self.asarray(tensor)
         here = self.xp.cuda.runtime.getDevice()
@@ -229,7 +229,7 @@ class CudaBackend(ArrayBackend):
         return dense.copy()
 
     def upload(self, host: np.ndarray) -> Any:
-        # Blocking, because an asynchronous copy reads page-locked memory while Python might already change it.
+        # The copy must block: an asynchronous one would read page-locked memory while Python may already change it.
         return self.xp.asarray(host, blocking=True)
 
     def download(self, array: Any) -> np.ndarray:
@@ -274,7 +274,7 @@ class _Foreign:
 
 
 def _index(out: Any, args: tuple[Any, ...]) -> int | None:
-    """Return the device index of a call: of its first output or, if there is none, of its first cuda argument."""
+    """Return the device index of a call: that of its first output or, if it has none, of its first cuda argument."""
     for value in (out, *args):
         for item in value if isinstance(value, (list, tuple)) else (value,):
             if isinstance(item, Tensor) and item.device.type == "cuda":
@@ -285,5 +285,5 @@ def _index(out: Any, args: tuple[Any, ...]) -> int | None:
 
 @TABLE.kernel("_to_copy.move", half="tensors", override=True)
 def move(kit: Any, out: Any, input: Any, *_: Any) -> None:
-    """Copy by tensors: the kit's own kernel gets arrays, and arrays of two GPUs cannot be mixed."""
+    """Copy by tensors. The kit's own kernel would receive arrays, and arrays of two GPUs cannot be combined."""
     kit.copy(out, input)

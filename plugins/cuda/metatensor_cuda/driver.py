@@ -1,4 +1,4 @@
-"""Detection of CuPy, driver and GPUs, and advice if something is missing."""
+"""Detection of CuPy, the driver and GPUs, and advice if something is missing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 __all__ = ["driver_version", "import_cupy", "probe"]
 
-# The extra of this distribution for each CUDA version, and the oldest CuPy that works.
+# The extra of this distribution for each CUDA version, and the minimum version of CuPy.
 EXTRAS = {12: "cuda12", 13: "cuda13"}
 LEAST = (13, 3)
 
@@ -19,7 +19,7 @@ CAPABILITY = {11: (3, 5), 12: (5, 0), 13: (7, 5)}
 INSUFFICIENT_DRIVER = 35
 NO_DEVICE = 100
 
-NO_GPU = "the NVIDIA driver shows no GPU (CUDA_VISIBLE_DEVICES may hide them)"
+NO_GPU = "the NVIDIA driver finds no GPU (CUDA_VISIBLE_DEVICES may hide them)"
 
 
 def import_cupy() -> tuple[ModuleType | None, str]:
@@ -29,21 +29,21 @@ def import_cupy() -> tuple[ModuleType | None, str]:
     except ModuleNotFoundError as error:
         if error.name == "cupy":
             return None, f"CuPy is not installed: {install()}"
-        return None, f"CuPy is installed but lacks {error.name}: {install()}"
+        return None, f"CuPy is installed, but its dependency {error.name} is missing: {install()}"
     except Exception as error:  # CuPy wraps what its shared libraries raise
         return None, f"CuPy could not be imported: {' '.join(str(error).split())}"
     numbers = tuple(int(part) for part in cupy.__version__.split(".")[:2])
     if numbers < LEAST:
-        return None, f"CuPy {cupy.__version__} is too old, {'.'.join(map(str, LEAST))} is the least: {install()}"
+        return None, f"CuPy {cupy.__version__} is too old, {'.'.join(map(str, LEAST))} or later is needed: {install()}"
     return cupy, ""
 
 
 def install() -> str:
-    """Return the command that installs CuPy for the present driver."""
+    """Return the command that installs CuPy for the installed driver."""
     extra = EXTRAS.get(min(driver_version() // 1000, max(EXTRAS)))
     if extra:
         return f'pip install "metatensor-cuda[{extra}]"'
-    return 'pip install "metatensor-cuda[cuda12]" (or [cuda13], by the CUDA version that nvidia-smi shows)'
+    return 'pip install "metatensor-cuda[cuda12]" (or [cuda13], depending on the CUDA version that nvidia-smi shows)'
 
 
 def driver_version() -> int:

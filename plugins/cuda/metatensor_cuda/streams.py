@@ -57,6 +57,6 @@ class CudaEvent(Event):
 
     def elapsed_time(self, later: Event) -> float:
         if not isinstance(later, CudaEvent):
-            raise TypeError(f"an event of {self.backend.type} is timed against one of {later.backend.type}")
+            raise TypeError(f"cannot measure the time from an event of {self.backend.type} to an event of {later.backend.type}")
         later.native.synchronize()
         return float(self.backend.xp.cuda.get_elapsed_time(self.native, later.native))
