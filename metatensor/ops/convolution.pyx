@@ -216,10 +216,9 @@ cdef object conv_tbc(Call* c):
                 f"{shape_str(w)}, {shape_str(bias)}")
     if t.sizes[2] != w.sizes[1] or bias.sizes[0] != w.sizes[2]:
         fail(c, f"channels do not fit: input {shape_str(t)}, weight {shape_str(w)}, bias {shape_str(bias)}")
-    if w.dtype is not t.dtype or bias.dtype is not t.dtype:
-        fail(c, f"input, weight and bias must have the same dtype, got {t.dtype.name}, {w.dtype.name}, "
-                f"{bias.dtype.name}")
-    need_dtype(c, t, FLOATS)
+    if w.dtype is not t.dtype:
+        fail(c, f"input and weight must have the same dtype, got {t.dtype.name} and {w.dtype.name}")
+    need_dtype(c, t, FLOATS | INTS | COMPLEXES)
     sizes[0] = padded(t.sizes[0], pad) - w.sizes[0] + 1
     sizes[1] = t.sizes[1]
     sizes[2] = w.sizes[2]

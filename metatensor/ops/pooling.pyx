@@ -10,7 +10,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport (
-    FORMAT_CHANNELS_LAST_3D, FORMAT_CONTIGUOUS, KIND_FLOAT, dim_t,
+    FORMAT_CHANNELS_LAST_3D, FORMAT_CONTIGUOUS, KIND_BOOL, KIND_FLOAT, KIND_INT, dim_t,
 )
 from metatensor._core.random cimport take_ticket
 from metatensor.ops.spatial cimport (
@@ -105,7 +105,7 @@ cdef object max_pool(Call* c, int n, bint indices):
     cdef Image x
     cdef dim_t sizes[5]
     read_image(c, t, n, &x)
-    need_dtype(c, t, FLOATS if n == 1 else FLOATS | INTS)
+    need_dtype(c, t, FLOATS if n == 1 and not indices else FLOATS | INTS)
     not_empty(c, t, &x, True)
     window_sizes(c, &x, 1, 3, 4, 5, sizes)
     return with_indices(c, &x, sizes, t.dtype, image_format(&x), indices)
@@ -160,11 +160,13 @@ cdef object avg_pool3d(Call* c):
 
 
 cdef object lp_pool(Call* c, int n):
+    """Integers to the power of a float are floats; to the power of an int they stay integers, of which only int64 has averages."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Image x
     cdef dim_t sizes[5]
     read_image(c, t, n, &x)
-    need_dtype(c, t, FLOATS | LONGS)
+    if t.dtype.kind > KIND_INT or not isinstance(arg(c, 1), float) and t.dtype.kind != KIND_BOOL:
+        need_dtype(c, t, FLOATS | LONGS)
     not_empty(c, t, &x, True)
     if float_arg(c, 1) == 0:
         raise ZeroDivisionError(f"{op_name(c)}(): argument 'norm_type' must not be zero")

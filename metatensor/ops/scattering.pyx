@@ -186,6 +186,8 @@ cdef object index_fill_meta(Call* c):
             raise RuntimeError(f"{op_name(c)}(): the value must be a number or a 0-d tensor, got shape {shape_str(value)}")
         if value.dtype.kind == KIND_COMPLEX and t.dtype.kind != KIND_COMPLEX:
             raise RuntimeError(f"{op_name(c)}(): a complex value cannot be written to {t.dtype.name}")
+    elif isinstance(arg(c, 3), complex) and t.dtype.kind != KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): the complex number {arg(c, 3)} cannot be written to {t.dtype.name}")
     else:
         check_fill(c, t.dtype, arg(c, 3))
     value = make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
