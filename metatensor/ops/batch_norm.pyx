@@ -87,7 +87,7 @@ cdef object batch_statistics_meta(Call* c):
     """Arguments: input, weight, eps. Half-precision input has float32 statistics, unless the weight is half-precision
     too and the device is a CPU."""
     cdef Tensor t = tensor_arg(c, 0)
-    cdef DType kept = statistics_dtype(c, t, 1)
+    cdef DType kept = statistics_dtype(c, t, 1, 1)
     cdef dim_t n = channels_of(t)
     if t.ndim < 2:
         raise RuntimeError(f"{op_name(c)}(): at least 2 dimensions are needed, got shape {shape_str(t)}")
@@ -236,7 +236,7 @@ cdef object native_batch_norm(Call* c, object running_mean, object running_var, 
     if training or not is_cpu(result_device(c)):
         mean, rstd = call("nn.functional._batch_statistics", (t, weight, eps))
     else:
-        mean, rstd = [call("new_empty", (t, (0,)), {"dtype": statistics_dtype(c, t, 1)}) for _ in range(2)]
+        mean, rstd = [call("new_empty", (t, (0,)), {"dtype": statistics_dtype(c, t, 1, 1)}) for _ in range(2)]
     return (out, mean, rstd)
 
 

@@ -10,7 +10,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport (
-    FORMAT_CHANNELS_LAST_3D, FORMAT_CONTIGUOUS, KIND_BOOL, KIND_FLOAT, KIND_INT, dim_t,
+    FORMAT_CHANNELS_LAST_3D, FORMAT_CONTIGUOUS, KIND_BOOL, KIND_FLOAT, KIND_INT, T_RETRIED, dim_t,
 )
 from metatensor._core.random cimport take_ticket
 from metatensor.ops.spatial cimport (
@@ -217,7 +217,7 @@ cdef object adaptive(Call* c, int n, bint average, bint indices):
     cdef dim_t sizes[5]
     cdef int form, i
     cdef bint whole = True
-    if t.ndim <= n and isinstance(arg(c, 1), (tuple, list)):
+    if isinstance(arg(c, 1), (tuple, list)) and t.ndim <= (n if n == 1 else len(arg(c, 1))):
         raise ValueError(f"{op_name(c)}(): an input of shape {shape_str(t)} has too few dimensions for an output "
                          f"size of {arg(c, 1)}")
     read_image(c, t, n, &x)
@@ -274,8 +274,6 @@ cdef int ratio_sizes(Call* c, Image* x, dim_t* sizes) except -1:
 
 
 cdef int check_samples(Call* c, Tensor t, Image* x, Tensor samples) except -1:
-    if samples.dtype is not t.dtype:
-        fail(c, f"_random_samples must be {t.dtype.name} like the input, got {samples.dtype.name}")
     if samples.ndim != 3 or samples.sizes[0] < x.sizes[0] or samples.sizes[1] != x.sizes[1] or samples.sizes[2] != x.n:
         fail(c, f"_random_samples must have shape [{x.sizes[0]}, {x.sizes[1]}, {x.n}], got {shape_str(samples)}")
     return 0
@@ -288,8 +286,12 @@ cdef object fractional(Call* c, int n, bint indices):
     cdef dim_t kernel[3]
     cdef int i
     read_image(c, t, n, &x)
+    if not is_none(c, 5) and tensor_arg(c, 5).dtype is not t.dtype and not c.flags & T_RETRIED:
+        fail(c, f"_random_samples must be {t.dtype.name} like the input, got {tensor_arg(c, 5).dtype.name}")
     need_dtype(c, t, FLOATS)
     not_empty(c, t, &x, batched(t, &x))
+    if isinstance(arg(c, 1), (tuple, list)) and len(arg(c, 1)) != n:
+        fail_slot(c, 1, f"must be an int or {n} of them, got {arg(c, 1)}")
     window_arg(c, 1, n, kernel, 1)
     sizes[0] = x.sizes[0]
     sizes[1] = x.sizes[1]
@@ -300,6 +302,8 @@ cdef object fractional(Call* c, int n, bint indices):
     else:
         raise ValueError(f"{op_name(c)}(): needs an output_size or an output_ratio")
     for i in range(n):
+        if c.flags & T_RETRIED:
+            break       # the samples are drawn first, in the input's dtype
         if add_dims(sizes[i + 2], kernel[i]) - 1 > x.sizes[i + 2] - (n == 3):   # PyTorch's 3-d op needs one more
             fail(c, f"windows of {dims_str(n, kernel)} at {dims_str(n, sizes + 2)} places do not fit an input of "
                     f"{dims_str(n, x.sizes + 2)}")

@@ -45,6 +45,9 @@ cdef int _check_scatter(Call* c, Tensor t, Tensor index, Tensor src) except -1:
     _same_dtype(c, t, src)
     if index.total == 0:
         return 0
+    if 0 < src.ndim < index.ndim:
+        raise IndexError(f"{op_name(c)}(): the source of shape {shape_str(src)} has fewer dimensions than the index of "
+                         f"shape {shape_str(index)}")
     if max(src.ndim, 1) != max(index.ndim, 1):
         raise RuntimeError(f"{op_name(c)}(): the index must have as many dimensions as the source, got shapes "
                            f"{shape_str(index)} and {shape_str(src)}")
