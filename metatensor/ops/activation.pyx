@@ -9,7 +9,7 @@ from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport U8
 from metatensor._core.layout cimport Layout, copy_dims, is_row_major
 from metatensor._core.op cimport (
-    COMPOSITE, ELEMENTWISE, EXACT_OUT, FUNCTION_ONLY, INPLACE, INPLACE_ARG, INT_TO_FLOAT, KEEP, OUT, Call,
+    COMPOSITE, ELEMENTWISE, EXACT_OUT, FUNCTION_ONLY, INPLACE, INPLACE_ARG, INT_TO_FLOAT, KEEP, OUT, QUIET_OUT, Call,
     alias_op, arg, bool_arg, call, define, dim_arg, float_arg, hold, op_name, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_from, shape_str
@@ -51,7 +51,7 @@ cdef object hardtanh(Call* c):
         fail(c, "bool tensors are not supported")
     if float_arg(c, 1) > float_arg(c, 2):
         raise ValueError(f"{op_name(c)}(): min_val {arg(c, 1)} is greater than max_val {arg(c, 2)}")
-    if tensor_arg(c, 0).dtype.code == U8 and float_arg(c, 1) < 0:
+    if tensor_arg(c, 0).dtype.code == U8 and float_arg(c, 1) <= -1:
         fail(c, f"a uint8 tensor cannot hold the negative limit {arg(c, 1)}")
     return unary(c)
 
@@ -173,7 +173,7 @@ define("nn.functional.softplus(Tensor input, float beta=1.0, float threshold=20.
        FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
        "Smooth approximation of ReLU: `log(1 + exp(beta * input)) / beta`, or `input` itself where "
        "`beta * input > threshold`.")
-define("nn.functional.logsigmoid(Tensor input) -> Tensor", unary, FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
+define("nn.functional.logsigmoid(Tensor input) -> Tensor", unary, FLOATS | OUT | EXACT_OUT | ELEMENTWISE | QUIET_OUT,
        "Logarithm of the sigmoid, computed without overflow.")
 define("nn.functional.softsign(Tensor input) -> Tensor", unary, INT_TO_FLOAT, "Softsign: `input / (1 + abs(input))`.")
 define("nn.functional.tanhshrink(Tensor input) -> Tensor", unary, INT_TO_FLOAT, "`input - tanh(input)`.")

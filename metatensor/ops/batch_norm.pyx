@@ -7,7 +7,7 @@ from metatensor._core.op cimport (
     result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided, shape_str
-from metatensor._core.types cimport FORMAT_CHANNELS_LAST, FORMAT_CHANNELS_LAST_3D, MAX_DIMS, T_CONTIGUOUS, dim_t
+from metatensor._core.types cimport FORMAT_CHANNELS_LAST, FORMAT_CHANNELS_LAST_3D, MAX_DIMS, T_CONTIGUOUS, T_RETRIED, dim_t
 from metatensor._core.versions cimport detached
 from metatensor.ops.normalization cimport check_parameter, in_format, is_cpu, need_real_float, statistics_dtype
 from metatensor.ops.pointwise cimport elementwise_like
@@ -22,7 +22,7 @@ cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) e
     if p.total != channels:
         raise RuntimeError(f"{op_name(c)}(): {name} should contain {channels} elements, one for each channel of input "
                            f"{shape_str(t)}, not {p.total} (shape {shape_str(p)})")
-    return check_parameter(c, t, p, name)
+    return 0 if c.flags & T_RETRIED else check_parameter(c, t, p, name)     # the input's dtype comes first
 
 
 cdef Tensor normalized_like(Call* c, Tensor t):

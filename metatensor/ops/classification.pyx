@@ -136,7 +136,7 @@ cdef object multilabel_margin_loss(Call* c):
     check_scores(c, t)
     if target.ndim != t.ndim or not dims_equal(t.sizes, target.sizes, t.ndim):
         fail(c, f"the target must have the input's shape {shape_str(t)}, got {shape_str(target)}")
-    if target.dtype.code != I64:
+    if target.dtype.code != I64 and not c.flags & T_RETRIED:
         fail_slot(c, 1, f"must be int64, got {target.dtype.name}")
     if reduction != R_NONE:
         return scalar_result(c, t.dtype, reduction)

@@ -1,7 +1,7 @@
 """Contractions: tensordot, inner, vecdot, kron and chains of matrix products. All but vecdot consist of other ops."""
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, mul_dims
 from metatensor._core.op cimport (
-    NO_OVERLAP, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, WITH_OUT, Call, arg, call, define, dim_arg, op_name, result_device,
+    NO_OVERLAP, NO_PARTIAL, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, WITH_OUT, Call, arg, call, define, dim_arg, op_name, result_device,
     tensor_arg, tensors_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
@@ -235,8 +235,9 @@ define("kron(Tensor input, Tensor other) -> Tensor", kron_body, COMPOSITE | OUT 
        "1.")
 define("linalg.multi_dot(Tensor[] tensors) -> Tensor", multi_dot_body, COMPOSITE | OUT | EXACT_OUT,
        "Product of two or more matrices, multiplied in the cheapest order. The first and last may be vectors.")
-define("chain_matmul(Tensor[] matrices) -> Tensor", chain_matmul_body, COMPOSITE | FUNCTION_ONLY | OUT | EXACT_OUT,
+define("chain_matmul(Tensor[] matrices) -> Tensor", chain_matmul_body,
+       COMPOSITE | FUNCTION_ONLY | OUT | EXACT_OUT | NO_PARTIAL,
        "Product of one or more matrices, multiplied in the cheapest order.")
 define("chain_matmul.several(Tensor matrix1, "
        + ", ".join([f"Tensor? matrix{i}=None" for i in range(2, MAX_ARGS + 1)]) + ") -> Tensor", several_body,
-       COMPOSITE | FUNCTION_ONLY | OUT | EXACT_OUT)
+       COMPOSITE | FUNCTION_ONLY | OUT | EXACT_OUT | NO_PARTIAL)

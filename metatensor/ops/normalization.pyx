@@ -7,7 +7,7 @@ from metatensor._core.op cimport (
     result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONTIGUOUS, T_RETRIED, dim_t
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONTIGUOUS, dim_t
 from metatensor.ops.operands cimport Operands, no_operands, refuse, shape_operand
 from metatensor.ops.pointwise cimport elementwise_result
 from metatensor.ops.reduction cimport require_floating
@@ -23,8 +23,6 @@ cdef int need_real_float(Call* c, Tensor t) except -1:
 
 cdef int check_parameter(Call* c, Tensor t, Tensor p, str name) except -1:
     """Check that a weight or statistic has the input's dtype, or float32 if the input is float16 or bfloat16."""
-    if c.flags & T_RETRIED:
-        return 0        # the input's dtype comes first
     if p.dtype is not t.dtype and not (p.dtype.code == F32 and (t.dtype.code == F16 or t.dtype.code == BF16)):
         raise RuntimeError(f"{op_name(c)}(): {name} must have the dtype of input, {t.dtype.name}"
                            f"{' or float32' if t.dtype.itemsize == 2 else ''}, got {p.dtype.name}")
