@@ -1726,8 +1726,10 @@ def tanh_(input: Tensor) -> Tensor:
 def tensor(data: Any | None, *, dtype: _dtype | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
     """Return a new tensor with a copy of `data`: a number, nested sequences, an array or a tensor. Without `dtype` it is inferred from the data. The copy has no gradient history."""
 @overload
-def tensor_split(input: Tensor, indices_or_sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+def tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
     """Split along `dim` into a number of views whose sizes differ by at most one, or at the given indices. Returns a tuple."""
+@overload
+def tensor_split(input: Tensor, indices_or_sections: _int, dim: _int = 0) -> tuple[Tensor, ...]: ...
 @overload
 def tensor_split(input: Tensor, indices_or_sections: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 @overload
@@ -1736,9 +1738,9 @@ def tensor_split(input: Tensor, sections: _int, dim: _int = 0) -> tuple[Tensor, 
 def tensor_split(input: Tensor, indices: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None) -> Tensor:
     """Sum of products over the last `dims` dimensions of `a` and the first `dims` dimensions of `b`. `dims` may also be two lists of dimensions, of `a` and of `b`, that are paired in order. The result has the remaining dimensions of `a`, then those of `b`."""
-def threshold(input: Tensor, threshold: _float, value: _float, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor:
+def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """`input` where it is greater than `threshold`, else `value`."""
-def threshold_(input: Tensor, threshold: _float, value: _float, inplace: _bool = False) -> Tensor:
+def threshold_(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
     """`input` where it is greater than `threshold`, else `value`."""
 @overload
 def tile(input: Tensor, dims: Sequence[_int]) -> Tensor:

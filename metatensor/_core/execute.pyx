@@ -7,7 +7,7 @@ from metatensor._core.device cimport META, Device, cpu_device, default_device, c
 from metatensor._core.dtype cimport DType, can_cast_to
 from metatensor._core.layout cimport add_dims, extent, is_dense, mul_dims, overlap, row_major
 from metatensor._core.op cimport (
-    NO_OVERLAP, COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, KEEPS_SHAPE, K_TENSORS,
+    NO_OVERLAP, NO_PARTIAL, COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, KEEPS_SHAPE, K_TENSORS,
     MIXED, NO_GRAD, ONE_VALUE, QUIET_OUT, SAFE_CAST, MULTI_VIEW, VIEW, WITH_OUT, Call, Overload, make_returns, op_name,
 )
 from metatensor._core.recording cimport discard_result_data
@@ -356,7 +356,7 @@ cdef bint _check_shared(Call* c, Overload ov, Tensor target, Tensor t) except -1
     shared = 1 if t is target and t.total else _ranges(target, t)
     if ov.flags & NO_OVERLAP and (shared == 1 or shared == 2):
         raise errors.written_overlap(op_name(c), target, "it shares memory with another argument")
-    if shared == 2 and ov.flags & ELEMENTWISE:
+    if shared == 2 and ov.flags & (ELEMENTWISE | NO_PARTIAL):
         raise errors.written_overlap(op_name(c), target, "it overlaps another argument in part")
     return not shared or (shared == 1 and ov.flags & ELEMENTWISE != 0)
 

@@ -226,7 +226,7 @@ cdef int measure(object data, dim_t* sizes) except -1:
             level = (<list>level)[0]
         else:
             level = next(iter(level))
-    if n and isinstance(level, (str, bytes)):
+    if n and isinstance(level, str):
         raise ValueError(f"too many dimensions: {type(level).__name__!r} is not a number")
     return n
 

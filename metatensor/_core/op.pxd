@@ -49,7 +49,8 @@ cdef enum OpFlag:
     OPTION_B = 2 << 25
     OPTION_C = 4 << 25
     OPTION_D = 8 << 25
-    # another flag of ops
+    # more flags of ops
+    NO_PARTIAL = 1 << 30    # the target must not overlap another argument in part
     MULTI_VIEW = 1 << 29    # returns several views, none of which may be modified in place while grad is enabled
 
 

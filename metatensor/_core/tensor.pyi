@@ -1379,15 +1379,17 @@ class Tensor:
     def tanh_(self) -> Tensor:
         """The hyperbolic tangent."""
     @overload
-    def tensor_split(self, indices_or_sections: _int, dim: _int = 0) -> tuple[Tensor, ...]:
+    def tensor_split(self, tensor_indices_or_sections: Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
         """Split along `dim` into a number of views whose sizes differ by at most one, or at the given indices. Returns a tuple."""
+    @overload
+    def tensor_split(self, indices_or_sections: _int, dim: _int = 0) -> tuple[Tensor, ...]: ...
     @overload
     def tensor_split(self, indices_or_sections: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
     @overload
     def tensor_split(self, sections: _int, dim: _int = 0) -> tuple[Tensor, ...]: ...
     @overload
     def tensor_split(self, indices: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
-    def threshold_(self, threshold: _float, value: _float, inplace: _bool = False) -> Tensor:
+    def threshold_(self, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
         """`input` where it is greater than `threshold`, else `value`."""
     @overload
     def tile(self, dims: Sequence[_int]) -> Tensor:

@@ -305,9 +305,9 @@ def tanh_(input: Tensor) -> Tensor:
     """The hyperbolic tangent."""
 def tanhshrink(input: Tensor) -> Tensor:
     """`input - tanh(input)`."""
-def threshold(input: Tensor, threshold: _float, value: _float, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor:
+def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """`input` where it is greater than `threshold`, else `value`."""
-def threshold_(input: Tensor, threshold: _float, value: _float, inplace: _bool = False) -> Tensor:
+def threshold_(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
     """`input` where it is greater than `threshold`, else `value`."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float = 2.0, eps: _float = 1e-06, swap: _bool = False, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = 'mean') -> Tensor:
     """Triplet margin loss: `max(0, margin + d(anchor, positive) - d(anchor, negative))`, where d is the p-norm distance of `pairwise_distance`. `swap` uses d(positive, negative) instead of d(anchor, negative) if it is smaller."""

@@ -4,15 +4,17 @@ Every function applies element-wise and keeps the shape of `input`, except `glu`
 has the dtype of `input`, except that `softsign`, `tanhshrink`, `sigmoid` and `tanh` convert integers to the default
 floating-point dtype.
 """
+from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport U8
 from metatensor._core.layout cimport Layout, copy_dims, is_row_major
 from metatensor._core.op cimport (
-    COMPOSITE, ELEMENTWISE, EXACT_OUT, FUNCTION_ONLY, INPLACE, INPLACE_ARG, INT_TO_FLOAT, KEEP, OUT, Call,
-    alias_op, arg, bool_arg, call, define, dim_arg, float_arg, op_name, tensor_arg,
+    COMPOSITE, ELEMENTWISE, EXACT_OUT, FUNCTION_ONLY, INPLACE, INPLACE_ARG, INT_TO_FLOAT, KEEP, OUT, QUIET_OUT, Call,
+    alias_op, arg, bool_arg, call, define, dim_arg, float_arg, hold, op_name, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_from, shape_str
 from metatensor._core.types cimport KIND_BOOL
+from metatensor.ops.factory cimport check_fill
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, fail, no_operands, ruled, unary,
 )
@@ -49,7 +51,7 @@ cdef object hardtanh(Call* c):
         fail(c, "bool tensors are not supported")
     if float_arg(c, 1) > float_arg(c, 2):
         raise ValueError(f"{op_name(c)}(): min_val {arg(c, 1)} is greater than max_val {arg(c, 2)}")
-    if tensor_arg(c, 0).dtype.code == U8 and float_arg(c, 1) < 0:
+    if tensor_arg(c, 0).dtype.code == U8 and float_arg(c, 1) <= -1:
         fail(c, f"a uint8 tensor cannot hold the negative limit {arg(c, 1)}")
     return unary(c)
 
@@ -57,6 +59,20 @@ cdef object hardtanh(Call* c):
 cdef object softshrink(Call* c):
     if not float_arg(c, 1) >= 0:
         fail(c, f"lambd must not be negative, got {arg(c, 1)}")
+    return unary(c)
+
+
+cdef object threshold(Call* c):
+    """Check that the tensor can hold both numbers. A complex one without an imaginary part counts as real."""
+    cdef object number
+    cdef int i
+    for i in range(1, 3):
+        number = arg(c, i)
+        check_fill(c, ruled(c, tensor_arg(c, 0).dtype), number)
+        if isinstance(number, complex):
+            number = number.real
+            hold(c, number)
+            c.args[i] = <PyObject*>number
     return unary(c)
 
 
@@ -157,7 +173,7 @@ define("nn.functional.softplus(Tensor input, float beta=1.0, float threshold=20.
        FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
        "Smooth approximation of ReLU: `log(1 + exp(beta * input)) / beta`, or `input` itself where "
        "`beta * input > threshold`.")
-define("nn.functional.logsigmoid(Tensor input) -> Tensor", unary, FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
+define("nn.functional.logsigmoid(Tensor input) -> Tensor", unary, FLOATS | OUT | EXACT_OUT | ELEMENTWISE | QUIET_OUT,
        "Logarithm of the sigmoid, computed without overflow.")
 define("nn.functional.softsign(Tensor input) -> Tensor", unary, INT_TO_FLOAT, "Softsign: `input / (1 + abs(input))`.")
 define("nn.functional.tanhshrink(Tensor input) -> Tensor", unary, INT_TO_FLOAT, "`input - tanh(input)`.")
@@ -181,7 +197,7 @@ alias_op("nn.functional.hardshrink", "hardshrink")
 define("nn.functional.softshrink(Tensor input, float lambd=0.5) -> Tensor", softshrink,
        FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
        "Move each element towards 0 by `lambd`; elements with `abs(input) <= lambd` become 0.")
-define("threshold(Tensor input, float threshold, float value, bool inplace=False) -> Tensor", unary,
+define("threshold(Tensor input, Scalar threshold, Scalar value, bool inplace=False) -> Tensor", threshold,
        KEEP | NO_BOOLS | NO_COMPLEX | BOTH | OUT | FUNCTION_ONLY,
        "`input` where it is greater than `threshold`, else `value`.")
 alias_op("nn.functional.threshold", "threshold")

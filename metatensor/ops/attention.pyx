@@ -6,7 +6,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.random cimport take_ticket
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport MAX_DIMS, T_CONTIGUOUS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_INT, MAX_DIMS, T_CONTIGUOUS, dim_t
 from metatensor.ops.pointwise cimport elementwise_like
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype, on_cpu
 
@@ -76,6 +76,8 @@ cdef object attention(Call* c):
         fail(c, f"query, key and value need at least 2 dimensions: {shapes(q, k, v)}")
     if q.dtype is not k.dtype or q.dtype is not v.dtype:
         fail(c, f"query, key and value must have the same dtype, got {q.dtype.name}, {k.dtype.name}, {v.dtype.name}")
+    if q.dtype.kind == KIND_INT or q.dtype.kind == KIND_BOOL:
+        fail(c, f"query, key and value must be floating-point, got {q.dtype.name}")
     need_dtype(c, q, FLOATS)
     if not 0 <= p <= 1:
         fail_slot(c, 4, f"must lie in [0, 1], got {p}")

@@ -7,7 +7,7 @@ from metatensor._core.op cimport (
     result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided, shape_str
-from metatensor._core.types cimport FORMAT_CHANNELS_LAST, FORMAT_CHANNELS_LAST_3D, MAX_DIMS, T_CONTIGUOUS, dim_t
+from metatensor._core.types cimport FORMAT_CHANNELS_LAST, FORMAT_CHANNELS_LAST_3D, MAX_DIMS, T_CONTIGUOUS, T_RETRIED, dim_t
 from metatensor._core.versions cimport detached
 from metatensor.ops.normalization cimport check_parameter, in_format, is_cpu, need_real_float, statistics_dtype
 from metatensor.ops.pointwise cimport elementwise_like
@@ -22,7 +22,7 @@ cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) e
     if p.total != channels:
         raise RuntimeError(f"{op_name(c)}(): {name} should contain {channels} elements, one for each channel of input "
                            f"{shape_str(t)}, not {p.total} (shape {shape_str(p)})")
-    return check_parameter(c, t, p, name)
+    return 0 if c.flags & T_RETRIED else check_parameter(c, t, p, name)     # the input's dtype comes first
 
 
 cdef Tensor normalized_like(Call* c, Tensor t):
@@ -87,7 +87,7 @@ cdef object batch_statistics_meta(Call* c):
     """Arguments: input, weight, eps. Half-precision input has float32 statistics, unless the weight is half-precision
     too and the device is a CPU."""
     cdef Tensor t = tensor_arg(c, 0)
-    cdef DType kept = statistics_dtype(c, t, 1)
+    cdef DType kept = statistics_dtype(c, t, 1, 1)
     cdef dim_t n = channels_of(t)
     if t.ndim < 2:
         raise RuntimeError(f"{op_name(c)}(): at least 2 dimensions are needed, got shape {shape_str(t)}")
@@ -236,7 +236,7 @@ cdef object native_batch_norm(Call* c, object running_mean, object running_var, 
     if training or not is_cpu(result_device(c)):
         mean, rstd = call("nn.functional._batch_statistics", (t, weight, eps))
     else:
-        mean, rstd = [call("new_empty", (t, (0,)), {"dtype": statistics_dtype(c, t, 1)}) for _ in range(2)]
+        mean, rstd = [call("new_empty", (t, (0,)), {"dtype": statistics_dtype(c, t, 1, 1)}) for _ in range(2)]
     return (out, mean, rstd)
 
 

@@ -60,7 +60,7 @@ cdef int check_class_indices(Call* c, Tensor t, Tensor target) except -1:
         if target.ndim != t.ndim - 1 or not dims_equal(target.sizes + 1, t.sizes + 2, t.ndim - 2):
             fail(c, f"with an input of shape {shape_str(t)} the target must have the same shape without dimension 1, "
                     f"got {shape_str(target)}")
-    if target.dtype.code != I64 and target.dtype.code != U8:
+    if target.dtype.code != I64 and target.dtype.code != U8 and not c.flags & T_RETRIED:
         fail_slot(c, 1, f"must be int64 or uint8, got {target.dtype.name}")
     return 0
 
@@ -70,7 +70,7 @@ cdef object nll_loss(Call* c):
     cdef int reduction = legacy_reduction(c, 3, 5, 6)
     check_class_indices(c, t, target)
     need_dtype(c, t, FLOATS)
-    class_weight(c, 2, t.sizes[0 if t.ndim == 1 else 1], t.dtype)
+    class_weight(c, 2, t.sizes[0 if t.ndim == 1 else 1], None if c.flags & T_RETRIED else t.dtype)
     return per_sample(c, t, t.dtype, reduction)
 
 
@@ -92,6 +92,8 @@ cdef object cross_entropy(Call* c):
     if not 0 <= smoothing <= 1:
         fail_slot(c, 7, f"must lie in [0, 1], got {smoothing}")
     need_dtype(c, t, FLOATS)
+    if t.ndim == 0:
+        raise IndexError(f"{op_name(c)}(): expected an input of 1 or more dimensions, got none")
     if not probabilities and not c.flags & T_RETRIED:   # the logarithms of the scores come before their classes
         check_class_indices(c, t, target)
     class_weight(c, 2, t.sizes[0 if t.ndim == 1 else 1], None if probabilities else t.dtype)
@@ -134,7 +136,7 @@ cdef object multilabel_margin_loss(Call* c):
     check_scores(c, t)
     if target.ndim != t.ndim or not dims_equal(t.sizes, target.sizes, t.ndim):
         fail(c, f"the target must have the input's shape {shape_str(t)}, got {shape_str(target)}")
-    if target.dtype.code != I64:
+    if target.dtype.code != I64 and not c.flags & T_RETRIED:
         fail_slot(c, 1, f"must be int64, got {target.dtype.name}")
     if reduction != R_NONE:
         return scalar_result(c, t.dtype, reduction)

@@ -1,7 +1,7 @@
 """Contractions: tensordot, inner, vecdot, kron and chains of matrix products. All but vecdot consist of other ops."""
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, mul_dims
 from metatensor._core.op cimport (
-    NO_OVERLAP, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, op_name, result_device,
+    NO_OVERLAP, NO_PARTIAL, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, WITH_OUT, Call, arg, call, define, dim_arg, op_name, result_device,
     tensor_arg, tensors_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
@@ -202,17 +202,21 @@ cdef object multi_dot_body(Call* c):
     return t if len(shape) == 2 else call("reshape", (t, shape))
 
 
-cdef object chain_of(list given):
+cdef object chain_of(Call* c, list given):
     for t in given:
         if (<Tensor>t).ndim != 2:
             raise RuntimeError(f"chain_matmul(): a matrix is needed, got shape {shape_str(<Tensor>t)}")
     if not given:
         raise RuntimeError("chain_matmul(): at least one matrix is needed")
-    return given[0] if len(given) == 1 else chained(given)
+    if len(given) == 1:
+        if c.variant == WITH_OUT and isinstance(<object>c.out, Tensor):
+            return given[0] if given[0].dtype is (<Tensor>c.out).dtype else given[0].to((<Tensor>c.out).dtype)   # a copy
+        return given[0]
+    return chained(given)
 
 
 cdef object chain_matmul_body(Call* c):
-    return chain_of(tensors_arg(c, 0))
+    return chain_of(c, tensors_arg(c, 0))
 
 
 cdef object several_body(Call* c):
@@ -222,7 +226,7 @@ cdef object several_body(Call* c):
     while i < MAX_ARGS and arg(c, i) is not None:
         given.append(arg(c, i))
         i += 1
-    return chain_of(given)
+    return chain_of(c, given)
 
 
 define("kron(Tensor input, Tensor other) -> Tensor", kron_body, COMPOSITE | OUT | NO_OVERLAP,
@@ -231,8 +235,9 @@ define("kron(Tensor input, Tensor other) -> Tensor", kron_body, COMPOSITE | OUT 
        "1.")
 define("linalg.multi_dot(Tensor[] tensors) -> Tensor", multi_dot_body, COMPOSITE | OUT | EXACT_OUT,
        "Product of two or more matrices, multiplied in the cheapest order. The first and last may be vectors.")
-define("chain_matmul(Tensor[] matrices) -> Tensor", chain_matmul_body, COMPOSITE | FUNCTION_ONLY | OUT | EXACT_OUT,
+define("chain_matmul(Tensor[] matrices) -> Tensor", chain_matmul_body,
+       COMPOSITE | FUNCTION_ONLY | OUT | EXACT_OUT | NO_PARTIAL,
        "Product of one or more matrices, multiplied in the cheapest order.")
 define("chain_matmul.several(Tensor matrix1, "
        + ", ".join([f"Tensor? matrix{i}=None" for i in range(2, MAX_ARGS + 1)]) + ") -> Tensor", several_body,
-       COMPOSITE | FUNCTION_ONLY | OUT | EXACT_OUT)
+       COMPOSITE | FUNCTION_ONLY | OUT | EXACT_OUT | NO_PARTIAL)

@@ -9,7 +9,7 @@ from metatensor._core.op cimport (
     tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport FORMAT_CONTIGUOUS, dim_t
+from metatensor._core.types cimport FORMAT_CONTIGUOUS, T_RETRIED, dim_t
 from metatensor.ops.pointwise cimport canonical
 from metatensor.ops.spatial cimport (
     BOOLS, COMPLEXES, FLOATS, INTS, Image, dims_str, fail, fail_slot, image_format, need_dtype, new_image,
@@ -35,7 +35,7 @@ cdef int check_operands(Call* c, Image* x, Tensor t, Tensor w, dim_t groups, bin
     cdef dim_t out_channels
     cdef Tensor bias
     cdef int i
-    if w.dtype is not t.dtype:
+    if w.dtype is not t.dtype and not c.flags & T_RETRIED:
         fail(c, f"the input is {t.dtype.name} but the weight {w.dtype.name}; they must be the same")
     if groups <= 0:
         fail(c, f"argument 'groups' must be positive, got {groups}")
@@ -63,7 +63,7 @@ cdef int check_operands(Call* c, Image* x, Tensor t, Tensor w, dim_t groups, bin
         if bias.ndim != 1 or bias.sizes[0] != out_channels:
             fail(c, f"the bias must have shape [{out_channels}] for a weight of shape {shape_str(w)}, "
                     f"got {shape_str(bias)}")
-        if bias.dtype is not t.dtype:
+        if bias.dtype is not t.dtype and not c.flags & T_RETRIED:
             fail(c, f"the input is {t.dtype.name} but the bias {bias.dtype.name}; they must be the same")
     return 0
 
@@ -216,10 +216,9 @@ cdef object conv_tbc(Call* c):
                 f"{shape_str(w)}, {shape_str(bias)}")
     if t.sizes[2] != w.sizes[1] or bias.sizes[0] != w.sizes[2]:
         fail(c, f"channels do not fit: input {shape_str(t)}, weight {shape_str(w)}, bias {shape_str(bias)}")
-    if w.dtype is not t.dtype or bias.dtype is not t.dtype:
-        fail(c, f"input, weight and bias must have the same dtype, got {t.dtype.name}, {w.dtype.name}, "
-                f"{bias.dtype.name}")
-    need_dtype(c, t, FLOATS)
+    if w.dtype is not t.dtype:
+        fail(c, f"input and weight must have the same dtype, got {t.dtype.name} and {w.dtype.name}")
+    need_dtype(c, t, FLOATS | INTS | COMPLEXES)
     sizes[0] = padded(t.sizes[0], pad) - w.sizes[0] + 1
     sizes[1] = t.sizes[1]
     sizes[2] = w.sizes[2]

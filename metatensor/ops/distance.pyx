@@ -1,5 +1,5 @@
 """Similarities and distances of vectors, and the losses based on them."""
-from metatensor._core.dtype cimport DType, default_float, to_real
+from metatensor._core.dtype cimport DType, default_float, promote, to_real
 from metatensor._core.layout cimport Layout, mul_dims
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, Call, alias_op, arg, bool_arg, call, define, dim_arg, float_arg, op_name,
@@ -10,6 +10,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_IN
 from metatensor.ops.loss cimport (
     R_NONE, legacy_reduction, reduced_loss, reduction_arg, scalar_result,
 )
+from metatensor.ops.operands cimport float_operand
 from metatensor.ops.pointwise cimport Operands, broadcast_result, no_operands, operand, promoted, refuse, shape_operand
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 
@@ -95,8 +96,8 @@ cdef object margin_ranking_loss(Call* c):
     if a.ndim != b.ndim or a.ndim != y.ndim:
         fail(c, f"the inputs and the target must have the same number of dimensions, got shapes {shape_str(a)}, "
                 f"{shape_str(b)}, {shape_str(y)}")
-    if a.dtype.kind == KIND_BOOL and b.dtype.kind == KIND_BOOL:
-        fail(c, "bool tensors cannot be subtracted")
+    if a.dtype.kind == KIND_BOOL or b.dtype.kind == KIND_BOOL or y.dtype.kind == KIND_BOOL:
+        fail(c, "bool tensors cannot be subtracted or negated")
     no_operands(&o)
     operand(&o, y)
     operand(&o, a)
@@ -120,9 +121,10 @@ cdef object cosine_embedding_loss(Call* c):
     if a.ndim != y.ndim + 1 or b.ndim != y.ndim + 1:
         fail(c, f"with a target of shape {shape_str(y)}, the inputs must have {y.ndim + 1} dimensions, got "
                 f"{shape_str(a)} and {shape_str(b)}")
+    promote(a.dtype, b.dtype)           # of the product; raises if there is none
     no_operands(&o)
-    operand(&o, a)
-    operand(&o, b)
+    float_operand(&o, a)
+    float_operand(&o, b)
     d = promoted(c, &o)
     if d.kind == KIND_COMPLEX:
         refuse(c, d)
@@ -137,8 +139,6 @@ cdef object cosine_embedding_loss(Call* c):
     o.strides[1] = lay.strides
     o.n = 2
     broadcast_result(c, &o, &out)
-    if d.kind <= KIND_INT:
-        d = default_float()
     if reduction != R_NONE:
         return scalar_result(c, d, reduction)
     return new_contiguous(out.ndim, out.sizes, d, result_device(c))
@@ -160,6 +160,8 @@ cdef object triplet_margin_loss(Call* c):
     cdef DType d
     cdef int reduction = legacy_reduction(c, 7, 8, 9)
     check_triplet(c, a, p, n, float_arg(c, 3))
+    if a.dtype.kind == KIND_BOOL or p.dtype.kind == KIND_BOOL or n.dtype.kind == KIND_BOOL:
+        fail(c, "bool tensors cannot be subtracted")
     no_operands(&o)
     operand(&o, a)
     operand(&o, p)

@@ -1,6 +1,6 @@
 """Look-up of rows of a table by index: embedding, embedding_bag and one_hot."""
 from metatensor._core.device cimport META
-from metatensor._core.dtype cimport I32, I64
+from metatensor._core.dtype cimport I32, I64, DType, by_code, promote
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
     FUNCTION_ONLY, MIXED, Call, arg, bool_arg, call, define, int_arg, is_none, op_name, result_device, tensor_arg,
@@ -95,7 +95,9 @@ cdef dim_t bags(Call* c, Tensor indices) except -1:
     offsets = tensor_arg(c, 2)
     if offsets.ndim != 1:
         raise ValueError(f"{op_name(c)}(): 'offsets' must have 1 dimension, got shape {shape_str(offsets)}")
-    check_indices(c, 2)
+    common = promote(indices.dtype, offsets.dtype)      # PyTorch converts both
+    if common.code != I64 and common.code != I32:
+        fail_slot(c, 2, f"must promote to int64 or int32 with the input, got {offsets.dtype.name} and {indices.dtype.name}")
     n = offsets.sizes[0]
     if bool_arg(c, 9):
         if n == 0:
@@ -136,7 +138,8 @@ cdef object embedding_bag(Call* c):
         raise ValueError(f"{op_name(c)}(): argument 'mode' must be 'sum', 'mean' or 'max', got {mode!r}")
     if mode == "max" and (bool_arg(c, 5) or bool_arg(c, 7)):
         raise ValueError(f"{op_name(c)}(): mode='max' takes neither scale_grad_by_freq nor sparse")
-    check_indices(c, 0)
+    if indices.ndim == 2:
+        check_indices(c, 0)
     need_dtype(c, weight, FLOATS)
     if not is_none(c, 8):
         check_sample_weights(c, weight, mode)
@@ -146,7 +149,7 @@ cdef object embedding_bag(Call* c):
             fail_slot(c, 10, f"is {pad}, but the weight has {weight.sizes[0]} rows")
     result = new_contiguous(2, sizes, weight.dtype, result_device(c))
     if not is_none(c, 3):
-        renorm(weight, indices, arg(c, 3), arg(c, 4))
+        renorm(weight, indices if indices.ndim == 2 else <Tensor>indices.to(by_code(I64)), arg(c, 3), arg(c, 4))
     return result
 
 

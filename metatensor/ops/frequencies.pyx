@@ -1,7 +1,7 @@
 """Sample frequencies of Fourier transforms, and shifts that move the zero frequency to the center."""
 from metatensor._core.dtype cimport DType, default_float
 from metatensor._core.op cimport (
-    COMPOSITE, OUT, Call, arg, call, define, dims_arg, int_arg, is_none, op_name, result_device, tensor_arg,
+    COMPOSITE, KEEPS_SHAPE, OUT, Call, arg, call, define, dims_arg, int_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, dim_t
@@ -62,8 +62,8 @@ define("fft.fftshift(Tensor input, int[1]? dim=None) -> Tensor", fftshift_body, 
        "size.")
 define("fft.ifftshift(Tensor input, int[1]? dim=None) -> Tensor", ifftshift_body, COMPOSITE,
        "Inverse of `fft.fftshift`.")
-define(f"fft.fftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", fftfreq_meta, OUT,
+define(f"fft.fftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", fftfreq_meta, OUT | KEEPS_SHAPE,
        "Sample frequencies of `fft.fft` of `n` points that are `d` apart: a vector of `n` elements, with the negative "
        "frequencies last.")
-define(f"fft.rfftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", rfftfreq_meta, OUT,
+define(f"fft.rfftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", rfftfreq_meta, OUT | KEEPS_SHAPE,
        "Sample frequencies of `fft.rfft` of `n` points that are `d` apart: a vector of `n // 2 + 1` elements.")

@@ -3,6 +3,7 @@ cimport cython
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8, DType, by_code
+from metatensor._core.host cimport infer_dtype
 from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport KIND_INT, MAX_DIMS, T_OVERRIDES, dim_t
@@ -163,7 +164,7 @@ cdef int _read_object(Tensor t, Steps* s, IndexTensors found, object item) excep
         return _read_tensor(t, s, found, <Tensor>item)
     if isinstance(item, (list, tuple, range)) or (hasattr(item, "__len__") and hasattr(item, "__getitem__")
                                                   and not isinstance(item, dict)):
-        index = tensor_of(item, None, t.storage.device)
+        index = _index_of(t, item)
         if hasattr(item, "dtype"):
             return _read_tensor(t, s, found, index)
         if index.dtype.code == BOOL and t.storage.device is META:
@@ -178,6 +179,15 @@ cdef int _read_object(Tensor t, Steps* s, IndexTensors found, object item) excep
         return _select(t, s, item.__index__())
     raise IndexError("only ints, slices, ..., None, bools, and tensors, arrays and sequences of ints or bools are valid "
                      f"indices, not {type(item).__name__}")
+
+
+cdef Tensor _index_of(Tensor t, object item):
+    """Return a sequence as a tensor. Raise TypeError if an item is not a number, ValueError if the sequence is ragged."""
+    try:
+        return tensor_of(item, None, t.storage.device)
+    except ValueError:
+        infer_dtype(item)
+        raise
 
 
 cdef int _read_mask_list(Tensor t, Steps* s, IndexTensors found, object item, Tensor mask) except -1:

@@ -2,12 +2,30 @@
 
 A reduction is a number: 0 (none), 1 (mean) or 2 (sum).
 """
+from metatensor._core.compute cimport same_sizes
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, Call, Overload, arg, call, define, int_arg, op_name, tensor_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor
 
 cdef tuple REDUCTIONS = ("none", "mean", "sum")
+
+
+cdef int _fit(str name, dict given) except -1:
+    """Broadcast tensors where the native function does and the one in `nn.functional` refuses to."""
+    cdef Tensor t
+    cdef int n = 0
+    if name == "binary_cross_entropy_with_logits":
+        t = <Tensor>given["target"]
+        if not same_sizes(t, <Tensor>given["input"]):
+            given["input"] = call("expand", (given["input"], t.shape))
+    elif name == "margin_ranking_loss":
+        for key in ("input1", "input2", "target"):
+            n = max(n, (<Tensor>given[key]).ndim)
+        for key in ("input1", "input2", "target"):
+            while (<Tensor>given[key]).ndim < n:
+                given[key] = call("unsqueeze", (given[key], 0))
+    return 0
 
 
 cdef object forward_body(Call* c):
@@ -26,6 +44,7 @@ cdef object forward_body(Call* c):
                 raise ValueError(f"{op_name(c)}(): reduction must be 0 (none), 1 (mean) or 2 (sum), got {value}")
             value = REDUCTIONS[<int>value]
         given[name] = value
+    _fit(op_name(c), given)
     return call(f"nn.functional.{op_name(c)}", (), given)
 
 
@@ -66,6 +85,8 @@ cdef object norm_except_dim_body(Call* c):
     if dim == -1:
         return call("norm", (v, int_arg(c, 1)))
     dim = wrap(c, dim, v.ndim)
+    if v.ndim == 1:
+        return call("norm", (call("unsqueeze", (v, 1)), int_arg(c, 1), [1]))     # an empty list would mean all dimensions
     return call("norm", (v, int_arg(c, 1), [i for i in range(v.ndim) if i != dim], True))
 
 

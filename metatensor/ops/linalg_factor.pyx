@@ -5,7 +5,7 @@ Inputs have shape (..., M, N). Most factors are column-major, as LAPACK stores t
 from metatensor._core.dtype cimport I32, by_code
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
-    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, SAFE_CAST, WITH_OUT, Call, arg, bool_arg, call, define, make_returns,
+    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, QUIET_OUT, SAFE_CAST, WITH_OUT, Call, arg, bool_arg, call, define, make_returns,
     result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
@@ -149,7 +149,7 @@ define("linalg.lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor piv
        COMPOSITE | OUT | EXACT_OUT,
        "LU factorization of matrices, as `linalg.lu_factor_ex` without `info`. Raises LinAlgError for a zero pivot.")
 define("lu(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)", old_lu_body,
-       COMPOSITE | OUT | SAFE_CAST,
+       COMPOSITE | OUT | SAFE_CAST | QUIET_OUT,
        "LU factorization of matrices, as `linalg.lu_factor_ex`; `info` is returned only if `get_infos`. Singular "
        "matrices do not raise.")
 define("linalg.lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", lu_meta, OUT | EXACT_OUT,

@@ -94,6 +94,8 @@ cdef int check_pivots(Call* c, Tensor factors, Tensor pivots, bint any_int) exce
     """Check the dtype and shape of pivots: int32, or any integer or bool dtype if `any_int`."""
     if pivots.dtype.code != I32 and (not any_int or (pivots.dtype.kind != KIND_INT and pivots.dtype.kind != KIND_BOOL)):
         raise RuntimeError(f"{title(c)}(): pivots must be int32, got {pivots.dtype.name}")
+    if pivots.ndim == 0 and not any_int:
+        raise IndexError(f"{title(c)}(): pivots must have a dimension")
     if pivots.ndim != factors.ndim - 1 or not dims_equal(pivots.sizes, factors.sizes, pivots.ndim):
         raise RuntimeError(f"{title(c)}(): pivots must have the shape of the factors, {shape_str(factors)}, without the "
                            f"last dimension, got {shape_str(pivots)}")

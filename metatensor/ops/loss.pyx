@@ -7,14 +7,15 @@ import warnings
 
 from cpython.object cimport PyObject
 from metatensor._core.compute cimport same_sizes
-from metatensor._core.dtype cimport DType, can_cast_to, default_float, to_real
+from metatensor._core.dtype cimport DType, can_cast_to, default_float, promote, to_real
 from metatensor._core.layout cimport Layout, can_broadcast, dims_equal
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, OPTION_A, OPTION_B, OPTION_C, Call, arg, define, float_arg, is_none, op_flags, op_name, result_device,
+    FUNCTION_ONLY, OPTION_A, OPTION_B, OPTION_C, Call, arg, bool_arg, define, float_arg, is_none, op_flags, op_name, result_device,
     tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
+from metatensor.ops.operands cimport float_operand
 from metatensor.ops.pointwise cimport (
     Operands, broadcast_result, elementwise_result, no_operands, operand, promoted, refuse, shape_operand,
 )
@@ -228,16 +229,24 @@ cdef object soft_margin_loss(Call* c):
 
 cdef object poisson_nll_loss(Call* c):
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
+    cdef DType product
     cdef Operands o
-    cdef DType d
     cdef int reduction = legacy_reduction(c, 4, 6, 7)
-    no_operands(&o)
-    operand(&o, a)
-    operand(&o, b)
-    if a.dtype.kind == KIND_BOOL:
+    cdef bint log_input = bool_arg(c, 2)
+    if a.dtype.kind == KIND_BOOL and (b.dtype.kind == KIND_BOOL or not log_input) \
+            or b.dtype.kind == KIND_BOOL and bool_arg(c, 3):
         fail(c, "bool tensors cannot be subtracted")
-    d = promoted(c, &o)
-    return reduced_loss(c, &o, default_float() if d.kind == KIND_INT else d, reduction)
+    product = a.dtype
+    if log_input:
+        no_operands(&o)
+        operand(&o, a)
+        operand(&o, b)
+        product = promoted(c, &o)
+    # The exponential or the logarithm of an integer is a float.
+    no_operands(&o)
+    float_operand(&o, a)
+    operand(&o, b)
+    return reduced_loss(c, &o, promote(promoted(c, &o), product), reduction)
 
 
 cdef object gaussian_nll_loss(Call* c):
@@ -245,7 +254,10 @@ cdef object gaussian_nll_loss(Call* c):
     without it."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), v
     cdef Operands o
+    cdef DType d
     cdef int reduction, n
+    if a.dtype.kind == KIND_BOOL or b.dtype.kind == KIND_BOOL:
+        fail(c, "bool tensors cannot be subtracted")
     no_operands(&o)
     operand(&o, a)
     operand(&o, b)
@@ -258,12 +270,15 @@ cdef object gaussian_nll_loss(Call* c):
                              f"{shape_str(a)}")
         if v.dtype.kind == KIND_COMPLEX:
             refuse(c, v.dtype)
+        if v.dtype.kind == KIND_BOOL or (v.dtype.kind == KIND_INT and isinstance(arg(c, 4), float)):
+            fail(c, f"argument 'var' has the dtype {v.dtype.name}, in which no number is at least eps={arg(c, 4)}")
         if v.ndim == a.ndim:
             operand(&o, v)
     elif arg(c, 2) < 0:
         raise ValueError(f"{op_name(c)}(): argument 'var' must not be negative, got {arg(c, 2)}")
     reduction = reduction_arg(c, 5)
-    return reduced_loss(c, &o, promoted(c, &o), reduction)
+    d = promoted(c, &o)
+    return reduced_loss(c, &o, default_float() if d.kind == KIND_INT else d, reduction)
 
 
 cdef object multilabel_soft_margin_loss(Call* c):

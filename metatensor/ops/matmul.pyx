@@ -424,6 +424,7 @@ cdef object bilinear_meta(Call* c):
         if tensor_arg(c, 3).sizes[0] != w.sizes[0]:
             raise RuntimeError(f"bilinear(): bias must have {w.sizes[0]} elements, the first size of weight "
                                f"{shape_str(w)}, got shape {shape_str(tensor_arg(c, 3))}")
+        same_dtype(c, tensor_arg(c, 3), w, "bias", "weight")
     sizes[n - 1] = w.sizes[0]
     return new_contiguous(n, sizes, a.dtype, result_device(c))
 

@@ -29,6 +29,14 @@ cdef int check_parameter(Call* c, Tensor t, Tensor p, str name) except -1:
     return 0
 
 
+cdef int check_pair(Call* c, int slot) except -1:
+    """Check that a weight and the bias in the slot after it have one dtype, if both are given."""
+    if not is_none(c, slot) and not is_none(c, slot + 1) and tensor_arg(c, slot).dtype is not tensor_arg(c, slot + 1).dtype:
+        raise RuntimeError(f"{op_name(c)}(): weight and bias must have one dtype, got {tensor_arg(c, slot).dtype.name} and "
+                           f"{tensor_arg(c, slot + 1).dtype.name}")
+    return 0
+
+
 cdef Tensor in_format(Call* c, Tensor t):
     """Return a new dense tensor in the memory format of the input."""
     cdef dim_t strides[MAX_DIMS]
@@ -75,6 +83,7 @@ cdef int check_layer_norm(Call* c, Tensor t) except -1:
         check_parameter(c, t, tensor_arg(c, 2), "weight")
     if not is_none(c, 3) and tensor_arg(c, 3).dtype is not t.dtype:
         check_parameter(c, t, tensor_arg(c, 3), "bias")
+    check_pair(c, 2)
     return n
 
 
@@ -85,13 +94,20 @@ cdef object layer_norm_meta(Call* c):
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
 
-cdef DType statistics_dtype(Call* c, Tensor t, int weight_slot):
-    """Return the dtype of saved statistics: float32 for half precision, except on a cpu with a half weight or none."""
+cdef DType statistics_dtype(Call* c, Tensor t, int weight_slot, int n=2):
+    """Return the dtype of saved statistics: float32 for half precision, except on a cpu without parameters in float32.
+
+    The parameters are in `n` slots from `weight_slot` on: the weight, and the bias if it is known.
+    """
+    cdef int slot
     if t.dtype.itemsize > 2:
         return t.dtype
-    if is_cpu(result_device(c)) and (is_none(c, weight_slot) or tensor_arg(c, weight_slot).dtype is t.dtype):
-        return t.dtype
-    return by_code(F32)
+    if not is_cpu(result_device(c)):
+        return by_code(F32)
+    for slot in range(weight_slot, weight_slot + n):
+        if not is_none(c, slot) and tensor_arg(c, slot).dtype is not t.dtype:
+            return by_code(F32)
+    return t.dtype
 
 
 cdef object native_layer_norm_meta(Call* c):
@@ -148,6 +164,7 @@ cdef int check_groups(Call* c, Tensor t, dim_t channels, dim_t groups, int weigh
             raise RuntimeError(f"{op_name(c)}(): {'bias' if i else 'weight'} must be a vector with {channels} elements, "
                                f"one for each channel of input {shape_str(t)}, got shape {shape_str(p)}")
         check_parameter(c, t, p, "bias" if i else "weight")
+    check_pair(c, weight)
     return 0
 
 

@@ -42,6 +42,7 @@ cdef void no_operands(Operands* o) noexcept
 cdef int shape_operand(Operands* o, Tensor t) except -1
 cdef int type_operand(Operands* o, Tensor t) except -1
 cdef int operand(Operands* o, Tensor t) except -1
+cdef int float_operand(Operands* o, Tensor t) except -1         # integers and bools count as the default float dtype
 cdef int number(Operands* o, object value) except -1
 cdef int operand_arg(Operands* o, Call* c, int i) except -1     # a tensor or a number; None is skipped
 

@@ -137,6 +137,13 @@ cdef int operand(Operands* o, Tensor t) except -1:
     return type_operand(o, t)
 
 
+cdef int float_operand(Operands* o, Tensor t) except -1:
+    cdef int code = default_float().code if t.dtype.kind <= KIND_INT else t.dtype.code
+    shape_operand(o, t)
+    o.codes[o.n - 1] = code
+    return _join(&o.dims if t.ndim else &o.zeros, code)
+
+
 cdef int number(Operands* o, object value) except -1:
     cdef int kind = number_kind(value)
     o.wrapped = True

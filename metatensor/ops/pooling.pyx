@@ -10,7 +10,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport (
-    FORMAT_CHANNELS_LAST_3D, FORMAT_CONTIGUOUS, KIND_FLOAT, dim_t,
+    FORMAT_CHANNELS_LAST_3D, FORMAT_CONTIGUOUS, KIND_BOOL, KIND_FLOAT, KIND_INT, T_RETRIED, dim_t,
 )
 from metatensor._core.random cimport take_ticket
 from metatensor.ops.spatial cimport (
@@ -105,7 +105,7 @@ cdef object max_pool(Call* c, int n, bint indices):
     cdef Image x
     cdef dim_t sizes[5]
     read_image(c, t, n, &x)
-    need_dtype(c, t, FLOATS if n == 1 else FLOATS | INTS)
+    need_dtype(c, t, FLOATS if n == 1 and not indices else FLOATS | INTS)
     not_empty(c, t, &x, True)
     window_sizes(c, &x, 1, 3, 4, 5, sizes)
     return with_indices(c, &x, sizes, t.dtype, image_format(&x), indices)
@@ -160,11 +160,13 @@ cdef object avg_pool3d(Call* c):
 
 
 cdef object lp_pool(Call* c, int n):
+    """Integers to the power of a float are floats; to the power of an int they stay integers, of which only int64 has averages."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Image x
     cdef dim_t sizes[5]
     read_image(c, t, n, &x)
-    need_dtype(c, t, FLOATS | LONGS)
+    if t.dtype.kind > KIND_INT or not isinstance(arg(c, 1), float) and t.dtype.kind != KIND_BOOL:
+        need_dtype(c, t, FLOATS | LONGS)
     not_empty(c, t, &x, True)
     if float_arg(c, 1) == 0:
         raise ZeroDivisionError(f"{op_name(c)}(): argument 'norm_type' must not be zero")
@@ -215,7 +217,7 @@ cdef object adaptive(Call* c, int n, bint average, bint indices):
     cdef dim_t sizes[5]
     cdef int form, i
     cdef bint whole = True
-    if t.ndim <= n and isinstance(arg(c, 1), (tuple, list)):
+    if isinstance(arg(c, 1), (tuple, list)) and t.ndim <= (n if n == 1 else len(arg(c, 1))):
         raise ValueError(f"{op_name(c)}(): an input of shape {shape_str(t)} has too few dimensions for an output "
                          f"size of {arg(c, 1)}")
     read_image(c, t, n, &x)
@@ -272,8 +274,6 @@ cdef int ratio_sizes(Call* c, Image* x, dim_t* sizes) except -1:
 
 
 cdef int check_samples(Call* c, Tensor t, Image* x, Tensor samples) except -1:
-    if samples.dtype is not t.dtype:
-        fail(c, f"_random_samples must be {t.dtype.name} like the input, got {samples.dtype.name}")
     if samples.ndim != 3 or samples.sizes[0] < x.sizes[0] or samples.sizes[1] != x.sizes[1] or samples.sizes[2] != x.n:
         fail(c, f"_random_samples must have shape [{x.sizes[0]}, {x.sizes[1]}, {x.n}], got {shape_str(samples)}")
     return 0
@@ -286,8 +286,12 @@ cdef object fractional(Call* c, int n, bint indices):
     cdef dim_t kernel[3]
     cdef int i
     read_image(c, t, n, &x)
+    if not is_none(c, 5) and tensor_arg(c, 5).dtype is not t.dtype and not c.flags & T_RETRIED:
+        fail(c, f"_random_samples must be {t.dtype.name} like the input, got {tensor_arg(c, 5).dtype.name}")
     need_dtype(c, t, FLOATS)
     not_empty(c, t, &x, batched(t, &x))
+    if isinstance(arg(c, 1), (tuple, list)) and len(arg(c, 1)) != n:
+        fail_slot(c, 1, f"must be an int or {n} of them, got {arg(c, 1)}")
     window_arg(c, 1, n, kernel, 1)
     sizes[0] = x.sizes[0]
     sizes[1] = x.sizes[1]
@@ -298,6 +302,8 @@ cdef object fractional(Call* c, int n, bint indices):
     else:
         raise ValueError(f"{op_name(c)}(): needs an output_size or an output_ratio")
     for i in range(n):
+        if c.flags & T_RETRIED:
+            break       # the samples are drawn first, in the input's dtype
         if add_dims(sizes[i + 2], kernel[i]) - 1 > x.sizes[i + 2] - (n == 3):   # PyTorch's 3-d op needs one more
             fail(c, f"windows of {dims_str(n, kernel)} at {dims_str(n, sizes + 2)} places do not fit an input of "
                     f"{dims_str(n, x.sizes + 2)}")
@@ -362,7 +368,7 @@ cdef object unpool(Call* c, int n):
     cdef Image x
     cdef dim_t sizes[5]
     read_image(c, t, n, &x)
-    if indices.dtype.code != I64:
+    if indices.dtype.code != I64 and not c.flags & T_RETRIED:
         fail_slot(c, 1, f"must be int64, got {indices.dtype.name}")
     if indices.ndim != t.ndim or not dims_equal(indices.sizes, t.sizes, t.ndim):
         fail_slot(c, 1, f"must have the input's shape {shape_str(t)}, got {shape_str(indices)}")

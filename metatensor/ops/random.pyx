@@ -235,6 +235,8 @@ cdef object cauchy_(Call* c):
     return positive_fill(c, 2, 3)
 
 cdef object log_normal_(Call* c):
+    if float_arg(c, 2) > 0 and not is_float(tensor_arg(c, 0).dtype):
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {tensor_arg(c, 0).dtype.name}")
     return positive_fill(c, 2, 3)
 
 

@@ -9,7 +9,8 @@ from metatensor._core.op cimport (
 from metatensor._core.random cimport take_ticket
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
-from metatensor.ops.operands cimport refuse
+from metatensor.ops.operands cimport Operands, no_operands, refuse, shape_operand
+from metatensor.ops.pointwise cimport elementwise_result
 from metatensor.ops.spatial cimport fail
 
 cdef enum: RELU = OPTION_A     # the op uses relu rather than tanh
@@ -254,7 +255,13 @@ cdef object lstm_cell(Call* c):
 
 
 cdef object gru_cell(Call* c):
-    return step(c, 3, [arg(c, 1)])
+    """The result has the order of dimensions of the state, from which the first difference is taken."""
+    cdef Operands o
+    cdef Tensor made = <Tensor>step(c, 3, [arg(c, 1)])
+    no_operands(&o)
+    shape_operand(&o, tensor_arg(c, 1))
+    shape_operand(&o, made)
+    return elementwise_result(c, &o, made.dtype)
 
 
 cdef object rnn_cell(Call* c):

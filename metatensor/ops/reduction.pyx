@@ -2,7 +2,7 @@
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport BOOL, I64, U8, DType, by_code, default_float, to_real
 from metatensor._core.op cimport (
-    ELEMENTWISE, COMPOSITE, EXACT_OUT, IN_PLACE, METHOD_ONLY, NO_GRAD, OPTION_A, OPTION_B, OUT, REAL_ONLY, Call, alias_op,
+    ELEMENTWISE, COMPOSITE, EXACT_OUT, IN_PLACE, METHOD_ONLY, NO_GRAD, OPTION_A, OPTION_B, OUT, REAL_ONLY, WITH_OUT, Call, alias_op,
     arg, bool_arg, call, define, dim_arg, dim_list, dims_arg, is_none, make_returns, op_flags, op_name,
     result_device, tensor_arg,
 )
@@ -159,6 +159,14 @@ cdef object mean_meta(Call* c):
     return reduced(t, chosen, bool_arg(c, 2), dtype, result_device(c))
 
 
+cdef int _need_real_out(Call* c) except -1:
+    """Raise NotImplementedError if floats are summed in the dtype of `out=` and it is not one of real floats."""
+    if is_none(c, 3) and c.variant == WITH_OUT and isinstance(<object>c.out, Tensor):
+        if (<Tensor>c.out).dtype.kind != KIND_FLOAT:
+            raise NotImplementedError(f"{op_name(c)}(): not implemented for {(<Tensor>c.out).dtype.name}")
+    return 0
+
+
 cdef object nan_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint chosen[MAX_DIMS]
@@ -168,8 +176,11 @@ cdef object nan_meta(Call* c):
     if t.dtype.kind == KIND_COMPLEX:
         raise RuntimeError(f"{op_name(c)}(): complex inputs are not supported")
     if op_flags(c) & OPTION_A:
+        _need_real_out(c)
         return mean_meta(c)
     dim_list(c, 1, t.ndim, chosen)
+    if t.dtype.kind == KIND_FLOAT:
+        _need_real_out(c)
     return reduced(t, chosen, bool_arg(c, 2), sum_dtype(c, 3, t), result_device(c))
 
 

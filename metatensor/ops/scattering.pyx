@@ -45,6 +45,9 @@ cdef int _check_scatter(Call* c, Tensor t, Tensor index, Tensor src) except -1:
     _same_dtype(c, t, src)
     if index.total == 0:
         return 0
+    if 0 < src.ndim < index.ndim and op_name(c) in ("scatter", "scatter_"):
+        raise IndexError(f"{op_name(c)}(): the source of shape {shape_str(src)} has fewer dimensions than the index of "
+                         f"shape {shape_str(index)}")
     if max(src.ndim, 1) != max(index.ndim, 1):
         raise RuntimeError(f"{op_name(c)}(): the index must have as many dimensions as the source, got shapes "
                            f"{shape_str(index)} and {shape_str(src)}")
@@ -186,6 +189,8 @@ cdef object index_fill_meta(Call* c):
             raise RuntimeError(f"{op_name(c)}(): the value must be a number or a 0-d tensor, got shape {shape_str(value)}")
         if value.dtype.kind == KIND_COMPLEX and t.dtype.kind != KIND_COMPLEX:
             raise RuntimeError(f"{op_name(c)}(): a complex value cannot be written to {t.dtype.name}")
+    elif isinstance(arg(c, 3), complex) and t.dtype.kind != KIND_COMPLEX:
+        raise RuntimeError(f"{op_name(c)}(): the complex number {arg(c, 3)} cannot be written to {t.dtype.name}")
     else:
         check_fill(c, t.dtype, arg(c, 3))
     value = make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)

@@ -1,8 +1,9 @@
 """Views of parts of a tensor: select, narrow, slice, diagonal, unfold, as_strided, split and its variants, unbind."""
 from cpython.object cimport PyObject
 from metatensor._core.layout cimport Layout, add_dims, count, mul_dims
+from metatensor._core.dtype cimport I64
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, INPLACE, METHOD_ONLY, MULTI_VIEW, VIEW, Call, arg, define, dim_arg, dims_arg, hold, int_arg, is_none, op_name,
+    FUNCTION_ONLY, INPLACE, METHOD_ONLY, MIXED, MULTI_VIEW, VIEW, Call, arg, define, dim_arg, dims_arg, hold, int_arg, is_none, op_name,
     tensor_arg,
 )
 from metatensor._core.storage_views cimport check_bounds
@@ -77,7 +78,7 @@ cdef object slice_meta(Call* c):
     cdef Layout lay
     cdef int d
     if t.ndim == 0:
-        raise RuntimeError(f"{op_name(c)}(): a 0-d tensor has no dimension to slice")
+        raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension to slice")
     d = dim_arg(c, 1, t.ndim)
     if step <= 0:
         raise RuntimeError(f"{op_name(c)}(): the step must be positive, got {step}")
@@ -311,6 +312,18 @@ cdef object _at_indices(Tensor t, int d, object indices):
     return tuple(out)
 
 
+cdef object by_tensor_meta(Call* c):
+    """Split at the indices in an int64 vector, or in as many sections as a 0-d tensor says."""
+    cdef Tensor t = tensor_arg(c, 0), given = tensor_arg(c, 1)
+    if given.ndim > 1 or given.dtype.code != I64:
+        raise RuntimeError(f"{op_name(c)}(): a tensor of indices must be an int64 vector, got {given.dtype.name} of shape "
+                           f"{shape_str(given)}")
+    _need_dim(c, t)
+    if given.ndim == 0:
+        return _sections(c, t, dim_arg(c, 2, t.ndim), given.item())
+    return _at_indices(t, dim_arg(c, 2, t.ndim), given.tolist())
+
+
 cdef object sections_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     _need_dim(c, t)
@@ -373,9 +386,11 @@ define("unsafe_split(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", s
 define("unsafe_split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW,
        "Like `split_with_sizes`.")
 define("unsafe_chunk(Tensor(a) input, int chunks, int dim=0) -> Tensor[]", chunk_meta, VIEW, "Like `chunk`.")
-define("tensor_split(Tensor(a) input, int indices_or_sections, int dim=0) -> Tensor[]", sections_meta, VIEW,
+# The overload with a tensor comes first, because a tensor of one element is also accepted as a number.
+define("tensor_split(Tensor(a) input, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]", by_tensor_meta, VIEW | MIXED,
        "Split along `dim` into a number of views whose sizes differ by at most one, or at the given indices. Returns "
        "a tuple.")
+define("tensor_split.number(Tensor(a) input, int indices_or_sections, int dim=0) -> Tensor[]", sections_meta, VIEW)
 define("tensor_split.indices_or_sections(Tensor(a) input, int[] indices_or_sections, int dim=0) -> Tensor[]",
        indices_meta, VIEW)
 define("tensor_split.sections(Tensor(a) input, int sections, int dim=0) -> Tensor[]", sections_meta, VIEW)

@@ -3,7 +3,7 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport F32, F64, I64, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, row_major
 from metatensor._core.op cimport (
-    NO_OVERLAP, DATA, EXACT_OUT, NO_GRAD, OPTION_A, OUT, QUIET_OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
+    NO_OVERLAP, NO_PARTIAL, DATA, EXACT_OUT, NO_GRAD, OPTION_A, OUT, QUIET_OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
     is_none, make_returns, op_flags, op_name, result_device, tensor_arg,
 )
 from metatensor._core.size cimport make_size
@@ -86,16 +86,17 @@ cdef object topk_meta(Call* c):
                             new_contiguous(t.ndim, lay.sizes, by_code(I64), result_device(c))))
 
 
-define("sort(Tensor input, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", sort_meta, OUT | EXACT_OUT,
+define("sort(Tensor input, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)", sort_meta,
+       OUT | EXACT_OUT | NO_PARTIAL,
        "Sort along `dim`, ascending unless `descending`. Returns (values, int64 indices). Equal elements keep their "
        "order.")
 define("sort.stable(Tensor input, *, bool? stable, int dim=-1, bool descending=False) "
-       "-> (Tensor values, Tensor indices)", sort_stable_meta, OUT | EXACT_OUT)
+       "-> (Tensor values, Tensor indices)", sort_stable_meta, OUT | EXACT_OUT | NO_PARTIAL)
 define("argsort(Tensor input, int dim=-1, bool descending=False) -> Tensor", argsort_meta, OUT | NO_GRAD | EXACT_OUT,
        "Return the int64 indices that sort along `dim`.")
 define("argsort.stable(Tensor input, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
        argsort_stable_meta, OUT | NO_GRAD | EXACT_OUT)
-define("msort(Tensor input) -> Tensor", msort_meta, OUT | EXACT_OUT, "Sort along the first dimension, ascending.")
+define("msort(Tensor input) -> Tensor", msort_meta, OUT | EXACT_OUT | NO_PARTIAL, "Sort along the first dimension, ascending.")
 define("topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True) "
        "-> (Tensor values, Tensor indices)", topk_meta, OUT | EXACT_OUT,
        "Return the `k` largest elements along `dim` (the smallest without `largest`), in order, as (values, int64 "

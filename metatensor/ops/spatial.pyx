@@ -1,6 +1,6 @@
 """Helpers for convolution, pooling and resampling: spatial arguments, optional batch dimension, memory formats."""
 from metatensor._core.device cimport cpu_device
-from metatensor._core.dtype cimport BF16, F16, F32, F64, I64, C32, C64, C128, DType
+from metatensor._core.dtype cimport BF16, F16, F32, F64, I64, U16, U32, U64, C32, C64, C128, DType
 from metatensor._core.layout cimport mul_dims, set_format, suggest_format
 from metatensor._core.op cimport Call, Overload, SlotSpec, dims_arg, op_name, result_device
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
@@ -31,7 +31,7 @@ cdef int need_dtype(Call* c, Tensor t, int kinds) except -1:
         return 0
     if kinds & LONGS and code == I64:
         return 0
-    if kinds & INTS and t.dtype.kind == KIND_INT:
+    if kinds & INTS and t.dtype.kind == KIND_INT and not (code == U16 or code == U32 or code == U64):
         return 0
     if kinds & COMPLEXES and (code == C64 or code == C128 or code == C32):
         return 0

@@ -5,7 +5,7 @@ from metatensor._core.dtype cimport BOOL, U8, DType, number_kind
 from metatensor._core.layout cimport Layout, dims_equal
 from metatensor._core.op cimport (
     COMPOSITE, DATA, EXACT_OUT, FUNCTION_ONLY, INPLACE, METHOD_ONLY, ONE_VALUE, OUT, PROMOTE, Call, alias_op, arg, call,
-    define, is_none, op_name, tensor_arg,
+    define, hold, is_none, op_name, tensor_arg,
 )
 from metatensor._core.slots cimport type_set
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
@@ -64,6 +64,19 @@ cdef object where_method(Call* c):
     return call("where", (arg(c, 1), arg(c, 0), arg(c, 2)))
 
 
+cdef int _real_value(Call* c, Tensor t, Tensor value) except -1:
+    """Replace a complex value for a tensor of another kind by a number, which must have no imaginary part."""
+    cdef object number
+    if value.storage.data is None:
+        fail(c, f"a complex value cannot be stored in a {t.dtype.name} tensor")
+    number = value.item()
+    check_fill(c, t.dtype, number)
+    number = number != 0 if t.dtype.code == BOOL else number.real
+    hold(c, number)
+    c.args[2] = <PyObject*>number
+    return 0
+
+
 cdef object masked_fill(Call* c):
     """The result is contiguous, because PyTorch fills a contiguous copy of the broadcast input."""
     cdef Operands o
@@ -76,7 +89,7 @@ cdef object masked_fill(Call* c):
         if value.ndim:
             fail(c, f"argument 'value' must be a number or a 0-d tensor, got shape {shape_str(value)}")
         if value.dtype.kind == KIND_COMPLEX and t.dtype.kind != KIND_COMPLEX:
-            fail(c, f"a complex value cannot be stored in a {t.dtype.name} tensor")
+            _real_value(c, t, value)
     else:
         check_fill(c, t.dtype, arg(c, 2))
     no_operands(&o)

@@ -1,16 +1,19 @@
 """Element-wise functions of one tensor, except activations (see `activation`) and `special.*` (see `special`)."""
 from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
-from metatensor._core.dtype cimport BF16, F16, I32, by_code, to_real
+from metatensor._core.dtype cimport BF16, F16, I32, DType, by_code, to_real
 from metatensor._core.op cimport (
     ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, ELEMENTWISE, EXACT_OUT, HOST, INPLACE, INT_TO_FLOAT, IN_PLACE,
-    KEEP, NO_GRAD, OUT, WITH_OUT, Call, alias_op, define, hold, int_arg, is_none, make_returns, set_slot, tensor_arg,
+    KEEP, NO_GRAD, OUT, WITH_OUT, Call, alias_op, define, hold, int_arg, is_none, make_returns, op_name, set_slot,
+    tensor_arg,
 )
 from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, Tensor, new_contiguous
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, elementwise_like, fail, refuse, ruled, unary,
 )
+
+from metatensor._core.errors import cannot_cast
 
 cdef long BOTH = INPLACE | OUT
 cdef long TO_FLOAT = INT_TO_FLOAT | INPLACE | OUT
@@ -27,9 +30,19 @@ cdef object real_unary(Call* c):
 
 
 cdef object absolute(Call* c):
-    """Raise RuntimeError for complex tensors in place: the magnitudes are real and cannot be stored in them."""
-    if c.variant == IN_PLACE and tensor_arg(c, 0).dtype.kind == KIND_COMPLEX:
-        fail(c, "the result of a complex tensor is real and cannot be stored in it")
+    """Raise RuntimeError for complex tensors in place: the magnitudes are real and cannot be stored in them.
+
+    `out=` must have the dtype of real tensors; the magnitudes of complex ones are cast. PyTorch's CPU has no kernel for
+    bool, other devices do.
+    """
+    cdef DType d = tensor_arg(c, 0).dtype
+    if d.kind == KIND_COMPLEX:
+        if c.variant == IN_PLACE:
+            fail(c, "the result of a complex tensor is real and cannot be stored in it")
+    elif c.variant == WITH_OUT and (<Tensor?><object>c.out).dtype is not d:
+        raise cannot_cast(op_name(c), d, (<Tensor>c.out).dtype)
+    elif d.kind == KIND_BOOL and (<Device>c.device).type == "cpu":
+        refuse(c, d)
     return unary(c)
 
 
@@ -117,7 +130,7 @@ cdef object polygamma_n_first(Call* c):
 
 # Arithmetic and sign ----------------------------------------------------------------------
 
-define("abs(Tensor input) -> Tensor", absolute, COMPLEX_TO_FLOAT | BOTH | EXACT_OUT,
+define("abs(Tensor input) -> Tensor", absolute, COMPLEX_TO_FLOAT | BOTH,
        "The magnitude of each element. The result of complex tensors is real.")
 alias_op("absolute", "abs")
 define("angle(Tensor input) -> Tensor", angle, INT_TO_FLOAT | OUT,

@@ -7,7 +7,7 @@ from metatensor._core.op cimport (
     tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport FORMAT_CONTIGUOUS, KIND_FLOAT, MAX_DIMS, dim_t
+from metatensor._core.types cimport FORMAT_CONTIGUOUS, KIND_FLOAT, MAX_DIMS, T_RETRIED, dim_t
 from metatensor.ops.spatial cimport (
     FLOATS, Image, dims_str, fail, fail_slot, image_format, need_dtype, new_image, read_image,
 )
@@ -130,6 +130,8 @@ cdef object sampled(Call* c, bint cubic, int n):
     cdef Tensor t = tensor_arg(c, 0), grid = tensor_arg(c, 1)
     cdef dim_t sizes[5]
     cdef int i
+    if t.ndim == 0 or grid.ndim == 0:
+        raise IndexError(f"{op_name(c)}(): input and grid need a first dimension, got shapes {shape_str(t)} and {shape_str(grid)}")
     if n == 0:
         n = t.ndim - 2
     if n < 1 or t.ndim != n + 2 or grid.ndim != t.ndim or n > 3 or n == 1:
@@ -145,9 +147,9 @@ cdef object sampled(Call* c, bint cubic, int n):
         sizes[i + 2] = grid.sizes[i + 1]
     if cubic and n != 2:
         fail(c, f"bicubic sampling needs an input of 4 dimensions, got shape {shape_str(t)}")
-    if t.dtype is not grid.dtype:
-        fail(c, f"input and grid must have the same dtype, got {t.dtype.name} and {grid.dtype.name}")
     need_dtype(c, t, FLOATS)
+    if t.dtype is not grid.dtype and not c.flags & T_RETRIED:
+        fail(c, f"input and grid must have the same dtype, got {t.dtype.name} and {grid.dtype.name}")
     sizes[0] = t.sizes[0]
     sizes[1] = t.sizes[1]
     return new_contiguous(t.ndim, sizes, t.dtype, result_device(c))
@@ -166,10 +168,11 @@ cdef object grid_sample(Call* c):
 cdef object sampled_by_number(Call* c, int n):
     """Modes 0 to 2 are bilinear, nearest and bicubic; paddings 0 to 2 are zeros, border and reflection."""
     cdef int slot
+    result = sampled(c, int_arg(c, 2) == 2, n)
     for slot in range(2, 4):
-        if not 0 <= int_arg(c, slot) <= 2:
+        if not 0 <= int_arg(c, slot) <= 2 and not c.flags & T_RETRIED:
             fail_slot(c, slot, f"must be 0, 1 or 2, got {arg(c, slot)}")
-    return sampled(c, int_arg(c, 2) == 2, n)
+    return result
 
 cdef object grid_sampler(Call* c):
     return sampled_by_number(c, 0)
@@ -196,7 +199,10 @@ cdef object affine_grid(Call* c):
         raise NotImplementedError(f"{op_name(c)}(): argument 'size' must have 4 or 5 values, got {dims_str(n, size)}")
     n -= 2
     if theta.ndim != 3 or theta.sizes[1] != n or theta.sizes[2] != n + 1:
-        raise ValueError(f"{op_name(c)}(): for a size {dims_str(n + 2, size)} theta must have shape "
+        kind = ValueError
+        if op_name(c) == "affine_grid_generator":
+            kind = IndexError if theta.ndim < 3 else RuntimeError
+        raise kind(f"{op_name(c)}(): for a size {dims_str(n + 2, size)} theta must have shape "
                          f"[N, {n}, {n + 1}], got {shape_str(theta)}")
     for i in range(n + 2):
         if size[i] <= 0:

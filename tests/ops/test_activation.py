@@ -146,3 +146,14 @@ def test_dtypes():
     assert F.silu(meta("complex64")).dtype is mt.complex64
     assert F.softsign(meta("int32")).dtype is F.tanhshrink(meta("int8")).dtype is mt.float32
     assert F.relu(meta("int8")).dtype is mt.int8
+
+
+def test_numbers_that_the_dtype_does_not_hold():
+    byte = mt.ones(2, dtype=mt.uint8)
+    for bound, value in ((0, -4.5), (0, 256), (-1.5, 2), (0, 1j)):
+        with pytest.raises(RuntimeError):
+            mt.threshold(byte, bound, value)
+    assert mt.threshold(byte, 1, 3 + 0j).tolist() == [3, 3]
+    assert mt.nn.functional.hardtanh(byte, -0.5, 0.5).tolist() == [0, 0]
+    with pytest.raises(RuntimeError):
+        mt.nn.functional.hardtanh(byte, -1, 0.5)

@@ -274,3 +274,10 @@ def test_an_empty_batch_takes_any_output_padding():
     assert f(mt.ones(0, 3, 4, 4), w, output_padding=3).shape == (0, 2, 9, 9)
     with pytest.raises(RuntimeError, match="output_padding"):
         f(mt.ones(1, 3, 4, 4), w, output_padding=3)
+
+
+def test_conv_tbc_of_integers_converts_the_bias():
+    x, weight = mt.ones(2, 1, 2, dtype=mt.int32), mt.ones(1, 2, 1, dtype=mt.int32)
+    assert mt.conv_tbc(x, weight, mt.tensor([1.7])).tolist() == [[[3]], [[3]]]
+    with pytest.raises(RuntimeError):
+        mt.conv_tbc(x, weight.float(), mt.ones(1))

@@ -117,3 +117,13 @@ def test_small_integers_do_not_wrap_around(device):
     y = mt.tensor([1.0, 2.0, 3.0], device=device)
     found, wanted = (mt.nn.functional.cosine_similarity(z, y, 0).item() for z in (x, x.float()))
     assert abs(found - wanted) < 1e-6
+
+
+def test_bools_and_mixed_dtypes():
+    f, i, b, y = mt.ones(2, 3), mt.ones(2, 3, dtype=mt.int64), mt.ones(2, 3, dtype=mt.bool), mt.ones(2, dtype=mt.int64)
+    for arguments in ((b, f, f), (f, b, f), (f, f, b)):
+        with pytest.raises(RuntimeError):
+            mt.nn.functional.triplet_margin_loss(*arguments)
+        with pytest.raises(RuntimeError):
+            mt.nn.functional.margin_ranking_loss(*arguments)
+    assert mt.nn.functional.cosine_embedding_loss(f.half(), i, y).dtype is mt.float32

@@ -134,3 +134,13 @@ def test_bad_bags():
         F.embedding_bag(index.view(2, 3), weight, mode="max", per_sample_weights=mt.empty(6, device="meta"))
     with pytest.raises(ValueError, match="input's shape"):
         F.embedding_bag(index.view(2, 3), weight, mode="sum", per_sample_weights=mt.empty(6, device="meta"))
+
+
+def test_embedding_bag_promotes_indices_and_offsets():
+    weight, index, offsets = mt.ones(5, 3), mt.tensor([0, 1, 2]), mt.tensor([0, 2])
+    bag = mt.nn.functional.embedding_bag
+    for dtype in (mt.uint8, mt.int16, mt.bool):
+        assert bag(index.to(dtype), weight, offsets).tolist() == [[1.0] * 3] * 2
+    assert bag(index, weight, offsets.to(mt.uint8), max_norm=1.0).shape == (2, 3)
+    with pytest.raises(RuntimeError):
+        bag(index.to(mt.uint8), weight, offsets.to(mt.uint8))

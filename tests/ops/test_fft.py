@@ -215,3 +215,8 @@ def test_errors(call, error, message):
 def test_the_result_of_ifft_of_real_numbers_is_a_conjugate_view(device):
     t = mt.arange(4.0, device=device)
     assert mt.fft.ifft(t).is_conj() and mt.fft.ihfft(t).is_conj() and not mt.fft.fft(t).is_conj()
+
+
+def test_frequencies_keep_the_shape_of_out():
+    assert mt.fft.fftfreq(4, out=mt.empty(2, 2)).tolist() == [[0.0, 0.25], [-0.5, -0.25]]
+    assert mt.fft.rfftfreq(4, out=mt.empty(3, 1)).shape == (3, 1)

@@ -363,3 +363,10 @@ def test_one_index_may_have_any_integer_dtype(dtype):
     if dtype not in ("int32", "int64"):
         with pytest.raises(IndexError):
             x[i.reshape(1)]
+
+
+def test_lists_of_text_are_no_indices():
+    x = mt.ones(3, 3)
+    for index in (["x", 2], [2, "x"], (..., ["x", 2]), [["x"]]):
+        with pytest.raises(TypeError):
+            x[index]

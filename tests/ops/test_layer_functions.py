@@ -93,3 +93,24 @@ def test_reductions_are_numbers():
         mt.kl_div(mt.ones(2), mt.ones(2), 3)
     with pytest.raises(TypeError):
         mt.kl_div(mt.ones(2), mt.ones(2), "sum")
+
+
+def test_norm_of_the_elements_of_a_vector():
+    assert mt.norm_except_dim(mt.tensor([1.0, -2.0]), 3).tolist() == [1.0, 2.0]
+
+
+def test_native_losses_broadcast():
+    f, i = mt.ones(2, 3), mt.ones(2, 3, dtype=mt.int64)
+    assert mt.margin_ranking_loss(f, mt.ones(()), i).shape == (2, 3)
+    assert mt.margin_ranking_loss(f, f, i[None]).shape == (1, 2, 3)
+    assert mt.binary_cross_entropy_with_logits(mt.ones(1), f).shape == (2, 3)
+    with pytest.raises(RuntimeError):
+        mt.binary_cross_entropy_with_logits(f, mt.ones(1))
+    with pytest.raises(ValueError):
+        mt.nn.functional.binary_cross_entropy_with_logits(mt.ones(1), f)
+
+
+def test_the_native_affine_grid_raises_as_a_product_of_matrices():
+    for theta, error in ((mt.ones(1, 1, 2, 3), RuntimeError), (mt.ones(2, 3), IndexError)):
+        with pytest.raises(error):
+            mt.affine_grid_generator(theta, [1, 1, 3, 4], False)

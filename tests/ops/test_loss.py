@@ -167,3 +167,18 @@ def test_soft_margins_have_the_dtype_of_the_input(device):
         x = mt.full((2,), -2.0, device=device)
         found = mt.nn.functional.soft_margin_loss(x, mt.ones(2, dtype=target, device=device))
         assert found.dtype is mt.float32 and abs(found.item() - 2.126928) < 1e-5
+
+
+def test_integers_and_bools():
+    f, i, b = mt.ones(2), mt.ones(2, dtype=mt.int32), mt.ones(2, dtype=mt.bool)
+    gaussian, poisson = mt.nn.functional.gaussian_nll_loss, mt.nn.functional.poisson_nll_loss
+    for arguments in ((f, f, i), (f, f, b), (b, f, f), (f, b, f)):
+        with pytest.raises(RuntimeError):
+            gaussian(*arguments)
+    assert gaussian(i, i, 1.0).dtype is mt.float32
+    assert gaussian(f, f, i, eps=1).dtype is mt.float32
+    assert poisson(i, f.half()).dtype is mt.float32 and poisson(f.half(), i).dtype is mt.float16
+    assert poisson(b, f).dtype is mt.float32
+    for arguments in ((b, b), (b, f, False), (f, b, True, True)):
+        with pytest.raises(RuntimeError):
+            poisson(*arguments)

@@ -251,3 +251,8 @@ def test_addr_computes_in_the_dtype_of_the_result(device):
     t = mt.tensor([[200, 3]], dtype=mt.uint8, device=device)
     found = mt.addr(t, mt.tensor([1], device=device), mt.tensor([2, -6], device=device), beta=3, alpha=2)
     assert found.tolist() == [[604, -3]]
+
+
+def test_the_bias_of_bilinear_has_the_dtype_of_the_weight():
+    with pytest.raises(RuntimeError):
+        mt.nn.functional.bilinear(mt.ones(3), mt.ones(4), mt.ones(5, 3, 4), mt.ones(5, dtype=mt.float64))

@@ -151,3 +151,13 @@ def test_far_from_zero(device):
     np.testing.assert_allclose(found, exact, atol=5e-3)
     batch = F.batch_norm(mt.from_numpy(np.ascontiguousarray(x.T)).to(device), None, None, training=True).cpu().numpy()
     np.testing.assert_allclose(batch.T, exact, atol=5e-3)
+
+
+def test_parameters_of_half_precision():
+    half, single = mt.ones(1, 2, dtype=mt.float16), mt.ones(2)
+    assert mt.native_layer_norm(half, [2], None, single, 1e-5)[1].dtype is mt.float32
+    assert mt.native_group_norm(half, None, single, 1, 2, 1, 1, 1e-5)[1].dtype is mt.float32
+    assert mt.native_layer_norm(half, [2], None, None, 1e-5)[1].dtype is mt.float16
+    for weight, bias in ((single, single.half()), (single.half(), single)):
+        with pytest.raises(RuntimeError):
+            mt.native_layer_norm(half, [2], weight, bias, 1e-5)

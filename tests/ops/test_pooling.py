@@ -201,3 +201,23 @@ def test_an_image_without_a_batch_may_have_no_channels(device, name, n):
     assert pool(mt.zeros((0, *[4] * n), device=device), 2).shape == (0, *[2] * n)
     with pytest.raises(RuntimeError):
         getattr(mt.nn.functional, f"max_pool{n}d")(mt.zeros((0, *[4] * n), device=device), 2)
+
+
+def test_integers():
+    x = mt.tensor([[[3, 1, 4, 1]]], dtype=mt.int16)
+    assert [t.tolist() for t in mt.max_pool1d_with_indices(x, 2)] == [[[[3, 4]]], [[[0, 2]]]]
+    with pytest.raises(NotImplementedError):
+        mt.max_pool1d(x, 2)
+    with pytest.raises(NotImplementedError):
+        mt.nn.functional.max_pool2d(x.to(mt.uint16), (1, 2))
+    assert mt.nn.functional.lp_pool2d(x, 2.0, (1, 2)).dtype is mt.float32
+    with pytest.raises(NotImplementedError):
+        mt.nn.functional.lp_pool2d(x, 2, (1, 2))
+
+
+def test_output_sizes_and_kernels_of_another_length():
+    x = mt.ones(1, 2, 3, 3)
+    with pytest.raises(ValueError):
+        mt.nn.functional.adaptive_max_pool2d(x, (1, 1, 1, 1))
+    with pytest.raises(RuntimeError):
+        mt.nn.functional.fractional_max_pool2d(x, [2], 1)

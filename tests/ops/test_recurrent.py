@@ -229,3 +229,8 @@ def test_counts_of_layers_that_overflow_are_refused():
     weights = [mt.empty(*shape, device="meta") for shape in ((4, 6), (4, 2), (4,), (4,))]
     with pytest.raises(RuntimeError, match="63 bits"):
         mt.lstm(mt.empty(4, 0, 6, device="meta"), states, weights, True, layers, 0.0, False, False, False)
+
+
+def test_gru_cell_keeps_the_order_of_the_state():
+    state = mt.ones(4, 2).T
+    assert mt.gru_cell(mt.ones(2, 3), state, mt.ones(12, 3), mt.ones(12, 4)).stride() == (1, 2)

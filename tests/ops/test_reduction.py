@@ -211,3 +211,11 @@ def test_no_degrees_of_freedom_are_a_warning(device, name):
         warnings.simplefilter("error")
         function(mt.ones(1, device=device), correction=0)
         function(mt.ones(1, device="meta"))
+
+
+def test_sums_without_nan_in_the_dtype_of_out():
+    for dtype in (mt.int64, mt.complex64, mt.bool):
+        for name in ("nansum", "nanmean"):
+            with pytest.raises(NotImplementedError):
+                getattr(mt, name)(mt.ones(2, 3), 1, out=mt.empty(2, dtype=dtype))
+    assert mt.nansum(mt.ones(2), out=mt.empty((), dtype=mt.float64)).item() == 2.0

@@ -136,3 +136,10 @@ S = mt.zeros(2, 3, device="meta")
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call(mt.empty(4, 3, device="meta"))
+
+
+def test_index_fill_and_scatter_refuse():
+    with pytest.raises(RuntimeError):
+        mt.ones(1, dtype=mt.bool).index_fill(0, mt.tensor([0]), 1j)
+    with pytest.raises(IndexError):
+        mt.ones(2, 3).scatter(0, mt.tensor([[0, 0]]), mt.ones(1))

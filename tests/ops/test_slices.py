@@ -84,3 +84,14 @@ def test_positions_in_tensors(device):
 def test_errors_name_the_shapes(call, error, message):
     with pytest.raises(error, match=message):
         call(mt.empty(2, 3, device="meta"))
+
+
+def test_tensor_split_at_the_indices_in_a_tensor():
+    x = mt.arange(4)
+    assert [t.tolist() for t in x.tensor_split(mt.tensor([1]))] == [[0], [1, 2, 3]]
+    assert [t.tolist() for t in mt.tensor_split(x, mt.tensor(2))] == [[0, 1], [2, 3]]
+    for index in (mt.tensor([1.0]), mt.tensor([1 + 0j]), mt.tensor([[1]]), mt.tensor([1], dtype=mt.int32), mt.tensor(True)):
+        with pytest.raises(RuntimeError):
+            mt.tensor_split(x, index)
+    with pytest.raises(IndexError):
+        mt.slice_copy(mt.ones(()))

@@ -190,3 +190,11 @@ def test_slices_with_nan_are_not_merged(device):
     assert counts.tolist() == [1, 2, 1, 1] and inverse.tolist()[1] == inverse.tolist()[3] == 1
     assert found[:2].nan_to_num(9.0).tolist() == [[-1.0, 9.0], [0.0, 1.0]] and found[2:, 0].isnan().all()
     assert mt.unique(t.t(), dim=1).shape == (2, 4)
+
+
+def test_out_that_overlaps_the_input_in_part():
+    x = mt.ones(3, 3)
+    for call in (lambda: mt.msort(x, out=x.T), lambda: mt.sort(x, out=(x.T, mt.empty(3, 3, dtype=mt.int64)))):
+        with pytest.raises(RuntimeError, match="overlaps"):
+            call()
+    assert mt.msort(x, out=x) is x

@@ -211,3 +211,12 @@ def test_masked_fill_of_elements_that_share_memory(device, value):
     assert t.tolist() == [2.0, 2.0, 2.0]
     with pytest.raises(RuntimeError, match="share"):
         mt.ones(1, device=device).expand(3).fill_(mt.tensor(2.0, device=device))
+
+
+def test_masked_fill_takes_complex_values_that_are_real():
+    mask = mt.tensor(True)
+    assert mt.ones(2).masked_fill(mask, mt.tensor(2 + 0j)).tolist() == [2.0, 2.0]
+    assert mt.zeros(1, dtype=mt.bool).masked_fill(mask, mt.tensor(1j)).tolist() == [True]
+    for value in (mt.tensor(1j), 1j):
+        with pytest.raises(RuntimeError):
+            mt.ones(2).masked_fill(mask, value)

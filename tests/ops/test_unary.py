@@ -192,3 +192,12 @@ def test_conj_physical_of_real_numbers_is_the_tensor_itself():
         assert x.conj_physical() is x and x.is_leaf is leaf
     x = mt.ones(2)
     assert x._neg_view().conj_physical().tolist() == [-1.0, -1.0] and x.tolist() == [1.0, 1.0]
+
+
+def test_abs_of_bool_and_out_of_abs():
+    with pytest.raises(NotImplementedError):
+        mt.ones(2, dtype=mt.bool).abs()
+    assert mt.ones(2, dtype=mt.bool, device="meta").abs().dtype is mt.bool
+    assert mt.abs(mt.tensor([3 + 4j]), out=mt.empty(0, dtype=mt.float16)).tolist() == [5.0]
+    with pytest.raises(RuntimeError):
+        mt.abs(mt.ones(2), out=mt.empty(2, dtype=mt.float64))

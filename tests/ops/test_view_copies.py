@@ -124,3 +124,9 @@ def test_the_offset_of_a_part_counts_in_the_storage(device):
     t = mt.arange(10.0, device=device)[2:]
     found = mt.as_strided_scatter(t, mt.full((2,), -1.0, device=device), (2,), (1,), 4)
     assert found.tolist() == [2.0, 3.0, -1.0, -1.0, 6.0, 7.0, 8.0, 9.0] and found.storage_offset() == 2
+
+
+def test_view_copy_of_what_has_no_view():
+    x = mt.ones(5, 1, 5).expand(5, 5, 5)
+    assert mt.view_copy(x, (25, 5)).stride() == (5, 1)
+    assert mt.view_copy(x, mt.int32).dtype is mt.int32

@@ -291,7 +291,7 @@ class Judge:
         except records.Missing:
             return None
         on_cpu = self.differs(name, there, here, kind)
-        if on_cpu is None and self.valued(call[1], kind, there[0], here[0]):
+        if on_cpu is None and not deliberate(name, kind, there[0], here[0]) and self.valued(call[1], kind, there[0], here[0]):
             on_cpu = self.values(there, here)
         on_meta = None
         if not isinstance(meta[0], self.unknown):

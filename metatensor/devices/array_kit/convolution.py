@@ -14,7 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from metatensor.devices.array_kit.copy import store
+from metatensor.devices.array_kit.copy import cast, store
 from metatensor.devices.array_kit.registry import kernel
 
 __all__ = ["Window", "per_dimension"]
@@ -238,7 +238,7 @@ def convolution(
 
 @kernel("conv_tbc")
 def conv_tbc(kit: Any, out: Any, input: Any, weight: Any, bias: Any, pad: int) -> None:
-    window = Window(weight.shape[:1], (1,), (pad,), (1,))
+    window, bias = Window(weight.shape[:1], (1,), (pad,), (1,)), cast(bias, out.dtype)
     correlate(kit, out.transpose(1, 2, 0), input.transpose(1, 2, 0), weight.transpose(2, 1, 0), bias, window, 1)
 
 

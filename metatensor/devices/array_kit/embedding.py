@@ -56,12 +56,12 @@ def embedding_bag(
     sparse: bool, per_sample_weights: Any, include_last_offset: bool, padding_idx: int | None,
 ) -> None:  # fmt: skip
     xp, bags = kit.xp, len(out)
-    flat = input.reshape(-1)
+    flat = input.reshape(-1).astype(np.int64, copy=False)
     check_range(flat, len(weight), "embedding_bag", RuntimeError)
     if input.ndim == 2:
         bag = xp.repeat(xp.arange(bags), input.shape[1])
     else:
-        starts = offsets[:bags]
+        starts = offsets[:bags].astype(np.int64, copy=False)
         if bags and int(starts[0]) != 0:
             raise RuntimeError(f"embedding_bag: the first offset must be 0, got {int(starts[0])}")
         if bags and (int((starts[1:] < starts[:-1]).sum()) or int(starts[-1]) > len(flat)):

@@ -182,4 +182,4 @@ def conv_tbc(x: Any, weight: Any, bias: Any, pad: int) -> Any:
     size, inputs, outputs = weight.shape
     windows = mt.constant_pad_nd(x, (0, 0, 0, 0, pad, pad)).unfold(0, size, 1).transpose(2, 3)
     rows = windows.reshape(windows.shape[0] * windows.shape[1], size * inputs)
-    return mt.mm(rows, weight.reshape(size * inputs, outputs)).reshape(*windows.shape[:2], outputs) + bias
+    return mt.mm(rows, weight.reshape(size * inputs, outputs)).reshape(*windows.shape[:2], outputs) + bias.to(x.dtype)
