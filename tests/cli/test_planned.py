@@ -229,6 +229,35 @@ def test_threads_of_the_script(tmp_path):
     assert result.returncode == 0 and "script.py:12 (12 times)" in result.stderr, result.stderr
 
 
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_processes_of_the_script(tmp_path, method):
+    result = planned(tmp_path, f"""
+        import torch
+        from torch import multiprocessing
+
+        def train(model, queue):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            loss = model(torch.ones(2, 3, device="cuda")).sum()
+            loss.backward()
+            optimizer.step()
+            queue.put((loss.item(), model.weight.grad.is_meta))
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("{method}")
+            torch.rand(2).norm().item()
+            queue = context.Queue()
+            process = context.Process(target=train, args=(torch.nn.Linear(3, 1).cuda(), queue))
+            process.start()
+            assert queue.get(timeout=60) == (1.0, True)
+            process.join()
+            assert process.exitcode == 0
+    """)
+    assert result.returncode == 0, result.stderr
+    child, parent = [line for line in result.stderr.splitlines() if "requests" in line]
+    assert ":10" in child and ":14" not in child and ":14" in parent and ":10" not in parent
+    assert result.stderr.count("1 backward passes were left out") == 1
+
+
 def test_checkpoints(tmp_path):
     result = planned(tmp_path, """
         import numpy as np, torch

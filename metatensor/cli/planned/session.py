@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
 import threading
 from collections.abc import Callable
+from multiprocessing.util import Finalize, register_after_fork
 from typing import Any
 
 import metatensor as mt
 from metatensor import plugins
 from metatensor._core import late
+from metatensor.checkpoint.errors import printable
 from metatensor.cli.planned.bounds import without_masks
 from metatensor.cli.planned.device import PlannedDevice
 from metatensor.cli.planned.gradients import Gradients
@@ -18,6 +21,7 @@ from metatensor.cli.planned.mode import PlanMode
 from metatensor.cli.planned.values import Values
 from metatensor.deferred.materializing import has_values
 from metatensor.deferred.named_tensors import named_tensors
+from metatensor.torch_api._children import call_in_children
 
 __all__ = ["Plan"]
 
@@ -44,6 +48,20 @@ class Plan:
         mode = PlanMode(self.values, device.sample)
         mode.__enter__()
         self._threads(mode)
+        call_in_children(_start_in_child, self.values.policy)
+        register_after_fork(self, Plan._begin_child)
+
+    def _begin_child(self) -> None:
+        """Begin a summary of this child process, which is printed at its end."""
+        self.values.requests.lines.clear()
+        self.gradients.passes.lines.clear()
+        self.saved.clear()
+        Finalize(None, self.report, exitpriority=0)
+
+    def report(self) -> None:
+        """Print the summary to stderr."""
+        for line in self.summary():
+            print(printable(f"metatensor: {line}"), file=sys.stderr, flush=True)
 
     def summary(self) -> list[str]:
         """Return what was replaced or omitted, one line for each kind."""
@@ -134,3 +152,10 @@ class Plan:
 
         for module in (torch, torch.serialization):
             module.save, module.load = noted, onto_meta
+
+
+def _start_in_child(policy: str) -> None:
+    """Plan a process that the script started with "spawn" or "forkserver"."""
+    plan = Plan(policy)
+    plan.start()
+    plan._begin_child()  # a forkserver forgets this, and calls it again after the fork
