@@ -194,8 +194,13 @@ def test_gradients_without_values(tmp_path):
         assert optimizer.state[w]["exp_avg"].shape == (3, 4)
         optimizer.zero_grad()
         assert w.grad is None
+        words = torch.nn.Embedding(5, 2, sparse=True)
+        sparse = torch.optim.SparseAdam(words.parameters())
+        words(torch.tensor([1, 2])).sum().backward()
+        sparse.step()
+        assert sparse.state[words.weight]["exp_avg"].shape == (5, 2)
     """)
-    assert result.returncode == 0 and "2 backward passes were left out" in result.stderr, result.stderr
+    assert result.returncode == 0 and "3 backward passes were left out" in result.stderr, result.stderr
 
 
 def test_threads_of_the_script(tmp_path):

@@ -8,6 +8,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.nested import tensors_in
 from metatensor.cli.planned.values import Tally
+from metatensor.optim import SparseAdam
 from metatensor.utils.weak import WeakIdKeyDictionary
 
 __all__ = ["Gradients"]
@@ -30,6 +31,7 @@ class Gradients:
         self._replace_passes()
         self._replace_grad()
         self._replace_unscaling()
+        setattr(SparseAdam, "_step_one", _create_state)  # noqa: B010
 
     def _left_out(self) -> None:
         self.passes.count()
@@ -88,3 +90,9 @@ class Gradients:
             return found or ({mt.device("meta"): mt.zeros((), device="meta")} if self._count else found)
 
         setattr(GradScaler, "_unscale_grads_", unscaled)  # noqa: B010
+
+
+def _create_state(self: SparseAdam, p: Any, grad: Any, group: dict[str, Any]) -> None:
+    """Create the state of a parameter. Gradients without values are dense, so they cannot be applied."""
+    if p not in self.state:
+        self.state[p] = self.begin(p, group)
