@@ -326,12 +326,17 @@ def skips_data(fake: bool = False) -> bool:
 
 def _refresh() -> None:
     global _snapshot
+    from metatensor.checkpoint.torch_naming import name_in_torch
+
     table = {}
     for name, item in _safe.items():
         module = getattr(item, "__module__", "") or ""
         # A nested class is "module\nOuter.Inner"; its __module__ tells where to split the name.
         cut = len(module) if name.startswith(module + ".") else name.rindex(".")
         table[f"{name[:cut]}\n{name[cut + 1 :]}".encode()] = item
+        theirs = name_in_torch(item) if name == _own_name(item) else None
+        if theirs is not None:  # files name what is also PyTorch's by its name there
+            table["\n".join(theirs).encode()] = item
     _snapshot = table
 
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import sys
 
 import click
 
 import metatensor as mt
 from metatensor import torch_api
-from metatensor.checkpoint.errors import printable
 from metatensor.cli.planned.session import Plan
 from metatensor.cli.planned.values import POLICIES
 from metatensor.cli.script import run_script
@@ -63,6 +61,5 @@ def command(device: str | None, policy: str | None, as_module: bool, script: str
     try:
         status = run_script(script, arguments, as_module)
     finally:
-        for line in plan.summary():
-            print(printable(f"metatensor: {line}"), file=sys.stderr)
+        plan.report()
     raise SystemExit(status)

@@ -8,21 +8,30 @@ is installed as torch, this dict also holds an object that calls `install` when 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import wraps
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
-__all__ = ["MODULES", "find", "prepare"]
+__all__ = ["MODULES", "call_in_children", "find", "prepare"]
 
 MODULES = ("multiprocessing.spawn", "multiprocessing.forkserver")
+_calls: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
 
 
-def _install() -> bool:
+def call_in_children(function: Callable[..., Any], *args: Any) -> None:
+    """Let child processes call a function after they have installed metatensor as torch. Both must be picklable."""
+    _calls.append((function, args))
+
+
+def _install(calls: tuple[tuple[Callable[..., Any], tuple[Any, ...]], ...]) -> bool:
     """Install metatensor as torch in a child process."""
     from metatensor.torch_api import install
 
     install()
+    for function, args in calls:
+        function(*args)
     return True
 
 
@@ -30,7 +39,7 @@ class _Installing:
     """An object that installs metatensor as torch when it is unpickled."""
 
     def __reduce__(self) -> tuple[Any, tuple]:
-        return _install, ()
+        return _install, (tuple(_calls),)
 
 
 def _with_install(module: ModuleType) -> None:

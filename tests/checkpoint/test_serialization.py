@@ -105,6 +105,17 @@ def test_functions_and_other_names():
         mt.load(io.BytesIO(zipped(pickled)), "meta")
 
 
+def test_modules_are_allowed_under_their_names_in_pytorch():
+    file = io.BytesIO()
+    relu = mt.nn.functional.relu
+    mt.save([mt.nn.Sequential(mt.nn.Linear(2, 3)), relu], file)
+    with serialization.safe_globals([mt.nn.Sequential, mt.nn.Linear, relu]):
+        model, function = mt.load(io.BytesIO(file.getvalue()), "meta")
+    assert type(model[0]) is mt.nn.Linear and model[0].weight.shape == (3, 2) and function is relu
+    with serialization.safe_globals([mt.nn.Sequential, relu]), pytest.raises(CheckpointError, match=r"names torch\.nn\.modules\.linear\.Linear,"):
+        mt.load(io.BytesIO(file.getvalue()), "meta")
+
+
 def test_only_what_the_pickle_names_is_called():
     # An allowed class that occurs as a value in a dict of another call's result.
     with serialization.safe_globals([Config]):

@@ -167,6 +167,102 @@ def test_gradients_that_are_not_there_are_left_out(tmp_path):
     assert "6 backward passes were left out" in result.stderr and "script.py:8 (3 times)" in result.stderr
 
 
+def test_gradients_without_values(tmp_path):
+    result = planned(tmp_path, """
+        import torch
+        w, unused, given = torch.nn.Parameter(torch.rand(3, 4)), torch.rand(2, requires_grad=True), torch.tensor([1.0, 2.0], requires_grad=True)
+        frozen, middle = torch.rand(2), w * 2
+        assert w.grad is None
+        middle.sum().backward()
+        assert w.grad.is_meta and w.grad.shape == (3, 4) and w.grad is w.grad and not w.grad.requires_grad
+        assert type(w.grad) is torch.Tensor and unused.grad.shape == (2,) and frozen.grad is None and middle.grad is None
+        assert given.grad.is_meta and given.grad.shape == (2,)
+        with torch.no_grad():
+            w -= 0.1 * w.grad
+            w.grad.zero_()
+            given.sub_(given.grad)
+        w.grad = None
+        assert w.grad is None
+        del unused.grad
+        assert unused.grad is None and given.grad is not None
+        optimizer = torch.optim.AdamW([w])
+        optimizer.step()
+        assert not optimizer.state[w]
+        (w ** 2).sum().backward()
+        assert torch.nn.utils.clip_grad_norm_([w], 1.0).is_meta
+        optimizer.step()
+        assert optimizer.state[w]["exp_avg"].shape == (3, 4)
+        optimizer.zero_grad()
+        assert w.grad is None
+        words = torch.nn.Embedding(5, 2, sparse=True)
+        sparse = torch.optim.SparseAdam(words.parameters())
+        words(torch.tensor([1, 2])).sum().backward()
+        sparse.step()
+        assert sparse.state[words.weight]["exp_avg"].shape == (5, 2)
+    """)
+    assert result.returncode == 0 and "3 backward passes were left out" in result.stderr, result.stderr
+
+
+def test_threads_of_the_script(tmp_path):
+    result = planned(tmp_path, """
+        import threading
+        from concurrent.futures import ThreadPoolExecutor
+        import torch
+        from torch.utils.data import DataLoader, Dataset
+
+        class Images(Dataset):
+            def __len__(self):
+                return 6
+
+            def __getitem__(self, i):
+                return torch.rand(3, device="cuda"), torch.randint(0, 9, (3,), device="cpu").sum().item()
+
+        for workers in (0, 2):
+            batches = list(DataLoader(Images(), batch_size=2, num_workers=workers))
+            assert len(batches) == 3 and all(images.is_meta and labels.tolist() == [1, 1] for images, labels in batches)
+
+        class Job(threading.Thread):
+            def run(self):
+                self.result = torch.ones(2, device="cuda:0")
+
+        job = Job()
+        job.start(), job.join()
+        assert job.result.is_meta and "run" not in vars(job)
+        with ThreadPoolExecutor(2) as pool:
+            assert all(tensor.is_meta for tensor in pool.map(torch.rand, [2] * 4))
+    """)
+    assert result.returncode == 0 and "script.py:12 (12 times)" in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
+def test_processes_of_the_script(tmp_path, method):
+    result = planned(tmp_path, f"""
+        import torch
+        from torch import multiprocessing
+
+        def train(model, queue):
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            loss = model(torch.ones(2, 3, device="cuda")).sum()
+            loss.backward()
+            optimizer.step()
+            queue.put((loss.item(), model.weight.grad.is_meta))
+
+        if __name__ == "__main__":
+            context = multiprocessing.get_context("{method}")
+            torch.rand(2).norm().item()
+            queue = context.Queue()
+            process = context.Process(target=train, args=(torch.nn.Linear(3, 1).cuda(), queue))
+            process.start()
+            assert queue.get(timeout=60) == (1.0, True)
+            process.join()
+            assert process.exitcode == 0
+    """)
+    assert result.returncode == 0, result.stderr
+    child, parent = [line for line in result.stderr.splitlines() if "requests" in line]
+    assert ":10" in child and ":14" not in child and ":14" in parent and ":10" not in parent
+    assert result.stderr.count("1 backward passes were left out") == 1
+
+
 def test_checkpoints(tmp_path):
     result = planned(tmp_path, """
         import numpy as np, torch

@@ -32,8 +32,8 @@ class PlannedDevice(DeviceBackend):
             raise RuntimeError(f"{self.type}: device {index} does not exist; a planned script has {self.type}:0")
 
     def allocate(self, nbytes: int, index: int) -> Any:
-        """Raise RuntimeError. Only threads of the script reach this, because no mode redirects them to meta."""
-        raise RuntimeError(f"{self.type}: this device is planned, and threads of the script cannot make tensors on it; name meta there")
+        """Raise RuntimeError. Only threads that C code started reach this, because no mode redirects them to meta."""
+        raise RuntimeError(f"{self.type}: this device is planned, and threads that Python did not start cannot make tensors on it; name meta there")
 
     def memory_stats(self, index: int | None = None) -> dict[str, int]:
         """Return the current and the peak bytes of the script's tensors."""

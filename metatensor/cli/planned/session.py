@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import functools
 import os
+import sys
+import threading
 from collections.abc import Callable
+from multiprocessing.util import Finalize, register_after_fork
 from typing import Any
 
 import metatensor as mt
 from metatensor import plugins
 from metatensor._core import late
-from metatensor._core.nested import tensors_in
+from metatensor.checkpoint.errors import printable
 from metatensor.cli.planned.bounds import without_masks
 from metatensor.cli.planned.device import PlannedDevice
+from metatensor.cli.planned.gradients import Gradients
 from metatensor.cli.planned.mode import PlanMode
-from metatensor.cli.planned.values import Tally, Values
+from metatensor.cli.planned.values import Values
 from metatensor.deferred.materializing import has_values
 from metatensor.deferred.named_tensors import named_tensors
+from metatensor.torch_api._children import call_in_children
 
 __all__ = ["Plan"]
 
@@ -26,7 +31,7 @@ class Plan:
 
     def __init__(self, policy: str) -> None:
         self.values = Values(policy)
-        self.backward = Tally()
+        self.gradients = Gradients()
         self.saved: dict[str, None] = {}
 
     def start(self) -> None:
@@ -37,10 +42,26 @@ class Plan:
         late.replace("only_indices_on_cpu", lambda name, tensors: any(tensor.is_meta for tensor in tensors))
         late.replace("pin", lambda tensor, device=None: tensor)
         self._answer_requests()
-        self._without_gradients()
+        self.gradients.start()
         self._checkpoints()
         device.tracker.__enter__()
-        PlanMode(self.values, device.sample).__enter__()
+        mode = PlanMode(self.values, device.sample)
+        mode.__enter__()
+        self._threads(mode)
+        call_in_children(_start_in_child, self.values.policy)
+        register_after_fork(self, Plan._begin_child)
+
+    def _begin_child(self) -> None:
+        """Begin a summary of this child process, which is printed at its end."""
+        self.values.requests.lines.clear()
+        self.gradients.passes.lines.clear()
+        self.saved.clear()
+        Finalize(None, self.report, exitpriority=0)
+
+    def report(self) -> None:
+        """Print the summary to stderr."""
+        for line in self.summary():
+            print(printable(f"metatensor: {line}"), file=sys.stderr, flush=True)
 
     def summary(self) -> list[str]:
         """Return what was replaced or omitted, one line for each kind."""
@@ -48,9 +69,10 @@ class Plan:
         if self.values.requests.total:
             lines.append(f"{self.values.requests.total:,} requests for values of tensors on meta were answered with stand-ins "
                          f"(--values {self.values.policy}): {self.values.requests}")  # fmt: skip
-        if self.backward.total:
-            lines.append(f"{self.backward.total:,} backward passes were left out, as there are no gradients yet; optimizers stepped "
-                         f"without them: {self.backward}")  # fmt: skip
+        passes = self.gradients.passes
+        if passes.total:
+            lines.append(f"{passes.total:,} backward passes were left out, as there are no gradients yet; optimizers stepped with "
+                         f"gradients without values: {passes}")  # fmt: skip
         if self.saved:
             lines.append(f"saved with names, shapes and dtypes, without values: {', '.join(self.saved)}")
         return lines
@@ -88,37 +110,26 @@ class Plan:
         late.replace("to_numpy", numpy)
         late.replace("to_array", array)
 
-    # Gradients ------------------------------------------------------------------------
+    # Threads --------------------------------------------------------------------------
 
-    def _without_gradients(self) -> None:
-        """Skip backward passes that raise NotImplementedError."""
-        from metatensor.torch_api.torch.amp.grad_scaler import GradScaler
-
-        tally, original, unscale, gradients = self.backward, mt.Tensor.backward, GradScaler._unscale_grads_, mt.autograd.grad
+    def _threads(self, mode: PlanMode) -> None:
+        """Enter the mode in the threads that the script starts, such as the workers of a DataLoader."""
+        original = threading.Thread.start
 
         @functools.wraps(original)
-        def backward(self: Any, *args: Any, **kwargs: Any) -> None:
-            try:
-                original(self, *args, **kwargs)
-            except NotImplementedError:
-                tally.count()
+        def start(thread: threading.Thread) -> None:
+            run = thread.run
 
-        @functools.wraps(gradients)
-        def grad(outputs: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            try:
-                return gradients(outputs, inputs, *args, **kwargs)
-            except NotImplementedError:
-                tally.count()
-                return tuple(mt.empty_like(tensor, requires_grad=kwargs.get("create_graph", False)) for tensor in tensors_in((inputs,)))
+            def planned() -> None:
+                del thread.run
+                mt.set_default_device("meta")
+                with mode:
+                    run()
 
-        @functools.wraps(unscale)
-        def unscaled(self: Any, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-            found = unscale(self, optimizer, *args, **kwargs)
-            return found or ({mt.device("meta"): mt.zeros((), device="meta")} if tally.total else found)
+            thread.run = planned  # type: ignore[method-assign]
+            original(thread)
 
-        setattr(mt.Tensor, "backward", backward)  # noqa: B010
-        setattr(mt.autograd, "grad", grad)  # noqa: B010
-        setattr(GradScaler, "_unscale_grads_", unscaled)  # noqa: B010
+        setattr(threading.Thread, "start", start)  # noqa: B010
 
     # Checkpoints ----------------------------------------------------------------------
 
@@ -141,3 +152,10 @@ class Plan:
 
         for module in (torch, torch.serialization):
             module.save, module.load = noted, onto_meta
+
+
+def _start_in_child(policy: str) -> None:
+    """Plan a process that the script started with "spawn" or "forkserver"."""
+    plan = Plan(policy)
+    plan.start()
+    plan._begin_child()  # a forkserver forgets this, and calls it again after the fork
