@@ -1,4 +1,8 @@
-"""Symbolic tracing of modules and functions into graphs, and the interpretation of these graphs."""
+"""Symbolic tracing of modules and functions into graphs, and the interpretation of these graphs.
+
+While a trace runs, the functions of metatensor and the classes of the traced modules are replaced by ones that record calls.
+This affects the whole process, so other threads should not use the same modules at that time.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,7 @@ _places = {
 
 __getattr__, __dir__ = attributes(
     __name__,
-    ("_pytree", "_symbolic_trace", "experimental", "graph", "graph_module", "interpreter", "node", "passes", "proxy", "traceback"),
+    ("_pytree", "_symbolic_trace", "codegen", "experimental", "graph", "graph_module", "interpreter", "node", "passes", "proxy", "traceback"),
     {name: f"{__name__}.{place}:{name}" for name, place in _places.items()},
 )  # fmt: skip
 
