@@ -41,6 +41,18 @@ def test_many_dimensions():
             reduce(most)
 
 
+@pytest.mark.parametrize("name", ["size", "stride"])
+def test_one_size_or_stride(name):
+    matrix, number = mt.empty(2, 3, device="meta"), mt.empty((), device="meta")
+    assert getattr(matrix, name)(mt.tensor(1, device="cpu")) == getattr(matrix, name)()[1]
+    for dim, error in ((2, IndexError), (-3, IndexError), (True, TypeError), (1.0, TypeError), ("a", TypeError)):
+        with pytest.raises(error):
+            getattr(matrix, name)(dim)
+    for dim in (0, -1):
+        with pytest.raises(IndexError, match="0-d tensor"):
+            getattr(number, name)(dim)
+
+
 def test_sizes_are_checked():
     with pytest.raises(RuntimeError, match="63 bits"):
         meta(2**33, 2**33)
