@@ -224,6 +224,9 @@ cdef object native_batch_norm(Call* c, object running_mean, object running_var, 
     cdef Tensor t = tensor_arg(c, 0)
     cdef object out, weight = arg(c, 1), bias = arg(c, 2)
     cdef Tensor mean, rstd
+    if t.ndim < 2:
+        raise (IndexError if t.ndim else RuntimeError)(f"{op_name(c)}(): at least 2 dimensions are needed, got shape "
+                                                       f"{shape_str(t)}")
     if not training:
         out = call("nn.functional._batch_norm_eval", (t, running_mean, running_var, weight, bias, eps))
     elif running_mean is None or running_var is None:

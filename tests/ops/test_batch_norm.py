@@ -120,3 +120,7 @@ def test_strides_of_permuted_images(shape):
 def test_statistics_need_channels(device):
     with pytest.raises(RuntimeError, match="2 dimensions"):
         mt._core.op.registry["nn.functional._batch_statistics"](mt.ones((), device=device), None, 1e-5)
+    for shape, error in (((), RuntimeError), ((3,), IndexError)):
+        for training in (True, False):
+            with pytest.raises(error, match="at least 2 dimensions"):
+                mt._core.op.registry["native_batch_norm"](mt.ones(shape, device=device), None, None, None, None, training, 0.1, 1e-5)
