@@ -138,8 +138,9 @@ class _Writer:
 
     def name_of(self, value: Any) -> str:
         """Return an expression for a function, class or constant, and add what it starts with to the globals."""
-        if getattr(builtins, getattr(value, "__name__", ""), None) is value:
-            return str(value.__name__)
+        own = getattr(value, "__name__", "")
+        if own and getattr(builtins, own, None) is value:
+            return str(own)
         for module, path in _places(value):
             top = module.partition(".")[0]
             if top not in self.taken and self.globals.get(top, sys.modules[top]) is sys.modules[top]:
