@@ -49,6 +49,8 @@ def test_batch_norm(data):
         (lambda: F.batch_norm(meta(1, 3), None, None, training=True), ValueError, r"batch_norm.*\[1, 3\]"),
         (lambda: F.instance_norm(meta(2, 3, 1)), ValueError, r"instance_norm.*\[2, 3, 1\]"),
         (lambda: F.instance_norm(meta(2, 3, 4), use_input_stats=False), RuntimeError, "instance_norm.*running_mean"),
+        (lambda: F.batch_norm(meta(2, 3), meta(1, 3), meta(3)), RuntimeError, "1 dimension, got shapes"),
+        (lambda: F.batch_norm(meta(2, 3), meta(3), meta(3, 1), training=True), RuntimeError, "1 dimension, got shapes"),
     ],
 )
 def test_errors(call, error, text):
