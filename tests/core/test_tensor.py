@@ -76,6 +76,22 @@ def test_size_is_a_tuple_with_manners():
         s[3]
 
 
+def test_profiles_of_printing():
+    """A profile without a meaning has no effect; yolov5 and yolov7 name one."""
+    x = mt.tensor([1 / 3] * 8, device="cpu")
+    try:
+        before = repr(x)
+        mt.set_printoptions(profile="long")
+        assert repr(x) == before and "0.3333," in before
+        mt.set_printoptions(profile="short", linewidth=320)
+        assert "0.33," in repr(x)
+        mt.set_printoptions(threshold=4)
+        assert "..." in repr(x)
+    finally:
+        mt.set_printoptions(profile="default", linewidth=80)
+    assert repr(x) == before
+
+
 def test_printing():
     assert repr(meta(30, 30)) == "tensor(..., device='meta', size=(30, 30))"
     assert repr(meta(2, dtype=mt.bfloat16)) == "tensor(..., device='meta', size=(2,), dtype=metatensor.bfloat16)"

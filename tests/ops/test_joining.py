@@ -141,6 +141,15 @@ def test_meshgrid(indexing):
     agree(lambda lib, a, b: lib.meshgrid(a, b.double(), indexing=indexing), *tensors_of(0, (2,), (2,)))
 
 
+def test_meshgrid_without_indexing_warns():
+    a, b = mt.empty(2, device="meta"), mt.empty(3, device="meta")
+    with pytest.warns(UserWarning, match="indexing='ij'"):
+        assert mt.meshgrid(a, b)[0].shape == (2, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert mt.meshgrid(a, b, indexing="xy")[0].shape == (3, 2)
+
+
 @pytest.mark.torch
 def test_products_and_blocks():
     for shapes in (((2,),), ((2,), (3,)), ((2,), (1,), (3,)), ((2, 2),)):
