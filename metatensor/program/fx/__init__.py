@@ -7,6 +7,7 @@ This affects the whole process, so other threads should not use the same modules
 from __future__ import annotations
 
 from metatensor._core.absent import function as _function
+from metatensor._core.absent import kind as _kind
 from metatensor._core.lazy import attributes
 from metatensor.program.fx._wrapped import wrap
 
@@ -22,8 +23,10 @@ _places = {
 
 __getattr__, __dir__ = attributes(
     __name__,
-    ("_pytree", "_symbolic_trace", "codegen", "experimental", "graph", "graph_module", "interpreter", "node", "passes", "proxy", "traceback"),
+    ("_pytree", "_symbolic_trace", "codegen", "experimental", "graph", "graph_module", "interpreter", "node", "passes", "proxy", "subgraph_rewriter",
+     "traceback"),
     {name: f"{__name__}.{place}:{name}" for name, place in _places.items()},
 )  # fmt: skip
 
 replace_pattern = _function("fx.replace_pattern", "metatensor finds no patterns in graphs; go over graph.nodes")
+CodeGen = _kind("fx.CodeGen", "the form of the code of a graph cannot be changed; Graph.python_code returns it")
