@@ -25,6 +25,7 @@ from metatensor import (
     ops as ops,
     optim as optim,
     plugins as plugins,
+    profiler as profiler,
     program as program,
     rules as rules,
     serialization as serialization,

@@ -192,15 +192,15 @@ cdef str shape_str(Tensor t):
 
 
 cdef int wrap_dim(Tensor t, object dim, str op) except -1:
-    """Return a dimension as 0 <= d < ndim. Raise IndexError if it is out of range. A 0-d tensor counts as 1-d."""
-    cdef int n = t.ndim if t.ndim else 1
-    if not isinstance(dim, int) or isinstance(dim, bool):
-        if not hasattr(dim, "__index__"):
-            raise TypeError(f"{op}(): argument 'dim' must be int, not {type(dim).__name__}")
-        dim = dim.__index__()
+    """Return a dimension as 0 <= d < ndim. Raise IndexError if it is out of range. A 0-d tensor has no dimension."""
+    cdef int n = t.ndim
+    if isinstance(dim, bool) or not hasattr(dim, "__index__"):
+        raise TypeError(f"{op}(): argument 'dim' must be int, not {type(dim).__name__}")
+    dim = dim.__index__()
     d = dim + n if dim < 0 else dim
     if not 0 <= d < n:
-        raise IndexError(f"{op}(): dimension {dim} is out of range for {t.ndim} dimensions; expected {-n} to {n - 1}")
+        expected = f"expected {-n} to {n - 1}" if n else "a 0-d tensor has none"
+        raise IndexError(f"{op}(): dimension {dim} is out of range for {n} dimensions; {expected}")
     return d
 
 

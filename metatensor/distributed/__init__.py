@@ -86,7 +86,7 @@ _lazy, __dir__ = attributes(
     __name__,
     (
         "_composable", "_functional_collectives", "_shard", "_tensor", "algorithms", "checkpoint", "device_mesh",
-        "distributed_c10d", "fsdp", "nn", "optim", "remote_device", "rpc", "tensor", "utils",
+        "distributed_c10d", "fsdp", "nn", "optim", "pipelining", "remote_device", "rpc", "tensor", "utils",
     ),
     {name: f"{__name__}.device_mesh:{name}" for name in ("DeviceMesh", "init_device_mesh")}
     | {"_remote_device": f"{__name__}.remote_device:_remote_device"},

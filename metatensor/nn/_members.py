@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +37,11 @@ class Members:
         remove_duplicate : bool
             Yield a module that is registered several times only once. Default True.
 
+        Raises
+        ------
+        RecursionError
+            If a module contains itself and `remove_duplicate` is False, because it then has infinitely many names.
+
         Examples
         --------
         >>> import metatensor as mt
@@ -54,6 +60,8 @@ class Members:
                 continue
             if remove_duplicate:
                 memo.add(module)
+            elif name.count(".") > sys.getrecursionlimit():
+                raise RecursionError(f"named_modules(): {name[:40]}... is too deep; a module contains itself")
             yield name, module
             start = name + "." if name else ""
             waiting += [(start + key, child) for key, child in reversed(module._modules.items()) if child is not None]

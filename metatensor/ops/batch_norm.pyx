@@ -48,6 +48,9 @@ cdef int check_batch_norm(Call* c, Tensor t, int mean, int weight) except -1:
     if mean >= 0:
         check_channels(c, t, mean, "running_mean", channels)
         check_channels(c, t, mean + 1, "running_var", channels)
+        if tensor_arg(c, mean).ndim != 1 or tensor_arg(c, mean + 1).ndim != 1:
+            raise RuntimeError(f"{op_name(c)}(): running_mean and running_var must have 1 dimension, got shapes "
+                               f"{shape_str(tensor_arg(c, mean))} and {shape_str(tensor_arg(c, mean + 1))}")
     check_channels(c, t, weight, "weight", channels)
     check_channels(c, t, weight + 1, "bias", channels)
     return 0
@@ -224,6 +227,9 @@ cdef object native_batch_norm(Call* c, object running_mean, object running_var, 
     cdef Tensor t = tensor_arg(c, 0)
     cdef object out, weight = arg(c, 1), bias = arg(c, 2)
     cdef Tensor mean, rstd
+    if t.ndim < 2:
+        raise (IndexError if t.ndim else RuntimeError)(f"{op_name(c)}(): at least 2 dimensions are needed, got shape "
+                                                       f"{shape_str(t)}")
     if not training:
         out = call("nn.functional._batch_norm_eval", (t, running_mean, running_var, weight, bias, eps))
     elif running_mean is None or running_var is None:

@@ -106,7 +106,8 @@ cdef object cat_meta(Call* c):
     if c.out != NULL:
         first = _first_counted(tensors)
         if first.ndim:
-            wrap(c, int_arg(c, 1), first.ndim)
+            if not _skipped(first):
+                wrap(c, int_arg(c, 1), first.ndim)
             _check_out(c, tensors)
     if not _cat_layout(c, tensors, &lay, &d):
         lay.ndim = 1

@@ -420,6 +420,7 @@ cdef object bilinear_meta(Call* c):
     same_dtype(c, a, w, "input1", "weight")
     same_dtype(c, b, w, "input2", "weight")
     if not is_none(c, 3):
+        same_dtype(c, tensor_arg(c, 3), w, "bias", "weight")
         need_dims(c, tensor_arg(c, 3), 1, "bias")
         if tensor_arg(c, 3).sizes[0] != w.sizes[0]:
             raise RuntimeError(f"bilinear(): bias must have {w.sizes[0]} elements, the first size of weight "

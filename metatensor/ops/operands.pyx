@@ -174,6 +174,8 @@ cdef DType _over(DType high, int low):
         return high
     if high.kind == KIND_FLOAT:
         return to_complex(high)
+    if high.kind <= KIND_INT and d.kind == KIND_COMPLEX:
+        return d    # also where `promote` has no entry, as for uint16
     return promote(high, d)
 
 

@@ -1,6 +1,6 @@
 """Factories of regular values: arange, range, linspace, logspace, eye, tril_indices, triu_indices, scalar_tensor."""
 from libc.math cimport ceil, floor, isfinite
-from metatensor._core.dtype cimport BOOL, I64, DType, by_code, default_complex, default_float, number_kind
+from metatensor._core.dtype cimport BOOL, I32, I64, DType, by_code, default_complex, default_float, number_kind
 from metatensor._core.layout cimport add_dims, mul_dims
 from metatensor._core.op cimport (
     KEEPS_SHAPE, MIXED, NO_GRAD, OUT, QUIET_OUT, Call, arg, define, int_arg, is_none, op_name, result_device,
@@ -201,15 +201,18 @@ cdef dim_t _below(dim_t rows, dim_t columns, dim_t offset) except -1:
 
 cdef object indices_meta(Call* c):
     cdef dim_t rows = int_arg(c, 0), columns = int_arg(c, 1), offset = int_arg(c, 2)
+    cdef DType dtype = option_dtype(c, 3, by_code(I64))
     cdef dim_t sizes[2]
     if rows < 0 or columns < 0:
         raise RuntimeError(f"{op_name(c)}(): the sizes must not be negative, got {rows} and {columns}")
+    if dtype.code != I64 and dtype.code != I32:
+        raise NotImplementedError(f"{op_name(c)}(): indices are int32 or int64, not {dtype.name}")
     sizes[0] = 2
     if op_name(c) == "tril_indices":
         sizes[1] = _below(rows, columns, offset)
     else:
         sizes[1] = mul_dims(rows, columns) - _below(rows, columns, max(offset, -rows) - 1)
-    return with_options(c, 3, new_contiguous(2, sizes, option_dtype(c, 3, by_code(I64)), result_device(c)))
+    return with_options(c, 3, new_contiguous(2, sizes, dtype, result_device(c)))
 
 
 define(f"tril_indices(int row, int col, int offset=0, *, {OPTIONS}) -> Tensor", indices_meta, 0,

@@ -382,7 +382,7 @@ def test_modules_go_to_pytorch_and_back(name):
 
 
 @pytest.mark.torch
-def test_a_recurrent_model_computes_the_same_in_pytorch():
+def test_a_recurrent_model_computes_the_same_in_pytorch(tmp_path):
     torch = pytest.importorskip("torch")
     model = nn.Sequential(nn.Linear(3, 4), nn.LSTM(4, 5, num_layers=2))
     theirs = torch.load(saved(model), weights_only=False)
@@ -394,6 +394,12 @@ def test_a_recurrent_model_computes_the_same_in_pytorch():
     assert np.allclose(load(out, weights_only=False)(mt.ones(2, 3))[0].detach().numpy(), expected, atol=1e-6)
     out.seek(0)
     assert list(inspect(out).tensors) == list(model.state_dict())
+    with mt.device("meta"):
+        empty = nn.Sequential(nn.Linear(3, 4), nn.LSTM(4, 5, num_layers=2))
+    path = tmp_path / "whole.pt"
+    path.write_bytes(out.getvalue())
+    assert mt.load_into(empty, path, device="cpu") == ([], [])
+    assert np.allclose(empty(mt.ones(2, 3))[0].detach().numpy(), expected, atol=1e-6)
 
 
 @pytest.mark.torch

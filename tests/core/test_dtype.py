@@ -84,6 +84,18 @@ def test_promotion_is_commutative_and_idempotent():
             assert mt.promote_types(forward, a) is forward
 
 
+@pytest.mark.parametrize("dtype", [mt.uint16, mt.uint32, mt.uint64])
+def test_unsigned_integers_with_single_complex_numbers(dtype):
+    """`promote_types` has no entry for these pairs, but the complex operand is of a lower rank and of a higher category."""
+    x = mt.ones(2, dtype=dtype, device="meta")
+    assert (x * 1j).dtype is mt.result_type(x[0], 1j) is mt.complex64
+    for other in (mt.complex64, mt.complex128):
+        z = mt.ones((), dtype=other, device="meta")
+        assert (x + z).dtype is (z * x).dtype is other
+        with pytest.raises(RuntimeError, match="promotion"):
+            x + z.expand(2)
+
+
 def test_real_and_complex_counterparts():
     assert mt.complex64.to_real() is mt.float32 and mt.float64.to_complex() is mt.complex128
     with pytest.raises(RuntimeError):

@@ -41,6 +41,18 @@ def test_many_dimensions():
             reduce(most)
 
 
+@pytest.mark.parametrize("name", ["size", "stride"])
+def test_one_size_or_stride(name):
+    matrix, number = mt.empty(2, 3, device="meta"), mt.empty((), device="meta")
+    assert getattr(matrix, name)(mt.tensor(1, device="cpu")) == getattr(matrix, name)()[1]
+    for dim, error in ((2, IndexError), (-3, IndexError), (True, TypeError), (1.0, TypeError), ("a", TypeError)):
+        with pytest.raises(error):
+            getattr(matrix, name)(dim)
+    for dim in (0, -1):
+        with pytest.raises(IndexError, match="0-d tensor"):
+            getattr(number, name)(dim)
+
+
 def test_sizes_are_checked():
     with pytest.raises(RuntimeError, match="63 bits"):
         meta(2**33, 2**33)
@@ -62,6 +74,22 @@ def test_size_is_a_tuple_with_manners():
     assert hash(s) == hash((2, 3, 4)) and pickle.loads(pickle.dumps(s)) == s
     with pytest.raises(IndexError):
         s[3]
+
+
+def test_profiles_of_printing():
+    """A profile without a meaning has no effect; yolov5 and yolov7 name one."""
+    x = mt.tensor([1 / 3] * 8, device="cpu")
+    try:
+        before = repr(x)
+        mt.set_printoptions(profile="long")
+        assert repr(x) == before and "0.3333," in before
+        mt.set_printoptions(profile="short", linewidth=320)
+        assert "0.33," in repr(x)
+        mt.set_printoptions(threshold=4)
+        assert "..." in repr(x)
+    finally:
+        mt.set_printoptions(profile="default", linewidth=80)
+    assert repr(x) == before
 
 
 def test_printing():

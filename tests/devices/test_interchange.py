@@ -118,7 +118,8 @@ def test_a_tensor_keeps_its_array_alive_and_the_other_way_round():
 def test_read_only_arrays_stay_so():
     array = np.arange(3.0)
     array.flags.writeable = False
-    tensor = mt.from_numpy(array)
+    with pytest.warns(UserWarning, match="read-only"):
+        tensor = mt.from_numpy(array)
     assert tensor.numpy().tolist() == [0, 1, 2]
     with pytest.raises(ValueError, match="read-only"):
         tensor.copy_(mt.from_numpy(np.ones(3)))

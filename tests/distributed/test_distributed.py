@@ -168,6 +168,12 @@ def test_a_distributed_tensor(world):
     for call in (lambda: spread.sum(), lambda: spread.t(), lambda: spread[0], lambda: spread @ spread.t()):
         with pytest.raises(NotImplementedError, match="placements of the result are not known"):
             call()
+    square = dist.tensor.ones(2, 2, device_mesh=mesh, placements=[Shard(0), Replicate()])
+    assert square.sigmoid().placements == (square * square).placements == (Shard(0), Replicate())
+    moving = (square.t, lambda: square.transpose(0, 1), lambda: square.cumsum(0), square.tril, lambda: mt.addmm(square, square, square))
+    for call in moving:  # results have the shape of their arguments, but are no element-wise functions of them
+        with pytest.raises(NotImplementedError, match="placements of the result are not known"):
+            call()
     whole = spread.redistribute(placements=[Replicate(), Replicate()])
     assert whole.placements == whole.sum().placements == whole.t().placements == whole[0].placements == (Replicate(), Replicate())
     assert dist.tensor.zeros(2, 3, device_mesh=mesh).placements == (Replicate(), Replicate())

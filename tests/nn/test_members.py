@@ -19,6 +19,14 @@ def tree():
     return net
 
 
+def test_a_module_inside_itself_has_infinitely_many_names(tree):
+    tree.again = tree
+    assert [name for name, _ in tree.named_modules()] == ["", "a", "a.0", "a.1"]
+    for names in (tree.named_modules, tree.named_parameters, tree.named_buffers):
+        with pytest.raises(RecursionError):
+            list(names(remove_duplicate=False))
+
+
 def test_modules(tree):
     assert [name for name, _ in tree.named_modules()] == ["", "a", "a.0", "a.1"]
     assert [name for name, _ in tree.named_modules(remove_duplicate=False)] == ["", "a", "a.0", "a.1", "b"]

@@ -49,6 +49,8 @@ def test_batch_norm(data):
         (lambda: F.batch_norm(meta(1, 3), None, None, training=True), ValueError, r"batch_norm.*\[1, 3\]"),
         (lambda: F.instance_norm(meta(2, 3, 1)), ValueError, r"instance_norm.*\[2, 3, 1\]"),
         (lambda: F.instance_norm(meta(2, 3, 4), use_input_stats=False), RuntimeError, "instance_norm.*running_mean"),
+        (lambda: F.batch_norm(meta(2, 3), meta(1, 3), meta(3)), RuntimeError, "1 dimension, got shapes"),
+        (lambda: F.batch_norm(meta(2, 3), meta(3), meta(3, 1), training=True), RuntimeError, "1 dimension, got shapes"),
     ],
 )
 def test_errors(call, error, text):
@@ -120,3 +122,7 @@ def test_strides_of_permuted_images(shape):
 def test_statistics_need_channels(device):
     with pytest.raises(RuntimeError, match="2 dimensions"):
         mt._core.op.registry["nn.functional._batch_statistics"](mt.ones((), device=device), None, 1e-5)
+    for shape, error in (((), RuntimeError), ((3,), IndexError)):
+        for training in (True, False):
+            with pytest.raises(error, match="at least 2 dimensions"):
+                mt._core.op.registry["native_batch_norm"](mt.ones(shape, device=device), None, None, None, None, training, 0.1, 1e-5)

@@ -141,6 +141,15 @@ def test_meshgrid(indexing):
     agree(lambda lib, a, b: lib.meshgrid(a, b.double(), indexing=indexing), *tensors_of(0, (2,), (2,)))
 
 
+def test_meshgrid_without_indexing_warns():
+    a, b = mt.empty(2, device="meta"), mt.empty(3, device="meta")
+    with pytest.warns(UserWarning, match="indexing='ij'"):
+        assert mt.meshgrid(a, b)[0].shape == (2, 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert mt.meshgrid(a, b, indexing="xy")[0].shape == (3, 2)
+
+
 @pytest.mark.torch
 def test_products_and_blocks():
     for shapes in (((2,),), ((2,), (3,)), ((2,), (1,), (3,)), ((2, 2),)):
@@ -153,6 +162,10 @@ def test_out(device):
     a = mt.ones(2, 3, device=device)
     out = mt.empty(0, device=device)
     assert mt.cat([a, a], out=out) is out and out.shape == (4, 3)
+    empty = mt.empty(0, device=out.device)
+    for dim in (1, 5, -2):  # no tensor counts, so there is no dimension to be in range
+        assert mt.cat([empty, empty], dim).shape == mt.cat([empty, empty], dim, out=mt.empty(0, device=out.device)).shape == (0,)
+    assert mt.cat([empty, a], 1, out=mt.empty(0, device=out.device)).shape == a.shape
     assert mt.hstack([a, a], out=out).shape == (2, 6)
     assert mt.stack([a, a], out=mt.empty(2, 2, 3, dtype=mt.float64, device=device)).dtype is mt.float64
 

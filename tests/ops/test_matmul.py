@@ -129,6 +129,7 @@ def test_out_dtype():
         (lambda: mt.addmm(meta(5), meta(2, 3), meta(3, 4)), RuntimeError, r"addmm.*input.*\[5\].*\[2, 4\]"),
         (lambda: meta(2, 2, dtype=mt.bool) @ meta(2, 2, dtype=mt.bool), NotImplementedError, "matmul.*bool"),
         (lambda: F.bilinear(meta(2, 3), meta(2, 4), meta(5, 4, 3)), RuntimeError, r"bilinear.*weight.*\[5, 4, 3\]"),
+        (lambda: F.bilinear(meta(2, 3), meta(2, 4), meta(5, 3, 4), meta(5).double()), RuntimeError, "bilinear.*bias.*float64"),
         (lambda: meta(2, 2) @ 3, TypeError, "@"),
     ],
 )

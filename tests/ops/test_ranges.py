@@ -110,6 +110,8 @@ def test_out(device):
         (lambda: mt.linspace(0, 1j, 3, dtype=mt.float32, device="meta"), RuntimeError, "the dtype must be complex"),
         (lambda: mt.eye(-1, device="meta"), RuntimeError, "must not be negative, got -1 and -1"),
         (lambda: mt.tril_indices(2**40, 2**40, device="meta"), RuntimeError, "63 bits"),
+        (lambda: mt.triu_indices(2, 3, dtype=mt.float32, device="meta"), NotImplementedError, "int32 or int64, not float32"),
+        (lambda: mt.tril_indices(0, 0, dtype=mt.uint8, device="meta"), NotImplementedError, "int32 or int64, not uint8"),
     ],
 )
 def test_errors(call, error, message):

@@ -3,6 +3,8 @@
 import copy
 import math
 import pickle
+from operator import concat
+from typing import NamedTuple
 
 import pytest
 
@@ -73,6 +75,40 @@ def test_a_traced_module_computes_the_same():
     assert traced.block.conv is net.block.conv
     with pytest.raises(TypeError):
         traced()
+
+
+def test_the_code_is_python():
+    traced = fx.symbolic_trace(network(ours))
+    source, names = traced.graph.python_code()
+    assert traced.code == source and "    block_bn = self.block.bn(block_conv)\n" in source
+    assert "    getitem_4 = sum_2[:, 0:1]\n" in source and "    head_0 = getattr(self.head, '0')(flatten)\n" in source
+    exec(source, names)
+    x = mt.randn(2, 3, 4, 4)
+    assert_close(names["forward"](traced, x, 3, m=1), traced(x, 3, m=1))
+
+
+class Pair(NamedTuple):
+    first: object
+    second: object
+
+
+def test_the_code_of_all_kinds_of_values():
+    def function(x, *others, lambda_=2, **options):
+        inner = {"a": [x.to(mt.float64), x.clamp(-1, math.inf)], "b": Pair(-x[..., 1:, None], 2 - x)}
+        return inner, ours.nn.functional.pad(x, (0, 1)), x.new_zeros(mt.Size([2])), x ** -1, (-1) ** x, x.sum((0,)), x * 1j, None
+
+    traced = fx.symbolic_trace(function)
+    source, names = traced.graph.python_code("module")
+    assert "x.clamp(-1, float('inf'))" in source and "x ** (-1)" in source and "(-1) ** x" in source and "x.sum((0,))" in source
+    exec(source, names)
+    x = mt.tensor([[1.0, 2.0]])
+    assert_close(names["forward"](traced, x), function(x))
+    graph = fx.Graph()
+    operator = graph.placeholder("operator")  # the name of the module of `concat`
+    graph.output(graph.call_function(concat, (operator, (1,))))
+    source, names = graph.python_code()
+    exec(source, names)
+    assert names["forward"](None, (0,)) == (0, 1)
 
 
 def test_on_the_meta_device():
@@ -161,7 +197,7 @@ def test_a_graph_by_hand():
     linear = mt.nn.Linear(2, 3)
     module = fx.GraphModule({"lin": linear}, graph)
     assert_close(module(x := mt.randn(4, 2)), linear(x).relu())
-    assert "%relu" in str(graph) and module.code == str(graph)
+    assert "%relu" in str(graph) and module.code == "def forward(self, x):\n    lin = self.lin(x)\n    relu = lin.relu()\n    return relu\n"
     module.add_submodule("more.act", mt.nn.ReLU())
     module.delete_all_unused_submodules()
     assert [name for name, _ in module.named_children()] == ["lin"]

@@ -9,6 +9,7 @@ import metatensor as mt
 from metatensor._core.lazy import attributes
 from metatensor.distributed.device_mesh import DeviceMesh, init_device_mesh
 from metatensor.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
+from metatensor.overloads.tags import is_pointwise
 
 __all__ = [
     "DTensor", "DeviceMesh", "Partial", "Placement", "Replicate", "Shard", "distribute_module", "distribute_tensor", "empty",
@@ -18,7 +19,6 @@ __all__ = [
 __getattr__, __dir__ = attributes(__name__, ("_utils", "parallel", "placement_types"))
 
 
-_ELEMENTWISE = 32  # OpFlag of element-wise operators in _core/op.pxd
 _SAME_PLACES = frozenset((
     "alias", "bfloat16", "clone", "contiguous", "copy_", "cpu", "cuda", "detach", "detach_", "double", "empty_like", "fill_", "float",
     "full_like", "half", "ones_like", "positive", "rand_like", "randn_like", "requires_grad_", "to", "_to_copy", "type_as", "zero_",
@@ -64,7 +64,7 @@ class DTensor(mt.Tensor):
             raise RuntimeError(f"{func.name}(): the arguments are on different meshes")
         if not all(isinstance(place, Replicate) for one in spread for place in one.placements):
             alike = all(one.placements == placements and one.shape == spread[0].shape for one in spread)
-            by_itself = not any(isinstance(place, Partial) for place in placements) and func.functional.flags & _ELEMENTWISE
+            by_itself = not any(isinstance(place, Partial) for place in placements) and is_pointwise(func)
             same_shape = all(one.shape == spread[0].shape for one in results)
             if not (alike and same_shape and (by_itself or func.functional.name in _SAME_PLACES)):
                 raise NotImplementedError(

@@ -1,8 +1,13 @@
-"""Symbolic tracing of modules and functions into graphs, and the interpretation of these graphs."""
+"""Symbolic tracing of modules and functions into graphs, and the interpretation of these graphs.
+
+While a trace runs, the functions of metatensor and the classes of the traced modules are replaced by ones that record calls.
+This affects the whole process, so other threads should not use the same modules at that time.
+"""
 
 from __future__ import annotations
 
 from metatensor._core.absent import function as _function
+from metatensor._core.absent import kind as _kind
 from metatensor._core.lazy import attributes
 from metatensor.program.fx._wrapped import wrap
 
@@ -18,8 +23,10 @@ _places = {
 
 __getattr__, __dir__ = attributes(
     __name__,
-    ("_pytree", "_symbolic_trace", "experimental", "graph", "graph_module", "interpreter", "node", "passes", "proxy", "traceback"),
+    ("_pytree", "_symbolic_trace", "codegen", "experimental", "graph", "graph_module", "interpreter", "node", "passes", "proxy", "subgraph_rewriter",
+     "traceback"),
     {name: f"{__name__}.{place}:{name}" for name, place in _places.items()},
 )  # fmt: skip
 
 replace_pattern = _function("fx.replace_pattern", "metatensor finds no patterns in graphs; go over graph.nodes")
+CodeGen = _kind("fx.CodeGen", "the form of the code of a graph cannot be changed; Graph.python_code returns it")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from metatensor.program.fx.codegen import PythonCode, python_code
 from metatensor.program.fx.node import Node, map_arg
 
 __all__ = ["Graph"]
@@ -250,9 +251,19 @@ class Graph:
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         print("\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows))
 
-    def python_code(self, root_module: str = "self", **options: Any) -> Any:
-        """Raise NotImplementedError, because metatensor interprets graphs and does not generate code for them."""
-        raise NotImplementedError("torch.fx.Graph.python_code: metatensor interprets graphs and generates no code; print the graph instead")
+    def python_code(self, root_module: str = "self", **options: Any) -> PythonCode:
+        """Return the graph as the source of a method ``forward``, and the objects that it refers to by name.
+
+        The source is for readers and for other programs: a `GraphModule` runs the graph itself.
+
+        Parameters
+        ----------
+        root_module : str
+            Name of the first parameter, which is the module with the graph's attributes. Default: "self".
+        **options
+            Ignored.
+        """
+        return python_code(self, root_module)
 
     def __str__(self) -> str:
         arguments = ", ".join(f"%{node.name}" for node in self._nodes if node.op == "placeholder")

@@ -118,8 +118,8 @@ class GraphModule(mt.nn.Module):
 
     @property
     def code(self) -> str:
-        """The graph as text."""
-        return str(self._graph)
+        """The graph as Python source, which defines ``forward``. See `Graph.python_code`."""
+        return self._graph.python_code().src
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph and return its output."""
@@ -128,7 +128,7 @@ class GraphModule(mt.nn.Module):
         return Interpreter(self).run(initial_env=dict(zip(places, values)))
 
     def print_readable(self, print_output: bool = True, *_: Any, **__: Any) -> str:
-        """Return the graph as text, and print it if `print_output` is true."""
+        """Return `code`, and print it if `print_output` is true."""
         if print_output:
             print(self.code)
         return self.code
