@@ -69,7 +69,7 @@ cdef object prelu(Call* c):
         fail(c, f"expected 'weight' to be 0-d or 1-d, got shape {shape_str(weight)}")
     if weight.total != 1:
         if t.ndim == 0:
-            fail(c, f"a 0-d input takes one weight, got {weight.total}")
+            fail(c, f"a 0-d input needs exactly one weight, got {weight.total}")
         if weight.total != (t.sizes[1] if t.ndim > 1 else 1):
             fail(c, f"the input of shape {shape_str(t)} has {t.sizes[1] if t.ndim > 1 else 1} channels, but "
                     f"'weight' has {weight.total} elements")
@@ -77,7 +77,7 @@ cdef object prelu(Call* c):
 
 
 cdef object glu(Call* c):
-    """Broadcast the two halves of a dimension, as for a binary op."""
+    """Compute the result's layout as for a binary op whose operands are the two halves of a dimension."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Operands o
     cdef Layout half, out

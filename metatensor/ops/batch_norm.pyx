@@ -41,8 +41,8 @@ cdef dim_t channels_of(Tensor t):
 
 
 cdef int check_batch_norm(Call* c, Tensor t, int mean, int weight) except -1:
-    """Check the input and its vectors: running statistics in slots `mean` and `mean` + 1 (none if negative), weight and
-    bias in slots `weight` and `weight` + 1."""
+    """Check the input and its vectors: running statistics in slots `mean` and `mean` + 1 (none if `mean` is negative),
+    weight and bias in slots `weight` and `weight` + 1."""
     cdef dim_t channels = channels_of(t)
     need_real_float(c, t)
     if mean >= 0:
@@ -168,7 +168,7 @@ cdef object normalize_by_input(Call* c, Op stats, Op train):
         args[0], args[1], args[2], args[3] = c.args[0], c.args[3], c.args[4], c.args[7]
         return hooks.invoke(<PyObject*>stats, args, 4)
     if is_none(c, 1) or is_none(c, 2):
-        raise RuntimeError(f"{op_name(c)}(): running_mean and running_var must be given both, or neither")
+        raise RuntimeError(f"{op_name(c)}(): running_mean and running_var must be given together")
     for i in range(5):
         args[i] = c.args[i]
     args[5], args[6] = c.args[6], c.args[7]
@@ -214,7 +214,7 @@ cdef object instance_norm_body(Call* c):
                              + shape_str(t))
         return normalize_by_input(c, _instance, _instance_train)
     if is_none(c, 1) or is_none(c, 2):
-        raise RuntimeError("instance_norm(): running_mean and running_var must be given where use_input_stats is False")
+        raise RuntimeError("instance_norm(): running_mean and running_var must be given when use_input_stats is False")
     return normalize_by_running(c, _instance_eval)
 
 
@@ -270,5 +270,5 @@ define("nn.functional.instance_norm(Tensor input, Tensor? running_mean=None, Ten
        "Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) "
        "-> Tensor", instance_norm_body, COMPOSITE,
        "Normalize each channel (dimension 1) of each instance to mean 0 and variance 1, then multiply by `weight` and "
-       "add `bias`, each of shape (C,). With `use_input_stats` the statistics are those of the input and the running "
-       "statistics, if given, are updated in place; otherwise the running statistics are used.")
+       "add `bias`, each of shape (C,). With `use_input_stats`, the statistics are computed from the input, and the "
+       "running statistics, if given, are updated in place. Otherwise the running statistics are used.")

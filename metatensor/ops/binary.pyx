@@ -42,7 +42,7 @@ cdef int _check_alpha(Call* c, DType d) except -1:
 
 
 cdef object scaled(Call* c):
-    """Compute `binary` for an op with an alpha, which is nearly always 1."""
+    """Compute `binary` for an op with an alpha, and check alpha unless it is 1."""
     cdef object result
     if c.args[2] == <PyObject*>_one:
         return binary(c)
@@ -65,7 +65,7 @@ cdef object subtract(Call* c):
 
 
 cdef object subtract_reversed(Call* c):
-    """Compute `subtract` with the operands exchanged: the strides of `other` take precedence in the result."""
+    """Compute `subtract` with the operands exchanged, so that the strides of `other` take precedence in the result."""
     cdef PyObject* input = c.args[0]
     cdef object result
     if not isinstance(<object>c.args[1], Tensor):
@@ -163,7 +163,7 @@ cdef object same_dtypes(Call* c):
 
 
 cdef object ldexp(Call* c):
-    """Compute `binary`. Operands of different dtypes are computed directly into out=, which must have the result
+    """Compute `binary`. If the operands' dtypes differ, the kernel writes directly to out=, which must have the result's
     dtype."""
     cdef Tensor result = binary(c)
     if tensor_arg(c, 0).dtype is not tensor_arg(c, 1).dtype:
@@ -190,9 +190,9 @@ cdef object from_parts(Call* c):
 define("add(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", scaled, PROMOTE | BOTH,
        "`input + alpha * other`.")
 define("sub(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract, PROMOTE | BOTH,
-       "`input - alpha * other`. Bool operands raise.")
+       "`input - alpha * other`. Bool operands are not supported.")
 define("rsub(Tensor input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract_reversed, PROMOTE,
-       "`other - alpha * input`. Bool operands raise.")
+       "`other - alpha * input`. Bool operands are not supported.")
 define("mul(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, PROMOTE | BOTH, "`input * other`.")
 define("div(Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor", divide,
        INT_TO_FLOAT | BOTH,
@@ -206,7 +206,7 @@ define("fmod(Tensor input, Tensor|Scalar other) -> Tensor", modulo,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH,
        "Remainder of division rounded towards zero, with the sign of `input`, as in C.")
 define("pow(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", power, PROMOTE | NO_BOOLS | BOTH,
-       "`input ** exponent`. An integer tensor to the power of a negative integer number raises.")
+       "`input ** exponent`. If `input` is an integer tensor, `exponent` must not be a negative integer number.")
 define("float_power(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", float_power, PROMOTE | BOTH | EXACT_OUT,
        "`input ** exponent` computed in float64, or in complex128 if an operand is complex.")
 
@@ -265,7 +265,7 @@ for _slot, _name in ((S_ADD, "add"), (S_SUB, "sub"), (S_RSUB, "rsub"), (S_MUL, "
     set_slot(_slot, _name)
 
 
-# PyTorch keeps Python 2's names for division.
+# Like PyTorch, also define the methods by which Python 2 divided.
 type_set(Tensor, "__div__", Tensor.__truediv__)
 type_set(Tensor, "__idiv__", Tensor.__itruediv__)
 

@@ -45,7 +45,7 @@ cdef object contiguous_body(Call* c):
     if in_format(c, t, format_arg(c, 1, FORMAT_CONTIGUOUS)):
         return t
     if arg(c, 1) is preserve_format:
-        raise RuntimeError(f"{op_name(c)}(): preserve_format cannot be used here, as it names no memory format")
+        raise RuntimeError(f"{op_name(c)}(): preserve_format cannot be used here, because it does not name a memory format")
     return call("clone", (t,), {"memory_format": contiguous_format if is_none(c, 1) else arg(c, 1)})
 
 
@@ -104,7 +104,7 @@ cdef object zero_meta(Call* c):
 
 
 cdef Tensor _another(Call* c, Tensor t):
-    """Return an empty tensor like `t`."""
+    """Return an uninitialized tensor like `t`."""
     if t.flags & T_CONTIGUOUS:
         return new_like(t, t.dtype, t.storage.device)
     return make_like(c, t, t.dtype, t.storage.device, FORMAT_PRESERVE)
@@ -155,8 +155,8 @@ cdef object _to(Call* c, Tensor t, DType dtype, Device device, object non_blocki
     if dtype is t.dtype:
         dtype = None
     if dtype is None and device is None and not copy:
-        # Like PyTorch, compare with the format that the strides suggest: with one channel that is not channels_last,
-        # even if the tensor is dense in channels_last order.
+        # Like PyTorch, compare with the format that suggest_format() returns. For a tensor with one channel, this is
+        # not channels_last, even if the tensor is dense in channels_last order.
         if fmt is None or fmt is preserve_format or suggest_format(t.ndim, t.sizes, t.strides) == format_arg_of(fmt):
             return t
     if dtype is None:
@@ -211,7 +211,7 @@ cdef object convert_body(Call* c):
 
 for method, dtype in _CONVERSIONS.items():
     define(f"{method}(Tensor(a) input, *, memory_format? memory_format=None) -> Tensor", convert_body,
-           COMPOSITE | METHOD_ONLY, f"Convert to {dtype}, as `to(metatensor.{dtype})`.")
+           COMPOSITE | METHOD_ONLY, f"Convert to {dtype}, like `to(metatensor.{dtype})`.")
 
 
 cdef object cpu_body(Call* c):
@@ -273,8 +273,8 @@ define("cuda(Tensor(a) input, device? device=None, bool non_blocking=False, *, m
 define("type_as(Tensor(a) input, Tensor other) -> Tensor", type_as_body, COMPOSITE | METHOD_ONLY | MIXED,
        "Convert to the dtype and device of `other`.")
 define("type(Tensor(a) input, any dtype=None, bool non_blocking=False) -> any", type_body, COMPOSITE | METHOD_ONLY,
-       "Without `dtype`, the type name of the tensor, a str such as 'metatensor.FloatTensor'; otherwise the tensor "
-       "converted to `dtype`, which may be a dtype or a type name.")
+       "Without `dtype`, return the type name of the tensor as a str, such as 'metatensor.FloatTensor'. Otherwise convert "
+       "the tensor to `dtype`, which is a dtype or a type name.")
 
 
 # detach -------------------------------------------------------------------------------------------
@@ -294,5 +294,5 @@ cdef object detach_host(Call* c):
 define("detach(Tensor(a) input) -> Tensor", detach_meta, VIEW | NO_GRAD,
        "View of the same elements that does not require gradients.")
 define("detach_(Tensor(a!) input) -> Tensor", detach_host, HOST,
-       "Remove the tensor from the autograd graph and make it not require gradients. Raises for a view inside the "
-       "graph.")
+       "Remove the tensor from the autograd graph and set its `requires_grad` to False. Views inside the graph are not "
+       "supported.")

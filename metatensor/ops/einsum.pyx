@@ -16,7 +16,7 @@ cdef object raise_einsum(str message):
 
 # The dimensions of a plan are those of the result in order, then the summed ones
 # in the order of their labels. For each operand and each dimension of the plan,
-# the plan holds a tuple of operand dimensions, () if there are none.
+# the plan holds a tuple of operand dimensions. It is () if the operand does not have the dimension.
 
 cdef dict _plans = {}
 
@@ -47,7 +47,7 @@ cdef tuple make_plan(str equation, tuple ndims):
     left, arrow, right = equation.partition("->")
     parts = left.split(",")
     if len(parts) != len(ndims):
-        raise_einsum(f"{len(ndims)} operands were given for the {len(parts)} that {equation!r} names")
+        raise_einsum(f"{equation!r} names {len(parts)} operands, but {len(ndims)} were given")
     inputs = [read_subscripts(part, f"operand {k}") for k, part in enumerate(parts)]
     counts = {}
     for k, labels in enumerate(inputs):
@@ -156,7 +156,7 @@ cdef Tensor to_plan(Tensor t, list axes, int k):
 
 
 cdef Tensor contract(Tensor a, Tensor b, set sum_dims):
-    """Return the product of two operands in plan order, summed over `sum_dims` (kept with size 1), by bmm."""
+    """Multiply two operands in plan order by bmm and sum over `sum_dims`, which are kept with size 1."""
     cdef list both = [], only_a = [], only_b = []
     cdef list shape, back
     cdef int i
@@ -199,7 +199,7 @@ cdef Tensor einsum_of(str equation, list operands):
     cdef dim_t size
     n_out, n_all, plan = plan_for(equation, tuple([(<Tensor>t).ndim for t in operands]))
     items = [to_plan(<Tensor>operands[k], plan[k], k) for k in range(len(operands))]
-    remaining = [0] * n_all     # operands not yet multiplied, for each dimension
+    remaining = [0] * n_all     # for each dimension: operands that have it and are not yet multiplied
     for d in range(n_all):
         size = 1
         for t in items:
@@ -280,10 +280,10 @@ cdef str slots(str type, str name, int n):
 
 
 define("einsum(str equation, Tensor[] operands) -> Tensor", einsum_body, COMPOSITE | FUNCTION_ONLY,
-       "Sum of products of operands by an equation such as 'bij,bjk->bik'. Subscripts missing from the output are "
-       "summed; '...' stands for any further dimensions, which broadcast. Without '->' the output has the ellipsis, "
-       "then the subscripts that appear once, sorted. The subscripts may also be lists of integers: `einsum(a, [0, 1], "
-       "b, [1, 2], [0, 2])`.")
+       "Sum of products of operands by an equation such as 'bij,bjk->bik'. The sum is over the subscripts that are not in "
+       "the output. '...' stands for any further dimensions, which broadcast. Without '->', the output has the "
+       "dimensions of '...', then the subscripts that appear once, in alphabetical order. The subscripts may also be "
+       "lists of integers: `einsum(a, [0, 1], b, [1, 2], [0, 2])`.")
 define(f"einsum.several(str equation, {slots('Tensor', 'operand', MAX_ARGS - 1)}) -> Tensor", several_body,
        COMPOSITE | FUNCTION_ONLY)
 define(f"einsum.sublists(Tensor operand, {slots('any', 'sublist', MAX_ARGS - 1)}) -> Tensor", sublists_body,

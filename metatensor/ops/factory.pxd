@@ -14,7 +14,7 @@ cdef DType option_dtype(Call* c, int first, DType default)
 cdef int read_sizes(Call* c, int slot, dim_t* sizes) except -1
 cdef Tensor with_options(Call* c, int first, Tensor t)
 cdef Tensor make_like(Call* c, Tensor like, DType dtype, Device device, int memory_format)
-# Strides as in empty_like. (make_like keeps the strides of tensors without elements, as clone does.)
+# The result has the strides of empty_like. (make_like also keeps the strides of tensors without elements, like clone.)
 cdef Tensor fresh_like(Tensor like, DType dtype, Device device)
 cdef int format_arg(Call* c, int slot, int default) except -1
 # Whether a number can be stored in a dtype; check_fill raises if not.

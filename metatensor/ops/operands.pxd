@@ -19,12 +19,12 @@ cdef enum Refused:
 
 
 cdef struct Operands:
-    # Operands have one of three ranks in promotion. For each rank, the dtype
-    # code that its operands promote to, or -1 if there are none.
+    # Promotion distinguishes three classes of operands. Each field holds the dtype
+    # code that the operands of a class promote to, or -1 if there are none.
     int dims                    # tensors with dimensions
     int zeros                   # 0-d tensors
     int numbers                 # Python numbers
-    # The tensors, for broadcasting and strides; `n` of them.
+    # The `n` tensors, for broadcasting and strides.
     int n
     bint wrapped                # there are Python numbers, which act as 0-d operands
     int ndims[MAX_OPERANDS]
@@ -46,8 +46,8 @@ cdef int number(Operands* o, object value) except -1
 cdef int operand_arg(Operands* o, Call* c, int i) except -1     # a tensor or a number; None is skipped
 
 # Deriving result dtypes from the operands.
-cdef DType promoted(Call* c, Operands* o)                       # the dtype that they promote to, as in PyTorch
-cdef DType ruled(Call* c, DType d)                              # the op's dtype rule on the promoted dtype
+cdef DType promoted(Call* c, Operands* o)                       # the dtype to which the operands are promoted, as in PyTorch
+cdef DType ruled(Call* c, DType d)                              # the result of the op's dtype rule for the promoted dtype `d`
 cdef DType result_dtype(Call* c, int first, int n)              # both, for arguments first to first+n-1
 cdef int half_number(Call* c, int i) except -1                  # round a number to the other operand's half dtype
 

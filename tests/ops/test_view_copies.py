@@ -92,7 +92,7 @@ def test_set(device):
     assert t.set_(source.untyped_storage(), 1, (2, 2), (1, 2)).tolist() == [[1, 3], [2, 4]]
     assert t.set_(source.untyped_storage()).shape == (6,)
     assert t.set_().shape == (0,)
-    with pytest.raises(RuntimeError, match="the source is int64, the tensor float32"):
+    with pytest.raises(RuntimeError, match="source and tensor must have the same dtype, got int64 and float32"):
         t.set_(source.long())
     with pytest.raises(RuntimeError, match="the layout needs 28 bytes, the storage has 24"):
         t.set_(source.untyped_storage(), 0, (7,), (1,))
