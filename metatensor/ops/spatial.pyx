@@ -20,7 +20,7 @@ cdef int fail_slot(Call* c, int slot, str message) except -1:
 
 
 cdef bint on_cpu(Call* c) except -1:
-    """Return whether results get the strides of PyTorch's CPU kernels, where those of its CUDA kernels differ."""
+    """Return whether the result is on the CPU and gets the strides of PyTorch's CPU kernels, not its CUDA kernels."""
     return result_device(c).kind == cpu_device().kind
 
 

@@ -67,7 +67,7 @@ cdef int _resolve(Call* c, Tensor t, int n, dim_t* sizes) except -1:
         if verdict == 3:
             raise RuntimeError(f"{op_name(c)}(): invalid shape {wanted}: a size is negative")
         if verdict == 4:
-            raise RuntimeError(f"{op_name(c)}(): -1 in {wanted} could be any value, as the tensor of shape "
+            raise RuntimeError(f"{op_name(c)}(): the size -1 in {wanted} is ambiguous, because the tensor of shape "
                                f"{shape_str(t)} has no elements")
         raise RuntimeError(f"{op_name(c)}(): shape {wanted} is invalid for a tensor of shape {shape_str(t)} "
                            f"with {t.total} elements")
@@ -83,7 +83,7 @@ cdef object view_meta(Call* c):
     if not view_strides(t.ndim, t.sizes, t.strides, n, sizes, strides):
         raise RuntimeError(
             f"{op_name(c)}(): a tensor of shape {shape_str(t)} with strides {dims_tuple(t.ndim, t.strides)} cannot be "
-            f"seen as {list(dims_tuple(n, sizes))} without a copy; use reshape() instead")
+            f"viewed as {list(dims_tuple(n, sizes))} without a copy; use reshape() instead")
     return new_view(t, n, sizes, strides, t.offset)
 
 
@@ -95,13 +95,13 @@ cdef object view_dtype(Call* c):
     cdef dim_t old = t.dtype.itemsize, new = dtype.itemsize, ratio
     cdef int i, last = t.ndim - 1
     if dtype is not t.dtype and t.flags & (T_CONJ | T_NEG):
-        raise RuntimeError(f"{op_name(c)}(): a conjugate or negative view of {t.dtype.name} cannot be seen as "
+        raise RuntimeError(f"{op_name(c)}(): a conjugate or negative view of {t.dtype.name} cannot be viewed as "
                            f"{dtype.name}; call resolve_conj() or resolve_neg() first")
     read_layout(t, &lay)
     if old != new:
-        what = f"{op_name(c)}(): {t.dtype.name} of shape {shape_str(t)} cannot be seen as {dtype.name}"
+        what = f"{op_name(c)}(): {t.dtype.name} of shape {shape_str(t)} cannot be viewed as {dtype.name}"
         if t.ndim == 0:
-            raise RuntimeError(f"{what}: the tensor has no dimension, and the sizes of elements differ")
+            raise RuntimeError(f"{what}: a 0-d tensor can be viewed only as a dtype of the same item size")
         if lay.strides[last] != 1:
             raise RuntimeError(f"{what}: the last dimension must have stride 1, got {lay.strides[last]}")
         if old > new:
@@ -147,7 +147,7 @@ cdef dict _CONTIGUOUS = {"memory_format": contiguous_format}
 cdef Tensor reshape_to(Tensor t, int ndim, const dim_t* sizes):
     """Return a view of `t` in another shape, or of a contiguous copy if the strides do not allow one.
 
-    The caller has checked the sizes. The result is made by `view` and `clone`, which modes see.
+    The caller has checked the sizes. This calls the ops `view` and `clone`, so that modes can intercept them.
     """
     cdef dim_t strides[MAX_DIMS]
     if t.flags & T_CONTIGUOUS or view_strides(t.ndim, t.sizes, t.strides, ndim, sizes, strides):
@@ -214,7 +214,7 @@ cdef object unflatten_body(Call* c):
     if t.ndim == 0:
         raise RuntimeError(f"{op_name(c)}(): a 0-d tensor has no dimension to split")
     if infer_size(n, inner, t.sizes[d]):
-        raise RuntimeError(f"{op_name(c)}(): sizes {list(dims_tuple(n, inner))} do not multiply up to the size of "
+        raise RuntimeError(f"{op_name(c)}(): the product of the sizes {list(dims_tuple(n, inner))} must be the size of "
                            f"dimension {d}, {t.sizes[d]}, of shape {shape_str(t)}")
     if t.ndim + n - 1 > MAX_DIMS:
         raise RuntimeError(f"{op_name(c)}(): at most {MAX_DIMS} dimensions are supported")
@@ -226,15 +226,16 @@ cdef object unflatten_body(Call* c):
 
 
 define("reshape(Tensor(a) input, int[] shape) -> Tensor", reshape_body, COMPOSITE,
-       "Return the same elements in another shape: a view if the strides allow it, else of a copy. One size may be -1.")
+       "Return the same elements in another shape, as a view if the strides allow it, else as a copy. One size may be -1.")
 define("reshape_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY | MIXED,
        "Like `reshape`, to the shape of another tensor.")
 define("view_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY | MIXED,
        "Like `view`, with the shape of another tensor.")
 define("flatten(Tensor(a) input, int start_dim=0, int end_dim=-1) -> Tensor", flatten_body, COMPOSITE,
-       "Combine the dimensions `start_dim` to `end_dim` into one. A view if the strides allow it, else a copy.")
+       "Combine the dimensions `start_dim` to `end_dim` into one. The result is a view if the strides allow it, else a "
+       "copy.")
 define("ravel(Tensor(a) input) -> Tensor", ravel_body, COMPOSITE,
-       "Return all elements as a vector: a view if the tensor is contiguous, else of a copy.")
+       "Return all elements as a vector, as a view if the tensor is contiguous, else as a copy.")
 define("unflatten(Tensor(a) input, int dim, int[] sizes) -> Tensor", unflatten_body, COMPOSITE,
        "Return a view with dimension `dim` split into several of the given sizes. One size may be -1.")
 
@@ -270,7 +271,7 @@ cdef object squeeze_dims(Call* c):
     cdef dim_t named[MAX_DIMS]
     cdef Layout lay
     cdef int i, n = 0
-    if dims_arg(c, 1, named) == 0:      # an empty list names no dimension
+    if dims_arg(c, 1, named) == 0:      # an empty list means no dimensions
         return alias(t)
     dim_list(c, 1, t.ndim, chosen)
     for i in range(t.ndim):
@@ -320,7 +321,7 @@ cdef Tensor _expanded(Call* c, Tensor t, int n, dim_t* sizes):
             stride = 0 if t.ndim == 0 else mul_dims(sizes[i + 1], strides[i + 1])
         if sizes[i] == -1:
             if old < 0:
-                raise RuntimeError(f"{op_name(c)}(): -1 cannot stand for the new dimension {i} in "
+                raise RuntimeError(f"{op_name(c)}(): -1 cannot be the size of the new dimension {i} in "
                                    f"{list(dims_tuple(n, sizes))}")
             sizes[i] = size
         elif sizes[i] < 0:
@@ -344,18 +345,18 @@ cdef object expand_as_meta(Call* c):
     cdef Tensor other = tensor_arg(c, 1)
     cdef dim_t sizes[MAX_DIMS]
     if not tensor_arg(c, 0).flags & T_REQUIRES_GRAD:
-        c.flags &= ~T_REQUIRES_GRAD         # only the shape of `other` matters
+        c.flags &= ~T_REQUIRES_GRAD         # only the shape of `other` is used
     copy_dims(sizes, other.sizes, other.ndim)
     return _expanded(c, tensor_arg(c, 0), other.ndim, sizes)
 
 
 define("expand(Tensor(a) input, int[] size, *, bool implicit=False) -> Tensor", expand_meta, VIEW | METHOD_ONLY,
-       "Return a view with dimensions of size 1 repeated to `size`, with stride 0. -1 keeps a size; extra leading "
+       "Return a view with dimensions of size 1 repeated to `size`, with stride 0. -1 keeps a size. Extra leading "
        "sizes add dimensions.")
 define("expand_as(Tensor(a) input, Tensor other) -> Tensor", expand_as_meta, VIEW | METHOD_ONLY | MIXED,
        "Like `expand`, to the shape of another tensor.")
 define("broadcast_to(Tensor(a) input, int[] size) -> Tensor", expand_meta, VIEW,
-       "Like `expand`, also as a function.")
+       "Like `expand`, but also available as a function.")
 
 
 cdef object alias_meta(Call* c):
