@@ -36,13 +36,14 @@ DTYPES: dict[str, Any] = {name: getattr(mt, name) for name in ("bool", *KINDS["n
 
 
 def _wide_promotions() -> dict[tuple[Any, Any], Any]:
-    """Return the promotions of unsigned integers by pair of dtypes. PyTorch does not define those of the wider ones."""
+    """Return the promotions of unsigned integers by pair of dtypes. PyTorch does not define them for uint16 to
+    uint64."""
     table = {}
     for i, unsigned in enumerate(_UNSIGNED):
         for j, other in enumerate(_UNSIGNED):
             table[unsigned, other] = _UNSIGNED[max(i, j)]
         for j, signed in enumerate(_SIGNED):
-            if max(i + 1, j) < len(_SIGNED):  # nothing holds both uint64 and a signed integer
+            if max(i + 1, j) < len(_SIGNED):  # no dtype holds both uint64 and a signed integer
                 table[unsigned, signed] = table[signed, unsigned] = _SIGNED[max(i + 1, j)]
         for other in ("bool", "complex64", "complex128"):
             table[unsigned, other] = table[other, unsigned] = unsigned if other == "bool" else other
@@ -164,7 +165,7 @@ def floating(x: Any) -> Any:
 def sum_dtype(x: Any, dtype: Any) -> Any:
     """Return the dtype in which the elements of `x` are summed or multiplied.
 
-    It is `dtype` if that is given. Otherwise integers use 64 bits, and other dtypes stay as they are.
+    It is `dtype` if given. Otherwise it is uint64 or int64 for integers and bools, and the dtype of `x` for others.
     """
     if dtype is not None:
         return dtype
@@ -191,7 +192,8 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
         If `x` is complex and `dtype` is neither complex nor bool. Use `real` or `imag` instead.
     """
     if array(x).dtype.is_complex and not (dtype.is_complex or dtype is mt.bool):
-        raise TypeError(f"astype: {x.dtype.name} cannot be converted to {dtype.name}; take the real or the imaginary part")
+        raise TypeError(f"astype: {x.dtype.name} cannot be converted to {dtype.name}; use the real or the imaginary "
+                        "part")
     return x.to(x.device if device is None else device, dtype, copy=copy)
 
 
@@ -233,7 +235,10 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Return whether a dtype, or the dtype of a tensor, promotes to the dtype `to`."""
+    """Return whether a dtype, or the dtype of a tensor, promotes to the dtype `to`.
+
+    The result is False between bool and any other dtype, and from an integer dtype to a floating-point or complex one.
+    """
     source = from_.dtype if isinstance(from_, mt.Tensor) else from_
     if not isinstance(source, mt.dtype) or not isinstance(to, mt.dtype):
         raise TypeError("can_cast: expected a dtype or a tensor, and a dtype")

@@ -18,11 +18,11 @@ class Info:
     """
 
     def capabilities(self) -> dict[str, Any]:
-        """Return "boolean indexing", "data-dependent shapes" and "max dimensions" by name."""
+        """Return the values of "boolean indexing", "data-dependent shapes" and "max dimensions" by name."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 72}
 
     def default_device(self) -> Any:
-        """Return the device on which tensors are created if none is named."""
+        """Return the device on which tensors are created if none is given."""
         return mt.get_default_device()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:

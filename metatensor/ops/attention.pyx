@@ -112,5 +112,5 @@ define("nn.functional.scaled_dot_product_attention(Tensor query, Tensor key, Ten
        "generator? generator=None) -> Tensor", attention, FUNCTION_ONLY | RANDOM,
        "Scaled dot-product attention: `softmax(query @ key.mT * scale + attn_mask) @ value`, with query (..., L, E), "
        "key (..., S, E), value (..., S, Ev) and result (..., L, Ev). `scale` defaults to 1 / sqrt(E). A bool mask is "
-       "true where attention is allowed. If `is_causal`, query i attends only to keys 0 to i. If `enable_gqa`, the heads "
-       "(dimension -3) of key and value are repeated to match the number of heads of query.")
+       "true where attention is allowed. If `is_causal`, query i attends only to keys 0 to i. If `enable_gqa`, the "
+       "heads (dimension -3) of key and value are repeated to match the number of heads of query.")

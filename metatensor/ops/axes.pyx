@@ -232,7 +232,8 @@ cdef int _pairs(Tensor t, Layout* lay) except -1:
 
 
 cdef object view_as_complex_meta(Call* c):
-    """Return a complex view of a tensor whose last dimension, of size 2 and stride 1, holds real and imaginary parts."""
+    """Return a complex view of a tensor whose last dimension, of size 2 and stride 1, holds real and imaginary
+    parts."""
     cdef Tensor t = tensor_arg(c, 0), view
     cdef Layout lay
     cdef int i, last = t.ndim - 1
@@ -298,8 +299,8 @@ define("view_as_real(Tensor(a) input) -> Tensor", view_as_real_meta, VIEW | FUNC
        "Real view of a complex tensor: shape (*input.shape, 2), with the real and imaginary parts in the last "
        "dimension.")
 define("view_as_complex(Tensor(a) input) -> Tensor", view_as_complex_meta, VIEW | FUNCTION_ONLY,
-       "Complex view of a float16, float32 or float64 tensor. Its last dimension, of size 2 and stride 1, must hold the "
-       "real and imaginary parts.")
+       "Complex view of a float16, float32 or float64 tensor. Its last dimension, of size 2 and stride 1, must hold "
+       "the real and imaginary parts.")
 define("_real(Tensor(a) input) -> Tensor", part_view, VIEW | FUNCTION_ONLY | METHOD_ONLY)
 define("_imag(Tensor(a) input) -> Tensor", part_view, VIEW | FUNCTION_ONLY | METHOD_ONLY)
 define("real(Tensor(a) input) -> Tensor", real_body, COMPOSITE | FUNCTION_ONLY,

@@ -163,8 +163,8 @@ cdef object same_dtypes(Call* c):
 
 
 cdef object ldexp(Call* c):
-    """Compute `binary`. If the operands' dtypes differ, the kernel writes directly to out=, which must have the result's
-    dtype."""
+    """Compute `binary`. If the operands' dtypes differ, the kernel writes directly to out=, which must have the
+    result's dtype."""
     cdef Tensor result = binary(c)
     if tensor_arg(c, 0).dtype is not tensor_arg(c, 1).dtype:
         exact_out(c, result.dtype)

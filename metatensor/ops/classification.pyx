@@ -222,7 +222,8 @@ cdef str _legacy = "bool? reduce=None, str reduction='mean'"
 define("nn.functional.nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
        f"int ignore_index=-100, {_legacy}) -> Tensor", nll_loss, FUNCTION_ONLY,
        "Negative log-likelihood loss: `input` (N, C, ...) holds log-probabilities and `target` (N, ...) class indices "
-       "(int64 or uint8). `weight` (C,) scales the loss of each class. Targets equal to `ignore_index` do not contribute.")
+       "(int64 or uint8). `weight` (C,) scales the loss of each class. Targets equal to `ignore_index` do not "
+       "contribute.")
 define("nn.functional.cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
        f"int ignore_index=-100, {_legacy}, float label_smoothing=0.0) -> Tensor", cross_entropy, FUNCTION_ONLY,
        "Cross entropy between unnormalized class scores `input` (N, C, ...) and `target`: class indices (N, ...) or "

@@ -1,4 +1,5 @@
-"""Contractions: tensordot, inner, vecdot, kron and chains of matrix products. All except vecdot are composed of other ops."""
+"""Contractions: tensordot, inner, vecdot, kron and chains of matrix products. All except vecdot are composed of other
+ops."""
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, mul_dims
 from metatensor._core.op cimport (
     NO_OVERLAP, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, op_name, result_device,
@@ -70,7 +71,8 @@ cdef object tensordot_body(Call* c):
             raise RuntimeError(f"tensordot(): dims must be an int or two lists of dimensions, got {dims!r}")
         dims_a, dims_b = [[d] if isinstance(d, int) else list(d) for d in dims]
         if len(dims_a) != len(dims_b):
-            raise RuntimeError(f"tensordot(): dims must name the same number of dimensions of a and b, got {dims_a} and {dims_b}")
+            raise RuntimeError(f"tensordot(): dims must name the same number of dimensions of a and b, got {dims_a} "
+                               f"and {dims_b}")
         if dims_a and (a.ndim == 0 or b.ndim == 0):
             raise IndexError("tensordot(): dimensions were given for a tensor that has none")
         for k in range(len(dims_a)):
@@ -127,8 +129,8 @@ define("tensordot(Tensor a, Tensor b, any dims=2) -> Tensor", tensordot_body, CO
        "be a list of dimensions of `a` and a list of dimensions of `b`, which are paired in order. The result has the "
        "remaining dimensions of `a`, then those of `b`.")
 define("inner(Tensor input, Tensor other) -> Tensor", inner_body, COMPOSITE | OUT | EXACT_OUT,
-       "Sum of products over the last dimensions, which must have the same size. If an operand is 0-d, the result is the "
-       "product.")
+       "Sum of products over the last dimensions, which must have the same size. If an operand is 0-d, the result is "
+       "the product.")
 define("linalg.vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", vecdot_meta, OUT | EXACT_OUT,
        "Broadcast `x` and `y`, and return the sum of `conj(x) * y` along `dim`. The result has one dimension less.")
 

@@ -215,7 +215,8 @@ cdef object conv_tbc(Call* c):
         fail(c, f"expected input, weight and bias of 3, 3 and 1 dimensions, got shapes {shape_str(t)}, "
                 f"{shape_str(w)}, {shape_str(bias)}")
     if t.sizes[2] != w.sizes[1] or bias.sizes[0] != w.sizes[2]:
-        fail(c, f"the numbers of channels do not match: input {shape_str(t)}, weight {shape_str(w)}, bias {shape_str(bias)}")
+        fail(c, f"the numbers of channels do not match: input {shape_str(t)}, weight {shape_str(w)}, bias "
+                f"{shape_str(bias)}")
     if w.dtype is not t.dtype or bias.dtype is not t.dtype:
         fail(c, f"input, weight and bias must have the same dtype, got {t.dtype.name}, {w.dtype.name}, "
                 f"{bias.dtype.name}")

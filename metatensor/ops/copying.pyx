@@ -45,7 +45,8 @@ cdef object contiguous_body(Call* c):
     if in_format(c, t, format_arg(c, 1, FORMAT_CONTIGUOUS)):
         return t
     if arg(c, 1) is preserve_format:
-        raise RuntimeError(f"{op_name(c)}(): preserve_format cannot be used here, because it does not name a memory format")
+        raise RuntimeError(f"{op_name(c)}(): preserve_format cannot be used here, because it does not name a memory "
+                           "format")
     return call("clone", (t,), {"memory_format": contiguous_format if is_none(c, 1) else arg(c, 1)})
 
 
@@ -273,8 +274,8 @@ define("cuda(Tensor(a) input, device? device=None, bool non_blocking=False, *, m
 define("type_as(Tensor(a) input, Tensor other) -> Tensor", type_as_body, COMPOSITE | METHOD_ONLY | MIXED,
        "Convert to the dtype and device of `other`.")
 define("type(Tensor(a) input, any dtype=None, bool non_blocking=False) -> any", type_body, COMPOSITE | METHOD_ONLY,
-       "Without `dtype`, return the type name of the tensor as a str, such as 'metatensor.FloatTensor'. Otherwise convert "
-       "the tensor to `dtype`, which is a dtype or a type name.")
+       "Without `dtype`, return the type name of the tensor as a str, such as 'metatensor.FloatTensor'. Otherwise "
+       "convert the tensor to `dtype`, which is a dtype or a type name.")
 
 
 # detach -------------------------------------------------------------------------------------------

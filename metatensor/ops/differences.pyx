@@ -106,14 +106,14 @@ cdef object cumulative_body(Call* c):
 
 define("trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid_body,
        COMPOSITE | FUNCTION_ONLY,
-       "Integral of the samples `y` along `dim` by the trapezoidal rule. `x` holds the sample points. Without `x`, they "
-       "are `dx` apart.")
+       "Integral of the samples `y` along `dim` by the trapezoidal rule. `x` holds the sample points. Without `x`, "
+       "they are `dx` apart.")
 define("trapz(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid_body,
        COMPOSITE | FUNCTION_ONLY, "Old name of `trapezoid`.")
 define("cumulative_trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", cumulative_body,
        COMPOSITE | FUNCTION_ONLY,
-       "Cumulative integral of the samples `y` along `dim` by the trapezoidal rule. The size of `dim` is reduced by 1. `x` "
-       "holds the sample points. Without `x`, they are `dx` apart.")
+       "Cumulative integral of the samples `y` along `dim` by the trapezoidal rule. The size of `dim` is reduced by "
+       "1. `x` holds the sample points. Without `x`, they are `dx` apart.")
 
 
 # gradient -------------------------------------------------------------------------------

@@ -113,4 +113,5 @@ define(f"nn.functional.dropout3d(Tensor input, float p=0.5, bool training=True, 
 define(f"nn.functional.alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False, {_api}) "
        "-> Tensor", dropout, _nn_flags, "Alpha dropout, which keeps the mean and variance of SELU activations.")
 define(f"nn.functional.feature_alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False, {_api})"
-       " -> Tensor", feature_dropout, _nn_flags, "Alpha dropout of whole channels: all elements of `input[n, c]` are kept or dropped together.")
+       " -> Tensor", feature_dropout, _nn_flags, "Alpha dropout of whole channels: all elements of `input[n, c]` are "
+                                                 "kept or dropped together.")

@@ -280,8 +280,8 @@ cdef str slots(str type, str name, int n):
 
 
 define("einsum(str equation, Tensor[] operands) -> Tensor", einsum_body, COMPOSITE | FUNCTION_ONLY,
-       "Sum of products of operands by an equation such as 'bij,bjk->bik'. The sum is over the subscripts that are not in "
-       "the output. '...' stands for any further dimensions, which broadcast. Without '->', the output has the "
+       "Sum of products of operands by an equation such as 'bij,bjk->bik'. The sum is over the subscripts that are "
+       "not in the output. '...' stands for any further dimensions, which broadcast. Without '->', the output has the "
        "dimensions of '...', then the subscripts that appear once, in alphabetical order. The subscripts may also be "
        "lists of integers: `einsum(a, [0, 1], b, [1, 2], [0, 2])`.")
 define(f"einsum.several(str equation, {slots('Tensor', 'operand', MAX_ARGS - 1)}) -> Tensor", several_body,

@@ -112,7 +112,8 @@ cdef object empty_meta(Call* c):
     if fmt == FORMAT_CONTIGUOUS:
         return with_options(c, 1, new_contiguous(n, sizes, dtype, result_device(c)))
     if fmt == FORMAT_PRESERVE:
-        raise RuntimeError(f"{op_name(c)}(): preserve_format cannot be used here, because there is no input whose format could be preserved")
+        raise RuntimeError(f"{op_name(c)}(): preserve_format cannot be used here, because there is no input whose "
+                           "format could be preserved")
     set_format(n, sizes, strides, fmt)
     return with_options(c, 1, new_strided(n, sizes, strides, dtype, result_device(c)))
 
@@ -234,9 +235,9 @@ define(f"zeros(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT
 define(f"ones(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT,
        "Tensor of shape `size` filled with 1. The dtype is the default floating-point dtype unless given.")
 define(f"full(int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", full_meta, OUT | QUIET_OUT,
-       "Tensor of shape `size` filled with `fill_value`. Without `dtype`, the value determines the dtype: bool for a bool, "
-       "int64 for an int, the default floating-point dtype for a float, and the default complex dtype for a complex "
-       "number.")
+       "Tensor of shape `size` filled with `fill_value`. Without `dtype`, the value determines the dtype: bool for a "
+       "bool, int64 for an int, the default floating-point dtype for a float, and the default complex dtype for a "
+       "complex number.")
 for name, what in (("empty", "with uninitialized elements"), ("zeros", "filled with 0"), ("ones", "filled with 1")):
     define(f"{name}_like(Tensor input, *, {OPTIONS}{FORMAT}) -> Tensor", like_meta, FUNCTION_ONLY | NO_GRAD,
            f"Tensor with the shape, dtype, device and dimension order of `input`, {what}.")

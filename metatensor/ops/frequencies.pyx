@@ -58,7 +58,8 @@ cdef object rfftfreq_meta(Call* c):
 
 
 define("fft.fftshift(Tensor input, int[1]? dim=None) -> Tensor", fftshift_body, COMPOSITE,
-       "Move the zero frequency to the center by rolling each of the dimensions `dim` (default: all) by half of its size.")
+       "Move the zero frequency to the center by rolling each of the dimensions `dim` (default: all) by half of its "
+       "size.")
 define("fft.ifftshift(Tensor input, int[1]? dim=None) -> Tensor", ifftshift_body, COMPOSITE,
        "Inverse of `fft.fftshift`.")
 define(f"fft.fftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", fftfreq_meta, OUT,

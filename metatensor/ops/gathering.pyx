@@ -202,7 +202,8 @@ cdef object index_select_meta(Call* c):
         raise IndexError(f"{op_name(c)}(): the index must be a vector, got shape {shape_str(index)}")
     check_long(c, index, True)
     if t.ndim == 0 and index.total != 1:
-        raise RuntimeError(f"{op_name(c)}(): an index into a 0-d tensor must have one element, got shape {shape_str(index)}")
+        raise RuntimeError(f"{op_name(c)}(): an index into a 0-d tensor must have one element, got shape "
+                           f"{shape_str(index)}")
     check_out(c, t, t.total)
     check_out(c, index, index.total)
     copy_dims(sizes, t.sizes, t.ndim)

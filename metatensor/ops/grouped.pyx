@@ -25,7 +25,8 @@ cdef int check_factor(Call* c, Tensor t, str name) except -1:
     if not (columns == 1 and rows >= max(1, t.sizes[n - 1]) or rows == 1 and columns >= max(1, t.sizes[n - 2])):
         refuse(c, f"{name} must be dense along one of its last two dimensions, got strides {t.stride()}")
     if (rows if columns == 1 else columns) * t.dtype.itemsize % 16:
-        refuse(c, f"the strides of {name} must be multiples of 16 bytes, got {t.stride()} elements of {t.dtype.itemsize} bytes")
+        refuse(c, f"the strides of {name} must be multiples of 16 bytes, got {t.stride()} elements of "
+                  f"{t.dtype.itemsize} bytes")
     return 0
 
 
@@ -83,8 +84,8 @@ define("_grouped_mm(Tensor input, Tensor mat2, Tensor? offs=None, Tensor? bias=N
        grouped_meta, FUNCTION_ONLY, "Grouped matrix product, like `nn.functional.grouped_mm`.")
 define("nn.functional.grouped_mm(Tensor mat_a, Tensor mat_b, *, Tensor? offs=None, Tensor? bias=None, "
        "dtype? out_dtype=None) -> Tensor", grouped_body, COMPOSITE | FUNCTION_ONLY,
-       "Product of groups of rows or columns, each with its own matrix, in bfloat16, float16 or float32. The int32 vector "
-       "`offs` (G,) holds the end of each group. For `mat_a` (M, K) and `mat_b` (G, K, N), the groups split M and the "
-       "result is (M, N). For (G, M, K) and (K, N), they split N and the result is (M, N). For (M, K) and (K, N), they "
-       "split K and the result is (G, M, N). Without `offs`, (G, M, K) and (G, K, N) give the batched product. `bias` "
-       "is not supported.")
+       "Product of groups of rows or columns, each with its own matrix, in bfloat16, float16 or float32. The int32 "
+       "vector `offs` (G,) holds the end of each group. For `mat_a` (M, K) and `mat_b` (G, K, N), the groups split M "
+       "and the result is (M, N). For (G, M, K) and (K, N), they split N and the result is (M, N). For (M, K) and (K, "
+       "N), they split K and the result is (G, M, N). Without `offs`, (G, M, K) and (G, K, N) give the batched "
+       "product. `bias` is not supported.")

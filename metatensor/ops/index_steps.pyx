@@ -123,7 +123,7 @@ cdef int _read_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index) exce
                 raise IndexError(f"the mask of shape {shape_str(index)} does not match the tensor of shape "
                                  f"{shape_str(t)} from dimension {s.source} on")
         return _add_tensor(t, s, found, index, index.ndim)
-    if code != I64 and code != I32 and (index.ndim or index.dtype.kind != KIND_INT):    # a 0-d index may have any integer dtype
+    if code != I64 and code != I32 and (index.ndim or index.dtype.kind != KIND_INT):    # 0-d: any integer dtype
         raise IndexError(f"tensors used as indices must be int64, int32, uint8 or bool, not {index.dtype.name}")
     if index.ndim:
         return _add_tensor(t, s, found, index, 1)
@@ -181,7 +181,8 @@ cdef int _read_object(Tensor t, Steps* s, IndexTensors found, object item) excep
 
 
 cdef int _read_mask_list(Tensor t, Steps* s, IndexTensors found, object item, Tensor mask) except -1:
-    """Read a list of bools that indexes a meta tensor. Its values are known, so the shape of the result is known too."""
+    """Read a list of bools that indexes a meta tensor. Its values are known, so the shape of the result is known
+    too."""
     cdef int i
     positions = []
     if s.source + mask.ndim > t.ndim:

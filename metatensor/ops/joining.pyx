@@ -368,10 +368,11 @@ define("meshgrid(Tensor[] tensors, *, str? indexing=None) -> Tensor[]", meshgrid
        "'ij' is used.")
 define(f"meshgrid.several({ARGUMENTS}, *, str? indexing=None) -> Tensor[]", meshgrid_body, COMPOSITE)
 define("block_diag(Tensor[] tensors) -> Tensor", block_diag_body, COMPOSITE,
-       "Block-diagonal matrix with the given matrices as blocks. Vectors count as rows and 0-d tensors as 1 x 1 matrices.")
+       "Block-diagonal matrix with the given matrices as blocks. Vectors count as rows and 0-d tensors as 1 x 1 "
+       "matrices.")
 define(f"block_diag.several({ARGUMENTS}) -> Tensor", block_diag_body, COMPOSITE)
 define("_block_diag(Tensor[] tensors) -> Tensor", block_diag_meta, FUNCTION_ONLY)
 define("cartesian_prod(Tensor[] tensors) -> Tensor", cartesian_prod_body, COMPOSITE,
-       "Cartesian product of N vectors: a matrix whose rows are all combinations of one element of each vector. A single "
-       "vector is returned unchanged.")
+       "Cartesian product of N vectors: a matrix whose rows are all combinations of one element of each vector. A "
+       "single vector is returned unchanged.")
 define(f"cartesian_prod.several({ARGUMENTS}) -> Tensor", cartesian_prod_body, COMPOSITE)

@@ -114,7 +114,8 @@ cdef object cross_result(Call* c, Tensor a, Tensor b, int dim):
     if dim < 0:
         dim = dim_arg(c, 2, a.ndim)
     if a.sizes[dim] != 3 or b.sizes[dim] != 3:
-        raise RuntimeError(f"{op_name(c)}(): dimension {dim} must have size 3 in both tensors, got shapes {shape_str(a)} and "
+        raise RuntimeError(f"{op_name(c)}(): dimension {dim} must have size 3 in both tensors, got shapes "
+                           f"{shape_str(a)} and "
                            + shape_str(b))
     lay.ndim = a.ndim
     copy_dims(lay.sizes, a.sizes, a.ndim)
@@ -145,8 +146,8 @@ cdef object cross_meta(Call* c):
 
 
 cdef object vander_meta(Call* c):
-    """Arguments: x (..., n), N. The result has shape (..., n, N). Its dtype is int64 if x holds integers. A 0-d x counts
-    as a vector of one value."""
+    """Arguments: x (..., n), N. The result has shape (..., n, N). Its dtype is int64 if x holds integers. A 0-d x
+    counts as a vector of one value."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t one = 1
     cdef dim_t n

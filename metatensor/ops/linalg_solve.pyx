@@ -66,8 +66,8 @@ cdef object inv_body(Call* c):
 
 define("linalg.solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
        solve_ex_meta, OUT | EXACT_OUT,
-       "Solutions X of `A @ X = B`, like `linalg.solve`, and an int32 `info` (...): 0 or the position of the first zero "
-       "pivot, counted from 1. If `check_errors`, raise LinAlgError for singular matrices.")
+       "Solutions X of `A @ X = B`, like `linalg.solve`, and an int32 `info` (...): 0 or the position of the first "
+       "zero pivot, counted from 1. If `check_errors`, raise LinAlgError for singular matrices.")
 define("linalg.solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", solve_body, COMPOSITE | OUT | EXACT_OUT,
        "Solutions X of `A @ X = B`, or of `X @ A = B` if not `left`, for A (..., N, N) and B (..., N, K), or (..., N) "
        "for vectors. Batch dimensions broadcast. Raise LinAlgError if a matrix is singular.")
@@ -84,7 +84,8 @@ define("inverse(Tensor input) -> Tensor", inv_body, COMPOSITE | OUT | EXACT_OUT,
 # Solutions from factors -------------------------------------------------------------------
 
 cdef Tensor solved(Call* c, Tensor a, Tensor b, bint columnwise):
-    """Return an output for the solutions. Its matrices have the shape of B's. The batch dimensions of A and B broadcast."""
+    """Return an output for the solutions. Its matrices have the shape of B's. The batch dimensions of A and B
+    broadcast."""
     cdef Layout lay
     broadcast_batches(c, a, 2, b, 2, &lay)
     return new_matrices(c, lay.ndim, lay.sizes, rows(b), columns(b), a.dtype, columnwise)
@@ -166,9 +167,9 @@ cdef object cholesky_solve_meta(Call* c):
 
 define("linalg.solve_triangular(Tensor input, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor",
        solve_triangular_meta, OUT | EXACT_OUT,
-       "Solutions X of `A @ X = B`, or of `X @ A = B` if not `left`, where A = `input` (..., N, N) holds upper triangular "
-       "matrices if `upper`, else lower ones. The other triangle is not read. If `unitriangular`, the diagonal is not "
-       "read either, and counts as 1.")
+       "Solutions X of `A @ X = B`, or of `X @ A = B` if not `left`, where A = `input` (..., N, N) holds upper "
+       "triangular matrices if `upper`, else lower ones. The other triangle is not read. If `unitriangular`, the "
+       "diagonal is not read either, and counts as 1.")
 define("triangular_solve(Tensor input, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) "
        "-> (Tensor solution, Tensor cloned_coefficient)", triangular_solve_meta, OUT | EXACT_OUT,
        "Solutions X of `A @ X = input` for triangular matrices A, or of `A.mT @ X = input` if `transpose`, and a copy "
@@ -284,7 +285,8 @@ cdef dim_t halves(Call* c, Tensor t, dim_t first) except -1:
         else:
             n = mul_dims(n, t.sizes[i])
     if m != n:
-        raise RuntimeError(f"{op_name(c)}(): the first {first} sizes of {shape_str(t)} must have the same product as the "
+        raise RuntimeError(f"{op_name(c)}(): the first {first} sizes of {shape_str(t)} must have the same product as "
+                           "the "
                            f"others, but the products are {m} and {n}")
     return m
 
@@ -324,7 +326,8 @@ cdef object tensorsolve_body(Call* c):
     if n != other.total or mul_dims(n, n) != t.total:
         raise RuntimeError(f"{op_name(c)}(): input of shape {shape_str(t)} cannot be reshaped to a square matrix for "
                            "other of shape "
-                           f"{shape_str(other)}: the first {other.ndim} sizes of input, and also the others, must have the product "
+                           f"{shape_str(other)}: the first {other.ndim} sizes of input, and also the others, must have "
+                           "the product "
                            f"{other.total}")
     solution = call("linalg.solve", (call("reshape", (t, (n, n))), call("reshape", (other, (other.total,)))))
     return call("reshape", (solution, [t.sizes[i] for i in range(other.ndim, t.ndim)]))

@@ -176,7 +176,8 @@ cdef object pinv_meta(Call* c):
 
 
 cdef object pinv_numbers_meta(Call* c):
-    """Do the same as `pinv_meta`, but check the dimensions first, because the default of rtol needs the matrix sizes."""
+    """Do the same as `pinv_meta`, but check the dimensions first, because the default of rtol needs the matrix
+    sizes."""
     if tensor_arg(c, 0).ndim < 2 and is_none(c, 2) and not is_none(c, 1):
         raise IndexError(f"{title(c)}(): input must have at least 2 dimensions, got shape {shape_str(tensor_arg(c, 0))}")
     return pseudoinverse(c, 1, 2, 3)

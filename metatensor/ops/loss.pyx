@@ -326,7 +326,8 @@ define(f"nn.functional.hinge_embedding_loss(Tensor input, Tensor target, float m
        "Hinge embedding loss: `input` where `target` is 1, and `max(0, margin - input)` where it is -1.")
 define(f"nn.functional.soft_margin_loss(Tensor input, Tensor target, {_legacy}) -> Tensor", soft_margin_loss,
        FUNCTION_ONLY,
-       "Logistic loss: `log(1 + exp(-target * input))`, with `target` 1 or -1. `target` expands to the shape of `input`.")
+       "Logistic loss: `log(1 + exp(-target * input))`, with `target` 1 or -1. `target` expands to the shape of "
+       "`input`.")
 define("nn.functional.poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, "
        "bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
        poisson_nll_loss, FUNCTION_ONLY,

@@ -140,7 +140,8 @@ cdef object cumprod_body(Call* c):
 
 
 cdef object count_of(Call* c, Tensor t, Tensor mask, int slot, bint keepdim):
-    """Return the number of elements in each sum. It is a tensor of the result's shape if there is a mask, else a number."""
+    """Return the number of elements in each sum. It is a tensor of the result's shape if there is a mask, else a
+    number."""
     cdef object n = 1
     if mask is not None:
         return call("sum", (mask, arg(c, slot), keepdim))
@@ -159,7 +160,8 @@ cdef object mean_body(Call* c):
     cdef bint keepdim = flag(c, 2)
     cdef object count
     if d.kind != KIND_FLOAT and d.kind != KIND_COMPLEX:
-        raise ValueError(f"{op_name(c)}(): the dtype of a mean must be floating-point or complex, not {d.name}; pass another "
+        raise ValueError(f"{op_name(c)}(): the dtype of a mean must be floating-point or complex, not {d.name}; pass "
+                         "another "
                          "one as 'dtype'")
     if not is_none(c, 4):
         mask = shown(c, t, 4)
@@ -209,7 +211,8 @@ cdef object norm_body(Call* c):
     cdef bint smallest = order == float("-inf")
     if smallest and not is_none(c, 5) and t.dtype.kind != KIND_FLOAT:
         shown(c, t, 5)
-        raise AssertionError(f"{op_name(c)}(): with ord=-inf and a mask the input must be floating-point, got {t.dtype.name}")
+        raise AssertionError(f"{op_name(c)}(): with ord=-inf and a mask the input must be floating-point, got "
+                             f"{t.dtype.name}")
     t = hide(c, t, 5, HIGHEST if smallest else ZERO)
     return call("linalg.vector_norm", (t, order, dims_of(c, 2, t.ndim), flag(c, 3)), {"dtype": d})
 
@@ -325,8 +328,8 @@ define("masked.norm(Tensor input, Scalar? ord=2.0, int[1]? dim=None, *, bool? ke
        "Vector norm of order `ord` of the selected elements over `dim`.")
 define("masked.normalize(Tensor input, Scalar ord, int[1]? dim, *, float eps=1e-12, dtype? dtype=None, "
        "Tensor? mask=None) -> Tensor", normalize_body, COMPOSITE,
-       "Divide the selected elements by their norm of order `ord` over `dim`, or by `eps` if that is larger. Masked-out "
-       "elements become 0.")
+       "Divide the selected elements by their norm of order `ord` over `dim`, or by `eps` if that is larger. "
+       "Masked-out elements become 0.")
 define(f"masked.amax(Tensor input, {REDUCE}", amax_body, COMPOSITE, "Largest selected element over `dim`.")
 define(f"masked.amin(Tensor input, {REDUCE}", amin_body, COMPOSITE, "Smallest selected element over `dim`.")
 define("masked.argmax(Tensor input, int? dim=None, *, bool? keepdim=False, dtype? dtype=None, Tensor? mask=None) "

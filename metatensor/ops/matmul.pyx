@@ -126,7 +126,8 @@ cdef object int_mm_meta(Call* c):
     if a.sizes[1] != b.sizes[0]:
         no_product(c, a, b, "mat1", "mat2")
     if b.dtype.code != I8 or (a.dtype.code != I8 and a.dtype.code != U8):
-        raise RuntimeError(f"{op_name(c)}(): input must be int8 or uint8 and mat2 int8, got {a.dtype.name} and {b.dtype.name}")
+        raise RuntimeError(f"{op_name(c)}(): input must be int8 or uint8 and mat2 int8, got {a.dtype.name} and "
+                           f"{b.dtype.name}")
     sizes[0] = a.sizes[0]
     sizes[1] = b.sizes[1]
     return new_contiguous(2, sizes, by_code(I32), result_device(c))
@@ -223,8 +224,8 @@ cdef object outer_meta(Call* c):
 
 
 define("matmul(Tensor input, Tensor other) -> Tensor", matmul_meta, OUT | EXACT_OUT,
-       "Matrix product over the last two dimensions: (..., n, k) and (..., k, m) give (..., n, m). The other dimensions "
-       "broadcast. A vector counts as a row on the left and as a column on the right.")
+       "Matrix product over the last two dimensions: (..., n, k) and (..., k, m) give (..., n, m). The other "
+       "dimensions broadcast. A vector counts as a row on the left and as a column on the right.")
 define("mm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", mm_meta, OUT | EXACT_OUT,
        "Product of two matrices: (n, k) and (k, m) give (n, m).")
 define("bmm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", bmm_meta, OUT | EXACT_OUT,
@@ -284,7 +285,8 @@ cdef object addmv_meta(Call* c):
 cdef object addr_meta(Call* c):
     """Arguments: input, vec1 (n), vec2 (m), beta, alpha.
 
-    PyTorch computes this element by element. Therefore the dtypes are promoted, and the strides follow those of `input`.
+    PyTorch computes this element by element. Therefore the dtypes are promoted, and the strides follow those of
+    `input`.
     """
     cdef Tensor t = tensor_arg(c, 0), a = tensor_arg(c, 1), b = tensor_arg(c, 2)
     cdef dim_t sizes[2]
@@ -348,9 +350,11 @@ define("addmm(Tensor input, Tensor mat1, Tensor mat2, dtype? out_dtype=None, *, 
        "-> Tensor", addmm_meta, INPLACE | OUT | EXACT_OUT,
        "`beta * input + alpha * (mat1 @ mat2)`. `input` broadcasts to the shape of the product.")
 define("addmv(Tensor input, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addmv_meta,
-       INPLACE | OUT | EXACT_OUT, "`beta * input + alpha * (mat @ vec)`. `input` broadcasts to the shape of the product.")
+       INPLACE | OUT | EXACT_OUT, "`beta * input + alpha * (mat @ vec)`. `input` broadcasts to the shape of the "
+                                  "product.")
 define("addr(Tensor input, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addr_meta,
-       INPLACE | OUT, "`beta * input + alpha * outer(vec1, vec2)`. `input` broadcasts to the shape of the outer product.")
+       INPLACE | OUT, "`beta * input + alpha * outer(vec1, vec2)`. `input` broadcasts to the shape of the outer "
+                      "product.")
 define("addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addbmm_meta,
        INPLACE | OUT | EXACT_OUT | QUIET_OUT,
        "`beta * input + alpha * (batch1 @ batch2).sum(0)`, for batches of shapes (b, n, k) and (b, k, m).")

@@ -44,7 +44,8 @@ cdef object vector_norm_meta(Call* c):
         # Negative and infinite orders need a largest or smallest element.
         for i in range(t.ndim):
             if chosen[i] and (not named or t.sizes[i] == 0):
-                raise RuntimeError(f"{op_name(c)}(): the {order} norm is not defined for zero elements; input has shape "
+                raise RuntimeError(f"{op_name(c)}(): the {order} norm is not defined for zero elements; input has "
+                                   "shape "
                                    f"{shape_str(t)}, dimension {i} is reduced")
     return reduced(t, chosen, bool_arg(c, 3), d, result_device(c))
 
@@ -75,7 +76,8 @@ cdef object matrix_norm_meta(Call* c):
     if first == second:
         raise RuntimeError(f"{op_name(c)}(): dim must name different dimensions, got {first} twice")
     if by_values and t.dtype.itemsize < 4 + 4 * (t.dtype.kind == KIND_COMPLEX) and is_none(c, 4):
-        raise RuntimeError(f"{op_name(c)}(): ord {order!r} needs singular values, which are not supported for {t.dtype.name}")
+        raise RuntimeError(f"{op_name(c)}(): ord {order!r} needs singular values, which are not supported for "
+                           f"{t.dtype.name}")
     if t.total == 0 and not isinstance(order, str):
         _check_matrix_empty(c, t, <double>order, first, second)
     for i in range(t.ndim):
@@ -93,7 +95,8 @@ cdef int _check_matrix_empty(Call* c, Tensor t, double order, int first, int sec
         return 0
     for dim in (first, second):
         if t.sizes[dim] == 0 and (order == -2 or (order == -1) == (dim == second)):
-            raise IndexError(f"{op_name(c)}(): the {order} norm is not defined for zero elements; dimension {dim} of input "
+            raise IndexError(f"{op_name(c)}(): the {order} norm is not defined for zero elements; dimension {dim} of "
+                             "input "
                              f"{shape_str(t)} is empty")
     return 0
 
@@ -133,7 +136,8 @@ cdef object linalg_norm_body(Call* c):
         raise RuntimeError(f"linalg.norm(): dim must name 1 or 2 dimensions, got {dim}")
     if order is not None:
         if dim is None and t.ndim not in (1, 2):
-            raise RuntimeError("linalg.norm(): with ord but without dim the input must have 1 or 2 dimensions, got shape "
+            raise RuntimeError("linalg.norm(): with ord but without dim the input must have 1 or 2 dimensions, got "
+                               "shape "
                                + shape_str(t))
         if n == 2 or (dim is None and t.ndim == 2):
             return call("linalg.matrix_norm", (t, order, (0, 1) if dim is None else dim, arg(c, 3)),
@@ -161,8 +165,8 @@ cdef object norm_body(Call* c):
 
 define("linalg.norm(Tensor input, any? ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
        linalg_norm_body, COMPOSITE | OUT | EXACT_OUT,
-       "Vector or matrix norm. It is `linalg.matrix_norm` if `ord` is given and `dim`, or the input if `dim` is None, has "
-       "two dimensions. Otherwise it is `linalg.vector_norm`.")
+       "Vector or matrix norm. It is `linalg.matrix_norm` if `ord` is given and `dim`, or the input if `dim` is None, "
+       "has two dimensions. Otherwise it is `linalg.vector_norm`.")
 define("norm(Tensor input, any? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
        norm_body, COMPOSITE | OUT | EXACT_OUT,
        "Vector norm of order `p` over `dim`, or over all elements if `dim` is None. 'nuc' is a matrix norm over two "

@@ -46,8 +46,8 @@ cdef int number(Operands* o, object value) except -1
 cdef int operand_arg(Operands* o, Call* c, int i) except -1     # a tensor or a number; None is skipped
 
 # Deriving result dtypes from the operands.
-cdef DType promoted(Call* c, Operands* o)                       # the dtype to which the operands are promoted, as in PyTorch
-cdef DType ruled(Call* c, DType d)                              # the result of the op's dtype rule for the promoted dtype `d`
+cdef DType promoted(Call* c, Operands* o)                       # the promoted dtype of the operands, as in PyTorch
+cdef DType ruled(Call* c, DType d)                              # the result's dtype for the promoted dtype `d`
 cdef DType result_dtype(Call* c, int first, int n)              # both, for arguments first to first+n-1
 cdef int half_number(Call* c, int i) except -1                  # round a number to the other operand's half dtype
 

@@ -172,8 +172,8 @@ cdef int _alone(Operands* o, int k, bint on_meta, dim_t* strides) except -1:
 cdef int _convert(Operands* o, bint on_meta, dim_t* room) except -1:
     """Replace the strides of operands that are converted to the common dtype by those of the converted copies.
 
-    PyTorch converts operands before it orders dimensions. The copy of an operand with gaps or repeated elements is dense.
-    `room` provides MAX_DIMS strides for each operand.
+    PyTorch converts operands before it orders dimensions. The copy of an operand with gaps or repeated elements is
+    dense. `room` provides MAX_DIMS strides for each operand.
     """
     cdef int k
     o.contiguous = True

@@ -298,7 +298,7 @@ cdef object fractional(Call* c, int n, bint indices):
     else:
         raise ValueError(f"{op_name(c)}(): needs an output_size or an output_ratio")
     for i in range(n):
-        if add_dims(sizes[i + 2], kernel[i]) - 1 > x.sizes[i + 2] - (n == 3):   # PyTorch's 3-d op needs one element more
+        if add_dims(sizes[i + 2], kernel[i]) - 1 > x.sizes[i + 2] - (n == 3):   # 3-d: one element more, as in PyTorch
             fail(c, f"windows of {dims_str(n, kernel)} at {dims_str(n, sizes + 2)} places do not fit an input of "
                     f"{dims_str(n, x.sizes + 2)}")
     if is_none(c, 5):
@@ -430,31 +430,34 @@ define(f"nn.functional.lp_pool3d({_lp.format(n=3)}) -> Tensor", lp_pool3d, FUNCT
        "Norm of order `norm_type` of each window of (N, C, D, H, W).")
 define("nn.functional.adaptive_avg_pool1d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool1d,
        FUNCTION_ONLY,
-       "Average pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's size.")
+       "Average pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the "
+       "input's size.")
 define("nn.functional.adaptive_max_pool1d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
        adaptive_max_pool1d, FUNCTION_ONLY,
-       "Max pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's size. "
-       "If `return_indices`, also return the int64 indices of the maxima.")
+       "Max pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's "
+       "size. If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.adaptive_max_pool1d_with_indices(Tensor input, any output_size, "
        f"bool return_indices=False) -> {_pair}", adaptive_max_pool1d_with_indices, FUNCTION_ONLY,
        "`adaptive_max_pool1d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
 define("nn.functional.adaptive_avg_pool2d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool2d,
        FUNCTION_ONLY,
-       "Average pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's size.")
+       "Average pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the "
+       "input's size.")
 define("nn.functional.adaptive_max_pool2d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
        adaptive_max_pool2d, FUNCTION_ONLY,
-       "Max pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's size. "
-       "If `return_indices`, also return the int64 indices of the maxima.")
+       "Max pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's "
+       "size. If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.adaptive_max_pool2d_with_indices(Tensor input, any output_size, "
        f"bool return_indices=False) -> {_pair}", adaptive_max_pool2d_with_indices, FUNCTION_ONLY,
        "`adaptive_max_pool2d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
 define("nn.functional.adaptive_avg_pool3d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool3d,
        FUNCTION_ONLY,
-       "Average pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's size.")
+       "Average pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the "
+       "input's size.")
 define("nn.functional.adaptive_max_pool3d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
        adaptive_max_pool3d, FUNCTION_ONLY,
-       "Max pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's size. "
-       "If `return_indices`, also return the int64 indices of the maxima.")
+       "Max pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's "
+       "size. If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.adaptive_max_pool3d_with_indices(Tensor input, any output_size, "
        f"bool return_indices=False) -> {_pair}", adaptive_max_pool3d_with_indices, FUNCTION_ONLY,
        "`adaptive_max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")

@@ -126,12 +126,14 @@ cdef bint in_range(DType d, object value) except -1:
 
 
 cdef bint holds_about(Call* c, DType d, object value) except -1:
-    """Return whether `value` is in the range of `d`. Warn if `d` is a float dtype that cannot hold all smaller integers."""
+    """Return whether `value` is in the range of `d`. Warn if `d` is a float dtype that cannot hold all smaller
+    integers."""
     if in_range(d, value):
         return True
     if d.kind == KIND_BOOL or d.kind == KIND_INT or not -largest(d) <= value <= largest(d):
         return False
-    warnings.warn(f"{op_name(c)}(): {d.name} does not hold all integers up to {value} exactly, so the samples are rounded",
+    warnings.warn(f"{op_name(c)}(): {d.name} does not hold all integers up to {value} exactly, so the samples are "
+                  "rounded",
                   stacklevel=2)
     return True
 
@@ -153,7 +155,8 @@ cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
 
 
 cdef object randint_of(Call* c, object low, object high, int size, int rest):
-    """Meta kernel of randint. The slots from `rest` on are generator, dtype, layout, device, pin_memory, requires_grad."""
+    """Meta kernel of randint. The slots from `rest` on are generator, dtype, layout, device, pin_memory,
+    requires_grad."""
     cdef DType d = option_dtype(c, rest + 1, by_code(I64))
     check_bounds(c, d, low, high)
     take_ticket(c, rest)
@@ -438,13 +441,14 @@ define(f"randn_like(Tensor input, *, {_generator}, {_options}, {_format}) -> Ten
        FUNCTION_ONLY | RANDOM | NO_GRAD,
        "Return a tensor of the shape of `input` with values from the standard normal distribution.")
 define(f"randint(int high, any size, *, {_generator}, {_options}) -> Tensor", randint, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
-       "Return a tensor of shape `size` with uniform integers in [low, high). `low` defaults to 0 and the dtype to int64.")
+       "Return a tensor of shape `size` with uniform integers in [low, high). `low` defaults to 0 and the dtype to "
+       "int64.")
 define(f"randint.low(int low, int high, any size, *, {_generator}, {_options}) -> Tensor", randint_low,
        FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"randint_like(Tensor input, int high, *, {_generator}, {_options}, {_format}) -> Tensor", randint_like,
        FUNCTION_ONLY | RANDOM | NO_GRAD,
-       "Return a tensor of the shape of `input` with uniform integers in [low, high). `low` defaults to 0 and the dtype to "
-       "that of `input`.")
+       "Return a tensor of the shape of `input` with uniform integers in [low, high). `low` defaults to 0 and the "
+       "dtype to that of `input`.")
 define(f"randint_like.low(Tensor input, int low, int high, *, {_generator}, {_options}, {_format}) -> Tensor",
        randint_like_low, FUNCTION_ONLY | RANDOM | NO_GRAD)
 define(f"randperm(int n, *, {_generator}, {_options}) -> Tensor", randperm, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
@@ -470,8 +474,8 @@ define(f"geometric_(Tensor(a!) input, float p, *, {_generator}) -> Tensor", geom
        "success, of probability `p` in (0, 1).")
 define(f"random_(Tensor(a!) input, *, {_generator}) -> Tensor", random_,
        COMPOSITE | METHOD_ONLY | RANDOM,
-       "Fill in place with uniform integers in [from, to). `from` defaults to 0. Without `to`, the largest possible value "
-       "is the largest n such that the dtype holds all integers from 0 to n exactly.")
+       "Fill in place with uniform integers in [from, to). `from` defaults to 0. Without `to`, the largest possible "
+       "value is the largest n such that the dtype holds all integers from 0 to n exactly.")
 define(f"random_.to(Tensor(a!) input, int to, *, {_generator}) -> Tensor", random_to, RANDOM)
 define(f"random_.from(Tensor(a!) input, int from, int? to, *, {_generator}) -> Tensor", random_from, RANDOM)
 define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> Tensor", bernoulli_,
@@ -479,12 +483,12 @@ define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> T
        "Fill in place with 1 with probability `p`, else 0. `p` is a number, or a tensor that broadcasts to `input`.")
 
 define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM | OUT | QUIET_OUT | SAFE_CAST,
-       "Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`, or without `p`, "
-       "with the probability in the same element of `input`.")
+       "Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`, or without "
+       "`p`, with the probability in the same element of `input`.")
 define(f"bernoulli.p(Tensor input, float p, *, {_generator}) -> Tensor", bernoulli_p, RANDOM)
 define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
-       "Sample from normal distributions. `mean` and `std` are numbers, or tensors that are broadcast together. If both "
-       "are numbers, `size` is the shape of the result.")
+       "Sample from normal distributions. `mean` and `std` are numbers, or tensors that are broadcast together. If "
+       "both are numbers, `size` is the shape of the result.")
 define(f"normal.Tensor_float(Tensor mean, float std=1.0, *, {_generator}) -> Tensor", normal_one,
        FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"normal.float_Tensor(float mean, Tensor std, *, {_generator}) -> Tensor", normal_one,

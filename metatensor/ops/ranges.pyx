@@ -105,13 +105,14 @@ define(f"range(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor"
        "Return a vector of start, start + step, ... up to and including `end`, in the default floating-point dtype "
        "unless `dtype` is given. In contrast, `arange` excludes its end, like Python's `range`.")
 define(f"arange(Scalar end, *, {OPTIONS}) -> Tensor", arange_end, OUT | KEEPS_SHAPE,
-       "Return a vector of start, start + step, ... up to but excluding `end`. `start` defaults to 0. The dtype defaults to "
-       "int64, or to the default floating-point dtype if an argument is a float.")
+       "Return a vector of start, start + step, ... up to but excluding `end`. `start` defaults to 0. The dtype "
+       "defaults to int64, or to the default floating-point dtype if an argument is a float.")
 define(f"arange.start(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", arange_start, OUT | KEEPS_SHAPE)
 
 
 cdef DType _spaced_dtype(Call* c, int first):
-    """Return the requested dtype. It defaults to the default complex dtype if a bound is complex, else the float one."""
+    """Return the requested dtype. It defaults to the default complex dtype if a bound is complex, else the float
+    one."""
     cdef bint complex_bound = False
     cdef DType dtype
     cdef int i

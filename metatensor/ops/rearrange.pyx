@@ -22,7 +22,8 @@ cdef object repeat_meta(Call* c):
     cdef dim_t times[MAX_DIMS]
     cdef int n = dims_arg(c, 1, times), i, extra
     if n < t.ndim:
-        raise RuntimeError(f"{op_name(c)}(): {list(dims_tuple(n, times))} has fewer values than shape {shape_str(t)} has dimensions")
+        raise RuntimeError(f"{op_name(c)}(): {list(dims_tuple(n, times))} has fewer values than shape {shape_str(t)} "
+                           "has dimensions")
     extra = n - t.ndim
     for i in range(n):
         if times[i] < 0:
@@ -73,7 +74,8 @@ cdef object interleave_int_body(Call* c):
         raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension to repeat along")
     length = mul_dims(t.sizes[d], n)
     if not is_none(c, 3) and int_arg(c, 3) != length:
-        raise RuntimeError(f"{op_name(c)}(): output_size must be the length of the result, {length}, got {int_arg(c, 3)}")
+        raise RuntimeError(f"{op_name(c)}(): output_size must be the length of the result, {length}, got "
+                           f"{int_arg(c, 3)}")
     return call("_repeat_interleave", (t, n, d, length))
 
 
@@ -198,8 +200,8 @@ cdef object rot90_body(Call* c):
 
 
 define("roll(Tensor input, int[1] shifts, int[1]? dims=()) -> Tensor", roll_meta, 0,
-       "Shift elements along `dims`, moving those beyond the end to the start. Without `dims`, shift the elements of the "
-       "flattened input, but keep its shape.")
+       "Shift elements along `dims`, moving those beyond the end to the start. Without `dims`, shift the elements of "
+       "the flattened input, but keep its shape.")
 define("flip(Tensor input, int[] dims) -> Tensor", flip_meta, 0, "Reverse the order of elements along `dims`.")
 define("fliplr(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Reverse the order along dimension 1.")
 define("flipud(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Reverse the order along dimension 0.")

@@ -45,7 +45,8 @@ cdef int one_kind(Call* c, Tensor first, Tensor t, str what) except -1:
 
 
 cdef int need_computable(Call* c, Tensor t) except -1:
-    """Raise for unsupported dtypes. tanh ops support floating-point and complex inputs, relu ops floating-point and int."""
+    """Raise for unsupported dtypes. tanh ops support floating-point and complex inputs, relu ops floating-point and
+    int."""
     cdef bint relu = (op_flags(c) & RELU) != 0
     if (t.dtype.kind == KIND_COMPLEX and relu) or (t.dtype.kind == KIND_FLOAT and t.dtype.itemsize == 1):
         refuse(c, t.dtype)
@@ -211,7 +212,8 @@ cdef object rnn_packed(Call* c):
 
 cdef int check_state(Call* c, Tensor first, Tensor h, dim_t hidden, str what) except -1:
     if h.ndim == 0 or h.sizes[0] != first.sizes[0]:
-        fail(c, f"the {what} of shape {shape_str(h)} does not have the batch size of the input of shape {shape_str(first)}")
+        fail(c, f"the {what} of shape {shape_str(h)} does not have the batch size of the input of shape "
+                f"{shape_str(first)}")
     if h.ndim < 2:
         raise IndexError(f"{op_name(c)}(): the {what} needs 2 dimensions, got shape {shape_str(h)}")
     return expect(c, h, f"a {what}", (first.sizes[0], hidden))

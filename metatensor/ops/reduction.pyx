@@ -305,8 +305,9 @@ define("max(Tensor input) -> Tensor", max_meta, OUT,
 define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
 define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT | EXACT_OUT)
 define("min(Tensor input) -> Tensor", max_meta, OUT,
-       "Smallest element. With `dim`, return the smallest element along that dimension and its int64 index, as (values, "
-       "indices). With `other`, return the smaller element of the two tensors at each position, like `minimum`.")
+       "Smallest element. With `dim`, return the smallest element along that dimension and its int64 index, as "
+       "(values, indices). With `other`, return the smaller element of the two tensors at each position, like "
+       "`minimum`.")
 define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
 define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT | EXACT_OUT)
 define("argmax(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
@@ -327,7 +328,7 @@ cdef object var_meta(Call* c):
     require_floating(c, t.dtype)
     dim_list(c, 1, t.ndim, chosen)
     spread = reduced(t, chosen, keepdim, real, result_device(c))
-    if op_flags(c) & OPTION_B and keepdim and real is t.dtype:      # PyTorch copies the result of std and of complex inputs
+    if op_flags(c) & OPTION_B and keepdim and real is t.dtype:      # PyTorch copies other results
         put_back(spread, chosen)
     if op_flags(c) & OPTION_A:
         return spread, reduced(t, chosen, keepdim, t.dtype, result_device(c))
@@ -409,5 +410,5 @@ define("logsumexp(Tensor input, int[1] dim, bool keepdim=False) -> Tensor", logs
 alias_op("special.logsumexp", "logsumexp")
 define("trace(Tensor input) -> Tensor", trace_meta, OUT, "Sum of the main diagonal of a matrix.")
 define("sum_to_size(Tensor input, int[] size) -> Tensor", sum_to_size_body, COMPOSITE | METHOD_ONLY,
-       "Sum over the dimensions that broadcasting from `size` to the input's shape would add or repeat, so that the result "
-       "has shape `size`.")
+       "Sum over the dimensions that broadcasting from `size` to the input's shape would add or repeat, so that the "
+       "result has shape `size`.")

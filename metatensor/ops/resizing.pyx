@@ -47,7 +47,8 @@ cdef object resize_host(Call* c):
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = read_sizes(c, 1, sizes), fmt = format_arg(c, 2, NO_FORMAT)
     if fmt == FORMAT_PRESERVE:
-        raise RuntimeError(f"{op_name(c)}(): preserve_format is not supported, because it does not name a memory format")
+        raise RuntimeError(f"{op_name(c)}(): preserve_format is not supported, because it does not name a memory "
+                           "format")
     return _resize(c, tensor_arg(c, 0), n, sizes, fmt)
 
 
@@ -74,7 +75,8 @@ define("resize_as_(Tensor(a!) input, Tensor the_template, *, memory_format? memo
 
 cdef int _adopt(Call* c, Tensor t, Storage s, Layout* lay) except -1:
     if s.device is not t.storage.device:
-        raise RuntimeError(f"{op_name(c)}(): storage and tensor must be on the same device, got {s.device} and {t.storage.device}")
+        raise RuntimeError(f"{op_name(c)}(): storage and tensor must be on the same device, got {s.device} and "
+                           f"{t.storage.device}")
     check_bounds(s, t.dtype, lay, op_name(c))
     own_versions(t)
     mark_changed(t)
@@ -99,7 +101,8 @@ cdef object set_tensor_host(Call* c):
     cdef Tensor t = tensor_arg(c, 0), source = tensor_arg(c, 1)
     cdef Layout lay
     if source.dtype is not t.dtype:
-        raise RuntimeError(f"{op_name(c)}(): source and tensor must have the same dtype, got {source.dtype.name} and {t.dtype.name}")
+        raise RuntimeError(f"{op_name(c)}(): source and tensor must have the same dtype, got {source.dtype.name} and "
+                           f"{t.dtype.name}")
     if is_none(c, 2):
         lay.ndim = source.ndim
         lay.offset = source.offset
@@ -137,7 +140,8 @@ cdef object set_storage_host(Call* c):
         raise TypeError(f"{op_name(c)}(): argument 'source' (position 2) must be Tensor or storage, not "
                         f"{type(source).__name__}")
     if source is not arg(c, 1) and arg(c, 1).dtype is not t.dtype:
-        raise RuntimeError(f"{op_name(c)}(): storage and tensor must have the same dtype, got {arg(c, 1).dtype.name} and "
+        raise RuntimeError(f"{op_name(c)}(): storage and tensor must have the same dtype, got {arg(c, 1).dtype.name} "
+                           "and "
                            f"{t.dtype.name}; storage.untyped() has no dtype")
     if is_none(c, 2) and is_none(c, 3):
         lay.ndim = 1
@@ -153,8 +157,8 @@ cdef object set_storage_host(Call* c):
 
 
 define("set_(Tensor(a!) input) -> Tensor", set_nothing_host, HOST | METHOD_ONLY,
-       "Replace the tensor's storage by that of `source`, and its offset, size and stride by the given ones or those of "
-       "`source`. Without arguments, the tensor becomes empty.")
+       "Replace the tensor's storage by that of `source`, and its offset, size and stride by the given ones or those "
+       "of `source`. Without arguments, the tensor becomes empty.")
 define("set_.source_Tensor(Tensor(a!) input, Tensor source, int? storage_offset=None, int[]? size=None, int[]? stride=None)"
        " -> Tensor", set_tensor_host, HOST | METHOD_ONLY | MIXED)
 define("set_.source_Storage(Tensor(a!) input, any source, int? storage_offset=None, int[]? size=None, int[]? stride=None)"

@@ -214,7 +214,8 @@ cdef object put_meta(Call* c):
     check_long(c, index, False)
     _same_dtype(c, t, source)
     if index.total != source.total:
-        raise IndexError(f"{op_name(c)}(): index and source must have the same number of elements, got {index.total} and {source.total}")
+        raise IndexError(f"{op_name(c)}(): index and source must have the same number of elements, got {index.total} "
+                         f"and {source.total}")
     if t.total == 0 and index.total:
         raise IndexError(f"{op_name(c)}(): shape {shape_str(t)} has no elements to write to")
     return make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
@@ -234,7 +235,8 @@ cdef object masked_scatter_meta(Call* c):
 
 
 define("put(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> Tensor", put_meta, INPLACE | NO_OVERLAP,
-       "Write the elements of `source` at the positions `index` in the flattened input. If `accumulate`, add them instead.")
+       "Write the elements of `source` at the positions `index` in the flattened input. If `accumulate`, add them "
+       "instead.")
 define("masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor", masked_scatter_meta, INPLACE | NO_OVERLAP,
        "Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` "
        "are broadcast together.")

@@ -200,8 +200,8 @@ cdef object as_strided_meta(Call* c):
 
 define("as_strided(Tensor(a) input, int[] size, int[] stride, int? storage_offset=None) -> Tensor", as_strided_meta,
        VIEW | INPLACE,
-       "Return a view of the storage with the given sizes, strides and offset, in elements. The offset defaults to that "
-       "of `input`. Raise RuntimeError if the view exceeds the storage.")
+       "Return a view of the storage with the given sizes, strides and offset, in elements. The offset defaults to "
+       "that of `input`. Raise RuntimeError if the view exceeds the storage.")
 
 
 # Several views -----------------------------------------------------------------------------------------
@@ -211,7 +211,8 @@ cdef enum: MOST_VIEWS = 1 << 24     # a limit on results, so that huge counts ra
 
 cdef int _few(Call* c, dim_t n) except -1:
     if n > MOST_VIEWS:
-        raise RuntimeError(f"{op_name(c)}(): the call would return {n} tensors, but at most {<int>MOST_VIEWS} are supported")
+        raise RuntimeError(f"{op_name(c)}(): the call would return {n} tensors, but at most {<int>MOST_VIEWS} are "
+                           "supported")
     return 0
 
 

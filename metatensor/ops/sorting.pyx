@@ -191,8 +191,8 @@ cdef object quantile_meta(Call* c):
 
 
 define("median(Tensor input) -> Tensor", median_meta, 0,
-       "Median of all elements. If their number is even, it is the lower of the two middle elements. With `dim`, return "
-       "the median along this dimension and its int64 index, as (values, indices).")
+       "Median of all elements. If their number is even, it is the lower of the two middle elements. With `dim`, "
+       "return the median along this dimension and its int64 index, as (values, indices).")
 define("median.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
        OUT | EXACT_OUT)
 define("nanmedian(Tensor input) -> Tensor", median_meta, 0,
@@ -201,8 +201,8 @@ define("nanmedian.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor valu
        median_dim_meta, OUT | EXACT_OUT)
 define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
        OUT | QUIET_OUT | OPTION_A | EXACT_OUT,
-       "Most frequent value along `dim` and the int64 index where it last occurs, as (values, indices). If several values "
-       "are equally frequent, the smallest of them.")
+       "Most frequent value along `dim` and the int64 index where it last occurs, as (values, indices). If several "
+       "values are equally frequent, the smallest of them.")
 define("kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
        kthvalue_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "The `k`-th smallest element along `dim`, with `k` counted from 1, and its int64 index, as (values, indices).")

@@ -44,7 +44,7 @@ for _name, _doc in (
 define("special.xlog1py(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
        "`input * log1p(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN.")
 define("special.zeta(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
-       "The Hurwitz zeta function: the sum of `(k + other)**-input` over k = 0, 1, ...")
+       "The Hurwitz zeta function: the sum of `(k + other)**-input` over all integers k >= 0.")
 
 for _name, _doc in (
     ("chebyshev_polynomial_t", "The Chebyshev polynomial of the first kind of degree n."),

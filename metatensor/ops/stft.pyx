@@ -112,7 +112,8 @@ cdef object stft_body(Call* c):
         margin = (f.size - f.window) // 2
         t = <Tensor>call("constant_pad_nd", (t, (margin, margin)))
         if (t.sizes[1] - f.size) // f.hop != (points - f.window) // f.hop:
-            fail(c, f"with align_to_window the last window of {f.window} points would exceed the signal of {points} points")
+            fail(c, f"with align_to_window the last window of {f.window} points would exceed the signal of {points} "
+                    "points")
     t = <Tensor>call("unfold", (t, 1, f.size, f.hop))
     if not is_none(c, 4) or f.window < f.size:
         t = <Tensor>call("mul", (t, _window(c, &f, t.dtype)))
@@ -161,14 +162,16 @@ cdef object istft_body(Call* c):
     if t.ndim < 2:
         raise IndexError(f"istft(): the input must have at least 2 dimensions, got shape {shape_str(t)}")
     if t.ndim > 3:
-        fail(c, f"the input must have shape [frequencies, frames] or [batch, frequencies, frames], got shape {shape_str(t)}")
+        fail(c, f"the input must have shape [frequencies, frames] or [batch, frequencies, frames], got shape "
+                f"{shape_str(t)}")
     if t.total == 0:
         fail(c, f"the input must not be empty, got shape {shape_str(t)}")
     frequencies = t.sizes[t.ndim - 2]
     frames = t.sizes[t.ndim - 1]
     onesided = frequencies != f.size if is_none(c, 7) else bool_arg(c, 7)
     if frequencies != (f.size // 2 + 1 if onesided else f.size):
-        fail(c, f"an input of shape {shape_str(t)} has {frequencies} frequencies, but n_fft={f.size} with onesided={onesided} "
+        fail(c, f"an input of shape {shape_str(t)} has {frequencies} frequencies, but n_fft={f.size} with "
+                f"onesided={bool(onesided)} "
                 f"requires {f.size // 2 + 1 if onesided else f.size}")
     if not 0 < f.hop <= f.window:
         fail(c, f"hop_length must be from 1 to win_length={f.window}, got {f.hop}")
@@ -205,7 +208,8 @@ cdef object istft_body(Call* c):
     if spectrum.ndim == 2:
         y = call("squeeze", (y, 0))
     if end > total:
-        warnings.warn(f"istft(): the frames give {total - start} points, fewer than length={arg(c, 8)}, so the rest is 0",
+        warnings.warn(f"istft(): the frames give {total - start} points, fewer than length={arg(c, 8)}, so the rest is "
+                      "0",
                       UserWarning, stacklevel=2)
         y = call("constant_pad_nd", (y, (0, end - total)))
     return y

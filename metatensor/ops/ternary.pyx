@@ -214,8 +214,8 @@ cdef object fused_divide(Call* c):
 
 define("where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other) -> Tensor", where,
        PROMOTE | FUNCTION_ONLY | OUT | EXACT_OUT,
-       "Select `input` where the bool condition is true, else `other`. The three are broadcast together. With `condition` "
-       "alone, return the indices of its true elements, as one vector per dimension.")
+       "Select `input` where the bool condition is true, else `other`. The three are broadcast together. With "
+       "`condition` alone, return the indices of its true elements, as one vector per dimension.")
 define("where.indices(Tensor condition) -> Tensor[]", where_indices, DATA | FUNCTION_ONLY)
 define("_where(Tensor input, Tensor condition, Tensor|Scalar other) -> Tensor", where_method,
        COMPOSITE | METHOD_ONLY, "Select the tensor where the bool condition is true, else `other`.")
@@ -225,8 +225,8 @@ define("masked_fill(Tensor input, Tensor mask, Tensor|Scalar value) -> Tensor", 
        "are broadcast together.")
 
 define("clamp(Tensor input, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor", clamp, ORDERED,
-       "Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max, all elements "
-       "become max.")
+       "Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max, all "
+       "elements become max.")
 define("clamp_min(Tensor input, Tensor|Scalar min) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
        "The larger of each element and `min`.")
 define("clamp_max(Tensor input, Tensor|Scalar max) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,

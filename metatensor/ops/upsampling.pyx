@@ -45,7 +45,8 @@ cdef int check_mode(Call* c, Tensor t, str mode) except -1:
     per_dimension(c, 1, "size", t.ndim - 2)
     per_dimension(c, 2, "scale_factor", t.ndim - 2)
     if t.ndim < 3 or t.ndim > 5 or (mode not in _plain and _corners.get(mode) != t.ndim - 2):
-        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} is not supported for an input of shape {shape_str(t)}; "
+        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} is not supported for an input of shape "
+                                  f"{shape_str(t)}; "
                                   "use 'nearest', 'nearest-exact', 'area', 'linear' (3 dimensions), 'bilinear', "
                                   "'bicubic', 'lanczos' (4) or 'trilinear' (5)")
     if mode == "lanczos" and (corners or not bool_arg(c, 6)):
@@ -225,9 +226,9 @@ define("nn.functional.upsample_bilinear(Tensor input, any size=None, any scale_f
        upsample_bilinear, FUNCTION_ONLY | COMPOSITE, "`interpolate` with mode='bilinear' and align_corners=True.")
 define("nn.functional.grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', "
        "bool? align_corners=None) -> Tensor", grid_sample, FUNCTION_ONLY,
-       "Sample images (N, C, H, W) at the positions in `grid` (N, H', W', 2). The result is (N, C, H', W'). In 3-d, the "
-       "images are (N, C, D, H, W) and the grid is (N, D', H', W', 3). Positions are (x, y) or (x, y, z), with -1 and 1 "
-       "at the edges of the image.")
+       "Sample images (N, C, H, W) at the positions in `grid` (N, H', W', 2). The result is (N, C, H', W'). In 3-d, "
+       "the images are (N, C, D, H, W) and the grid is (N, D', H', W', 3). Positions are (x, y) or (x, y, z), with -1 "
+       "and 1 at the edges of the image.")
 define("grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) "
        "-> Tensor", grid_sampler, FUNCTION_ONLY, "`grid_sample` with modes given by number.")
 define("grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) "
@@ -236,7 +237,7 @@ define("grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int p
        "-> Tensor", grid_sampler_3d, FUNCTION_ONLY, "`grid_sample` of (N, C, D, H, W) with modes given by number.")
 define("nn.functional.affine_grid(Tensor theta, any size, bool? align_corners=None) -> Tensor", affine_grid,
        FUNCTION_ONLY,
-       "Return the grid for `grid_sample` that applies one affine map per image. `theta` (N, 2, 3) and `size` (N, C, H, W) "
-       "give (N, H, W, 2). `theta` (N, 3, 4) and `size` (N, C, D, H, W) give (N, D, H, W, 3).")
+       "Return the grid for `grid_sample` that applies one affine map per image. `theta` (N, 2, 3) and `size` (N, C, "
+       "H, W) give (N, H, W, 2). `theta` (N, 3, 4) and `size` (N, C, D, H, W) give (N, D, H, W, 3).")
 define("affine_grid_generator(Tensor theta, any size, bool align_corners) -> Tensor", affine_grid, FUNCTION_ONLY,
        "Older name of `affine_grid`.")

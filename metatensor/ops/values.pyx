@@ -61,10 +61,11 @@ cdef object tolist_host(Call* c):
 
 
 cdef Op ITEM = define("item(Tensor input) -> any", item_host, HOST | METHOD_ONLY,
-                      "Return the only element as a Python number. Raise RuntimeError for other sizes, and DataDependentError if the "
-                      "tensor has no data.")
+                      "Return the only element as a Python number. Raise RuntimeError for other sizes, and "
+                      "DataDependentError if the tensor has no data.")
 cdef Op TOLIST = define("tolist(Tensor input) -> any", tolist_host, HOST | METHOD_ONLY,
-                        "Return the elements as nested lists of Python numbers. Raise DataDependentError if the tensor has no data.")
+                        "Return the elements as nested lists of Python numbers. Raise DataDependentError if the "
+                        "tensor has no data.")
 
 
 cdef object _unseen(Op op, Tensor t):
@@ -127,7 +128,8 @@ cdef Tensor _make(object data, int n, const dim_t* sizes, const dim_t* strides, 
 
 
 cdef object _array_of(object data):
-    """Return `data` as a tensor, or as an array with NumPy's shape, strides, dtype and tobytes. Return None for others."""
+    """Return `data` as a tensor, or as an array with NumPy's shape, strides, dtype and tobytes. Return None for
+    others."""
     cdef bint described = hasattr(data, "__array_interface__")
     if isinstance(data, type):
         return None
@@ -152,8 +154,8 @@ cdef inline bint _plain(object data):
 
 
 cdef Device _place(Tensor t, Device device):
-    """Return the device for another library's data: `device` if given, else the default device for data on the CPU, else
-    the data's own device."""
+    """Return the device for another library's data: `device` if given, else the default device for data on the CPU,
+    else the data's own device."""
     return device if device is not None else default_device() if t.storage.device is cpu_device() else t.storage.device
 
 
@@ -326,8 +328,8 @@ cdef object asarray_body(Call* c):
 
 define("tensor(any? data, *, dtype? dtype=None, device? device=None, bool requires_grad=False, bool pin_memory=False)"
        " -> Tensor", tensor_body, COMPOSITE | FUNCTION_ONLY,
-       "Return a new tensor with a copy of `data`: a number, nested sequences, an array or a tensor. `dtype` is inferred "
-       "from the data by default. The copy has no gradient history.")
+       "Return a new tensor with a copy of `data`: a number, nested sequences, an array or a tensor. `dtype` is "
+       "inferred from the data by default. The copy has no gradient history.")
 define("new_tensor(Tensor input, any? data, *, dtype? dtype=None, device? device=None, bool requires_grad=False, "
        "bool pin_memory=False) -> Tensor", new_tensor_body, COMPOSITE | METHOD_ONLY,
        "Like `tensor`, but dtype and device default to those of this tensor.")
@@ -336,4 +338,5 @@ define("as_tensor(any? data, dtype? dtype=None, device? device=None) -> Tensor",
        "Return `data` as a tensor, without a copy if it is a tensor or array of the requested dtype and device.")
 define("asarray(any? obj, *, dtype? dtype=None, device? device=None, bool? copy=None, bool requires_grad=False) -> Tensor",
        asarray_body, COMPOSITE | FUNCTION_ONLY,
-       "Like `as_tensor`, but `copy=True` always copies, and `copy=False` raises ValueError if the memory cannot be shared.")
+       "Like `as_tensor`, but `copy=True` always copies, and `copy=False` raises ValueError if the memory cannot be "
+       "shared.")

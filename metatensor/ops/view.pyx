@@ -128,8 +128,8 @@ cdef object view_dtype(Call* c):
 
 
 cdef Op VIEW_OP = define("view(Tensor(a) input, int[] size) -> Tensor", view_meta, VIEW | METHOD_ONLY,
-                         "Return a view of the same elements in another shape. One size may be -1. Raise RuntimeError if the strides do "
-                         "not allow it. With a dtype, reinterpret the bytes.")
+                         "Return a view of the same elements in another shape. One size may be -1. Raise RuntimeError "
+                         "if the strides do not allow it. With a dtype, reinterpret the bytes.")
 define("view.dtype(Tensor(a) input, dtype dtype) -> Tensor", view_dtype, VIEW | METHOD_ONLY)
 
 
@@ -226,7 +226,8 @@ cdef object unflatten_body(Call* c):
 
 
 define("reshape(Tensor(a) input, int[] shape) -> Tensor", reshape_body, COMPOSITE,
-       "Return the same elements in another shape, as a view if the strides allow it, else as a copy. One size may be -1.")
+       "Return the same elements in another shape, as a view if the strides allow it, else as a copy. One size may be "
+       "-1.")
 define("reshape_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY | MIXED,
        "Like `reshape`, to the shape of another tensor.")
 define("view_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY | MIXED,

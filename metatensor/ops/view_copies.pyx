@@ -136,4 +136,5 @@ for schema in (
     "as_strided_scatter(Tensor input, Tensor src, int[] size, int[] stride, int? storage_offset=None)",
 ):
     define(f"{schema} -> Tensor", scatter_body, COMPOSITE | OUT | EXACT_OUT,
-           f"Return a copy of `input` in which `src` replaces the elements that `{schema.partition('_scatter')[0]}` selects.")
+           f"Return a copy of `input` in which `src` replaces the elements that `{schema.partition('_scatter')[0]}` "
+           "selects.")
