@@ -1,6 +1,6 @@
 """The standard's dtypes, their kinds, and type promotion.
 
-The standard promotes by dtype alone, regardless of the number of dimensions. The operators of tensors follow PyTorch,
+The standard promotes only by dtype, regardless of the number of dimensions. The operators of tensors follow PyTorch,
 where a 0-d tensor has less influence on the result than others. Functions of this namespace therefore convert their
 arguments to one dtype first.
 """
@@ -30,7 +30,7 @@ KINDS: dict[str, tuple[str, ...]] = {
     "complex floating": ("complex64", "complex128"),
     "numeric": (*_SIGNED, *_UNSIGNED, "float32", "float64", "complex64", "complex128"),
 }
-# Dtypes beyond the standard that belong to one of its kinds.
+# Dtypes that are not in the standard but belong to one of its kinds.
 _MORE = {"real floating": ("float16", "bfloat16"), "complex floating": ("complex32",)}
 DTYPES: dict[str, Any] = {name: getattr(mt, name) for name in ("bool", *KINDS["numeric"])}
 
@@ -182,7 +182,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     x : Tensor
     dtype : dtype
     copy : bool
-        If False, `x` itself is returned when neither dtype nor device changes. Default: True.
+        If False, `x` itself is returned if dtype and device do not change. Default: True.
     device : device, optional
         Default: the device of `x`.
 
@@ -198,7 +198,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
 
 
 def of_kind(kind: Any, more: bool = False) -> tuple[str, ...]:
-    """Return the names of the dtypes of a kind. With `more`, include dtypes beyond the standard.
+    """Return the names of the dtypes of a kind. If `more`, include dtypes that are not in the standard.
 
     Raise ValueError for an unknown kind.
     """

@@ -31,7 +31,7 @@ class Info:
         return {"real floating": real, "complex floating": real.to_complex(), "integral": mt.int64, "indexing": mt.int64}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
-        """Return the standard's dtypes by name. `kind` restricts them to one kind or a tuple of kinds; see `isdtype`.
+        """Return the standard's dtypes by name. `kind` restricts them to a kind or a tuple of kinds. See `isdtype`.
         """
         if kind is None:
             return dict(DTYPES)

@@ -108,7 +108,7 @@ def reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> A
     ----------
     x : Tensor
     shape : tuple of int
-        One size may be -1, which stands for the remaining elements.
+        One size may be -1. It is inferred from the number of elements.
     copy : bool, optional
         True always copies. False always returns a view. None returns a view where possible.
 
@@ -154,7 +154,7 @@ def squeeze(x: Any, /, axis: Any) -> Any:
 
 
 def stack(arrays: Any, /, *, axis: int = 0) -> Any:
-    """Return tensors of one shape joined along a new axis, in their common dtype."""
+    """Return tensors of the same shape joined along a new axis, in their common dtype."""
     tensors = together(arrays)
     if tensors:
         place_of(axis, tensors[0].ndim + 1)

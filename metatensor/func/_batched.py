@@ -29,7 +29,7 @@ _SWITCH = ("train", "training")
 
 # These operators return Python values, which may differ between members.
 _ANSWERS = frozenset(("item", "tolist", "equal", "allclose", "is_nonzero"))
-# The results of these operators depend on metadata alone, which all members share.
+# The results of these operators depend only on metadata, which all members share.
 _COMMON = frozenset((
     "is_contiguous", "numel", "is_complex", "is_floating_point", "is_signed", "is_conj", "is_neg", "is_inference", "get_device",
     "is_same_size", "dim_order", "result_type",
@@ -91,7 +91,8 @@ class Level(DispatchMode):
             return op(*args, **kwargs)
         if op.variant:
             raise RuntimeError(
-                f"vmap: {op.name} would write different numbers for each member of the batch into a tensor that they share; "
+                f"vmap: {op.name} would write different numbers for each member of the batch to a tensor that they "
+                "share; "
                 "use randomness='same', or a tensor that is mapped over"
             )
         return wrap(mt.stack([op(*args, **kwargs) for _ in range(self.size)]), self)
@@ -160,7 +161,8 @@ class Batched(Tensor):
         mutated = args[0] if func.variant == 1 else kwargs.get("out")
         if mutated is not None and not (isinstance(mutated, Batched) and mutated.level is level):
             raise RuntimeError(
-                f"vmap: {func.name} would write different values for each member of the batch into a tensor that they share; "
+                f"vmap: {func.name} would write different values for each member of the batch to a tensor that they "
+                "share; "
                 "create that tensor from one that is mapped over, for example with new_zeros()"
             )
         random = is_random(func, args, kwargs)

@@ -161,7 +161,8 @@ def _taken_apart(func: Any, output: Any, dim: int | None, level: Level) -> Any:
     if not isinstance(output, Tensor):
         raise ValueError(f"vmap({_name(func)}): expected the function to return tensors, got {type(output).__name__}")
     if not -output.dim() - 1 <= dim <= output.dim():
-        raise IndexError(f"vmap({_name(func)}): a result of {output.dim() + 1} dimensions has no dimension {dim} (out_dims)")
+        raise IndexError(f"vmap({_name(func)}): a result of {output.dim() + 1} dimensions has no dimension {dim}, "
+                         "which out_dims requests")
     if value is not None:
         return value.movedim(0, dim)
     return output.expand(level.size, *output.shape).movedim(0, dim)

@@ -19,7 +19,7 @@ from metatensor.ops.pointwise cimport (
 from metatensor.ops import unary as _unary_family  # no-cython-lint: defines what is aliased here
 
 cdef long FLOATS = KEEP | NO_BOOLS | NO_INTS | NO_COMPLEX
-# SWITCH adds the `inplace` argument of nn.functional; BOTH also defines the variant that ends in an underscore.
+# SWITCH adds the `inplace` argument of nn.functional. BOTH also defines the variant that ends in an underscore.
 cdef long SWITCH = INPLACE_ARG | ELEMENTWISE
 cdef long BOTH = INPLACE | INPLACE_ARG
 
@@ -180,7 +180,7 @@ define("hardshrink(Tensor input, float lambd=0.5) -> Tensor", unary, FLOATS | OU
 alias_op("nn.functional.hardshrink", "hardshrink")
 define("nn.functional.softshrink(Tensor input, float lambd=0.5) -> Tensor", softshrink,
        FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
-       "Move each element towards 0 by `lambd`; elements with `abs(input) <= lambd` become 0.")
+       "Move each element towards 0 by `lambd`. Elements with `abs(input) <= lambd` become 0.")
 define("threshold(Tensor input, float threshold, float value, bool inplace=False) -> Tensor", unary,
        KEEP | NO_BOOLS | NO_COMPLEX | BOTH | OUT | FUNCTION_ONLY,
        "`input` where it is greater than `threshold`, else `value`.")

@@ -47,7 +47,7 @@ cdef inline bint fused(Tensor q, Tensor k, Tensor v) noexcept:
 
 
 cdef int check_mask(Call* c, Layout* result, Tensor q, Tensor k) except -1:
-    """Check that the mask expands to (..., query length, key length) and has a permitted dtype."""
+    """Check that the mask expands to (..., query length, key length) and has a supported dtype."""
     cdef Tensor mask = tensor_arg(c, 3)
     cdef dim_t sizes[MAX_DIMS]
     cdef int i

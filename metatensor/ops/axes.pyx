@@ -165,7 +165,7 @@ define("mH(Tensor(a) input) -> Tensor", adjoint_meta, VIEW | PROPERTY,
 define("adjoint(Tensor(a) input) -> Tensor", adjoint_meta, VIEW,
        "Conjugate transpose of each matrix in the last two dimensions, as a view.")
 define("movedim(Tensor(a) input, int[1] source, int[1] destination) -> Tensor", movedim_meta, VIEW,
-       "View with the dimensions `source` moved to the positions `destination`; the other dimensions keep their order.")
+       "View with the dimensions `source` moved to the positions `destination`. The other dimensions keep their order.")
 alias_op("moveaxis", "movedim")
 
 
@@ -187,7 +187,7 @@ cdef object conj_body(Call* c):
 
 
 cdef object resolve_body(Call* c):
-    """Materialize a conjugate (or negative) view with the strides of a clone; return other tensors unchanged."""
+    """Materialize a conjugate (or negative) view with the strides of a clone. Return other tensors unchanged."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint conj = op_name(c) == "resolve_conj"
     cdef dim_t strides[MAX_DIMS]

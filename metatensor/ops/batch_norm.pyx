@@ -26,7 +26,7 @@ cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) e
 
 
 cdef Tensor normalized_like(Call* c, Tensor t):
-    """Return an output for batch_norm. The CPU keeps the memory format; other devices keep the dimension order."""
+    """Return an output for batch_norm. The CPU keeps the memory format. Other devices keep the dimension order."""
     cdef dim_t strides[MAX_DIMS]
     if not is_cpu(result_device(c)):
         return elementwise_like(t, t.dtype, result_device(c))
@@ -263,7 +263,7 @@ define("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? ru
 define("_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, "
        "bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_body,
        COMPOSITE | OUT | FUNCTION_ONLY,
-       "`native_batch_norm` with required running statistics. The overload `no_stats` takes none.")
+       "`native_batch_norm` with required running statistics. The overload `no_stats` has no such arguments.")
 define("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, "
        "float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_no_stats_body, COMPOSITE | OUT | FUNCTION_ONLY)
 define("nn.functional.instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "

@@ -30,7 +30,8 @@ cdef object _one = 1
 # Meta kernels with rules of their own -----------------------------------------------------
 
 cdef int _check_alpha(Call* c, DType d) except -1:
-    """Check that alpha's category (bool, integer, floating-point, complex) is not above that of the result dtype."""
+    """Check that alpha's category (bool, integer, floating-point, complex) is not higher than that of the result
+    dtype."""
     cdef int kind = number_kind(arg(c, 2))
     if kind == KIND_BOOL and d.kind != KIND_BOOL:
         fail(c, "alpha can be a bool only if the result is bool")
@@ -80,7 +81,7 @@ cdef object subtract_reversed(Call* c):
 
 
 cdef object divide(Call* c):
-    """True division converts integers to floats; with a rounding mode the result has the promoted dtype."""
+    """Compute the result of a division. Without a rounding mode, integers are converted to the default float dtype."""
     cdef Operands o
     cdef DType d
     if is_none(c, 2):
@@ -105,7 +106,7 @@ cdef object modulo(Call* c):
 
 
 cdef object power(Call* c):
-    """Compute the result of a power. If the exponent is a number, the base alone decides the layout."""
+    """Compute the result of a power. If the exponent is a number, the layout depends only on the base."""
     cdef Operands o
     cdef DType d
     cdef Tensor base
@@ -128,7 +129,7 @@ cdef object power(Call* c):
 
 
 cdef object power_of_number(Call* c):
-    """Compute the result of a power whose base is a number. The exponent alone decides the layout."""
+    """Compute the result of a power whose base is a number. The layout depends only on the exponent."""
     cdef Operands o
     no_operands(&o)
     operand_arg(&o, c, 0)
@@ -216,9 +217,9 @@ for _name, _target in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div
 # Maximum and minimum ------------------------------------------------------------------------
 
 define("maximum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
-       "Greater of two elements; NaN if either is NaN.")
+       "Greater of two elements, or NaN if one of them is NaN.")
 define("minimum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
-       "Lesser of two elements; NaN if either is NaN.")
+       "Lesser of two elements, or NaN if one of them is NaN.")
 define("fmax(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "Greater of two elements. If one is NaN, the other is returned.")
 define("fmin(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,

@@ -16,7 +16,7 @@ from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 
 
 cdef int class_weight(Call* c, int slot, dim_t classes, DType d) except -1:
-    """Check the optional vector of class weights; `d` is its required dtype, or None for any."""
+    """Check the optional vector of class weights. `d` is its required dtype, or None if any dtype is allowed."""
     cdef Tensor w
     if is_none(c, slot):
         return 0

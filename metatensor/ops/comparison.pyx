@@ -1,4 +1,4 @@
-"""Element-wise comparisons, logical operators and bitwise operators; also isin.
+"""Element-wise comparisons, logical operators and bitwise operators, and isin.
 
 Comparisons and logical operators return bool tensors. Their in-place versions cast the result to the tensor's dtype.
 """
@@ -19,7 +19,6 @@ from metatensor.ops.pointwise cimport (
     no_operands, number, operand,
 )
 
-# In place, the bool result is cast to the tensor's own dtype, as in PyTorch.
 cdef long COMPARE = ALWAYS_BOOL | NO_GRAD | INPLACE | OUT
 cdef long ORDER = ALWAYS_BOOL | NO_COMPLEX | NO_GRAD | INPLACE | OUT
 cdef long BITS = PROMOTE | NO_FLOATS | NO_COMPLEX | INPLACE | OUT
@@ -54,8 +53,8 @@ define("ge(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "`inpu
                                                                           "supported.")
 define("isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
        close_to, ALWAYS_BOOL | NO_GRAD,
-       "Whether `abs(input - other) <= atol + rtol * abs(other)`. Equal infinities are close; `equal_nan` makes two "
-       "NaNs close. Both tensors must have the same dtype.")
+       "Whether `abs(input - other) <= atol + rtol * abs(other)`. Equal infinities are close. If `equal_nan`, two "
+       "NaNs are close too. Both tensors must have the same dtype.")
 
 cdef object logical(Call* c):
     """Compute `binary`. On meta, broadcast the operands and replace each by a dense bool tensor first, so that the

@@ -60,7 +60,7 @@ cdef object clone_meta(Call* c):
 
 define("is_contiguous(Tensor input, *, memory_format? memory_format=None) -> bool", is_contiguous_host,
        HOST | METHOD_ONLY,
-       "Whether the elements are dense in the order of `memory_format`; row-major order by default.")
+       "Whether the elements are dense in the order of `memory_format`, which is row-major by default.")
 define("contiguous(Tensor input, *, memory_format? memory_format=None) -> Tensor", contiguous_body,
        COMPOSITE | METHOD_ONLY,
        "The tensor itself if it is contiguous in `memory_format` (row-major by default), else a contiguous copy.")
@@ -191,7 +191,7 @@ cdef object to_other_body(Call* c):
 
 define("to(Tensor(a) input, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, "
        "memory_format? memory_format=None) -> Tensor", to_device_body, COMPOSITE | METHOD_ONLY | MIXED,
-       "Convert to another device, dtype or memory format. Returns the tensor itself if nothing changes and `copy` is "
+       "Convert to another device, dtype or memory format. Return the tensor itself if nothing changes and `copy` is "
        "false.")
 define("to.dtype(Tensor(a) input, dtype dtype, bool non_blocking=False, bool copy=False, *, "
        "memory_format? memory_format=None) -> Tensor", to_dtype_body, COMPOSITE | METHOD_ONLY | MIXED)
@@ -267,10 +267,11 @@ cdef object type_body(Call* c):
 
 
 define("cpu(Tensor(a) input, *, memory_format? memory_format=None) -> Tensor", cpu_body, COMPOSITE | METHOD_ONLY,
-       "Copy to the CPU. Returns the tensor itself if it is there already and `memory_format` changes nothing.")
+       "Copy to the CPU. Return the tensor itself if it is already there and `memory_format` does not require a copy.")
 define("cuda(Tensor(a) input, device? device=None, bool non_blocking=False, *, memory_format? memory_format=None)"
        " -> Tensor", cuda_body, COMPOSITE | METHOD_ONLY,
-       "Copy to a CUDA device. Returns the tensor itself if it is there already and `memory_format` changes nothing.")
+       "Copy to a CUDA device. Return the tensor itself if it is already there and `memory_format` does not require a "
+       "copy.")
 define("type_as(Tensor(a) input, Tensor other) -> Tensor", type_as_body, COMPOSITE | METHOD_ONLY | MIXED,
        "Convert to the dtype and device of `other`.")
 define("type(Tensor(a) input, any dtype=None, bool non_blocking=False) -> any", type_body, COMPOSITE | METHOD_ONLY,

@@ -172,7 +172,7 @@ cdef object triplet_margin_loss(Call* c):
 
 
 cdef object triplet_margin_with_distance_loss(Call* c):
-    """Compute the triplet margin loss with a distance given by the caller, any function of two tensors."""
+    """Compute the triplet margin loss with the caller's distance function, which takes two tensors."""
     cdef double margin = float_arg(c, 4)
     cdef str reduction = arg(c, 6)
     a, p, n = arg(c, 0), arg(c, 1), arg(c, 2)

@@ -14,7 +14,7 @@ cdef object raise_einsum(str message):
 
 # Parsing the equation -----------------------------------------------------------
 
-# The dimensions of a plan are those of the result in order, then the summed ones
+# The dimensions of a plan are those of the result in order, then the summed dimensions
 # in the order of their labels. For each operand and each dimension of the plan,
 # the plan holds a tuple of operand dimensions. It is () if the operand does not have the dimension.
 
@@ -230,7 +230,7 @@ cdef Tensor einsum_of(str equation, list operands):
                 elif b.sizes[d] != 1:
                     sum_b.append(d)
                     remaining[d] = 0
-        # A sum of integers has dtype int64. `mul` promotes the other factor to it; bmm needs equal dtypes.
+        # A sum of integers has dtype int64. `mul` promotes the other factor to it, but bmm needs equal dtypes.
         if sum_a:
             a = call("sum", (a, sum_a, True), {"dtype": a.dtype} if sum_both else {})
         if sum_b:

@@ -177,8 +177,8 @@ cdef object one_hot(Call* c):
 
 define("nn.functional.embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, "
        "float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", embedding, FUNCTION_ONLY | MIXED,
-       "Rows of `weight` (V, D) at the int64 or int32 indices `input`: shape (*input.shape, D). With `max_norm`, the "
-       "rows that are looked up are first scaled in place to a `norm_type`-norm of at most `max_norm`.")
+       "Rows of `weight` (V, D) at the int64 or int32 indices `input`: shape (*input.shape, D). If `max_norm` is "
+       "given, the rows that are looked up are first scaled in place to a `norm_type`-norm of at most `max_norm`.")
 define("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, "
        "bool sparse=False) -> Tensor", table_lookup, FUNCTION_ONLY | MIXED,
        "Rows of `weight` (V, D) at the int64 or int32 `indices`: shape (*indices.shape, D).")

@@ -157,7 +157,7 @@ cdef bint holds_float(DType d, double value) noexcept:
 
 
 cdef bint holds(DType d, object value) except -1:
-    """Return whether PyTorch accepts a number for a dtype. Integer dtypes truncate fractions; unsigned dtypes accept
+    """Return whether PyTorch accepts a number for a dtype. Integer dtypes truncate fractions. Unsigned dtypes accept
     negative integers, which wrap around."""
     cdef object reach           # a Python int, as 2**64 overflows C integers
     cdef int kind = number_kind(value)
@@ -228,12 +228,11 @@ cdef object full_like_meta(Call* c):
 
 
 define(f"empty(int[] size, *, {OPTIONS}{FORMAT}) -> Tensor", empty_meta, OUT | QUIET_OUT,
-       "Tensor of shape `size` with uninitialized elements. The dtype is the default floating-point dtype unless "
-       "given.")
+       "Tensor of shape `size` with uninitialized elements. `dtype` defaults to the default floating-point dtype.")
 define(f"zeros(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT,
-       "Tensor of shape `size` filled with 0. The dtype is the default floating-point dtype unless given.")
+       "Tensor of shape `size` filled with 0. `dtype` defaults to the default floating-point dtype.")
 define(f"ones(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT,
-       "Tensor of shape `size` filled with 1. The dtype is the default floating-point dtype unless given.")
+       "Tensor of shape `size` filled with 1. `dtype` defaults to the default floating-point dtype.")
 define(f"full(int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", full_meta, OUT | QUIET_OUT,
        "Tensor of shape `size` filled with `fill_value`. Without `dtype`, the value determines the dtype: bool for a "
        "bool, int64 for an int, the default floating-point dtype for a float, and the default complex dtype for a "

@@ -144,7 +144,7 @@ cdef tuple _dims(Plan* p, int n):
 
 
 cdef int _check_out(Call* c, int kind) except -1:
-    """Check that out= has a dtype of the given kind; its precision may differ."""
+    """Check that out= has a dtype of the given kind. Its precision may differ."""
     if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype.kind != kind:
         raise RuntimeError(f"{op_name(c)}(): out= must be {'complex' if kind == KIND_COMPLEX else 'floating-point'}, got "
                            f"{(<Tensor>c.out).dtype.name}")
@@ -296,7 +296,8 @@ cdef object irfftn_body(Call* c):
 
 
 cdef object hfftn_body(Call* c):
-    """Transform all dimensions but the last forward; then transform the conjugate to real numbers along the last."""
+    """Transform all dimensions except the last. Then transform the conjugate along the last dimension to real
+    numbers."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Plan p
     cdef int norm
@@ -342,7 +343,7 @@ _declare("fft", fft_body, fftn_body, "discrete Fourier transform over `dim`.")
 _declare("ifft", ifft_body, ifftn_body, "inverse discrete Fourier transform over `dim`.")
 _declare("rfft", rfft_body, rfftn_body,
          "Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the "
-         "last transformed dimension; the others follow by Hermitian symmetry.")
+         "last transformed dimension. The others follow by Hermitian symmetry.")
 _declare("irfft", irfft_body, irfftn_body,
          "inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. By default, the last "
          "transformed dimension grows from size m to `2 * (m - 1)`.")

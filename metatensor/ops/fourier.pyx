@@ -21,7 +21,7 @@ cdef enum:
 
 
 cdef void _by_stride(int n, int* dims, const dim_t* strides) noexcept:
-    """Sort dimensions by decreasing stride; the sort is stable."""
+    """Sort dimensions by decreasing stride. The sort is stable."""
     cdef int i, k, d
     for i in range(1, n):
         d = dims[i]
@@ -67,7 +67,7 @@ cdef int _step(bint cpu, int ndim, const dim_t* strides, const dim_t* sizes, int
         transformed[i] = False
     for i in range(n):
         transformed[dims[i]] = True
-    # The sort is stable, so the initial order of the batch dimensions decides between equal strides.
+    # The sort is stable, so dimensions of equal strides keep the initial order of the batch dimensions.
     m = _batch(ndim, transformed, cpu, batch)
     _by_stride(m, batch, strides)
     for i in range(n - 1, -1, -1):
@@ -142,7 +142,7 @@ cdef int _read_dims(Call* c, Tensor t, int* dims) except -1:
             if dims[k] == dims[i]:
                 raise RuntimeError(f"{op_name(c)}(): dimension {dims[i]} appears twice")
         if t.sizes[dims[i]] == 0:
-            raise RuntimeError(f"{op_name(c)}(): dimension {dims[i]} of an input of shape {shape_str(t)} has no points")
+            raise RuntimeError(f"{op_name(c)}(): dimension {dims[i]} of an input of shape {shape_str(t)} has size 0")
     if not 0 <= int_arg(c, 2) <= 2:
         raise RuntimeError(f"{op_name(c)}(): normalization must be 0, 1 or 2, got {arg(c, 2)}")
     return n
@@ -198,7 +198,7 @@ cdef object r2c_meta(Call* c):
     elif _at_once(n, dims):
         _step(False, t.ndim, before, sizes, n, dims, strides)
     elif half[last] != sizes[last]:
-        # The transform gives one half; the result is a new tensor into which both halves are written.
+        # The transform computes one half. The result is a new tensor to which both halves are written.
         return new_contiguous(t.ndim, sizes, to_complex(t.dtype), result_device(c))
     else:
         _step(False, t.ndim, before, half, 1, &last, strides)
@@ -243,7 +243,7 @@ define("_fft_c2c(Tensor input, int[1] dim, int normalization, bool forward) -> T
 define("_fft_r2c(Tensor input, int[1] dim, int normalization, bool onesided) -> Tensor", r2c_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Fourier transform of real input over `dim`, with a complex result. `onesided` keeps only the first `n // 2 + "
-       "1` of n points in the last of `dim`; the others follow by symmetry. `normalization` is as in `_fft_c2c`.")
+       "1` of n points in the last of `dim`. The others follow by symmetry. `normalization` is as in `_fft_c2c`.")
 define("_fft_c2r(Tensor input, int[1] dim, int normalization, int last_dim_size) -> Tensor", c2r_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Inverse Fourier transform over `dim` with a real result. `input` is half of a Hermitian-symmetric spectrum, "

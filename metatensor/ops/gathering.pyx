@@ -29,7 +29,7 @@ cdef int look_up(Call* c, Tensor table, Tensor index) except -1:
     """Set the result device to that of `table` and check that the index is on the same device.
 
     There are three exceptions. A 0-d index may be on the CPU. A CPU index may be used with a meta table, which may
-    represent any device. A 0-d CPU table may be used with an index on any device; the result is on the index's device.
+    represent any device. A 0-d CPU table may be used with an index on any device. The result is on the index's device.
     """
     cdef Device there = table.storage.device, here = index.storage.device
     if there is here:
@@ -44,7 +44,8 @@ cdef int look_up(Call* c, Tensor table, Tensor index) except -1:
 
 
 cdef int check_out(Call* c, Tensor t, dim_t total) except -1:
-    """Raise if out=, once resized to `total` elements, shares memory with `t`: these ops read while they write."""
+    """Raise if out=, once resized to `total` elements, shares memory with `t`, because these ops read while they
+    write."""
     cdef Tensor out
     cdef dim_t start, end, out_start, out_end
     if c.out == NULL or not isinstance(<object>c.out, Tensor):
@@ -63,7 +64,7 @@ cdef int check_out(Call* c, Tensor t, dim_t total) except -1:
 # Indexing: x[i, j] --------------------------------------------------------------------------
 
 cdef enum:
-    MAX_OPERANDS = 6    # operands that determine the strides; further index tensors could only break ties
+    MAX_OPERANDS = 6    # operands that determine the strides (others could only break ties)
 
 
 cdef struct Gathered:
@@ -295,7 +296,7 @@ define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor",
 # Results whose shape depends on data ---------------------------------------------------------------
 
 cdef object _unknown(Call* c):
-    """Raise DataDependentError on meta; on other devices return None, so that the kernel creates the result."""
+    """Raise DataDependentError on meta. On other devices return None, so that the kernel creates the result."""
     if result_device(c) is META:
         raise data_dependent(op_name(c), META, tensor_arg(c, 0).shape)
     return None

@@ -67,7 +67,7 @@ cdef object grouped_meta(Call* c):
     if not is_none(c, 3):
         refuse(c, "a bias is not supported")
     if dtype_arg(c, 4, a.dtype) is not a.dtype:
-        refuse(c, f"out_dtype must be that of the factors, {a.dtype.name}")
+        refuse(c, f"out_dtype must be the dtype of the factors, {a.dtype.name}")
     if a.ndim == b.ndim:
         sizes[0] = a.sizes[0] if a.ndim == 3 else tensor_arg(c, 2).sizes[0]
         n = 1

@@ -94,7 +94,7 @@ cdef object histc_meta(Call* c):
     require_bins(c, n)
     if not isfinite(low) or not isfinite(high) or high < low:
         raise RuntimeError(f"{op_name(c)}(): min and max must be finite with min <= max, got {low} and {high}")
-    # PyTorch's CPU does not support integers here; other devices do.
+    # PyTorch's CPU does not support integers here, but other devices do.
     if t.dtype.kind == KIND_BOOL or t.dtype.kind == KIND_COMPLEX or t.dtype.itemsize == 1 and t.dtype.kind == KIND_FLOAT \
             or t.dtype.kind == KIND_INT and result_device(c).type == "cpu":
         refuse(c, t.dtype)
@@ -133,8 +133,8 @@ define("histc(Tensor input, int bins=100, Scalar min=0, Scalar max=0) -> Tensor"
 define("histogram(Tensor input, Tensor bins, *, Tensor? weight=None, bool density=False) "
        "-> (Tensor hist, Tensor bin_edges)", histogram_meta, OUT | EXACT_OUT,
        "Number of elements, or sum of their `weight`, in each bin, and the bin edges. `bins` is a vector of edges, or "
-       "a number of bins of equal width in `range` (by default that of the data). `density` divides by the total and "
-       "the bin widths.")
+       "a number of bins of equal width in `range` (default: the range of the data). `density` divides by the total "
+       "and the bin widths.")
 define("histogram.bin_ct(Tensor input, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) "
        "-> (Tensor hist, Tensor bin_edges)", histogram_count_meta, OUT | EXACT_OUT)
 

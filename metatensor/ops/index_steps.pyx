@@ -211,7 +211,7 @@ cdef int _uses(object item) except -1:
 
 
 cdef int _read_plain(Tensor t, Steps* s, PyObject* item, PyObject* rest, Py_ssize_t at) except -1:
-    """Read an int, a slice, None or Ellipsis; return 1 for anything else.
+    """Read an int, a slice, None or Ellipsis. Return 1 for any other index.
 
     `rest` is the tuple that holds `item` at position `at`, or NULL if the index is not a tuple.
     """

@@ -130,7 +130,7 @@ cdef object _fitting(DType d, object value):
     """Return the number to assign. If a float dtype of at most 2 bytes cannot represent it, return infinity, or NaN if
     the dtype has no infinity."""
     if isinstance(value, int) and not LEAST <= value <= MOST:
-        raise ValueError(f"cannot assign {value}, which is beyond 64 bits")
+        raise ValueError(f"cannot assign {value}, which does not fit in 64 bits")
     if d.kind == KIND_FLOAT and d.itemsize < 4 and not isinstance(value, complex) and not holds(d, value):
         return float(value) * float("inf") if has_infinity(d) else float("nan")
     return value

@@ -116,7 +116,7 @@ cdef object cat_meta(Call* c):
 
 
 define("cat(Tensor[] tensors, int dim=0) -> Tensor", cat_meta, OUT | NO_OVERLAP,
-       "Concatenate tensors along `dim`. Their shapes must agree in the other dimensions; tensors of shape (0,) are "
+       "Concatenate tensors along `dim`. Their shapes must agree in the other dimensions. Tensors of shape (0,) are "
        "ignored. The dtypes are promoted.")
 alias_op("concat", "cat")
 alias_op("concatenate", "cat")
@@ -268,7 +268,7 @@ cdef object atleast_body(Call* c):
 
 
 cdef object _raised(Tensor t, int n):
-    """Do the same as `_at_least`, but by unsqueeze, which keeps strides."""
+    """Do the same as `_at_least`, but with unsqueeze, which keeps the strides."""
     if t.ndim >= n:
         return t
     if t.ndim == 0:

@@ -56,7 +56,7 @@ define("linalg.cholesky_ex(Tensor input, *, bool upper=False, bool check_errors=
        "such a matrix.")
 define("linalg.cholesky(Tensor input, *, bool upper=False) -> Tensor", cholesky_body, COMPOSITE | OUT | EXACT_OUT,
        "Cholesky factors of positive definite matrices (..., N, N): lower triangular L with `L @ L.mH = input`, or if "
-       "`upper`, U with `U.mH @ U = input`. Raises LinAlgError for other matrices.")
+       "`upper`, U with `U.mH @ U = input`. Raise LinAlgError for other matrices.")
 define("cholesky(Tensor input, bool upper=False) -> Tensor", old_cholesky_meta, OUT,
        "Cholesky factors of positive definite matrices, like `linalg.cholesky`.")
 define("cholesky_inverse(Tensor input, bool upper=False) -> Tensor", cholesky_inverse_meta, OUT,

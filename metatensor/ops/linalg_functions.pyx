@@ -1,4 +1,4 @@
-"""Determinants, powers and exponentials of matrices; cross products and Vandermonde matrices.
+"""Determinants, powers and exponentials of matrices, cross products, and Vandermonde matrices.
 
 Functions of matrices apply to each matrix of a batch (..., N, N).
 """
@@ -50,7 +50,7 @@ define("slogdet(Tensor input) -> (Tensor sign, Tensor logabsdet)", slogdet_meta,
        "Sign and logarithm of the magnitude of the determinants of square matrices (..., N, N). The sign of a complex "
        "determinant is a number of magnitude 1. A singular matrix has sign 0 and logarithm -inf.")
 define("logdet(Tensor input) -> Tensor", logdet_meta, 0,
-       "Logarithms of determinants; NaN if a determinant is negative.")
+       "Logarithms of determinants. The logarithm of a negative determinant is NaN.")
 
 
 # Powers ---------------------------------------------------------------------------------

@@ -113,7 +113,7 @@ cdef object svdvals_meta(Call* c):
 
 
 cdef object old_svd_body(Call* c):
-    """Arguments: input, some, compute_uv. Returns V instead of its adjoint; U and V are zeros without compute_uv."""
+    """Arguments: input, some, compute_uv. Return V instead of its adjoint. U and V are zeros if compute_uv is False."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int i
     need_matrix(c, t, "input")
@@ -136,8 +136,8 @@ define("linalg.svdvals(Tensor A, *, str? driver=None) -> Tensor", svdvals_meta, 
        "Singular values (..., min(M, N)) of matrices (..., M, N), in descending order.")
 define("svd(Tensor input, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)", old_svd_body,
        COMPOSITE | OUT | EXACT_OUT,
-       "Singular value decomposition `input = U @ diag(S) @ V.mH`, reduced if `some`. Without `compute_uv`, U and V "
-       "are zeros.")
+       "Singular value decomposition `input = U @ diag(S) @ V.mH`, reduced if `some`. If `compute_uv` is False, U and "
+       "V are zeros.")
 
 
 # Pseudoinverse, rank and condition number -------------------------------------------------

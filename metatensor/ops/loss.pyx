@@ -303,10 +303,10 @@ define(f"nn.functional.l1_loss(Tensor input, Tensor target, {_legacy}, Tensor? w
        "given, 'mean' divides by the sum of the weights.")
 define(f"nn.functional.smooth_l1_loss(Tensor input, Tensor target, {_legacy}, float beta=1.0) -> Tensor",
        smooth_l1_loss, FUNCTION_ONLY,
-       "Smooth L1 loss, with `d = abs(input - target)`: `0.5 * d ** 2 / beta` where d < beta, else `d - 0.5 * beta`.")
+       "Smooth L1 loss, with `d = abs(input - target)`: `0.5 * d ** 2 / beta` if d < beta, else `d - 0.5 * beta`.")
 define("nn.functional.huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
        "Tensor? weight=None) -> Tensor", huber_loss, FUNCTION_ONLY | INTO_INPUT,
-       "Huber loss, with `d = abs(input - target)`: `0.5 * d ** 2` where d < delta, else `delta * (d - 0.5 * delta)`.")
+       "Huber loss, with `d = abs(input - target)`: `0.5 * d ** 2` if d < delta, else `delta * (d - 0.5 * delta)`.")
 define(f"nn.functional.binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {_legacy}) -> Tensor",
        binary_cross_entropy, FUNCTION_ONLY,
        "Binary cross entropy of probabilities `input` in [0, 1]: `-(target * log(input) + (1 - target) * log(1 - "
@@ -319,7 +319,7 @@ define("nn.functional.binary_cross_entropy_with_logits(Tensor input, Tensor targ
 define(f"nn.functional.kl_div(Tensor input, Tensor target, {_legacy}, bool log_target=False) -> Tensor", kl_div,
        FUNCTION_ONLY,
        "Kullback-Leibler divergence of log-probabilities `input` from probabilities `target`: `target * (log(target) - "
-       "input)`. With `log_target`, `target` holds log-probabilities too. The reduction 'batchmean' divides the sum by "
+       "input)`. If `log_target`, `target` holds log-probabilities too. The reduction 'batchmean' divides the sum by "
        "the size of dimension 0.")
 define(f"nn.functional.hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, {_legacy}) -> Tensor",
        hinge_embedding_loss, FUNCTION_ONLY,

@@ -251,7 +251,8 @@ cdef object argmin_body(Call* c):
 cdef object median_body(Call* c):
     """Convert integers to float32, and masked-out elements to NaN, before taking the median.
 
-    Raise ValueError if a row of integers has no selected element, because their dtype cannot hold its median, NaN.
+    Raise ValueError if a row of integers has no selected element, because the median is NaN, which their dtype cannot
+    hold.
     """
     cdef Tensor t = tensor_arg(c, 0), found
     cdef DType d = own_type(c, 3)

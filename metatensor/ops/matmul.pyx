@@ -74,7 +74,7 @@ cdef int product_sizes(Call* c, Tensor a, Tensor b, Layout* to) except -1:
     if a.sizes[na - 1] != b.sizes[nb - 2 if nb > 1 else 0]:
         no_product(c, a, b, "mat1", "mat2")
     if nb <= 2:
-        # The usual case, which needs no broadcasting: a batch of rows times one matrix.
+        # In the usual case, a batch of rows times one matrix, no broadcasting is needed.
         copy_dims(to.sizes, a.sizes, na - 1)
         n = na - 1
     else:

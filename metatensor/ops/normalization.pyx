@@ -41,7 +41,7 @@ cdef Tensor in_format(Call* c, Tensor t):
 # layer_norm and rms_norm ----------------------------------------------------------------
 
 cdef int check_normalized(Call* c, Tensor t) except -1:
-    """Check that the input's shape ends with `normalized_shape` (slot 1), and return the length of this."""
+    """Check that the input's shape ends with `normalized_shape` (slot 1), and return the length of the latter."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = dims_arg(c, 1, sizes)
     if n == 0:

@@ -30,14 +30,14 @@ cdef struct Operands:
     int ndims[MAX_OPERANDS]
     const dim_t* sizes[MAX_OPERANDS]
     const dim_t* strides[MAX_OPERANDS]
-    int codes[MAX_OPERANDS]     # their dtype codes; -1 for tensors that are not converted
+    int codes[MAX_OPERANDS]     # their dtype codes, or -1 for tensors that are not converted
     int common                  # dtype code that the operands are converted to, set by `promoted`; -1 before
     bint contiguous             # all tensors are contiguous
-    PyObject* first             # the first tensor, borrowed; NULL if its layout must not be used
+    PyObject* first             # the first tensor (borrowed), or NULL if its layout must not be used
 
 
 # Collecting operands. `shape_operand` adds a tensor for broadcasting only,
-# `type_operand` for promotion only; `operand` and `number` add to both.
+# `type_operand` for promotion only. `operand` and `number` do both.
 cdef void no_operands(Operands* o) noexcept
 cdef int shape_operand(Operands* o, Tensor t) except -1
 cdef int type_operand(Operands* o, Tensor t) except -1

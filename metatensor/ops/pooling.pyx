@@ -45,7 +45,7 @@ cdef int window_arg(Call* c, int slot, int n, dim_t* to, dim_t least) except -1:
 
 
 cdef bint no_stride(Call* c, int slot) except -1:
-    """Return whether the stride is None or (), which stand for the window size."""
+    """Return whether the stride is None or (), which both mean the window size."""
     return is_none(c, slot) or (isinstance(arg(c, slot), (tuple, list)) and not arg(c, slot))
 
 

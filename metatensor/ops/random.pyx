@@ -33,7 +33,7 @@ cdef bint is_float(DType d) noexcept:
 
 
 cdef int need_floats(Call* c, DType d, bint complexes) except -1:
-    """Raise NotImplementedError unless `d` is a supported floating-point dtype, or complex with `complexes`."""
+    """Raise NotImplementedError unless `d` is a supported floating-point dtype or, if `complexes`, a complex dtype."""
     if is_float(d) or (complexes and d.kind == KIND_COMPLEX):
         return 0
     raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")

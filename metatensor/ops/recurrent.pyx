@@ -164,7 +164,7 @@ cdef object recurrent(Call* c, int gates, bint cells, bint packed):
     """
     cdef Network n
     cdef Tensor first = tensor_arg(c, 0)
-    cdef int s = 2 if packed else 1             # slot of the states; the other arguments follow
+    cdef int s = 2 if packed else 1             # slot of the states, before those of the other arguments
     cdef double p = float_arg(c, s + 4)
     n.gates, n.cells, n.packed = gates, cells, packed
     n.layers = int_arg(c, s + 3)
@@ -277,19 +277,19 @@ define(f"lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, {_rest}, {_rand
 define(f"gru(Tensor input, Tensor hx, {_rest}, bool batch_first, {_random}) -> (Tensor, Tensor)", gru,
        FUNCTION_ONLY | RANDOM,
        "Apply layers of gated recurrent units (Cho et al., 2014) to sequences (time, batch, features), or to packed "
-       "data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states.")
+       "data (rows, features) with `batch_sizes`. Return the outputs of the last layer and the final hidden states.")
 define(f"gru.data(Tensor data, Tensor batch_sizes, Tensor hx, {_rest}, {_random}) -> (Tensor, Tensor)", gru_packed,
        FUNCTION_ONLY | RANDOM | MIXED)
 define(f"rnn_tanh(Tensor input, Tensor hx, {_rest}, bool batch_first, {_random}) -> (Tensor, Tensor)", rnn,
        FUNCTION_ONLY | RANDOM,
        "Apply layers of h' = tanh(w_ih x + b_ih + w_hh h + b_hh) to sequences (time, batch, features), or to packed "
-       "data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states.")
+       "data (rows, features) with `batch_sizes`. Return the outputs of the last layer and the final hidden states.")
 define(f"rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, {_rest}, {_random}) -> (Tensor, Tensor)",
        rnn_packed, FUNCTION_ONLY | RANDOM | MIXED)
 define(f"rnn_relu(Tensor input, Tensor hx, {_rest}, bool batch_first, {_random}) -> (Tensor, Tensor)", rnn,
        FUNCTION_ONLY | RANDOM | RELU,
        "Apply layers of h' = relu(w_ih x + b_ih + w_hh h + b_hh) to sequences (time, batch, features), or to packed "
-       "data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states.")
+       "data (rows, features) with `batch_sizes`. Return the outputs of the last layer and the final hidden states.")
 define(f"rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, {_rest}, {_random}) -> (Tensor, Tensor)",
        rnn_packed, FUNCTION_ONLY | RANDOM | MIXED | RELU)
 define(f"lstm_cell(Tensor input, Tensor[] hx, {_cell}) -> (Tensor, Tensor)", lstm_cell, FUNCTION_ONLY,

@@ -20,7 +20,7 @@ cdef enum:
 
 cdef int _no_grad(Call* c, Tensor t) except -1:
     if t.flags & T_REQUIRES_GRAD:
-        raise RuntimeError(f"{op_name(c)}(): a tensor that requires grad cannot be resized")
+        raise RuntimeError(f"{op_name(c)}(): a tensor that requires gradients cannot be resized")
     return 0
 
 
@@ -64,7 +64,7 @@ cdef object resize_as_host(Call* c):
 
 define("resize_(Tensor(a!) input, int[] size, *, memory_format? memory_format=None) -> Tensor", resize_host,
        HOST | METHOD_ONLY,
-       "Resize the tensor in place, with dense strides. The storage grows if it is too small; new elements have "
+       "Resize the tensor in place, with dense strides. The storage grows if it is too small. New elements have "
        "arbitrary values.")
 define("resize_as_(Tensor(a!) input, Tensor the_template, *, memory_format? memory_format=None) -> Tensor", resize_as_host,
        HOST | MIXED,

@@ -109,7 +109,7 @@ define("narrow(Tensor(a) input, int dim, Tensor start, int length) -> Tensor", n
 define("narrow.int(Tensor(a) input, int dim, int start, int length) -> Tensor", narrow_meta, VIEW)
 define("slice(Tensor(a) input, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", slice_meta,
        VIEW | FUNCTION_ONLY | METHOD_ONLY,
-       "Return a view of start:end:step along dimension `dim`. Bounds are clipped as in Python; `step` must be "
+       "Return a view of start:end:step along dimension `dim`. Bounds are clipped as in Python. `step` must be "
        "positive.")
 
 
@@ -281,7 +281,7 @@ cdef object chunk_meta(Call* c):
 
 
 cdef object _sections(Call* c, Tensor t, int d, dim_t n):
-    """Return n views along `d` whose sizes differ by at most one, the larger ones first."""
+    """Return n views along `d` whose sizes differ by at most one. The larger views come first."""
     cdef dim_t small, large, i, start = 0, size
     if n <= 0:
         raise RuntimeError(f"{op_name(c)}(): the number of sections must be positive, got {n}")
@@ -296,7 +296,7 @@ cdef object _sections(Call* c, Tensor t, int d, dim_t n):
 
 
 cdef object _at_indices(Tensor t, int d, object indices):
-    """Return views of the parts between the indices, which are clipped as in a slice."""
+    """Return views of the parts between the indices. The indices are clipped like the bounds of a slice."""
     cdef Layout lay
     cdef dim_t start = 0, stop
     out = []
@@ -354,7 +354,7 @@ cdef object unbind_meta(Call* c):
     cdef int d
     cdef dim_t i
     if t.ndim == 0:
-        raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension")
+        raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension to unbind")
     d = dim_arg(c, 1, t.ndim)
     _few(c, t.sizes[d])
     return tuple([selected(t, d, i) for i in range(t.sizes[d])])
@@ -381,7 +381,7 @@ define("tensor_split.indices_or_sections(Tensor(a) input, int[] indices_or_secti
        indices_meta, VIEW)
 define("tensor_split.sections(Tensor(a) input, int sections, int dim=0) -> Tensor[]", sections_meta, VIEW)
 define("tensor_split.indices(Tensor(a) input, int[] indices, int dim=0) -> Tensor[]", indices_meta, VIEW)
-for name, text in (("hsplit", "dimension 1 (dimension 0 for a vector)"), ("vsplit", "dimension 0"), ("dsplit", "dimension 2")):
+for name, text in (("hsplit", "dimension 1 (0 for a vector)"), ("vsplit", "dimension 0"), ("dsplit", "dimension 2")):
     define(name + "(Tensor(a) input, int indices_or_sections) -> Tensor[]", fixed_sections_meta, VIEW,
            f"Split along {text} into a number of equal views, or at the given indices. Returns a tuple.")
     define(name + ".indices_or_sections(Tensor(a) input, int[] indices_or_sections) -> Tensor[]", fixed_indices_meta, VIEW)

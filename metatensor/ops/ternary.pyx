@@ -89,7 +89,7 @@ cdef object masked_fill(Call* c):
 # Clamping ---------------------------------------------------------------------------------
 
 cdef inline bint _below(Call* c, int i) noexcept:
-    """Return whether a bound is None, or a number whose category is not higher than the input's."""
+    """Return whether a bound is None, or a number of the same or a lower category than the input."""
     if is_none(c, i):
         return True
     return not isinstance(<object>c.args[i], Tensor) \
@@ -127,7 +127,7 @@ cdef object clamp(Call* c):
 
 
 cdef Tensor _clamped(Call* c):
-    """Compute the result of clamp. If all bounds are numbers, its layout depends on the input alone."""
+    """Compute the result of clamp. If all bounds are numbers, its layout depends only on the input."""
     cdef Operands o
     cdef DType d
     cdef Tensor like

@@ -39,7 +39,7 @@ cdef object angle(Call* c):
 
 
 cdef object positive(Call* c):
-    """Return the same tensor object, as PyTorch does."""
+    """Return the tensor itself, like PyTorch."""
     if tensor_arg(c, 0).dtype.kind == KIND_BOOL:
         fail(c, "bool tensors are not supported")
     return tensor_arg(c, 0)

@@ -1,4 +1,4 @@
-"""Conversion between Python values and tensors: tensor, new_tensor, as_tensor, asarray; item, tolist."""
+"""Conversion between Python values and tensors: tensor, new_tensor, as_tensor, asarray, item, tolist."""
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, backend_of, cpu_device, default_device

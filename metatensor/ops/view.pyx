@@ -33,7 +33,7 @@ cdef int insert_dim(Layout* lay, int d) except -1:
 
 
 cdef int slice_dim(Layout* lay, int d, dim_t start, dim_t stop, dim_t step) except -1:
-    """Restrict dimension `d` to start:stop:step. Bounds are clipped as in Python; `step` must be positive."""
+    """Restrict dimension `d` to start:stop:step. Bounds are clipped as in Python. `step` must be positive."""
     cdef dim_t n = lay.sizes[d], stride = lay.strides[d]
     if start < 0:
         start = max(start + n, 0)
@@ -58,7 +58,7 @@ cdef int slice_dim(Layout* lay, int d, dim_t start, dim_t stop, dim_t step) exce
 # view -------------------------------------------------------------------------------
 
 cdef int _resolve(Call* c, Tensor t, int n, dim_t* sizes) except -1:
-    """Replace a size of -1 and check that the sizes fit the number of elements."""
+    """Replace a size of -1 and check that the product of the sizes is the number of elements."""
     cdef int verdict = infer_size(n, sizes, t.total)
     if verdict:
         wanted = list(dims_tuple(n, sizes))
@@ -164,7 +164,7 @@ cdef object reshape_body(Call* c):
 
 
 cdef object like_other(Call* c):
-    """Compute reshape_as and view_as: the shape is that of the second tensor."""
+    """Compute reshape_as and view_as, whose result has the shape of the second tensor."""
     cdef Tensor t = tensor_arg(c, 0), other = tensor_arg(c, 1)
     cdef dim_t sizes[MAX_DIMS]
     copy_dims(sizes, other.sizes, other.ndim)

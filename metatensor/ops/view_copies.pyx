@@ -1,6 +1,7 @@
 """Variants of view ops whose results have their own memory.
 
-`*_copy` returns a contiguous copy of a view; `*_scatter` returns a copy of the input with the part in a view replaced.
+`*_copy` returns a contiguous copy of a view. `*_scatter` returns a copy of the input in which the part of a view is
+replaced.
 """
 import warnings
 

@@ -52,7 +52,7 @@ cdef object two_parameters_meta(Call* c):
 
 for _name, _doc in (("bartlett", "Bartlett window: a triangle from 0 to 1 to 0."),
                     ("blackman", "Blackman window: 0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x)."),
-                    ("hamming", "Hamming window: alpha - beta * cos(x), with alpha 0.54 and beta 0.46 unless given."),
+                    ("hamming", "Hamming window: alpha - beta * cos(x). The defaults are alpha=0.54 and beta=0.46."),
                     ("hann", "Hann window: 0.5 - 0.5 * cos(x)."),
                     ("kaiser",
                      "Kaiser window, a ratio of Bessel functions I0. A larger `beta` (default 12) makes it narrower.")):

@@ -1,4 +1,4 @@
-"""Decompositions: ops computed by other ops, on devices that have no kernel for them.
+"""Decompositions, which compute ops by other ops on devices without a kernel for them.
 
 `TABLE` maps an op's qualified name (``"add"``, ``"max.dim"``) to a function that takes the op's arguments in schema
 order and returns the op's results. A function for a mutating op writes to its first argument and returns it. The

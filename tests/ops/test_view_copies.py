@@ -80,7 +80,7 @@ def test_resize_keeps_what_fits(device):
     assert t.resize_(2).tolist() == [0, 1] and t.untyped_storage().nbytes() == 48
     template = mt.empty(2, 2, 2, 2, device=device).to(memory_format=mt.channels_last)
     assert t.resize_as_(template, memory_format=mt.preserve_format).stride() == template.stride()
-    with pytest.raises(RuntimeError, match="that requires grad cannot be resized"):
+    with pytest.raises(RuntimeError, match="that requires gradients cannot be resized"):
         mt.zeros(2, device=device, requires_grad=True).resize_(3)
 
 
