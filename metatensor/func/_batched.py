@@ -92,8 +92,7 @@ class Level(DispatchMode):
         if op.variant:
             raise RuntimeError(
                 f"vmap: {op.name} would write different numbers for each member of the batch to a tensor that they "
-                "share; "
-                "use randomness='same', or a tensor that is mapped over"
+                "share; use randomness='same', or a tensor that is mapped over"
             )
         return wrap(mt.stack([op(*args, **kwargs) for _ in range(self.size)]), self)
 
@@ -162,8 +161,7 @@ class Batched(Tensor):
         if mutated is not None and not (isinstance(mutated, Batched) and mutated.level is level):
             raise RuntimeError(
                 f"vmap: {func.name} would write different values for each member of the batch to a tensor that they "
-                "share; "
-                "create that tensor from one that is mapped over, for example with new_zeros()"
+                "share; create that tensor from one that is mapped over, for example with new_zeros()"
             )
         random = is_random(func, args, kwargs)
         if random:

@@ -84,8 +84,8 @@ cdef object batch_norm_stats_meta(Call* c):
 
 
 cdef object batch_statistics_meta(Call* c):
-    """Arguments: input, weight, eps. Half-precision input has float32 statistics, unless the weight is half-precision
-    too and the device is a CPU."""
+    """Arguments: input, weight, eps. The statistics of half-precision input are float32, unless the weight is
+    half-precision too and the device is a CPU."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType kept = statistics_dtype(c, t, 1)
     cdef dim_t n = channels_of(t)

@@ -44,13 +44,14 @@ cdef object close_to(Call* c):
 
 define("eq(Tensor input, Tensor|Scalar other) -> Tensor", compare, COMPARE, "`input == other`.")
 define("ne(Tensor input, Tensor|Scalar other) -> Tensor", compare, COMPARE, "`input != other`.")
-define("lt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "`input < other`. Complex operands raise.")
-define("le(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "`input <= other`. Complex operands are not "
-                                                                          "supported.")
-define("gt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "`input > other`. Complex operands are not "
-                                                                          "supported.")
-define("ge(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "`input >= other`. Complex operands are not "
-                                                                          "supported.")
+define("lt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER,
+       "`input < other`. Complex operands are not supported.")
+define("le(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER,
+       "`input <= other`. Complex operands are not supported.")
+define("gt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER,
+       "`input > other`. Complex operands are not supported.")
+define("ge(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER,
+       "`input >= other`. Complex operands are not supported.")
 define("isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
        close_to, ALWAYS_BOOL | NO_GRAD,
        "Whether `abs(input - other) <= atol + rtol * abs(other)`. Equal infinities are close. If `equal_nan`, two "

@@ -136,7 +136,7 @@ cdef object to_copy_move_meta(Call* c):
     return _moved(c, tensor_arg(c, 0).dtype, format_arg(c, 3, FORMAT_PRESERVE))
 
 
-# The overload `move` keeps the dtype: devices copy bytes faster than they convert numbers.
+# The overload `move` keeps the dtype, because devices copy bytes faster than they convert numbers.
 cdef Op TO_COPY = define(
     "_to_copy(Tensor input, dtype dtype, device? device=None, bool non_blocking=False, "
     "memory_format? memory_format=None) -> Tensor", to_copy_meta, MIXED, "Copy with another dtype, device or memory format.")
@@ -145,7 +145,7 @@ define("_to_copy.move(Tensor input, device? device=None, bool non_blocking=False
 
 
 cdef inline bint _is_on(Tensor t, Device device) noexcept:
-    """Return whether a tensor is on a device. A device without an index matches any of its type."""
+    """Return whether a tensor is on a device. A device without an index matches any device of its type."""
     return device is t.storage.device or (device.number < 0 and device.kind == t.storage.device.kind)
 
 

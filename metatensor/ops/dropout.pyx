@@ -10,7 +10,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_INT, T_REQUIRES_GRAD
 from metatensor.ops.pointwise cimport canonical, elementwise_like
 from metatensor.ops.spatial cimport fail
 
-# Marks ops of nn.functional, which raise ValueError for a bad probability; the others raise RuntimeError.
+# Marks ops of nn.functional, which raise ValueError for an invalid probability. The others raise RuntimeError.
 cdef enum:
     FUNCTIONAL_API = OPTION_A
 
@@ -36,7 +36,7 @@ cdef object drop(Call* c, bint training, int generator):
     cdef Tensor t = tensor_arg(c, 0)
     cdef double p = probability(c)
     if not training or p == 0 or t.total == 0:
-        c.flags &= ~T_REQUIRES_GRAD     # nothing is computed, so a leaf stays a leaf
+        c.flags &= ~T_REQUIRES_GRAD     # the input itself is returned, so it remains a leaf
         return t
     if p < 1 and (t.dtype.kind == KIND_INT or t.dtype.kind == KIND_BOOL):
         fail(c, f"the elements are scaled, so {t.dtype.name} is not supported")

@@ -1,4 +1,4 @@
-"""einsum: parses an equation into a plan and runs the plan as sums, permutations and batched matrix products."""
+"""einsum. It parses an equation into a plan, and runs the plan as sums, permutations and batched matrix products."""
 from metatensor._core.op cimport COMPOSITE, FUNCTION_ONLY, Call, arg, call, define, tensors_arg
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport MAX_ARGS, dim_t
@@ -199,7 +199,7 @@ cdef Tensor einsum_of(str equation, list operands):
     cdef dim_t size
     n_out, n_all, plan = plan_for(equation, tuple([(<Tensor>t).ndim for t in operands]))
     items = [to_plan(<Tensor>operands[k], plan[k], k) for k in range(len(operands))]
-    remaining = [0] * n_all     # for each dimension: operands that have it and are not yet multiplied
+    remaining = [0] * n_all     # for each dimension, the number of operands with it that are not yet multiplied
     for d in range(n_all):
         size = 1
         for t in items:

@@ -85,7 +85,7 @@ cdef dim_t bags(Call* c, Tensor indices) except -1:
         if not is_none(c, 2):
             raise ValueError(f"{op_name(c)}(): with an input of 2 dimensions, every row is a bag and 'offsets' "
                              "must be None")
-        if indices.sizes[1] == 0:       # in PyTorch, the offsets are an arange() with this size as step
+        if indices.sizes[1] == 0:       # as in PyTorch, which passes this size to arange() as the step
             fail(c, f"bags without elements need 'offsets', got an input of shape {shape_str(indices)}")
         return indices.sizes[0]
     if indices.ndim != 1:

@@ -97,7 +97,7 @@ cdef int _forget_input(Call* c, Tensor like) except -1:
 # Constant fills -----------------------------------------------------------------------------
 
 cdef object sized_meta(Call* c):
-    """zeros and ones. Arguments: size, options."""
+    """Meta kernel of zeros and ones. Arguments: size, options."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = read_sizes(c, 0, sizes)
     cdef DType dtype = option_dtype(c, 1, default_float())
@@ -119,7 +119,7 @@ cdef object empty_meta(Call* c):
 
 
 cdef object new_sized_meta(Call* c):
-    """new_empty, new_zeros and new_ones. Arguments: input, size, options."""
+    """Meta kernel of new_empty, new_zeros and new_ones. Arguments: input, size, options."""
     cdef Tensor like = tensor_arg(c, 0)
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = read_sizes(c, 1, sizes)

@@ -31,7 +31,7 @@ cdef int check_factor(Call* c, Tensor t, str name) except -1:
 
 
 cdef int check_offsets(Call* c, Tensor a, Tensor b, Tensor offs) except -1:
-    """Check the int32 vector of group ends: one element for each matrix of a 3-d factor."""
+    """Check the int32 vector of group ends, which has one element for each matrix of a 3-d factor."""
     cdef Tensor groups = a if a.ndim == 3 else b
     if offs.ndim != 1:
         refuse(c, f"offs must have one dimension, got shape {shape_str(offs)}")
@@ -45,8 +45,8 @@ cdef int check_offsets(Call* c, Tensor a, Tensor b, Tensor offs) except -1:
 cdef object grouped_meta(Call* c):
     """Arguments: input, mat2, offs, bias, out_dtype.
 
-    If only `input` is 2-d, its rows are split into groups. If only `mat2` is 2-d, its columns are. If both are 2-d, the
-    dimension that the product sums over is.
+    If only `input` is 2-d, the groups split its rows. If only `mat2` is 2-d, they split its columns. If both are 2-d,
+    they split the dimension that the product sums over.
     """
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef dim_t sizes[3]

@@ -94,7 +94,7 @@ cdef int _add_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index, int u
 
 
 cdef int _read_bool(Tensor t, Steps* s, IndexTensors found, bint value) except -1:
-    """Add a bool index: True adds a dimension of size 1, False one of size 0."""
+    """Add a bool index. True adds a dimension of size 1, and False adds a dimension of size 0."""
     cdef DType long_type = by_code(I64)
     _add(s, UNSQUEEZE, s.dim, 0, 0, 0)
     s.dims[s.n_advanced] = s.dim

@@ -146,7 +146,7 @@ cdef object _number(Tensor t, object value):
 
 
 cdef int _note_grad(Tensor t, object value) except -1:
-    """Make `t` require grad if the assigned value does."""
+    """Make `t` require gradients if the assigned value does."""
     if isinstance(value, Tensor) and (<Tensor>value).flags & T_REQUIRES_GRAD and thread_state().grad_enabled:
         if t.dtype.kind == KIND_FLOAT or t.dtype.kind == KIND_COMPLEX:
             t.flags |= T_REQUIRES_GRAD | T_NONLEAF

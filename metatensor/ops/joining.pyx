@@ -1,4 +1,4 @@
-"""Joining tensors (cat, stack and relatives), and functions of several tensors such as meshgrid and block_diag."""
+"""Joining tensors (cat, stack and similar ops), and functions of several tensors such as meshgrid and block_diag."""
 import warnings
 
 from cpython.object cimport PyObject
@@ -191,7 +191,7 @@ cdef object _at_least(Tensor t, int n):
 
 
 cdef object hvd_stack_body(Call* c):
-    """hstack, vstack and dstack: add dimensions as in atleast_1d, atleast_2d or atleast_3d, then concatenate."""
+    """Compute hstack, vstack and dstack: add dimensions like atleast_1d, atleast_2d or atleast_3d, then concatenate."""
     cdef list tensors = tensors_arg(c, 0)
     cdef str name = op_name(c)
     cdef int n = 1 if name == "hstack" else 3 if name == "dstack" else 2

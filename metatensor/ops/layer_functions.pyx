@@ -46,10 +46,10 @@ for _schema in (
     "kl_div(Tensor input, Tensor target, int reduction=0, *, bool log_target=False)",
     "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=0)",
     "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, int reduction)",
-    "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float "
-    "eps=1e-06, bool swap=False, int reduction=0)",
-    "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int "
-    "reduction=0, bool zero_infinity=False)",
+    "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, float p=2.0, float eps=1e-06, "
+    "bool swap=False, int reduction=0)",
+    "ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, int blank=0, int reduction=0, "
+    "bool zero_infinity=False)",
     "ctc_loss.ints(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank=0, "
     "int reduction=0, bool zero_infinity=False)",
 ):

@@ -264,8 +264,8 @@ define("geqrf(Tensor input) -> (Tensor a, Tensor tau)", geqrf_meta, OUT,
 define("linalg.householder_product(Tensor input, Tensor tau) -> Tensor", householder_meta, OUT,
        "First N columns of a product of Householder reflections, given by vectors below the diagonal of `input` (..., "
        "M, N) and scalar factors `tau` (..., K), with M >= N >= K. For results of `geqrf`, this is Q.")
-define("orgqr(Tensor input, Tensor input2) -> Tensor", householder_meta, OUT, "The same as "
-                                                                              "`linalg.householder_product`.")
+define("orgqr(Tensor input, Tensor input2) -> Tensor", householder_meta, OUT,
+       "The same as `linalg.householder_product`.")
 define("ormqr(Tensor input, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor", ormqr_meta,
        OUT | EXACT_OUT,
        "Multiply `input3` by Q: `Q @ input3` if `left`, else `input3 @ Q`. Q is given by the results `input` and "

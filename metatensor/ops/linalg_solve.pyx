@@ -84,7 +84,7 @@ define("inverse(Tensor input) -> Tensor", inv_body, COMPOSITE | OUT | EXACT_OUT,
 # Solutions from factors -------------------------------------------------------------------
 
 cdef Tensor solved(Call* c, Tensor a, Tensor b, bint columnwise):
-    """Return an output for the solutions. Its matrices have the shape of B's. The batch dimensions of A and B
+    """Return an output for the solutions. Its matrices have the shape of those in B. The batch dimensions of A and B
     broadcast."""
     cdef Layout lay
     broadcast_batches(c, a, 2, b, 2, &lay)
@@ -286,8 +286,7 @@ cdef dim_t halves(Call* c, Tensor t, dim_t first) except -1:
             n = mul_dims(n, t.sizes[i])
     if m != n:
         raise RuntimeError(f"{op_name(c)}(): the first {first} sizes of {shape_str(t)} must have the same product as "
-                           "the "
-                           f"others, but the products are {m} and {n}")
+                           f"the others, but the products are {m} and {n}")
     return m
 
 
@@ -327,8 +326,7 @@ cdef object tensorsolve_body(Call* c):
         raise RuntimeError(f"{op_name(c)}(): input of shape {shape_str(t)} cannot be reshaped to a square matrix for "
                            "other of shape "
                            f"{shape_str(other)}: the first {other.ndim} sizes of input, and also the others, must have "
-                           "the product "
-                           f"{other.total}")
+                           f"the product {other.total}")
     solution = call("linalg.solve", (call("reshape", (t, (n, n))), call("reshape", (other, (other.total,)))))
     return call("reshape", (solution, [t.sizes[i] for i in range(other.ndim, t.ndim)]))
 

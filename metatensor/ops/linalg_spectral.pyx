@@ -316,7 +316,7 @@ cdef object orthonormal(object t):
 cdef object low_rank(Call* c, Tensor t, object q, object niter, object mean):
     """Return U, S and V of a randomized SVD of t, or of t - mean, with rank q and niter subspace iterations.
 
-    The method is algorithms 4.4 and 5.1 of Halko, Martinsson and Tropp (2009).
+    This uses algorithms 4.4 and 5.1 of Halko, Martinsson and Tropp (2009).
     """
     cdef bint wide = rows(t) < columns(t)
     if q < 0:

@@ -161,8 +161,7 @@ cdef object mean_body(Call* c):
     cdef object count
     if d.kind != KIND_FLOAT and d.kind != KIND_COMPLEX:
         raise ValueError(f"{op_name(c)}(): the dtype of a mean must be floating-point or complex, not {d.name}; pass "
-                         "another "
-                         "one as 'dtype'")
+                         "another one as 'dtype'")
     if not is_none(c, 4):
         mask = shown(c, t, 4)
     count = count_of(c, t, mask, 1, keepdim)

@@ -45,8 +45,7 @@ cdef object vector_norm_meta(Call* c):
         for i in range(t.ndim):
             if chosen[i] and (not named or t.sizes[i] == 0):
                 raise RuntimeError(f"{op_name(c)}(): the {order} norm is not defined for zero elements; input has "
-                                   "shape "
-                                   f"{shape_str(t)}, dimension {i} is reduced")
+                                   f"shape {shape_str(t)}, dimension {i} is reduced")
     return reduced(t, chosen, bool_arg(c, 3), d, result_device(c))
 
 
@@ -96,8 +95,7 @@ cdef int _check_matrix_empty(Call* c, Tensor t, double order, int first, int sec
     for dim in (first, second):
         if t.sizes[dim] == 0 and (order == -2 or (order == -1) == (dim == second)):
             raise IndexError(f"{op_name(c)}(): the {order} norm is not defined for zero elements; dimension {dim} of "
-                             "input "
-                             f"{shape_str(t)} is empty")
+                             f"input {shape_str(t)} is empty")
     return 0
 
 

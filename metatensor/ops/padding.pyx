@@ -77,8 +77,7 @@ cdef object border_pad(Call* c, str mode):
         fail_slot(c, 3, f"is supported only for mode='constant', got mode={mode!r}")
     if len(arg(c, 1)) % 2 or n < 1 or n > 3 or (t.ndim != n + 1 and t.ndim != n + 2):
         raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} pads the last n = 1, 2 or 3 dimensions of an input "
-                                  "of "
-                                  f"n + 1 or n + 2 dimensions, got {tuple(arg(c, 1))} for shape {shape_str(t)}")
+                                  f"of n + 1 or n + 2 dimensions, got {tuple(arg(c, 1))} for shape {shape_str(t)}")
     read_pad(c, t, pad)
     first = 1 if t.ndim == n + 2 else 0
     for i in range(t.ndim):

@@ -1,7 +1,7 @@
 """Meta kernels of element-wise ops, which differ only in their dtype rules.
 
 Results have the broadcast shape of the operands. This module computes shapes
-and strides; `operands` computes type promotion. Families declare their ops with
+and strides. `operands` computes type promotion. Families declare their ops with
 the kernels `unary`, `binary` and `pointwise`, or build their own kernels from
 the functions in the .pxd.
 """

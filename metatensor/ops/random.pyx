@@ -93,7 +93,7 @@ cdef object rand_like(Call* c):
 
 cdef object beyond(DType d):
     """Return n + 1, where n is the largest integer such that `d` holds all integers from 0 to n exactly."""
-    cdef object one = 1     # not a C integer, which a shift would overflow
+    cdef object one = 1     # a Python int, because a shift would overflow a C integer
     cdef int code = d.code
     if d.kind == KIND_BOOL:
         return 2
@@ -412,7 +412,8 @@ cdef object binomial(Call* c):
 
 
 cdef object gumbel_softmax(Call* c):
-    """Softmax of the logits plus Gumbel noise, made one-hot with a straight-through gradient if `hard` is true."""
+    """Compute the softmax of the logits plus Gumbel noise. If `hard`, make it one-hot with a straight-through
+    gradient."""
     cdef object logits = arg(c, 0), dim = arg(c, 4)
     noise = call("empty_like", (logits,), {"memory_format": contiguous_format})
     call("exponential_", (noise,), {"generator": arg(c, 5)})

@@ -45,8 +45,8 @@ cdef int one_kind(Call* c, Tensor first, Tensor t, str what) except -1:
 
 
 cdef int need_computable(Call* c, Tensor t) except -1:
-    """Raise for unsupported dtypes. tanh ops support floating-point and complex inputs, relu ops floating-point and
-    int."""
+    """Raise for unsupported dtypes. tanh ops support floating-point and complex inputs. relu ops support floating-point
+    and integer inputs."""
     cdef bint relu = (op_flags(c) & RELU) != 0
     if (t.dtype.kind == KIND_COMPLEX and relu) or (t.dtype.kind == KIND_FLOAT and t.dtype.itemsize == 1):
         refuse(c, t.dtype)

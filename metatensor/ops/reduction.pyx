@@ -328,7 +328,7 @@ cdef object var_meta(Call* c):
     require_floating(c, t.dtype)
     dim_list(c, 1, t.ndim, chosen)
     spread = reduced(t, chosen, keepdim, real, result_device(c))
-    if op_flags(c) & OPTION_B and keepdim and real is t.dtype:      # PyTorch copies other results
+    if op_flags(c) & OPTION_B and keepdim and real is t.dtype:      # in PyTorch, other results are copies
         put_back(spread, chosen)
     if op_flags(c) & OPTION_A:
         return spread, reduced(t, chosen, keepdim, t.dtype, result_device(c))

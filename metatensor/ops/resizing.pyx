@@ -141,8 +141,7 @@ cdef object set_storage_host(Call* c):
                         f"{type(source).__name__}")
     if source is not arg(c, 1) and arg(c, 1).dtype is not t.dtype:
         raise RuntimeError(f"{op_name(c)}(): storage and tensor must have the same dtype, got {arg(c, 1).dtype.name} "
-                           "and "
-                           f"{t.dtype.name}; storage.untyped() has no dtype")
+                           f"and {t.dtype.name}; storage.untyped() has no dtype")
     if is_none(c, 2) and is_none(c, 3):
         lay.ndim = 1
         lay.offset = 0

@@ -96,8 +96,8 @@ cdef object scatter_reduce_meta(Call* c):
 
 define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, "
-       "`out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', combine them with the input's elements "
-       "in this way instead.")
+       "`out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', the input's elements are added to or "
+       "multiplied by them instead.")
 define("scatter.reduce(Tensor input, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", scatter_mode_meta,
        INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
 # These come after the overloads with a tensor, because a tensor of one element is also accepted as a number.

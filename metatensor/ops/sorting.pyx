@@ -202,7 +202,7 @@ define("nanmedian.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor valu
 define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
        OUT | QUIET_OUT | OPTION_A | EXACT_OUT,
        "Most frequent value along `dim` and the int64 index where it last occurs, as (values, indices). If several "
-       "values are equally frequent, the smallest of them.")
+       "values are equally frequent, the smallest of them is returned.")
 define("kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
        kthvalue_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "The `k`-th smallest element along `dim`, with `k` counted from 1, and its int64 index, as (values, indices).")

@@ -25,7 +25,8 @@ cdef bint on_cpu(Call* c) except -1:
 
 
 cdef int need_dtype(Call* c, Tensor t, int kinds) except -1:
-    """Raise NotImplementedError unless the dtype of `t` is of one of `kinds`. float8 and quantized dtypes never are."""
+    """Raise NotImplementedError unless the dtype of `t` is of one of `kinds`. float8 and quantized dtypes are never
+    supported."""
     cdef int code = t.dtype.code
     if kinds & FLOATS and (code == F32 or code == BF16 or code == F16 or code == F64):
         return 0

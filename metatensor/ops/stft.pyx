@@ -171,8 +171,7 @@ cdef object istft_body(Call* c):
     onesided = frequencies != f.size if is_none(c, 7) else bool_arg(c, 7)
     if frequencies != (f.size // 2 + 1 if onesided else f.size):
         fail(c, f"an input of shape {shape_str(t)} has {frequencies} frequencies, but n_fft={f.size} with "
-                f"onesided={bool(onesided)} "
-                f"requires {f.size // 2 + 1 if onesided else f.size}")
+                f"onesided={bool(onesided)} requires {f.size // 2 + 1 if onesided else f.size}")
     if not 0 < f.hop <= f.window:
         fail(c, f"hop_length must be from 1 to win_length={f.window}, got {f.hop}")
     _check_window(c, &f)
@@ -208,8 +207,8 @@ cdef object istft_body(Call* c):
     if spectrum.ndim == 2:
         y = call("squeeze", (y, 0))
     if end > total:
-        warnings.warn(f"istft(): the frames give {total - start} points, fewer than length={arg(c, 8)}, so the rest is "
-                      "0",
+        warnings.warn(f"istft(): the frames give {total - start} points, fewer than length={arg(c, 8)}, "
+                      "so the rest is 0",
                       UserWarning, stacklevel=2)
         y = call("constant_pad_nd", (y, (0, end - total)))
     return y

@@ -61,8 +61,8 @@ cdef object tolist_host(Call* c):
 
 
 cdef Op ITEM = define("item(Tensor input) -> any", item_host, HOST | METHOD_ONLY,
-                      "Return the only element as a Python number. Raise RuntimeError for other sizes, and "
-                      "DataDependentError if the tensor has no data.")
+                      "Return the only element as a Python number. Raise RuntimeError unless there is exactly one "
+                      "element, and DataDependentError if the tensor has no data.")
 cdef Op TOLIST = define("tolist(Tensor input) -> any", tolist_host, HOST | METHOD_ONLY,
                         "Return the elements as nested lists of Python numbers. Raise DataDependentError if the "
                         "tensor has no data.")
