@@ -157,7 +157,7 @@ define("t(Tensor(a) input) -> Tensor", t_meta, VIEW | INPLACE,
        "Transpose of a matrix, as a view. A tensor of 0 or 1 dimensions is returned unchanged. More than 2 dimensions "
        "are not supported.")
 define("T(Tensor(a) input) -> Tensor", reverse_meta, VIEW | PROPERTY,
-       "View with the dimensions in reverse order. Deprecated for tensors with other than 0 or 2 dimensions.")
+       "View with the dimensions in reverse order. Deprecated unless the tensor has 0 or 2 dimensions.")
 define("mT(Tensor(a) input) -> Tensor", matrix_meta, VIEW | PROPERTY, "View with the last two dimensions exchanged.")
 define("H(Tensor(a) input) -> Tensor", h_meta, VIEW | PROPERTY, "Conjugate transpose of a matrix, as a view.")
 define("mH(Tensor(a) input) -> Tensor", adjoint_meta, VIEW | PROPERTY,

@@ -238,7 +238,7 @@ define("logaddexp2(Tensor input, Tensor other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | OUT | ELEMENTWISE,
        "`log2(2**input + 2**other)`, computed without intermediate overflow.")
 define("xlogy(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
-       "`input * log(other)`; 0 where `input` is 0, except that NaN in `other` gives NaN.")
+       "`input * log(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN.")
 define("ldexp(Tensor input, Tensor other) -> Tensor", ldexp, INT_TO_FLOAT | BOTH, "`input * 2**other`.")
 define("copysign(Tensor input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "Magnitude of `input` with the sign of `other`.")

@@ -230,7 +230,7 @@ cdef object several_body(Call* c):
 
 define("kron(Tensor input, Tensor other) -> Tensor", kron_body, COMPOSITE | OUT | NO_OVERLAP,
        "Kronecker product: each element of `input` times `other`, as blocks of the result. Dimension i of the result "
-       "has size `input.shape[i] * other.shape[i]`; the tensor with fewer dimensions gets leading dimensions of size "
+       "has size `input.shape[i] * other.shape[i]`. The tensor with fewer dimensions gets leading dimensions of size "
        "1.")
 define("linalg.multi_dot(Tensor[] tensors) -> Tensor", multi_dot_body, COMPOSITE | OUT | EXACT_OUT,
        "Product of two or more matrices, multiplied in the cheapest order. The first and last may be vectors.")

@@ -284,7 +284,7 @@ define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_sele
 define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
        gather_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
        "Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the "
-       "shape of `index`, which must have as many dimensions as `input` and, except in `dim`, no larger sizes.")
+       "shape of `index`. This must have as many dimensions as `input`, and no larger sizes except in `dim`.")
 define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Elements of the flattened `input` at the int64 positions `index`. The result has the shape of `index`.")
 define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor",
@@ -378,5 +378,6 @@ cdef object unravel_meta(Call* c):
 
 
 define("unravel_index(Tensor indices, any shape) -> Tensor[]", unravel_body, COMPOSITE | FUNCTION_ONLY,
-       "Convert flat indices into a tensor of shape `shape` to a tuple of index tensors, one for each dimension.")
+       "Convert indices of flattened elements of a tensor of shape `shape` to a tuple of index tensors, one for each "
+       "dimension.")
 define("_unravel_index(Tensor indices, int[] shape) -> Tensor", unravel_meta, FUNCTION_ONLY)

@@ -216,13 +216,15 @@ cdef object from_counts_body(Call* c):
 cdef str MORE = "Tensor? weight=None, bool density=False"
 
 define(f"_histogramdd_bin_edges(Tensor input, int[] bins, *, float[]? range=None, {MORE}) -> Tensor[]", bin_edges_meta,
-       FUNCTION_ONLY, "Edges of bins of equal width for each coordinate of the points `input` (..., D): D vectors.")
+       FUNCTION_ONLY,
+       "Edges of bins of equal width for the points `input` (..., D), as one vector for each of the D coordinates.")
 define(f"_histogramdd_from_bin_tensors(Tensor input, Tensor[] bins, *, {MORE}) -> Tensor", from_edges_meta, FUNCTION_ONLY,
-       "Number of points, or sum of their `weight`, in each bin between the given edges: one dimension for each "
-       "coordinate.")
+       "Number of points, or sum of their `weight`, in each bin between the given edges. The result has one "
+       "dimension for each coordinate.")
 define(f"_histogramdd_from_bin_cts(Tensor input, int[] bins, *, float[]? range=None, {MORE}) -> Tensor", from_counts_body,
        COMPOSITE | FUNCTION_ONLY,
-       "Number of points, or sum of their `weight`, in each bin of equal width: one dimension for each coordinate.")
+       "Number of points, or sum of their `weight`, in each bin of equal width. The result has one dimension for each "
+       "coordinate.")
 define(f"histogramdd(Tensor input, int[1] bins, float[]? range=None, {MORE}) -> (Tensor hist, Tensor[] bin_edges)",
        several_body, COMPOSITE | FUNCTION_ONLY,
        "Histogram of points `input` (..., D) in D dimensions: the number of points, or the sum of their `weight`, in "

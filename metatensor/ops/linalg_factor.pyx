@@ -143,9 +143,9 @@ cdef object lu_unpack_meta(Call* c):
 
 define("linalg.lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) "
        "-> (Tensor LU, Tensor pivots, Tensor info)", lu_factor_ex_meta, OUT | EXACT_OUT,
-       "LU factorization of matrices (..., M, N). `LU` holds both factors: U in the upper triangle, L below it without "
-       "its unit diagonal. `pivots` (..., min(M, N)), int32, holds the row exchanges, counted from 1. `info` (...), "
-       "int32, is 0 or the position of the first zero pivot, counted from 1.")
+       "LU factorization of matrices (..., M, N). `LU` holds both factors: U in the upper triangle, and L below it, "
+       "without its unit diagonal. `pivots` (..., min(M, N)), int32, holds the row exchanges, counted from 1. `info` "
+       "(...), int32, is 0 or the position of the first zero pivot, counted from 1.")
 define("linalg.lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", lu_factor_body,
        COMPOSITE | OUT | EXACT_OUT,
        "LU factorization of matrices, like `linalg.lu_factor_ex` without `info`. Raise LinAlgError for a zero pivot.")

@@ -71,10 +71,10 @@ define("linalg.eigvals(Tensor input) -> Tensor", eigvals_meta, OUT,
        "Complex eigenvalues (..., N) of square matrices (..., N, N), in no particular order.")
 define("linalg.eigh(Tensor input, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", eigh_meta, OUT | EXACT_OUT,
        "Real eigenvalues (..., N) in ascending order, and orthonormal eigenvectors as columns, of symmetric or "
-       "Hermitian matrices (..., N, N). Only the lower triangles are read, or for `UPLO='U'` the upper ones.")
+       "Hermitian matrices (..., N, N). Only the lower triangles are read, or the upper ones if `UPLO='U'`.")
 define("linalg.eigvalsh(Tensor input, str UPLO='L') -> Tensor", eigvalsh_meta, OUT | EXACT_OUT,
        "Real eigenvalues (..., N) of symmetric or Hermitian matrices (..., N, N), in ascending order. Only the lower "
-       "triangles are read, or for `UPLO='U'` the upper ones.")
+       "triangles are read, or the upper ones if `UPLO='U'`.")
 
 
 # Singular values ------------------------------------------------------------------------

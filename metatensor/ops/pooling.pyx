@@ -483,8 +483,8 @@ define(f"nn.functional.fractional_max_pool3d_with_indices({_fractional.format(n=
        "`fractional_max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, "
        "indices).")
 define(f"nn.functional.max_unpool1d({_unpool.format(n=1)}) -> Tensor", max_unpool1d, FUNCTION_ONLY,
-       "Put the values that `max_pool1d` selected back at their indices in a larger output of zeros.")
+       "Write the maxima selected by `max_pool1d` to their original indices in a larger output of zeros.")
 define(f"nn.functional.max_unpool2d({_unpool.format(n=2)}) -> Tensor", max_unpool2d, FUNCTION_ONLY,
-       "Put the values that `max_pool2d` selected back at their indices in a larger output of zeros.")
+       "Write the maxima selected by `max_pool2d` to their original indices in a larger output of zeros.")
 define(f"nn.functional.max_unpool3d({_unpool.format(n=3)}) -> Tensor", max_unpool3d, FUNCTION_ONLY,
-       "Put the values that `max_pool3d` selected back at their indices in a larger output of zeros.")
+       "Write the maxima selected by `max_pool3d` to their original indices in a larger output of zeros.")

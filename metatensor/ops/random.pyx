@@ -453,7 +453,7 @@ define(f"randint_like(Tensor input, int high, *, {_generator}, {_options}, {_for
 define(f"randint_like.low(Tensor input, int low, int high, *, {_generator}, {_options}, {_format}) -> Tensor",
        randint_like_low, FUNCTION_ONLY | RANDOM | NO_GRAD)
 define(f"randperm(int n, *, {_generator}, {_options}) -> Tensor", randperm, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
-       "Return a random permutation of the integers 0 to n - 1 as a vector, int64 unless `dtype` is given.")
+       "Return a random permutation of the integers 0 to n - 1 as a vector. `dtype` defaults to int64.")
 
 define(f"uniform_(Tensor(a!) input, float from=0.0, float to=1.0, *, {_generator}) -> Tensor", uniform_,
        METHOD_ONLY | RANDOM, "Fill in place with values from the uniform distribution on [from, to).")
@@ -481,7 +481,8 @@ define(f"random_.to(Tensor(a!) input, int to, *, {_generator}) -> Tensor", rando
 define(f"random_.from(Tensor(a!) input, int from, int? to, *, {_generator}) -> Tensor", random_from, RANDOM)
 define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> Tensor", bernoulli_,
        METHOD_ONLY | RANDOM,
-       "Fill in place with 1 with probability `p`, else 0. `p` is a number, or a tensor that broadcasts to `input`.")
+       "Set each element to 1 with probability `p` and to 0 otherwise, in place. `p` is a number, or a tensor that "
+       "broadcasts to `input`.")
 
 define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM | OUT | QUIET_OUT | SAFE_CAST,
        "Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`, or without "
@@ -507,8 +508,8 @@ define("_standard_gamma(Tensor input, generator? generator=None) -> Tensor", poi
 define("_sample_dirichlet(Tensor input, generator? generator=None) -> Tensor", sample_dirichlet, FUNCTION_ONLY | RANDOM,
        "Sample from Dirichlet distributions whose concentration parameters lie along the last dimension.")
 define("binomial(Tensor count, Tensor prob, generator? generator=None) -> Tensor", binomial, FUNCTION_ONLY | RANDOM,
-       "Sample from binomial distributions: the number of successes in `count` trials of probability `prob`. Both "
-       "broadcast and must have the same floating-point dtype.")
+       "Sample from binomial distributions: the number of successes in `count` trials of success probability `prob`. "
+       "Both are broadcast together and must have the same floating-point dtype.")
 define(f"nn.functional.gumbel_softmax(Tensor logits, float tau=1.0, bool hard=False, float eps=1e-10, int dim=-1, *, "
        f"{_generator}) -> Tensor", gumbel_softmax, COMPOSITE | FUNCTION_ONLY | RANDOM,
        "Sample from the categories along `dim` with the Gumbel-softmax trick (Jang et al., 2017), at temperature "

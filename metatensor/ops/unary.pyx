@@ -174,7 +174,7 @@ define("log10(Tensor input) -> Tensor", unary, TO_FLOAT, "The logarithm to base 
 define("log1p(Tensor input) -> Tensor", unary, TO_FLOAT, "log(1 + x), accurate for x near 0.")
 define("sigmoid(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / (1 + exp(-x)).")
 define("logit(Tensor input, float? eps=None) -> Tensor", unary, REAL_TO_FLOAT,
-       "log(x / (1 - x)). If `eps` is given, x is first clamped to [eps, 1 - eps].")
+       "`log(x / (1 - x))`. If `eps` is given, x is first clamped to [eps, 1 - eps].")
 
 # Trigonometry -----------------------------------------------------------------------------
 
@@ -204,8 +204,9 @@ define("erf(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The error function.
 define("erfc(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "1 - erf(x), accurate where erf(x) is near 1.")
 define("erfinv(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The inverse of erf.")
 define("lgamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT,
-       "log(|gamma(input)|).")
-define("digamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The digamma function: the derivative of log(gamma(input)).")
+       "`log(|gamma(x)|)`.")
+define("digamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT,
+       "The digamma function: the derivative of `log(gamma(x))`.")
 define("polygamma(Tensor input, int n) -> Tensor", polygamma, REAL_TO_FLOAT,
        "The n-th derivative of the digamma function. The function may also be called as polygamma(n, input).")
 define("polygamma.n(int n, Tensor input) -> Tensor", polygamma_n_first, INT_TO_FLOAT | NO_COMPLEX | OUT)

@@ -229,7 +229,7 @@ define("reshape(Tensor(a) input, int[] shape) -> Tensor", reshape_body, COMPOSIT
        "Return the same elements in another shape, as a view if the strides allow it, else as a copy. One size may be "
        "-1.")
 define("reshape_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY | MIXED,
-       "Like `reshape`, to the shape of another tensor.")
+       "Like `reshape`, with the shape of another tensor.")
 define("view_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY | MIXED,
        "Like `view`, with the shape of another tensor.")
 define("flatten(Tensor(a) input, int start_dim=0, int end_dim=-1) -> Tensor", flatten_body, COMPOSITE,
@@ -355,7 +355,7 @@ define("expand(Tensor(a) input, int[] size, *, bool implicit=False) -> Tensor", 
        "Return a view with dimensions of size 1 repeated to `size`, with stride 0. -1 keeps a size. Extra leading "
        "sizes add dimensions.")
 define("expand_as(Tensor(a) input, Tensor other) -> Tensor", expand_as_meta, VIEW | METHOD_ONLY | MIXED,
-       "Like `expand`, to the shape of another tensor.")
+       "Like `expand`, with the shape of another tensor.")
 define("broadcast_to(Tensor(a) input, int[] size) -> Tensor", expand_meta, VIEW,
        "Like `expand`, but also available as a function.")
 

@@ -228,7 +228,7 @@ define(f"signal.windows.exponential(int M, *, float? center=None, float tau=1.0,
 define(f"signal.windows.gaussian(int M, *, float std=1.0, {SYM}) -> Tensor", gaussian_body, COMPOSITE,
        "Gaussian window with its maximum in the middle and a standard deviation of `std` elements.")
 define(f"signal.windows.general_cosine(int M, *, any a, {SYM}) -> Tensor", general_cosine_body, COMPOSITE,
-       "Sum of (-1)**i * a[i] * cos(i * x) over the weights `a`.")
+       "Sum of `(-1)**i * a[i] * cos(i * x)` over the indices i of the weights `a`.")
 define(f"signal.windows.general_hamming(int M, *, float alpha=0.54, {SYM}) -> Tensor", general_hamming_body, COMPOSITE,
        "Generalized Hamming window: alpha - (1 - alpha) * cos(x).")
 define(f"signal.windows.hamming(int M, *, {SYM}) -> Tensor", hamming_body, COMPOSITE,
