@@ -83,7 +83,7 @@ def functional_call(
         state = {name: tensor for part in given for name, tensor in part.items()}
         if len(state) < sum(map(len, given)):
             names = [name for part in given for name in part]
-            raise ValueError(f"functional_call: names in more than one dict: "
+            raise ValueError("functional_call: names in more than one dict: "
                              f"{sorted({n for n in names if names.count(n) > 1})}")
     else:
         raise ValueError(f"functional_call: expected a dict or a sequence of dicts, got {type(given).__name__}")

@@ -162,7 +162,7 @@ cdef object istft_body(Call* c):
     if t.ndim < 2:
         raise IndexError(f"istft(): the input must have at least 2 dimensions, got shape {shape_str(t)}")
     if t.ndim > 3:
-        fail(c, f"the input must have shape [frequencies, frames] or [batch, frequencies, frames], got shape "
+        fail(c, "the input must have shape [frequencies, frames] or [batch, frequencies, frames], got shape "
                 f"{shape_str(t)}")
     if t.total == 0:
         fail(c, f"the input must not be empty, got shape {shape_str(t)}")
