@@ -47,7 +47,7 @@ class _State(threading.local):
         self.entered = False
 
     def apply(self) -> None:
-        """Update the mode from the enabled device types. Enter it if any is enabled, leave it if none is."""
+        """Update the mode from the enabled device types. Enter it if any is enabled. Leave it if none is."""
         if self.mode is None:
             if not any(self.enabled.values()):
                 return
@@ -86,7 +86,7 @@ def _checked(name: str, device_type: Any) -> str:
     if not isinstance(device_type, str):
         raise ValueError(f"{name}: expected device_type to be a str, got {type(device_type).__name__}")
     if not is_autocast_available(device_type):
-        raise RuntimeError(f"{name}: there is no autocast for device type {device_type!r}")
+        raise RuntimeError(f"{name}: autocast does not support device type {device_type!r}")
     return device_type
 
 
@@ -191,10 +191,10 @@ class autocast:
     device_type : str
         The device type that the autocast applies to. Meta tensors follow it too.
     dtype : dtype, optional
-        The lower-precision dtype, float16 or bfloat16. Default: `get_autocast_dtype(device_type)`. With another dtype
-        the autocast warns and is disabled.
+        The lower-precision dtype, float16 or bfloat16. Default: `get_autocast_dtype(device_type)`. For any
+        other dtype, a warning is issued and autocast is disabled.
     enabled : bool
-        False suspends an outer autocast. Default True.
+        If False, autocast is disabled inside, even within an outer autocast. Default: True.
     cache_enabled : bool, optional
         Whether to cache the casts of parameters. Default: `is_autocast_cache_enabled()`.
 
@@ -221,7 +221,8 @@ class autocast:
         self.fast_dtype = get_autocast_dtype(device_type) if dtype is None else dtype
         if enabled and self.fast_dtype not in (mt.float16, mt.bfloat16):
             warnings.warn(
-                f"autocast for {device_type} casts to float16 or bfloat16, not to {self.fast_dtype}: it is disabled", stacklevel=2
+                f"autocast for {device_type} supports only float16 and bfloat16, not {self.fast_dtype}, and is "
+                "disabled", stacklevel=2
             )
             enabled = False
         self._enabled = bool(enabled)
@@ -294,8 +295,8 @@ def custom_fwd(fwd: Any = None, *, device_type: str, cast_inputs: Any = None) ->
     device_type : str
         The device type of the autocast.
     cast_inputs : dtype, optional
-        If given, and autocast is enabled, the floating-point tensors among the arguments are cast to this dtype, except
-        those of float64, and the method runs with autocast disabled.
+        If given and autocast is enabled, floating-point tensors in the arguments are cast to this dtype, except those
+        of float64. The method then runs with autocast disabled.
     """
     _checked("custom_fwd", device_type)
     if fwd is None:

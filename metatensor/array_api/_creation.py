@@ -52,7 +52,8 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
     if not isinstance(obj, mt.Tensor):
         return mt.asarray(obj, dtype=dtype, device=device, copy=copy)
     if copy is False and (dtype not in (None, obj.dtype) or device is not None and mt.device(device) != obj.device):
-        raise ValueError(f"asarray: {obj.dtype.name} on {obj.device} can become {dtype or 'that'} on {device} only by a copy")
+        raise ValueError(f"asarray: {obj.dtype.name} on {obj.device} can be converted to {dtype or 'that dtype'} on "
+                         f"{device} only by a copy")
     return obj.to(obj.device if device is None else device, dtype or obj.dtype, copy=bool(copy))
 
 
@@ -77,7 +78,7 @@ def arange(
     start, stop : int or float
         With one argument, the interval is [0, `start`).
     step : int or float
-        Distance between neighbours; negative steps count down. Default: 1.
+        Distance between neighbours. Negative steps count down. Default: 1.
     dtype : dtype, optional
         Default: int64 if all numbers are ints, else the default dtype.
     device : device, optional
@@ -124,7 +125,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = N
     n_rows, n_cols : int
         `n_cols` defaults to `n_rows`.
     k : int
-        Index of the diagonal: 0 is the main diagonal, positive values are above it.
+        Index of the diagonal. 0 is the main diagonal, and positive values are above it.
     dtype, device : optional
         Default: the default dtype and device.
 
@@ -154,7 +155,8 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
 def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """Return a tensor of the given shape in which every element is `fill_value`.
 
-    The default dtype follows from `fill_value`: bool, int64, the default dtype, or its complex counterpart.
+    The default dtype follows from `fill_value`: bool for a bool, int64 for an int, the default dtype for a float, and
+    its complex counterpart for a complex number.
     """
     if dtype is None and not isinstance(fill_value, mt.Tensor):
         dtype = default_dtype(fill_value)
@@ -244,12 +246,12 @@ def ones_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
 
 
 def tril(x: Any, /, *, k: int = 0) -> Any:
-    """Return the lower triangle of each matrix: elements above diagonal `k` are 0."""
+    """Return the lower triangle of each matrix. Elements above diagonal `k` are set to 0."""
     return mt.tril(array(x), k)
 
 
 def triu(x: Any, /, *, k: int = 0) -> Any:
-    """Return the upper triangle of each matrix: elements below diagonal `k` are 0."""
+    """Return the upper triangle of each matrix. Elements below diagonal `k` are set to 0."""
     return mt.triu(array(x), k)
 
 

@@ -1,6 +1,6 @@
 """The standard's dtypes, their kinds, and type promotion.
 
-The standard promotes by dtype alone, regardless of the number of dimensions. The operators of tensors follow PyTorch,
+The standard promotes only by dtype, regardless of the number of dimensions. The operators of tensors follow PyTorch,
 where a 0-d tensor has less influence on the result than others. Functions of this namespace therefore convert their
 arguments to one dtype first.
 """
@@ -30,19 +30,20 @@ KINDS: dict[str, tuple[str, ...]] = {
     "complex floating": ("complex64", "complex128"),
     "numeric": (*_SIGNED, *_UNSIGNED, "float32", "float64", "complex64", "complex128"),
 }
-# Dtypes beyond the standard that belong to one of its kinds.
+# Dtypes that are not in the standard but belong to one of its kinds.
 _MORE = {"real floating": ("float16", "bfloat16"), "complex floating": ("complex32",)}
 DTYPES: dict[str, Any] = {name: getattr(mt, name) for name in ("bool", *KINDS["numeric"])}
 
 
 def _wide_promotions() -> dict[tuple[Any, Any], Any]:
-    """Return the promotions of unsigned integers by pair of dtypes. PyTorch does not define those of the wider ones."""
+    """Return the promotions of unsigned integers by pair of dtypes. PyTorch does not define them for uint16 to
+    uint64."""
     table = {}
     for i, unsigned in enumerate(_UNSIGNED):
         for j, other in enumerate(_UNSIGNED):
             table[unsigned, other] = _UNSIGNED[max(i, j)]
         for j, signed in enumerate(_SIGNED):
-            if max(i + 1, j) < len(_SIGNED):  # nothing holds both uint64 and a signed integer
+            if max(i + 1, j) < len(_SIGNED):  # no dtype holds both uint64 and a signed integer
                 table[unsigned, signed] = table[signed, unsigned] = _SIGNED[max(i + 1, j)]
         for other in ("bool", "complex64", "complex128"):
             table[unsigned, other] = table[other, unsigned] = unsigned if other == "bool" else other
@@ -164,7 +165,7 @@ def floating(x: Any) -> Any:
 def sum_dtype(x: Any, dtype: Any) -> Any:
     """Return the dtype in which the elements of `x` are summed or multiplied.
 
-    It is `dtype` if that is given. Otherwise integers use 64 bits, and other dtypes stay as they are.
+    It is `dtype` if given. Otherwise it is uint64 or int64 for integers and bools, and the dtype of `x` for others.
     """
     if dtype is not None:
         return dtype
@@ -181,7 +182,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     x : Tensor
     dtype : dtype
     copy : bool
-        If False, `x` itself is returned when neither dtype nor device changes. Default: True.
+        If False, `x` itself is returned if dtype and device do not change. Default: True.
     device : device, optional
         Default: the device of `x`.
 
@@ -191,12 +192,13 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
         If `x` is complex and `dtype` is neither complex nor bool. Use `real` or `imag` instead.
     """
     if array(x).dtype.is_complex and not (dtype.is_complex or dtype is mt.bool):
-        raise TypeError(f"astype: {x.dtype.name} cannot be converted to {dtype.name}; take the real or the imaginary part")
+        raise TypeError(f"astype: {x.dtype.name} cannot be converted to {dtype.name}; use the real or the imaginary "
+                        "part")
     return x.to(x.device if device is None else device, dtype, copy=copy)
 
 
 def of_kind(kind: Any, more: bool = False) -> tuple[str, ...]:
-    """Return the names of the dtypes of a kind. With `more`, include dtypes beyond the standard.
+    """Return the names of the dtypes of a kind. If `more`, include dtypes that are not in the standard.
 
     Raise ValueError for an unknown kind.
     """
@@ -233,7 +235,10 @@ def isdtype(dtype: Any, kind: Any) -> bool:
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Return whether a dtype, or the dtype of a tensor, promotes to the dtype `to`."""
+    """Return whether a dtype, or the dtype of a tensor, promotes to the dtype `to`.
+
+    The result is False between bool and any other dtype, and from an integer dtype to a floating-point or complex one.
+    """
     source = from_.dtype if isinstance(from_, mt.Tensor) else from_
     if not isinstance(source, mt.dtype) or not isinstance(to, mt.dtype):
         raise TypeError("can_cast: expected a dtype or a tensor, and a dtype")

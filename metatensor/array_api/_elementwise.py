@@ -48,17 +48,17 @@ def _imag(x: Any) -> Any:
 def _sign(x: Any) -> Any:
     if x.dtype.is_complex:
         return mt.sgn(x)
-    # `mt.sign` follows PyTorch and gives 0 for NaN; the standard requires NaN.
+    # `mt.sign` follows PyTorch and returns 0 for NaN, but the standard requires NaN.
     return mt.where(mt.isnan(x), x, mt.sign(x)) if x.dtype.is_floating_point else mt.sign(x)
 
 
 def _by_parts(op: _Function) -> _Function:
-    """Return `op`, applied separately to the real and imaginary parts of complex tensors."""
+    """Return a function that applies `op` separately to the real and imaginary parts of complex tensors."""
     return lambda x: mt.complex(op(x.real), op(x.imag)) if x.dtype.is_complex else op(x)
 
 
 def _integers_alone(op: _Function) -> _Function:
-    """Return `op` as a function that returns a copy of integer and bool tensors unchanged."""
+    """Return a function that applies `op`, but returns a copy of integer and bool tensors."""
     return lambda x: op(x) if x.dtype.is_floating_point or x.dtype.is_complex else x.clone()
 
 
@@ -122,7 +122,8 @@ round = _unary(
     _integers_alone(_by_parts(mt.round)),
     "Return each element rounded to the nearest integer, in the dtype of `x`. Ties go to the even integer."
 )
-sign = _unary("sign", _sign, "Return -1, 0 or 1 for each element; x / abs(x) for complex numbers; NaN for NaN.")
+sign = _unary("sign", _sign, "Return -1, 0 or 1 for each element. The sign of a complex number is x / abs(x), and that "
+                             "of NaN is NaN.")
 signbit = _unary("signbit", mt.signbit, "Return whether the sign bit of each element is set. It is set for -0.0.")
 sin = _unary("sin", mt.sin, "Return the sine of each element, given in radians.")
 sinh = _unary("sinh", mt.sinh, "Return the hyperbolic sine of each element.")

@@ -18,11 +18,11 @@ class Info:
     """
 
     def capabilities(self) -> dict[str, Any]:
-        """Return "boolean indexing", "data-dependent shapes" and "max dimensions" by name."""
+        """Return the values of "boolean indexing", "data-dependent shapes" and "max dimensions" by name."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": 72}
 
     def default_device(self) -> Any:
-        """Return the device on which tensors are created if none is named."""
+        """Return the device on which tensors are created if none is given."""
         return mt.get_default_device()
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
@@ -31,7 +31,7 @@ class Info:
         return {"real floating": real, "complex floating": real.to_complex(), "integral": mt.int64, "indexing": mt.int64}
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
-        """Return the standard's dtypes by name. `kind` restricts them to one kind or a tuple of kinds; see `isdtype`.
+        """Return the standard's dtypes by name. `kind` restricts them to a kind or a tuple of kinds. See `isdtype`.
         """
         if kind is None:
             return dict(DTYPES)

@@ -21,15 +21,15 @@ def place_of(axis: Any, ndim: int) -> int:
 
 
 def places_of(axis: Any, ndim: int) -> tuple[int, ...]:
-    """Return one axis or several as non-negative indices, or all of them for None.
+    """Return one or several axes as non-negative indices. None means all axes.
 
-    Raise ValueError if an axis is named twice.
+    Raise ValueError if an axis appears twice.
     """
     if axis is None:
         return tuple(range(ndim))
     places = tuple([place_of(one, ndim) for one in (axis if isinstance(axis, (tuple, list)) else (axis,))])
     if len(set(places)) != len(places):
-        raise ValueError(f"axis={axis} names an axis twice")
+        raise ValueError(f"axis={axis} contains an axis twice")
     return places
 
 
@@ -108,7 +108,7 @@ def reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> A
     ----------
     x : Tensor
     shape : tuple of int
-        One size may be -1, which stands for the remaining elements.
+        One size may be -1. It is inferred from the number of elements.
     copy : bool, optional
         True always copies. False always returns a view. None returns a view where possible.
 
@@ -122,7 +122,8 @@ def reshape(x: Any, /, shape: tuple[int, ...], *, copy: bool | None = None) -> A
         return mt.reshape(array(x).clone(memory_format=mt.contiguous_format), shape)
     made = mt.reshape(array(x), shape)
     if copy is False and made.untyped_storage() is not x.untyped_storage():
-        raise ValueError(f"reshape: shape {list(x.shape)} with strides {x.stride()} can become {list(shape)} only by a copy")
+        raise ValueError(f"reshape: shape {list(x.shape)} with strides {x.stride()} can be reshaped to {list(shape)} "
+                         "only by a copy")
     return made
 
 
@@ -130,7 +131,7 @@ def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
     """Return `x` with its elements shifted along one axis or several.
 
     Elements shifted past the end reappear at the start. If `axis` is None, the flattened tensor is shifted and then
-    takes the shape of `x` again. An axis may be named twice; its shifts then add up.
+    takes the shape of `x` again. If an axis appears twice, its shifts are added.
     """
     if axis is None:
         return mt.roll(array(x), shift)
@@ -138,7 +139,7 @@ def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
     shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
     if len(shifts) != len(axes):
         raise ValueError(f"roll: there are {len(shifts)} shifts for {len(axes)} axes")
-    for places, one in zip(shifts, axes, strict=True):  # one by one: an axis may be named twice
+    for places, one in zip(shifts, axes, strict=True):  # one by one, because an axis may appear twice
         x = mt.roll(array(x), places, place_of(one, x.ndim))
     return x if axes else x.clone()
 
@@ -153,7 +154,7 @@ def squeeze(x: Any, /, axis: Any) -> Any:
 
 
 def stack(arrays: Any, /, *, axis: int = 0) -> Any:
-    """Return tensors of one shape joined along a new axis, in their common dtype."""
+    """Return tensors of the same shape joined along a new axis, in their common dtype."""
     tensors = together(arrays)
     if tensors:
         place_of(axis, tensors[0].ndim + 1)
@@ -189,8 +190,8 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
 def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
     """Return the elements of `x` at `indices` along `axis`, with separate indices for each position on the other axes.
 
-    `indices` has as many dimensions as `x`; the other axes broadcast. Negative indices count from the end. Raise
-    ValueError if the numbers of dimensions differ.
+    `indices` must have as many dimensions as `x`, else ValueError is raised. The other axes broadcast. Negative indices
+    count from the end.
     """
     if array(x).ndim != array(indices, "indices").ndim:
         raise ValueError(f"take_along_axis: x has {x.ndim} dimensions, but indices has {indices.ndim}")
@@ -201,7 +202,7 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
 
 
 def tile(x: Any, repetitions: tuple[int, ...], /) -> Any:
-    """Return `x` repeated as a whole, `repetitions[i]` times along axis i."""
+    """Return `x` repeated as a block, `repetitions[i]` times along axis i."""
     return mt.tile(array(x), tuple(repetitions))
 
 

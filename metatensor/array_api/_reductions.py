@@ -24,7 +24,7 @@ def _over(op: Callable[..., Any], x: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _each(op: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `op`, which reduces one axis, as a function that reduces several."""
+    """Return a function that reduces several axes by calling `op`, which reduces one axis."""
 
     def over(x: Any, places: tuple[int, ...], keepdims: bool) -> Any:
         for place in sorted(places, reverse=True):  # descending, so that the remaining axes keep their indices
@@ -178,7 +178,7 @@ def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
 def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
     """Return the `n`-th difference of neighbouring elements along `axis`.
 
-    `prepend` and `append` are tensors that are joined to `x` first, before and after it.
+    The tensors `prepend` and `append` are joined to the start and end of `x` first.
     """
     place = place_of(axis, array(x).ndim)
     parts = [part for part in (prepend, x, append) if part is not None]
@@ -198,7 +198,7 @@ def _arg(op: Callable[..., Any], x: Any, axis: int | None, keepdims: bool) -> An
 def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """Return the index of the maximum along `axis`, or in the flattened tensor (None).
 
-    Of equal elements the first counts.
+    If several elements are equal, it is the index of the first.
     """
     return _arg(mt.argmax, x, axis, keepdims)
 
@@ -206,18 +206,18 @@ def argmax(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any
 def argmin(x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> Any:
     """Return the index of the minimum along `axis`, or in the flattened tensor (None).
 
-    Of equal elements the first counts.
+    If several elements are equal, it is the index of the first.
     """
     return _arg(mt.argmin, x, axis, keepdims)
 
 
 def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    """Return the int64 indices that sort `x` along `axis`. With `stable`, equal elements keep their order."""
+    """Return the int64 indices that sort `x` along `axis`. If `stable`, equal elements keep their order."""
     return mt.sort(array(x), dim=place_of(axis, x.ndim), descending=descending, stable=stable)[1]
 
 
 def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
-    """Return the elements of `x` sorted along `axis`. With `stable`, equal elements keep their order."""
+    """Return the elements of `x` sorted along `axis`. If `stable`, equal elements keep their order."""
     return mt.sort(array(x), dim=place_of(axis, x.ndim), descending=descending, stable=stable)[0]
 
 

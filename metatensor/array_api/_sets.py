@@ -45,7 +45,7 @@ def unique_all(x: Any, /) -> unique_all_result:
     indices : Tensor
         Index of the first occurrence of each value in the flattened `x`.
     inverse_indices : Tensor
-        Index into `values` of each element, of the shape of `x`.
+        Index of each element in `values`, with the shape of `x`.
     counts : Tensor
         Number of occurrences of each value.
     """

@@ -1,7 +1,7 @@
 """Discrete Fourier transforms: the standard's `fft` extension.
 
-`norm` selects where the scale 1/N is applied: "backward" to the inverse transforms, "forward" to the forward
-transforms, and "ortho" applies 1/sqrt(N) to both.
+`norm` determines the scaling by the number of points N. "backward" scales the inverse transforms by 1/N, "forward"
+scales the forward transforms by 1/N, and "ortho" scales both by 1/sqrt(N).
 """
 
 from __future__ import annotations
@@ -51,7 +51,10 @@ def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Any = "backwa
 
 
 def irfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Any = "backward") -> Any:
-    """Return the inverse of `rfft`, a real tensor with `n` elements along `axis`. The default is 2 * (size - 1)."""
+    """Return the inverse of `rfft`, a real tensor with `n` elements along `axis`.
+
+    `n` defaults to 2 * (m - 1), where m is the size of `axis`.
+    """
     return mt.fft.irfft(array(x), n=n, dim=axis, norm=norm)
 
 
@@ -79,12 +82,12 @@ def ihfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Any = "backw
 
 
 def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
-    """Return the frequencies that the elements of an `fft` of `n` samples at spacing `d` belong to, as a vector."""
+    """Return the frequencies of the elements of an `fft` of `n` samples at spacing `d`, as a vector."""
     return mt.fft.fftfreq(n, d=d, dtype=dtype, device=device)
 
 
 def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
-    """Return the frequencies that the elements of an `rfft` of `n` samples at spacing `d` belong to, as a vector."""
+    """Return the frequencies of the elements of an `rfft` of `n` samples at spacing `d`, as a vector."""
     return mt.fft.rfftfreq(n, d=d, dtype=dtype, device=device)
 
 

@@ -50,8 +50,8 @@ class svd_result(NamedTuple):
 def matmul(x1: Any, x2: Any, /) -> Any:
     """Return the matrix product of shapes (..., M, K) and (..., K, N), in the common dtype.
 
-    A vector on the left is a row of shape (1, K), and a vector on the right a column of shape (K, 1); its additional
-    axis does not appear in the result.
+    A vector on the left counts as a row (1, K), and a vector on the right as a column (K, 1). The additional axis is
+    removed from the result.
     """
     return mt.matmul(*pair(array(x1, "x1"), array(x2, "x2")))
 
@@ -59,15 +59,15 @@ def matmul(x1: Any, x2: Any, /) -> Any:
 def matrix_transpose(x: Any, /) -> Any:
     """Return a view of `x` with the last two axes swapped. Raise ValueError if `x` has fewer than two dimensions."""
     if array(x).ndim < 2:
-        raise ValueError(f"matrix_transpose: a tensor of shape {list(x.shape)} holds no matrices")
+        raise ValueError(f"matrix_transpose: a tensor of shape {list(x.shape)} does not hold matrices")
     return x.mT
 
 
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     """Return the sum of products of elements over pairs of axes.
 
-    If `axes` is an int, these are the last `axes` axes of `x1` and the first `axes` axes of `x2`. Otherwise it is a
-    pair of lists: the axes of `x1`, and those of `x2`.
+    If `axes` is an int, the pairs are the last `axes` axes of `x1` and the first `axes` axes of `x2`. Otherwise `axes`
+    is a pair of lists: the axes of `x1`, and those of `x2`.
     """
     a, b = pair(array(x1, "x1"), array(x2, "x2"))
     if not isinstance(axes, int):
@@ -90,13 +90,13 @@ def _aligned(x1: Any, x2: Any, axis: int, name: str) -> tuple[Any, Any]:
 
 
 def vecdot(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """Return the dot products of the vectors along `axis`; the elements of `x1` are conjugated and the other axes
+    """Return the dot products of the vectors along `axis`. The elements of `x1` are conjugated, and the other axes
     broadcast.
 
     Raises
     ------
     ValueError
-        If `axis` is not negative, or its sizes differ.
+        If `axis` is not negative, or if its sizes in `x1` and `x2` differ.
     """
     a, b = _aligned(x1, x2, axis, "vecdot")
     a, b = a.movedim(axis, -1), b.movedim(axis, -1)
@@ -119,17 +119,17 @@ def outer(x1: Any, x2: Any, /) -> Any:
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
-    """Return a view of the diagonals of matrices. A positive `offset` selects one above the main diagonal."""
+    """Return a view of a diagonal of each matrix. A positive `offset` selects a diagonal above the main diagonal."""
     return mt.diagonal(array(x), offset, -2, -1)
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    """Return the sum along a diagonal of each matrix. Its default dtype is that of `sum`."""
+    """Return the sum along a diagonal of each matrix. The default dtype is the same as for `sum`."""
     return mt.sum(diagonal(x, offset=offset), -1, dtype=sum_dtype(x, dtype))
 
 
 def cholesky(x: Any, /, *, upper: bool = False) -> Any:
-    """Return the lower Cholesky factor L, where ``x = L @ L^H``, or with `upper` its conjugate transpose.
+    """Return the lower Cholesky factor L, where ``x = L @ L^H``, or its conjugate transpose if `upper`.
 
     Raise LinAlgError if a matrix is not positive definite.
     """
@@ -167,7 +167,7 @@ def solve(x1: Any, x2: Any, /) -> Any:
     a, b = pair(array(x1, "x1"), array(x2, "x2"))
     vector = b.ndim == 1
     b = b.unsqueeze(1) if vector else b
-    # `mt.linalg.solve` could take x2 for a batch of vectors; with equal numbers of dimensions it does not.
+    # If the numbers of dimensions are equal, `mt.linalg.solve` does not interpret x2 as a batch of vectors.
     n = max(a.ndim, b.ndim)
     solved = mt.linalg.solve(a[(None,) * (n - a.ndim)], b[(None,) * (n - b.ndim)])
     return solved.squeeze(-1) if vector else solved
@@ -187,8 +187,8 @@ def eigvalsh(x: Any, /) -> Any:
 def qr(x: Any, /, *, mode: Any = "reduced") -> qr_result:
     """Return Q with orthonormal columns and upper triangular R, where ``x = Q @ R``.
 
-    For matrices of shape (M, N) and K = min(M, N), Q has shape (M, K) and R (K, N) in the mode "reduced". In the mode
-    "complete", they are (M, M) and (M, N). Raise ValueError for any other mode.
+    For matrices of shape (M, N) and K = min(M, N), Q is (M, K) and R is (K, N) in the mode "reduced". In the mode
+    "complete", Q is (M, M) and R is (M, N). Raise ValueError for any other mode.
     """
     if mode not in ("reduced", "complete"):
         raise ValueError(f"qr: mode must be 'reduced' or 'complete', got {mode!r}")
@@ -196,10 +196,10 @@ def qr(x: Any, /, *, mode: Any = "reduced") -> qr_result:
 
 
 def svd(x: Any, /, *, full_matrices: bool = True) -> svd_result:
-    """Return U, the singular values S in descending order, and Vh, where ``x = (U * S) @ Vh``.
+    """Return U, the singular values S in descending order, and Vh.
 
-    For matrices of shape (M, N) and K = min(M, N), U has shape (M, M) and Vh (N, N). Without `full_matrices`, they are
-    (M, K) and (K, N), and only then does the formula hold as written if M and N differ.
+    For matrices of shape (M, N) and K = min(M, N), U has shape (M, M) and Vh (N, N). If `full_matrices` is False, they
+    are (M, K) and (K, N), and ``x = (U * S) @ Vh``.
     """
     return svd_result(*mt.linalg.svd(array(x), full_matrices=full_matrices))
 
@@ -228,7 +228,7 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
     Raise ValueError if `x` has fewer than two dimensions.
     """
     if array(x).ndim < 2:
-        raise ValueError(f"matrix_rank: a tensor of shape {list(x.shape)} holds no matrices")
+        raise ValueError(f"matrix_rank: a tensor of shape {list(x.shape)} does not hold matrices")
     return mt.linalg.matrix_rank(x, rtol=rtol)
 
 

@@ -53,7 +53,7 @@ def functional_call(
     tie_weights : bool
         If True, a tensor given for one name also replaces the parameters tied to it. Default: True.
     strict : bool
-        If True, the names given must be exactly those of the module. False unless given.
+        If True, the given names must be exactly those of the module. Default: False.
 
     Returns
     -------
@@ -66,7 +66,7 @@ def functional_call(
         If a name is in more than one dict, if the argument is neither a dict nor a sequence of dicts, or if tied names
         are given different tensors.
     RuntimeError
-        With `strict`, if names are missing or unknown.
+        If `strict` is True and names are missing or unknown.
 
     Examples
     --------
@@ -83,7 +83,8 @@ def functional_call(
         state = {name: tensor for part in given for name, tensor in part.items()}
         if len(state) < sum(map(len, given)):
             names = [name for part in given for name in part]
-            raise ValueError(f"functional_call: in more than one dict: {sorted({n for n in names if names.count(n) > 1})}")
+            raise ValueError("functional_call: names in more than one dict: "
+                             f"{sorted({n for n in names if names.count(n) > 1})}")
     else:
         raise ValueError(f"functional_call: expected a dict or a sequence of dicts, got {type(given).__name__}")
     return stateless.functional_call(module, state, args, kwargs, tie_weights=tie_weights, strict=strict)
@@ -92,7 +93,7 @@ def functional_call(
 def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Callable[..., Any]:
     """Return `func` wrapped in another function.
 
-    The wrapper calls `func` as it is: in-place operators and views are not replaced, and arguments that `func` writes
+    The wrapper only calls `func`. In-place operators and views are not replaced, and arguments that `func` writes
     to are changed. Raise RuntimeError if `remove` is neither "mutations" nor "mutations_and_views".
     """
     if remove not in ("mutations", "mutations_and_views"):
@@ -106,7 +107,7 @@ def functionalize(func: Callable[..., Any], *, remove: str = "mutations") -> Cal
 
 
 def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, mt.Tensor], dict[str, mt.Tensor]]:
-    """Stack the parameters and buffers of several modules of one class along a new first dimension.
+    """Stack the parameters and buffers of several modules of the same class along a new first dimension.
 
     Parameters
     ----------
@@ -134,7 +135,7 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, mt.Tensor], 
     if not models:
         raise RuntimeError("stack_module_state: expected at least one module")
     if len({type(model) for model in models}) > 1 or len({model.training for model in models}) > 1:
-        raise RuntimeError("stack_module_state: the modules must be of one class, and all in training mode or none")
+        raise RuntimeError("stack_module_state: the modules must have the same class and the same training mode")
     parameters = [dict(model.named_parameters()) for model in models]
     buffers = [dict(model.named_buffers()) for model in models]
     return _stacked(parameters), _stacked(buffers)
@@ -145,6 +146,6 @@ def _stacked(states: Sequence[Mapping[str, mt.Tensor]]) -> dict[str, mt.Tensor]:
     for name in states[0]:
         tensors = [state[name] for state in states]
         if len({tensor.requires_grad for tensor in tensors}) > 1:
-            raise RuntimeError(f"stack_module_state: some of {name!r} require gradients and others do not")
+            raise RuntimeError(f"stack_module_state: {name!r} must require gradients in all modules or in none")
         stacked[name] = mt.stack(tensors).detach().requires_grad_(tensors[0].requires_grad)
     return stacked

@@ -1,8 +1,8 @@
 """Batched tensors. `vmap` passes them to a function to call it once for a whole batch.
 
 A `Batched` tensor has the shape, dtype and device of one member. Its `value` holds all members, along an additional
-first dimension. Operators with a rule in `metatensor.func._rules` compute with `value`; any other operator is called
-for one member after another. On a device without data it is called for a single member, because all members have the
+first dimension. Operators with a rule in `metatensor.func._rules` compute with `value`. Any other operator is called
+for one member after another. On a device without data, it is called for only one member, because all members have the
 same metadata.
 """
 
@@ -23,13 +23,13 @@ __all__ = ["Batched", "Level", "current_level", "is_random", "wrap"]
 VIEW_FLAG = 4  # operator flags, as in _core/op.pxd
 RANDOM_FLAG = 64
 
-# Arguments that decide whether an operator is random: its probability, and its training switch if it has one.
+# The arguments that determine whether an operator is random: dropout probabilities and training switches.
 _DROPOUT = ("p", "dropout", "dropout_p")
 _SWITCH = ("train", "training")
 
 # These operators return Python values, which may differ between members.
 _ANSWERS = frozenset(("item", "tolist", "equal", "allclose", "is_nonzero"))
-# The results of these operators depend on metadata alone, which all members share.
+# The results of these operators depend only on metadata, which all members share.
 _COMMON = frozenset((
     "is_contiguous", "numel", "is_complex", "is_floating_point", "is_signed", "is_conj", "is_neg", "is_inference", "get_device",
     "is_same_size", "dim_order", "result_type",
@@ -82,7 +82,8 @@ class Level(DispatchMode):
         super().__exit__(*error)
 
     def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator without batched arguments. Random ones raise, run once, or run once for each member."""
+        """Run an operator without batched arguments. A random operator raises, runs once, or runs once for each
+        member."""
         if self.inside_member or not is_random(op, args, kwargs):
             return op(*args, **kwargs)
         self.refuse_random(op)
@@ -90,8 +91,8 @@ class Level(DispatchMode):
             return op(*args, **kwargs)
         if op.variant:
             raise RuntimeError(
-                f"vmap: {op.name} would write different numbers for each member of the batch into a tensor that they share; "
-                "use randomness='same', or a tensor that is mapped over"
+                f"vmap: {op.name} would write different numbers for each member of the batch to a tensor that they "
+                "share; use randomness='same', or a tensor that is mapped over"
             )
         return wrap(mt.stack([op(*args, **kwargs) for _ in range(self.size)]), self)
 
@@ -114,7 +115,8 @@ def wrap(value: Any, level: Level) -> Any:
 
 
 def unwrap_all(tree: Any, level: Level, at: int | None) -> Any:
-    """Replace the batched tensors of a level in nested containers by member `at` of each, or by all members for None.
+    """Replace each batched tensor of a level in nested containers by its member `at`, or by all members if `at` is
+    None.
     """
 
     def one(x: Any) -> Any:
@@ -126,10 +128,10 @@ def unwrap_all(tree: Any, level: Level, at: int | None) -> Any:
 
 
 class Batched(Tensor):
-    """A tensor that has the metadata of one member of a batch.
+    """A tensor with the metadata of one member of a batch.
 
-    Its attribute `value` holds all members along an additional first dimension, and `level` is the `vmap` it belongs
-    to.
+    Its attribute `value` holds all members along an additional first dimension, and `level` is the `vmap` to which it
+    belongs.
     """
 
     value: Any
@@ -150,7 +152,7 @@ class Batched(Tensor):
         if name in _ANSWERS:
             raise RuntimeError(
                 f"vmap: {name} (or bool(), int() or a comparison of a tensor) gives a different result for each member of the "
-                "batch, so that code cannot depend on it; use metatensor.where instead of an if statement"
+                "batch, so code cannot depend on it; use metatensor.where instead of an if statement"
             )
         if name in _COMMON:
             with DisableTorchFunctionSubclass():
@@ -158,8 +160,8 @@ class Batched(Tensor):
         mutated = args[0] if func.variant == 1 else kwargs.get("out")
         if mutated is not None and not (isinstance(mutated, Batched) and mutated.level is level):
             raise RuntimeError(
-                f"vmap: {func.name} would write different values for each member of the batch into a tensor that they share; "
-                "create that tensor from one that is mapped over, for example with new_zeros()"
+                f"vmap: {func.name} would write different values for each member of the batch to a tensor that they "
+                "share; create that tensor from one that is mapped over, for example with new_zeros()"
             )
         random = is_random(func, args, kwargs)
         if random:
@@ -169,7 +171,7 @@ class Batched(Tensor):
             try:
                 result = rule(func, level, args, kwargs)
             except (RuntimeError, IndexError, TypeError, ValueError):
-                result = NotImplemented  # calling the operator for each member gives a better message
+                result = NotImplemented  # calling the operator for each member raises a better message
             if result is not NotImplemented:
                 return mutated if func.variant == 1 else result
         return _by_member(func, level, args, kwargs, mutated, random)
@@ -200,7 +202,7 @@ def _by_member(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str,
     results = []
     level.inside_member += 1
     try:
-        # Without data, one member gives the metadata of all. Other dispatch modes must see every call, though.
+        # Without data, one member has the metadata of all. But other dispatch modes must receive every call.
         watched = any(not isinstance(mode, Level) for mode in current_modes())
         for at in range(1 if no_data and not watched else size):
             if state is not None:
@@ -223,7 +225,8 @@ def _innermost(value: Any) -> Any:
 
 
 def _together(column: list[Any], size: int, level: Level, func: Any) -> Any:
-    """Return one leaf of the results for all members, as a batched tensor. Python values must be equal for all."""
+    """Combine one leaf of the results of all members to a batched tensor. Python values must be equal for all
+    members."""
     if not isinstance(column[0], Tensor):
         if any(other != column[0] for other in column):
             raise RuntimeError(f"vmap: {func.name} gives a different result for each member of the batch")

@@ -1,4 +1,4 @@
-"""Batching rules: how operators compute with all members of a batch at once.
+"""Batching rules, by which operators compute with all members of a batch at once.
 
 `RULES` maps operator names to rules. A rule receives the operator, the level and the arguments, some of which are
 batched. It returns batched tensors, or NotImplemented if it does not cover these arguments. In `value`, the batch
@@ -43,7 +43,7 @@ def _value(x: Any, level: Level) -> Any:
 def _plain(func: Any, *args: Any, **kwargs: Any) -> Any:
     """Run the operator on one member to check its arguments.
 
-    Dispatch modes are off, so that none of them sees this call.
+    Dispatch modes are disabled, so that they do not intercept this call.
     """
     level = _disable_modes()
     try:
@@ -54,7 +54,8 @@ def _plain(func: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _aligned(x: Any, ndim: int, level: Level) -> Any:
-    """Return all members, with dimensions of size 1 inserted so that each has `ndim`. Return anything else as it is."""
+    """Return all members, with dimensions of size 1 inserted so that each member has `ndim` dimensions. Return an
+    argument that is not batched unchanged."""
     if not _is_batch(x, level):
         return x
     missing = ndim - x.dim()
@@ -92,7 +93,7 @@ _BROADCAST = """
 
 @_rule(_UNARY)
 def _unary(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Apply an element-wise operator to all members. The batch dimension makes no difference to it."""
+    """Apply an element-wise operator to all members at once. The batch dimension does not affect the results."""
     if any(isinstance(x, Batched) for x in _tree.flatten([args[1:], kwargs])) or kwargs.get("memory_format") is not None:
         return NotImplemented
     value = args[0].value
@@ -101,7 +102,7 @@ def _unary(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any
 
 
 def _promoted(tensors: list[Any]) -> Any:
-    """Return the promoted dtype of tensors. If there are others, 0-d tensors count only by their kind."""
+    """Return the promoted dtype of tensors. 0-d tensors affect it only by their category if there are other tensors."""
     large = [x.dtype for x in tensors if x.dim()] or [tensors[0].dtype]
     dtype = large[0]
     for other in large[1:]:
@@ -116,7 +117,8 @@ def _promoted(tensors: list[Any]) -> Any:
 def _broadcast(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Apply a broadcasting operator to all members.
 
-    Members that are 0-d are converted first: with the batch dimension they would count fully in type promotion.
+    0-d members are converted to the result's dtype first, because the additional dimension of their `value` would
+    give them more weight in type promotion.
     """
     tensors = [x for x in _tree.flatten([args, kwargs]) if isinstance(x, Tensor)]
     ndim = max(x.dim() for x in tensors)
@@ -171,7 +173,7 @@ def view(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any])
 
 @_rule("view reshape flatten unflatten ravel view_as reshape_as squeeze unsqueeze")
 def _reshaped(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Reshape all members, with a copy if no view of that shape exists."""
+    """Reshape all members. Copy them if there is no view of this shape."""
     found = view(func, level, args, kwargs)
     if found is not NotImplemented or func.variant or any(isinstance(x, mt.dtype) for x in args[1:]):
         return found
@@ -192,7 +194,7 @@ def _expanded(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 def _shifted(dim: Any, ndim: int) -> Any:
-    """Convert one or several dimensions of a member to dimensions of the batch."""
+    """Convert one or several dimensions of a member to the corresponding dimensions of `value`."""
     if isinstance(dim, int) and not isinstance(dim, bool):
         if not -ndim <= dim < ndim:
             raise IndexError("no such dimension")
@@ -279,7 +281,7 @@ def _product(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, A
 
 @_rule("nn.functional.linear")
 def _linear(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Apply a linear layer whose weight is shared by all members, or batched."""
+    """Apply a linear layer whose weight and bias are shared by all members or batched."""
     given = dict(zip(("input", "weight", "bias"), args)) | kwargs
     x, weight, bias = given["input"], given["weight"], given.get("bias")
     if not _is_batch(weight, level) and not _is_batch(bias, level):
@@ -302,8 +304,7 @@ def _gathered(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, 
 def _indexed(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Index with tensors, as in ``x[i, :, j]``.
 
-    The indexed dimensions are moved to the front first. The dimensions of the result are moved back if the indexed
-    dimensions were adjacent.
+    The indexed dimensions are moved to the front first. If they were adjacent, the resulting dimensions are moved back.
     """
     x, indices, dims = args[0], list(args[1]), list(args[2])
     rank = max(index.dim() for index in indices)

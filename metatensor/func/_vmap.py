@@ -29,27 +29,29 @@ def vmap(
     func : callable
         Function of one member. It may return a tensor or nested tuples, lists and dicts of tensors.
     in_dims : int, or nested tuple, list or dict of int and None
-        Batch dimension of each tensor among the positional arguments, with the nesting of the arguments. None means
-        that all members share the argument. Default: 0 for all.
+        Batch dimension of each tensor in the positional arguments, nested like the arguments. None means that all
+        members share the argument. Default: 0 for all.
     out_dims : int, None, or nested tuple, list or dict of these
         Batch dimension of each tensor in the result. None is allowed for results that all members share. Default: 0.
     randomness : {"error", "different", "same"}
-        Random operators in `func` raise, draw different numbers for each member, or draw the same for all.
+        Whether random operators in `func` raise an error, draw different numbers for each member, or draw the same
+        numbers for all. Default: "error".
     chunk_size : int, optional
         Maximum number of members computed at once. Default: all.
 
     Returns
     -------
     callable
-        Function of arguments with one more dimension, in which keyword arguments are passed on unchanged.
+        Function whose positional arguments have one more dimension. Keyword arguments are passed to `func` unchanged.
 
     Raises
     ------
     RuntimeError
-        If `randomness` is unknown. When called: if `func` is random and `randomness` is "error", or if `func` needs the
-        values of one member as Python numbers.
+        If `randomness` is unknown. The returned function raises it if `func` is random and `randomness` is "error", or
+        if `func` needs the values of one member as Python numbers.
     ValueError
-        If `chunk_size` is not positive. When called: if `in_dims` or `out_dims` do not fit, or batch sizes differ.
+        If `chunk_size` is not positive. The returned function raises it if `in_dims` or `out_dims` do not fit, or if
+        batch sizes differ.
 
     Examples
     --------
@@ -159,7 +161,8 @@ def _taken_apart(func: Any, output: Any, dim: int | None, level: Level) -> Any:
     if not isinstance(output, Tensor):
         raise ValueError(f"vmap({_name(func)}): expected the function to return tensors, got {type(output).__name__}")
     if not -output.dim() - 1 <= dim <= output.dim():
-        raise IndexError(f"vmap({_name(func)}): a result of {output.dim() + 1} dimensions has no dimension {dim} (out_dims)")
+        raise IndexError(f"vmap({_name(func)}): a result of {output.dim() + 1} dimensions has no dimension {dim}, "
+                         "which out_dims requests")
     if value is not None:
         return value.movedim(0, dim)
     return output.expand(level.size, *output.shape).movedim(0, dim)

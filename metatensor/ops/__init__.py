@@ -1,7 +1,7 @@
 """The built-in operators, in one compiled module per family.
 
-Every compiled module in this package is imported. As ``mt.ops`` the package also
-looks up custom operators by namespace and name: ``mt.ops.acme.rope``.
+Importing the package imports all its compiled modules. Custom operators are also available
+as attributes of the package, by namespace and name: ``mt.ops.acme.rope``.
 """
 
 import os
@@ -14,7 +14,7 @@ for _family in sorted({_file.partition(".")[0] for _file in os.listdir(__path__[
                        if _file.endswith((".so", ".pyd"))}):
     import_module(f"{__name__}.{_family}")
 if missing_slots():
-    raise ImportError(f"no operator fills the slots {missing_slots()} of Tensor")
+    raise ImportError(f"no operator implements the type slots {missing_slots()} of Tensor")
 
 
 def __getattr__(name):

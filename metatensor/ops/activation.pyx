@@ -21,7 +21,7 @@ from metatensor.ops.pointwise cimport (
 from metatensor.ops import unary as _unary_family  # no-cython-lint: defines what is aliased here
 
 cdef long FLOATS = KEEP | NO_BOOLS | NO_INTS | NO_COMPLEX
-# SWITCH adds the `inplace` argument of nn.functional; BOTH also defines the variant that ends in an underscore.
+# SWITCH adds the `inplace` argument of nn.functional. BOTH also defines the variant that ends in an underscore.
 cdef long SWITCH = INPLACE_ARG | ELEMENTWISE
 cdef long BOTH = INPLACE | INPLACE_ARG
 
@@ -85,7 +85,7 @@ cdef object prelu(Call* c):
         fail(c, f"expected 'weight' to be 0-d or 1-d, got shape {shape_str(weight)}")
     if weight.total != 1:
         if t.ndim == 0:
-            fail(c, f"a 0-d input takes one weight, got {weight.total}")
+            fail(c, f"a 0-d input needs exactly one weight, got {weight.total}")
         if weight.total != (t.sizes[1] if t.ndim > 1 else 1):
             fail(c, f"the input of shape {shape_str(t)} has {t.sizes[1] if t.ndim > 1 else 1} channels, but "
                     f"'weight' has {weight.total} elements")
@@ -93,7 +93,7 @@ cdef object prelu(Call* c):
 
 
 cdef object glu(Call* c):
-    """Broadcast the two halves of a dimension, as for a binary op."""
+    """Compute the result's layout as for a binary op whose operands are the two halves of a dimension."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Operands o
     cdef Layout half, out
@@ -196,7 +196,7 @@ define("hardshrink(Tensor input, float lambd=0.5) -> Tensor", unary, FLOATS | OU
 alias_op("nn.functional.hardshrink", "hardshrink")
 define("nn.functional.softshrink(Tensor input, float lambd=0.5) -> Tensor", softshrink,
        FLOATS | OUT | EXACT_OUT | ELEMENTWISE,
-       "Move each element towards 0 by `lambd`; elements with `abs(input) <= lambd` become 0.")
+       "Move each element towards 0 by `lambd`. Elements with `abs(input) <= lambd` become 0.")
 define("threshold(Tensor input, Scalar threshold, Scalar value, bool inplace=False) -> Tensor", threshold,
        KEEP | NO_BOOLS | NO_COMPLEX | BOTH | OUT | FUNCTION_ONLY,
        "`input` where it is greater than `threshold`, else `value`.")

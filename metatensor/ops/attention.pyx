@@ -16,15 +16,15 @@ cdef str shapes(Tensor q, Tensor k, Tensor v):
 
 
 cdef int check_heads(Call* c, Tensor q, Tensor k, Tensor v) except -1:
-    """Check that the numbers of heads of key and value divide that of query, as enable_gqa requires."""
+    """Check the requirement of enable_gqa: key and value each have a number of heads that divides the query's."""
     cdef dim_t heads, keys, values
     if q.ndim < 3 or k.ndim < 3 or v.ndim < 3:
-        raise IndexError(f"{op_name(c)}(): enable_gqa needs a dimension of heads: {shapes(q, k, v)}")
+        raise IndexError(f"{op_name(c)}(): enable_gqa needs tensors with a dimension of heads, got {shapes(q, k, v)}")
     heads = q.sizes[q.ndim - 3]
     keys = k.sizes[k.ndim - 3]
     values = v.sizes[v.ndim - 3]
     if keys < 1 or values < 1 or heads % keys or heads % values:
-        fail(c, f"the heads of key and value must divide those of query: {shapes(q, k, v)}")
+        fail(c, f"the number of heads of query must be a multiple of those of key and value, got {shapes(q, k, v)}")
     return 0
 
 
@@ -47,7 +47,7 @@ cdef inline bint fused(Tensor q, Tensor k, Tensor v) noexcept:
 
 
 cdef int check_mask(Call* c, Layout* result, Tensor q, Tensor k) except -1:
-    """Check that the mask expands to (..., query length, key length) and has a permitted dtype."""
+    """Check that the mask expands to (..., query length, key length) and has a supported dtype."""
     cdef Tensor mask = tensor_arg(c, 3)
     cdef dim_t sizes[MAX_DIMS]
     cdef int i
@@ -114,5 +114,5 @@ define("nn.functional.scaled_dot_product_attention(Tensor query, Tensor key, Ten
        "generator? generator=None) -> Tensor", attention, FUNCTION_ONLY | RANDOM,
        "Scaled dot-product attention: `softmax(query @ key.mT * scale + attn_mask) @ value`, with query (..., L, E), "
        "key (..., S, E), value (..., S, Ev) and result (..., L, Ev). `scale` defaults to 1 / sqrt(E). A bool mask is "
-       "true where attention is allowed. `is_causal` lets query i attend to keys 0 to i only. `enable_gqa` repeats the "
-       "heads (dimension -3) of key and value to those of query.")
+       "true where attention is allowed. If `is_causal`, query i attends only to keys 0 to i. If `enable_gqa`, the "
+       "heads (dimension -3) of key and value are repeated to match the number of heads of query.")

@@ -154,9 +154,10 @@ alias_op("swapdims", "transpose")
 define("swapaxes(Tensor(a) input, int axis0, int axis1) -> Tensor", transpose_meta, VIEW | INPLACE,
        "`transpose` with NumPy's argument names.")
 define("t(Tensor(a) input) -> Tensor", t_meta, VIEW | INPLACE,
-       "Transpose of a matrix, as a view. Tensors of 0 or 1 dimensions are unchanged; more than 2 dimensions raise.")
+       "Transpose of a matrix, as a view. A tensor of 0 or 1 dimensions is returned unchanged. More than 2 dimensions "
+       "are not supported.")
 define("T(Tensor(a) input) -> Tensor", reverse_meta, VIEW | PROPERTY,
-       "View with the dimensions in reverse order. Deprecated for tensors with other than 0 or 2 dimensions.")
+       "View with the dimensions in reverse order. Deprecated unless the tensor has 0 or 2 dimensions.")
 define("mT(Tensor(a) input) -> Tensor", matrix_meta, VIEW | PROPERTY, "View with the last two dimensions exchanged.")
 define("H(Tensor(a) input) -> Tensor", h_meta, VIEW | PROPERTY, "Conjugate transpose of a matrix, as a view.")
 define("mH(Tensor(a) input) -> Tensor", adjoint_meta, VIEW | PROPERTY,
@@ -164,7 +165,7 @@ define("mH(Tensor(a) input) -> Tensor", adjoint_meta, VIEW | PROPERTY,
 define("adjoint(Tensor(a) input) -> Tensor", adjoint_meta, VIEW,
        "Conjugate transpose of each matrix in the last two dimensions, as a view.")
 define("movedim(Tensor(a) input, int[1] source, int[1] destination) -> Tensor", movedim_meta, VIEW,
-       "View with the dimensions `source` moved to the positions `destination`; the other dimensions keep their order.")
+       "View with the dimensions `source` moved to the positions `destination`. The other dimensions keep their order.")
 alias_op("moveaxis", "movedim")
 
 
@@ -186,13 +187,13 @@ cdef object conj_body(Call* c):
 
 
 cdef object resolve_body(Call* c):
-    """Materialize a conjugate (or negative) view with the strides of a clone; return other tensors unchanged."""
+    """Materialize a conjugate (or negative) view with the strides of a clone. Return other tensors unchanged."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint conj = op_name(c) == "resolve_conj"
     cdef dim_t strides[MAX_DIMS]
     if not t.flags & (T_CONJ if conj else T_NEG):
         return t
-    if t.flags & T_REQUIRES_GRAD and thread_state().grad_enabled:       # out= records no gradients
+    if t.flags & T_REQUIRES_GRAD and thread_state().grad_enabled:       # out= does not record gradients
         return call("conj_physical", (call("_conj", (t,)),)) if conj else call("neg", (call("_neg_view", (t,)),))
     preserve_strides(t.ndim, t.sizes, t.strides, strides)
     out = call("empty_strided", (t.shape, dims_tuple(t.ndim, strides)), {"dtype": t.dtype, "device": t.storage.device})
@@ -231,7 +232,8 @@ cdef int _pairs(Tensor t, Layout* lay) except -1:
 
 
 cdef object view_as_complex_meta(Call* c):
-    """Return a complex view of a real tensor whose last dimension, of size 2 and stride 1, holds the parts."""
+    """Return a complex view of a tensor whose last dimension, of size 2 and stride 1, holds real and imaginary
+    parts."""
     cdef Tensor t = tensor_arg(c, 0), view
     cdef Layout lay
     cdef int i, last = t.ndim - 1
@@ -258,7 +260,7 @@ cdef object part_view(Call* c):
     cdef Tensor t = tensor_arg(c, 0), view
     cdef Layout lay
     cdef bint imaginary = op_name(c) == "_imag"
-    if t.dtype.kind != KIND_COMPLEX:        # else the view would reach beyond the storage
+    if t.dtype.kind != KIND_COMPLEX:        # a view of a real tensor would reach beyond the storage
         raise RuntimeError(f"{op_name(c)}(): a complex tensor is needed, got {t.dtype.name}")
     _pairs(t, &lay)
     lay.ndim -= 1
@@ -297,14 +299,14 @@ define("view_as_real(Tensor(a) input) -> Tensor", view_as_real_meta, VIEW | FUNC
        "Real view of a complex tensor: shape (*input.shape, 2), with the real and imaginary parts in the last "
        "dimension.")
 define("view_as_complex(Tensor(a) input) -> Tensor", view_as_complex_meta, VIEW | FUNCTION_ONLY,
-       "Complex view of a float16, float32 or float64 tensor whose last dimension has size 2 and stride 1 and holds "
+       "Complex view of a float16, float32 or float64 tensor. Its last dimension, of size 2 and stride 1, must hold "
        "the real and imaginary parts.")
 define("_real(Tensor(a) input) -> Tensor", part_view, VIEW | FUNCTION_ONLY | METHOD_ONLY)
 define("_imag(Tensor(a) input) -> Tensor", part_view, VIEW | FUNCTION_ONLY | METHOD_ONLY)
 define("real(Tensor(a) input) -> Tensor", real_body, COMPOSITE | FUNCTION_ONLY,
        "Real part, as a view. A real tensor is returned unchanged.")
 define("imag(Tensor(a) input) -> Tensor", imag_body, COMPOSITE | FUNCTION_ONLY,
-       "Imaginary part of a complex tensor, as a view. Real tensors raise.")
+       "Imaginary part of a complex tensor, as a view. Real tensors are not supported.")
 
 
 def _write(part, value):

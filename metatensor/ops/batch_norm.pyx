@@ -26,7 +26,7 @@ cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) e
 
 
 cdef Tensor normalized_like(Call* c, Tensor t):
-    """Return an output for batch_norm. The CPU keeps the memory format; other devices keep the dimension order."""
+    """Return an output for batch_norm. The CPU keeps the memory format. Other devices keep the dimension order."""
     cdef dim_t strides[MAX_DIMS]
     if not is_cpu(result_device(c)):
         return elementwise_like(t, t.dtype, result_device(c))
@@ -41,8 +41,8 @@ cdef dim_t channels_of(Tensor t):
 
 
 cdef int check_batch_norm(Call* c, Tensor t, int mean, int weight) except -1:
-    """Check the input and its vectors: running statistics in slots `mean` and `mean` + 1 (none if negative), weight and
-    bias in slots `weight` and `weight` + 1."""
+    """Check the input and its vectors: running statistics in slots `mean` and `mean` + 1 (none if `mean` is negative),
+    weight and bias in slots `weight` and `weight` + 1."""
     cdef dim_t channels = channels_of(t)
     need_real_float(c, t)
     if mean >= 0:
@@ -87,8 +87,8 @@ cdef object batch_norm_stats_meta(Call* c):
 
 
 cdef object batch_statistics_meta(Call* c):
-    """Arguments: input, weight, eps. Half-precision input has float32 statistics, unless the weight is half-precision
-    too and the device is a CPU."""
+    """Arguments: input, weight, eps. The statistics of half-precision input are float32, unless the weight is
+    half-precision too and the device is a CPU."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType kept = statistics_dtype(c, t, 1, 1)
     cdef dim_t n = channels_of(t)
@@ -171,7 +171,7 @@ cdef object normalize_by_input(Call* c, Op stats, Op train):
         args[0], args[1], args[2], args[3] = c.args[0], c.args[3], c.args[4], c.args[7]
         return hooks.invoke(<PyObject*>stats, args, 4)
     if is_none(c, 1) or is_none(c, 2):
-        raise RuntimeError(f"{op_name(c)}(): running_mean and running_var must be given both, or neither")
+        raise RuntimeError(f"{op_name(c)}(): running_mean and running_var must be given together")
     for i in range(5):
         args[i] = c.args[i]
     args[5], args[6] = c.args[6], c.args[7]
@@ -217,7 +217,7 @@ cdef object instance_norm_body(Call* c):
                              + shape_str(t))
         return normalize_by_input(c, _instance, _instance_train)
     if is_none(c, 1) or is_none(c, 2):
-        raise RuntimeError("instance_norm(): running_mean and running_var must be given where use_input_stats is False")
+        raise RuntimeError("instance_norm(): running_mean and running_var must be given when use_input_stats is False")
     return normalize_by_running(c, _instance_eval)
 
 
@@ -269,12 +269,12 @@ define("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? ru
 define("_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, "
        "bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_body,
        COMPOSITE | OUT | FUNCTION_ONLY,
-       "`native_batch_norm` with required running statistics. The overload `no_stats` takes none.")
+       "`native_batch_norm` with required running statistics. The overload `no_stats` has no such arguments.")
 define("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, "
        "float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_no_stats_body, COMPOSITE | OUT | FUNCTION_ONLY)
 define("nn.functional.instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "
        "Tensor? weight=None, Tensor? bias=None, bool use_input_stats=True, float momentum=0.1, float eps=1e-05) "
        "-> Tensor", instance_norm_body, COMPOSITE,
        "Normalize each channel (dimension 1) of each instance to mean 0 and variance 1, then multiply by `weight` and "
-       "add `bias`, each of shape (C,). With `use_input_stats` the statistics are those of the input and the running "
-       "statistics, if given, are updated in place; otherwise the running statistics are used.")
+       "add `bias`, each of shape (C,). With `use_input_stats`, the statistics are computed from the input, and the "
+       "running statistics, if given, are updated in place. Otherwise the running statistics are used.")

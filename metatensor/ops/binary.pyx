@@ -30,7 +30,8 @@ cdef object _one = 1
 # Meta kernels with rules of their own -----------------------------------------------------
 
 cdef int _check_alpha(Call* c, DType d) except -1:
-    """Check that alpha's category (bool, integer, floating-point, complex) is not above that of the result dtype."""
+    """Check that alpha's category (bool, integer, floating-point, complex) is not higher than that of the result
+    dtype."""
     cdef int kind = number_kind(arg(c, 2))
     if kind == KIND_BOOL and d.kind != KIND_BOOL:
         fail(c, "alpha can be a bool only if the result is bool")
@@ -42,7 +43,7 @@ cdef int _check_alpha(Call* c, DType d) except -1:
 
 
 cdef object scaled(Call* c):
-    """Compute `binary` for an op with an alpha, which is nearly always 1."""
+    """Compute `binary` for an op with an alpha, and check alpha unless it is 1."""
     cdef object result
     if c.args[2] == <PyObject*>_one:
         return binary(c)
@@ -65,7 +66,7 @@ cdef object subtract(Call* c):
 
 
 cdef object subtract_reversed(Call* c):
-    """Compute `subtract` with the operands exchanged: the strides of `other` take precedence in the result."""
+    """Compute `subtract` with the operands exchanged, so that the strides of `other` take precedence in the result."""
     cdef PyObject* input = c.args[0]
     cdef object result
     if not isinstance(<object>c.args[1], Tensor):
@@ -80,7 +81,7 @@ cdef object subtract_reversed(Call* c):
 
 
 cdef object divide(Call* c):
-    """True division converts integers to floats; with a rounding mode the result has the promoted dtype."""
+    """Compute the result of a division. Without a rounding mode, integers are converted to the default float dtype."""
     cdef Operands o
     cdef DType d
     if is_none(c, 2):
@@ -105,7 +106,7 @@ cdef object modulo(Call* c):
 
 
 cdef object power(Call* c):
-    """Compute the result of a power. If the exponent is a number, the base alone decides the layout."""
+    """Compute the result of a power. If the exponent is a number, the layout depends only on the base."""
     cdef Operands o
     cdef DType d
     cdef Tensor base
@@ -128,7 +129,7 @@ cdef object power(Call* c):
 
 
 cdef object power_of_number(Call* c):
-    """Compute the result of a power whose base is a number. The exponent alone decides the layout."""
+    """Compute the result of a power whose base is a number. The layout depends only on the exponent."""
     cdef Operands o
     no_operands(&o)
     operand_arg(&o, c, 0)
@@ -163,8 +164,8 @@ cdef object same_dtypes(Call* c):
 
 
 cdef object ldexp(Call* c):
-    """Compute `binary`. Operands of different dtypes are computed directly into out=, which must have the result
-    dtype."""
+    """Compute `binary`. If the operands' dtypes differ, the kernel writes directly to out=, which must have the
+    result's dtype."""
     cdef Tensor result = binary(c)
     if tensor_arg(c, 0).dtype is not tensor_arg(c, 1).dtype:
         exact_out(c, result.dtype)
@@ -190,9 +191,9 @@ cdef object from_parts(Call* c):
 define("add(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", scaled, PROMOTE | BOTH,
        "`input + alpha * other`.")
 define("sub(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract, PROMOTE | BOTH,
-       "`input - alpha * other`. Bool operands raise.")
+       "`input - alpha * other`. Bool operands are not supported.")
 define("rsub(Tensor input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract_reversed, PROMOTE,
-       "`other - alpha * input`. Bool operands raise.")
+       "`other - alpha * input`. Bool operands are not supported.")
 define("mul(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, PROMOTE | BOTH, "`input * other`.")
 define("div(Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor", divide,
        INT_TO_FLOAT | BOTH,
@@ -206,7 +207,7 @@ define("fmod(Tensor input, Tensor|Scalar other) -> Tensor", modulo,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH,
        "Remainder of division rounded towards zero, with the sign of `input`, as in C.")
 define("pow(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", power, PROMOTE | NO_BOOLS | BOTH,
-       "`input ** exponent`. An integer tensor to the power of a negative integer number raises.")
+       "`input ** exponent`. If `input` is an integer tensor, `exponent` must not be a negative integer number.")
 define("float_power(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", float_power, PROMOTE | BOTH | EXACT_OUT,
        "`input ** exponent` computed in float64, or in complex128 if an operand is complex.")
 
@@ -216,9 +217,9 @@ for _name, _target in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div
 # Maximum and minimum ------------------------------------------------------------------------
 
 define("maximum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
-       "Greater of two elements; NaN if either is NaN.")
+       "Greater of two elements, or NaN if one of them is NaN.")
 define("minimum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
-       "Lesser of two elements; NaN if either is NaN.")
+       "Lesser of two elements, or NaN if one of them is NaN.")
 define("fmax(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "Greater of two elements. If one is NaN, the other is returned.")
 define("fmin(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
@@ -237,7 +238,7 @@ define("logaddexp2(Tensor input, Tensor other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | OUT | ELEMENTWISE,
        "`log2(2**input + 2**other)`, computed without intermediate overflow.")
 define("xlogy(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
-       "`input * log(other)`; 0 where `input` is 0, except that NaN in `other` gives NaN.")
+       "`input * log(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN.")
 define("ldexp(Tensor input, Tensor other) -> Tensor", ldexp, INT_TO_FLOAT | BOTH, "`input * 2**other`.")
 define("copysign(Tensor input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "Magnitude of `input` with the sign of `other`.")
@@ -265,7 +266,7 @@ for _slot, _name in ((S_ADD, "add"), (S_SUB, "sub"), (S_RSUB, "rsub"), (S_MUL, "
     set_slot(_slot, _name)
 
 
-# PyTorch keeps Python 2's names for division.
+# Like PyTorch, also define the methods by which Python 2 divided.
 type_set(Tensor, "__div__", Tensor.__truediv__)
 type_set(Tensor, "__idiv__", Tensor.__itruediv__)
 

@@ -1,4 +1,4 @@
-"""Losses for classification: class scores against class indices, class probabilities or label sequences.
+"""Losses for classification. They compare class scores with class indices, class probabilities or label sequences.
 
 `reduction` is 'none', 'mean' or 'sum'.
 """
@@ -16,7 +16,7 @@ from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 
 
 cdef int class_weight(Call* c, int slot, dim_t classes, DType d) except -1:
-    """Check the optional vector of class weights; `d` is its required dtype, or None for any."""
+    """Check the optional vector of class weights. `d` is its required dtype, or None if any dtype is allowed."""
     cdef Tensor w
     if is_none(c, slot):
         return 0
@@ -29,7 +29,7 @@ cdef int class_weight(Call* c, int slot, dim_t classes, DType d) except -1:
 
 
 cdef Tensor per_sample(Call* c, Tensor t, DType d, int reduction):
-    """Return the result: one loss for each sample, without the class dimension (1, or 0 of a vector), or a scalar."""
+    """Return a result without the class dimension (1, or 0 for a vector) if `reduction` is R_NONE, else a scalar."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int i
     if reduction != R_NONE:
@@ -94,7 +94,7 @@ cdef object cross_entropy(Call* c):
     need_dtype(c, t, FLOATS)
     if t.ndim == 0:
         raise IndexError(f"{op_name(c)}(): expected an input of 1 or more dimensions, got none")
-    if not probabilities and not c.flags & T_RETRIED:   # the logarithms of the scores come before their classes
+    if not probabilities and not c.flags & T_RETRIED:   # an unsupported dtype takes precedence over these errors
         check_class_indices(c, t, target)
     class_weight(c, 2, t.sizes[0 if t.ndim == 1 else 1], None if probabilities else t.dtype)
     return per_sample(c, t, d, reduction)
@@ -224,12 +224,13 @@ cdef str _legacy = "bool? reduce=None, str reduction='mean'"
 define("nn.functional.nll_loss(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
        f"int ignore_index=-100, {_legacy}) -> Tensor", nll_loss, FUNCTION_ONLY,
        "Negative log-likelihood loss: `input` (N, C, ...) holds log-probabilities and `target` (N, ...) class indices "
-       "(int64 or uint8). `weight` (C,) scales the loss of each class. Targets equal to `ignore_index` are ignored.")
+       "(int64 or uint8). `weight` (C,) scales the loss of each class. Targets equal to `ignore_index` do not "
+       "contribute.")
 define("nn.functional.cross_entropy(Tensor input, Tensor target, Tensor? weight=None, bool? size_average=None, "
        f"int ignore_index=-100, {_legacy}, float label_smoothing=0.0) -> Tensor", cross_entropy, FUNCTION_ONLY,
        "Cross entropy between unnormalized class scores `input` (N, C, ...) and `target`: class indices (N, ...) or "
-       "class probabilities (N, C, ...). `weight` (C,) scales the loss of each class; class indices equal to "
-       "`ignore_index` are ignored; `label_smoothing` mixes the target with the uniform distribution.")
+       "class probabilities (N, C, ...). `weight` (C,) scales the loss of each class. Class indices equal to "
+       "`ignore_index` do not contribute. `label_smoothing` mixes the target with the uniform distribution.")
 define("nn.functional.multi_margin_loss(Tensor input, Tensor target, int p=1, float margin=1.0, Tensor? weight=None, "
        f"bool? size_average=None, {_legacy}) -> Tensor", multi_margin_loss, FUNCTION_ONLY,
        "Multi-class margin loss of scores `input` (N, C) and class indices `target` (N,): the sum over the other "
@@ -243,8 +244,8 @@ define(f"nn.functional.multilabel_margin_loss(Tensor input, Tensor target, bool?
 define("nn.functional.ctc_loss(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor target_lengths, "
        "int blank=0, str reduction='mean', bool zero_infinity=False) -> Tensor", ctc_loss, FUNCTION_ONLY,
        "Connectionist temporal classification loss (Graves et al., 2006). `log_probs` (T, N, C) or (T, C) is float32 "
-       "or float64. `targets` is (N, S), or the concatenated target sequences. The lengths give one number for each "
-       "sequence.")
+       "or float64. `targets` is (N, S), or a vector of the concatenated target sequences. `input_lengths` and "
+       "`target_lengths` hold one length for each sequence.")
 define("nn.functional.ctc_loss.ints(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, "
        "int blank=0, str reduction='mean', bool zero_infinity=False) -> Tensor", ctc_loss, FUNCTION_ONLY)
 define("nn.functional.linear_cross_entropy(Tensor input, Tensor linear_weight, Tensor target, *, "

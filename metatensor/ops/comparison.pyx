@@ -1,6 +1,6 @@
-"""Element-wise comparisons, logical operators and bitwise operators; also isin.
+"""Element-wise comparisons, logical operators and bitwise operators, and isin.
 
-Comparisons and logical operators return bool tensors; in place they cast the result to the dtype of the tensor.
+Comparisons and logical operators return bool tensors. Their in-place versions cast the result to the tensor's dtype.
 """
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META
@@ -19,7 +19,6 @@ from metatensor.ops.pointwise cimport (
     no_operands, number, operand,
 )
 
-# In place, the bool result is cast to the tensor's own dtype, as in PyTorch.
 cdef long COMPARE = ALWAYS_BOOL | NO_GRAD | INPLACE | OUT
 cdef long ORDER = ALWAYS_BOOL | NO_COMPLEX | NO_GRAD | INPLACE | OUT
 cdef long BITS = PROMOTE | NO_FLOATS | NO_COMPLEX | INPLACE | OUT
@@ -45,18 +44,22 @@ cdef object close_to(Call* c):
 
 define("eq(Tensor input, Tensor|Scalar other) -> Tensor", compare, COMPARE, "`input == other`.")
 define("ne(Tensor input, Tensor|Scalar other) -> Tensor", compare, COMPARE, "`input != other`.")
-define("lt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "`input < other`. Complex operands raise.")
-define("le(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "`input <= other`. Complex operands raise.")
-define("gt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "`input > other`. Complex operands raise.")
-define("ge(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER, "input >= other.")
+define("lt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER,
+       "`input < other`. Complex operands are not supported.")
+define("le(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER,
+       "`input <= other`. Complex operands are not supported.")
+define("gt(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER,
+       "`input > other`. Complex operands are not supported.")
+define("ge(Tensor input, Tensor|Scalar other) -> Tensor", compare, ORDER,
+       "`input >= other`. Complex operands are not supported.")
 define("isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> Tensor",
        close_to, ALWAYS_BOOL | NO_GRAD,
-       "Whether `abs(input - other) <= atol + rtol * abs(other)`. Equal infinities are close; `equal_nan` makes two "
-       "NaNs close. Both tensors must have the same dtype.")
+       "Whether `abs(input - other) <= atol + rtol * abs(other)`. Equal infinities are close. If `equal_nan`, two "
+       "NaNs are close too. Both tensors must have the same dtype.")
 
 cdef object logical(Call* c):
-    """Broadcast the operands and, on meta, convert each to a dense bool tensor first: the strides then match
-    PyTorch's."""
+    """Compute `binary`. On meta, broadcast the operands and replace each by a dense bool tensor first, so that the
+    strides of the result match PyTorch's."""
     cdef Tensor t
     cdef Operands o
     if result_device(c) is not META or c.mixed or (canonical_at(c.args[0]) and canonical_at(c.args[1])):
@@ -88,8 +91,8 @@ define("bitwise_right_shift(Tensor|Scalar input, Tensor|Scalar other) -> Tensor"
 
 
 cdef object isin_meta(Call* c):
-    """Arguments: elements, test elements, ...; either may be a number, not both. On meta the result has the strides of
-    an element-wise result; on other devices it is contiguous."""
+    """Arguments: elements, test elements, ... One of these two may be a number. On meta the result has the strides of
+    an element-wise result. On other devices it is contiguous."""
     cdef Tensor t
     cdef Operands o
     cdef int i, kind
@@ -113,8 +116,8 @@ cdef object isin_meta(Call* c):
 cdef str SEARCH = "*, bool assume_unique=False, bool invert=False) -> Tensor"
 
 define(f"isin(Tensor elements, Tensor test_elements, {SEARCH}", isin_meta, FUNCTION_ONLY | OUT | EXACT_OUT | NO_GRAD,
-       "Whether each element of `elements` is in `test_elements`, or is not if `invert` is true. Bool and complex "
-       "values raise.")
+       "Whether each element of `elements` is in `test_elements`, or is absent if `invert` is true. Bool and complex "
+       "values are not supported.")
 define(f"isin.Tensor_Scalar(Tensor elements, Scalar test_element, {SEARCH}", isin_meta, OUT | EXACT_OUT | NO_GRAD)
 define(f"isin.Scalar_Tensor(Scalar element, Tensor test_elements, {SEARCH}", isin_meta, OUT | EXACT_OUT | NO_GRAD)
 

@@ -1,4 +1,5 @@
-"""Contractions: tensordot, inner, vecdot, kron and chains of matrix products. All but vecdot consist of other ops."""
+"""Contractions: tensordot, inner, vecdot, kron and chains of matrix products. All except vecdot are composed of other
+ops."""
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, mul_dims
 from metatensor._core.op cimport (
     NO_OVERLAP, NO_PARTIAL, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, WITH_OUT, Call, arg, call, define, dim_arg, op_name, result_device,
@@ -23,8 +24,8 @@ cdef int check_contracted(str op, Tensor a, int i, Tensor b, int j) except -1:
 
 
 cdef Tensor contracted(str op, Tensor a, Tensor b, list dims_a, list dims_b):
-    """Return the sum of products over pairs of dimensions. A dimension of size 1 broadcasts: the other tensor is summed
-    over its partner."""
+    """Return the sum of products over pairs of dimensions. If one dimension of a pair has size 1, the other tensor is
+    summed over its own dimension of the pair first."""
     cdef list free_a, free_b, shape
     cdef int i, j
     for i, j in zip(dims_a, dims_b):
@@ -52,7 +53,7 @@ cdef Tensor contracted(str op, Tensor a, Tensor b, list dims_a, list dims_b):
 
 
 cdef object tensordot_body(Call* c):
-    """Arguments: a, b, dims; dims is a number of dimensions, or a pair of lists: dimensions of a and of b."""
+    """Arguments: a, b, dims. `dims` is a number of dimensions, or a list of dimensions of a and one of b."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef object dims = arg(c, 2)
     cdef int k
@@ -70,7 +71,8 @@ cdef object tensordot_body(Call* c):
             raise RuntimeError(f"tensordot(): dims must be an int or two lists of dimensions, got {dims!r}")
         dims_a, dims_b = [[d] if isinstance(d, int) else list(d) for d in dims]
         if len(dims_a) != len(dims_b):
-            raise RuntimeError(f"tensordot(): dims must name as many dimensions of a as of b, got {dims_a} and {dims_b}")
+            raise RuntimeError(f"tensordot(): dims must name the same number of dimensions of a and b, got {dims_a} "
+                               f"and {dims_b}")
         if dims_a and (a.ndim == 0 or b.ndim == 0):
             raise IndexError("tensordot(): dimensions were given for a tensor that has none")
         for k in range(len(dims_a)):
@@ -124,10 +126,11 @@ cdef object vecdot_meta(Call* c):
 
 define("tensordot(Tensor a, Tensor b, any dims=2) -> Tensor", tensordot_body, COMPOSITE | OUT | EXACT_OUT | FUNCTION_ONLY,
        "Sum of products over the last `dims` dimensions of `a` and the first `dims` dimensions of `b`. `dims` may also "
-       "be two lists of dimensions, of `a` and of `b`, that are paired in order. The result has the remaining "
-       "dimensions of `a`, then those of `b`.")
+       "be a list of dimensions of `a` and a list of dimensions of `b`, which are paired in order. The result has the "
+       "remaining dimensions of `a`, then those of `b`.")
 define("inner(Tensor input, Tensor other) -> Tensor", inner_body, COMPOSITE | OUT | EXACT_OUT,
-       "Sum of products over the last dimensions, which must have the same size. If an operand is 0-d, the product.")
+       "Sum of products over the last dimensions, which must have the same size. If an operand is 0-d, the result is "
+       "the product.")
 define("linalg.vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", vecdot_meta, OUT | EXACT_OUT,
        "Broadcast `x` and `y`, and return the sum of `conj(x) * y` along `dim`. The result has one dimension less.")
 
@@ -178,7 +181,7 @@ cdef object chain_part(list mats, list split, int i, int j):
 
 
 cdef object multi_dot_body(Call* c):
-    """Arguments: tensors. A vector as first tensor is a row, as last tensor a column."""
+    """Arguments: tensors. A vector counts as a row if it is the first tensor, and as a column if it is the last."""
     cdef list given = list(tensors_arg(c, 0))
     cdef int n = len(given), k
     cdef Tensor t, first, last
@@ -231,7 +234,7 @@ cdef object several_body(Call* c):
 
 define("kron(Tensor input, Tensor other) -> Tensor", kron_body, COMPOSITE | OUT | NO_OVERLAP,
        "Kronecker product: each element of `input` times `other`, as blocks of the result. Dimension i of the result "
-       "has size `input.shape[i] * other.shape[i]`; the tensor with fewer dimensions gets leading dimensions of size "
+       "has size `input.shape[i] * other.shape[i]`. The tensor with fewer dimensions gets leading dimensions of size "
        "1.")
 define("linalg.multi_dot(Tensor[] tensors) -> Tensor", multi_dot_body, COMPOSITE | OUT | EXACT_OUT,
        "Product of two or more matrices, multiplied in the cheapest order. The first and last may be vectors.")

@@ -22,7 +22,7 @@ cdef struct Slots:
     int stride
     int padding
     int dilation
-    int output_padding      # -1 if there is none: not transposed
+    int output_padding      # -1 for a convolution that is not transposed
     int groups
 
 
@@ -31,12 +31,12 @@ cdef Slots TRANSPOSED = Slots(3, 4, 7, 5, 6)
 
 
 cdef int check_operands(Call* c, Image* x, Tensor t, Tensor w, dim_t groups, bint transposed) except -1:
-    """Check dtypes, channels, groups and bias. `x` and `t` are both the input, `w` is the weight."""
+    """Check dtypes, channels, groups and bias. `t` is the input, `x` its sizes as an image, and `w` the weight."""
     cdef dim_t out_channels
     cdef Tensor bias
     cdef int i
     if w.dtype is not t.dtype and not c.flags & T_RETRIED:
-        fail(c, f"the input is {t.dtype.name} but the weight {w.dtype.name}; they must be the same")
+        fail(c, f"input and weight must have the same dtype, got {t.dtype.name} and {w.dtype.name}")
     if groups <= 0:
         fail(c, f"argument 'groups' must be positive, got {groups}")
     if w.sizes[0] < groups or w.sizes[0] % groups:
@@ -64,7 +64,7 @@ cdef int check_operands(Call* c, Image* x, Tensor t, Tensor w, dim_t groups, bin
             fail(c, f"the bias must have shape [{out_channels}] for a weight of shape {shape_str(w)}, "
                     f"got {shape_str(bias)}")
         if bias.dtype is not t.dtype and not c.flags & T_RETRIED:
-            fail(c, f"the input is {t.dtype.name} but the bias {bias.dtype.name}; they must be the same")
+            fail(c, f"input and bias must have the same dtype, got {t.dtype.name} and {bias.dtype.name}")
     return 0
 
 
@@ -140,7 +140,7 @@ cdef int transposed_sizes(Call* c, Image* x, Tensor w, Slots* at, dim_t* sizes) 
     read_steps(c, at.dilation, x.n, dilation, 1)
     read_steps(c, at.output_padding, x.n, extra, 0)
     for i in range(x.n):
-        if extra[i] >= stride[i] and extra[i] >= dilation[i] and x.sizes[0]:    # as in PyTorch, any if N = 0
+        if extra[i] >= stride[i] and extra[i] >= dilation[i] and x.sizes[0]:    # like PyTorch, skip this if N = 0
             fail_slot(c, at.output_padding, f"must be smaller than stride or dilation, got {dims_str(x.n, extra)} with "
                                             f"stride {dims_str(x.n, stride)} and dilation {dims_str(x.n, dilation)}")
         size = add_dims(mul_dims(x.sizes[i + 2] - 1, stride[i]), reach(w.sizes[i + 2], dilation[i]))
@@ -215,7 +215,7 @@ cdef object conv_tbc(Call* c):
         fail(c, f"expected input, weight and bias of 3, 3 and 1 dimensions, got shapes {shape_str(t)}, "
                 f"{shape_str(w)}, {shape_str(bias)}")
     if t.sizes[2] != w.sizes[1] or bias.sizes[0] != w.sizes[2]:
-        fail(c, f"channels do not fit: input {shape_str(t)}, weight {shape_str(w)}, bias {shape_str(bias)}")
+        fail(c, f"the numbers of channels do not match: input {shape_str(t)}, weight {shape_str(w)}, bias {shape_str(bias)}")
     if w.dtype is not t.dtype:
         fail(c, f"input and weight must have the same dtype, got {t.dtype.name} and {w.dtype.name}")
     need_dtype(c, t, FLOATS | INTS | COMPLEXES)
@@ -322,15 +322,15 @@ define(f"nn.functional.conv3d.padding({_operands}, {_same.format(n=3)}) -> Tenso
 define(f"nn.functional.conv_transpose1d({_operands}, {_back.format(n=1)}) -> Tensor", conv_transpose1d,
        FUNCTION_ONLY,
        "1-d transposed convolution, the adjoint of conv1d, of `input` (N, C, L) with `weight` (C, C_out / groups, K) "
-       "and `bias` (C_out,). `output_padding` is added to the output size, at one side.")
+       "and `bias` (C_out,). `output_padding` is added to the output size, on one side.")
 define(f"nn.functional.conv_transpose2d({_operands}, {_back.format(n=2)}) -> Tensor", conv_transpose2d,
        FUNCTION_ONLY,
        "2-d transposed convolution, the adjoint of conv2d, of `input` (N, C, H, W) with `weight` (C, C_out / groups, "
-       "KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, at one side.")
+       "KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, on one side.")
 define(f"nn.functional.conv_transpose3d({_operands}, {_back.format(n=3)}) -> Tensor", conv_transpose3d,
        FUNCTION_ONLY,
        "3-d transposed convolution, the adjoint of conv3d, of `input` (N, C, D, H, W) with `weight` (C, C_out / "
-       "groups, KD, KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, at one side.")
+       "groups, KD, KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, on one side.")
 for _name in ("conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"):
     alias_op(_name, f"nn.functional.{_name}")
 define("convolution(Tensor input, Tensor weight, Tensor? bias, int[] stride, int[] padding, int[] dilation, "

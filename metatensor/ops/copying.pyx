@@ -45,7 +45,8 @@ cdef object contiguous_body(Call* c):
     if in_format(c, t, format_arg(c, 1, FORMAT_CONTIGUOUS)):
         return t
     if arg(c, 1) is preserve_format:
-        raise RuntimeError(f"{op_name(c)}(): preserve_format cannot be used here, as it names no memory format")
+        raise RuntimeError(f"{op_name(c)}(): preserve_format cannot be used here, because it does not name a memory "
+                           "format")
     return call("clone", (t,), {"memory_format": contiguous_format if is_none(c, 1) else arg(c, 1)})
 
 
@@ -59,7 +60,7 @@ cdef object clone_meta(Call* c):
 
 define("is_contiguous(Tensor input, *, memory_format? memory_format=None) -> bool", is_contiguous_host,
        HOST | METHOD_ONLY,
-       "Whether the elements are dense in the order of `memory_format`; row-major order by default.")
+       "Whether the elements are dense in the order of `memory_format`, which is row-major by default.")
 define("contiguous(Tensor input, *, memory_format? memory_format=None) -> Tensor", contiguous_body,
        COMPOSITE | METHOD_ONLY,
        "The tensor itself if it is contiguous in `memory_format` (row-major by default), else a contiguous copy.")
@@ -104,7 +105,7 @@ cdef object zero_meta(Call* c):
 
 
 cdef Tensor _another(Call* c, Tensor t):
-    """Return an empty tensor like `t`."""
+    """Return an uninitialized tensor like `t`."""
     if t.flags & T_CONTIGUOUS:
         return new_like(t, t.dtype, t.storage.device)
     return make_like(c, t, t.dtype, t.storage.device, FORMAT_PRESERVE)
@@ -135,7 +136,7 @@ cdef object to_copy_move_meta(Call* c):
     return _moved(c, tensor_arg(c, 0).dtype, format_arg(c, 3, FORMAT_PRESERVE))
 
 
-# The overload `move` keeps the dtype: devices copy bytes faster than they convert numbers.
+# The overload `move` keeps the dtype, because devices copy bytes faster than they convert numbers.
 cdef Op TO_COPY = define(
     "_to_copy(Tensor input, dtype dtype, device? device=None, bool non_blocking=False, "
     "memory_format? memory_format=None) -> Tensor", to_copy_meta, MIXED, "Copy with another dtype, device or memory format.")
@@ -144,7 +145,7 @@ define("_to_copy.move(Tensor input, device? device=None, bool non_blocking=False
 
 
 cdef inline bint _is_on(Tensor t, Device device) noexcept:
-    """Return whether a tensor is on a device. A device without an index matches any of its type."""
+    """Return whether a tensor is on a device. A device without an index matches any device of its type."""
     return device is t.storage.device or (device.number < 0 and device.kind == t.storage.device.kind)
 
 
@@ -155,8 +156,8 @@ cdef object _to(Call* c, Tensor t, DType dtype, Device device, object non_blocki
     if dtype is t.dtype:
         dtype = None
     if dtype is None and device is None and not copy:
-        # Like PyTorch, compare with the format that the strides suggest: with one channel that is not channels_last,
-        # even if the tensor is dense in channels_last order.
+        # Like PyTorch, compare with the format that suggest_format() returns. For a tensor with one channel, this is
+        # not channels_last, even if the tensor is dense in channels_last order.
         if fmt is None or fmt is preserve_format or suggest_format(t.ndim, t.sizes, t.strides) == format_arg_of(fmt):
             return t
     if dtype is None:
@@ -190,7 +191,7 @@ cdef object to_other_body(Call* c):
 
 define("to(Tensor(a) input, device? device=None, dtype? dtype=None, bool non_blocking=False, bool copy=False, *, "
        "memory_format? memory_format=None) -> Tensor", to_device_body, COMPOSITE | METHOD_ONLY | MIXED,
-       "Convert to another device, dtype or memory format. Returns the tensor itself if nothing changes and `copy` is "
+       "Convert to another device, dtype or memory format. Return the tensor itself if nothing changes and `copy` is "
        "false.")
 define("to.dtype(Tensor(a) input, dtype dtype, bool non_blocking=False, bool copy=False, *, "
        "memory_format? memory_format=None) -> Tensor", to_dtype_body, COMPOSITE | METHOD_ONLY | MIXED)
@@ -211,7 +212,7 @@ cdef object convert_body(Call* c):
 
 for method, dtype in _CONVERSIONS.items():
     define(f"{method}(Tensor(a) input, *, memory_format? memory_format=None) -> Tensor", convert_body,
-           COMPOSITE | METHOD_ONLY, f"Convert to {dtype}, as `to(metatensor.{dtype})`.")
+           COMPOSITE | METHOD_ONLY, f"Convert to {dtype}, like `to(metatensor.{dtype})`.")
 
 
 cdef object cpu_body(Call* c):
@@ -266,15 +267,16 @@ cdef object type_body(Call* c):
 
 
 define("cpu(Tensor(a) input, *, memory_format? memory_format=None) -> Tensor", cpu_body, COMPOSITE | METHOD_ONLY,
-       "Copy to the CPU. Returns the tensor itself if it is there already and `memory_format` changes nothing.")
+       "Copy to the CPU. Return the tensor itself if it is already there and `memory_format` does not require a copy.")
 define("cuda(Tensor(a) input, device? device=None, bool non_blocking=False, *, memory_format? memory_format=None)"
        " -> Tensor", cuda_body, COMPOSITE | METHOD_ONLY,
-       "Copy to a CUDA device. Returns the tensor itself if it is there already and `memory_format` changes nothing.")
+       "Copy to a CUDA device. Return the tensor itself if it is already there and `memory_format` does not require a "
+       "copy.")
 define("type_as(Tensor(a) input, Tensor other) -> Tensor", type_as_body, COMPOSITE | METHOD_ONLY | MIXED,
        "Convert to the dtype and device of `other`.")
 define("type(Tensor(a) input, any dtype=None, bool non_blocking=False) -> any", type_body, COMPOSITE | METHOD_ONLY,
-       "Without `dtype`, the type name of the tensor, a str such as 'metatensor.FloatTensor'; otherwise the tensor "
-       "converted to `dtype`, which may be a dtype or a type name.")
+       "Without `dtype`, return the type name of the tensor as a str, such as 'metatensor.FloatTensor'. Otherwise "
+       "convert the tensor to `dtype`, which is a dtype or a type name.")
 
 
 # detach -------------------------------------------------------------------------------------------
@@ -294,5 +296,5 @@ cdef object detach_host(Call* c):
 define("detach(Tensor(a) input) -> Tensor", detach_meta, VIEW | NO_GRAD,
        "View of the same elements that does not require gradients.")
 define("detach_(Tensor(a!) input) -> Tensor", detach_host, HOST,
-       "Remove the tensor from the autograd graph and make it not require gradients. Raises for a view inside the "
-       "graph.")
+       "Remove the tensor from the autograd graph and set its `requires_grad` to False. Views inside the graph are not "
+       "supported.")

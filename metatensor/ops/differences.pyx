@@ -48,7 +48,7 @@ cdef object diff_body(Call* c):
 define("diff(Tensor input, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor", diff_body,
        COMPOSITE | OUT,
        "Differences `input[i + 1] - input[i]` along `dim`, taken `n` times, after concatenating `prepend`, `input` and "
-       "`append`. Bools are combined by exclusive or. Each time reduces the size of `dim` by 1.")
+       "`append`. For bools, the difference is exclusive or. Each repetition reduces the size of `dim` by 1.")
 
 
 # Trapezoidal rule ---------------------------------------------------------------------
@@ -106,13 +106,14 @@ cdef object cumulative_body(Call* c):
 
 define("trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid_body,
        COMPOSITE | FUNCTION_ONLY,
-       "Integral of the samples `y` along `dim` by the trapezoidal rule. The sample points are `x`, or `dx` apart.")
+       "Integral of the samples `y` along `dim` by the trapezoidal rule. `x` holds the sample points. Without `x`, "
+       "they are `dx` apart.")
 define("trapz(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid_body,
        COMPOSITE | FUNCTION_ONLY, "Old name of `trapezoid`.")
 define("cumulative_trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", cumulative_body,
        COMPOSITE | FUNCTION_ONLY,
-       "Cumulative integral of the samples `y` along `dim` by the trapezoidal rule; `dim` shrinks by 1. The sample "
-       "points are `x`, or `dx` apart.")
+       "Cumulative integral of the samples `y` along `dim` by the trapezoidal rule. The size of `dim` is reduced by "
+       "1. `x` holds the sample points. Without `x`, they are `dx` apart.")
 
 
 # gradient -------------------------------------------------------------------------------
@@ -130,7 +131,7 @@ cdef Tensor even_gradient(Tensor t, int dim, object step, int edge_order):
         first = call("div", (difference(t, dim, 1, 2, 0, 1), step))
         last = call("div", (difference(t, dim, -1, None, -2, -1), step))
     else:
-        # The slope of the parabola through the three outermost samples.
+        # At each end, use the slope of the parabola through the three outermost samples.
         first = combined(t, dim, (0, 1, 2), (-1.5, 2.0, -0.5), step)
         last = combined(t, dim, (-3, -2, -1), (0.5, -2.0, 1.5), step)
     middle = call("div", (difference(t, dim, 2, None, 0, -2), 2.0 * step))
@@ -169,9 +170,9 @@ cdef Tensor uneven_gradient(Tensor t, int dim, Tensor points, int edge_order):
 
 
 cdef object end_slope(Tensor t, Tensor gaps, int dim, tuple places, int near, int far):
-    """Return the slope at the first of three samples `places`, which run inwards from an end.
+    """Return the slope at an end, from three samples at the indices `places`, the outermost first.
 
-    `near` and `far` index the gaps between them. At the last end the caller negates the result.
+    `near` and `far` are the indices of the two gaps between them. At the last end, the caller must negate the result.
     """
     cdef object h = one(gaps, dim, near), g = one(gaps, dim, far)
     cdef object twice = call("add", (call("mul", (h, 2.0)), g))
@@ -198,7 +199,7 @@ cdef object weighted(tuple first, tuple second, tuple third):
 
 
 cdef Tensor one(Tensor t, int dim, int place):
-    """Return the element at index `place` of a dimension, which stays with size 1."""
+    """Return the element at index `place` of a dimension, which is kept with size 1."""
     return part(t, dim, place, None if place == -1 else place + 1)
 
 
@@ -242,5 +243,5 @@ define("gradient(Tensor input, *, any? spacing=1, any? dim=None, int edge_order=
        COMPOSITE | FUNCTION_ONLY,
        "Derivatives of the samples along each dimension in `dim` (all by default), by second-order central "
        "differences. `spacing` is the distance between samples: one number, or for each dimension a number or a vector "
-       "of sample points. `edge_order` 1 or 2 is the order of accuracy at the ends. Returns one tensor of the shape of "
-       "`input` for each dimension.")
+       "of sample points. `edge_order` (1 or 2) is the order of accuracy at the ends. Return one tensor with the shape "
+       "of `input` for each dimension.")

@@ -105,7 +105,7 @@ cdef object margin_ranking_loss(Call* c):
     d = promoted(c, &o)
     if d.kind == KIND_COMPLEX:
         refuse(c, d)
-    # The margin is a float.
+    # The margin is a float, so a loss of integers is floating-point.
     return reduced_loss(c, &o, default_float() if d.kind == KIND_INT else d, reduction)
 
 
@@ -174,7 +174,7 @@ cdef object triplet_margin_loss(Call* c):
 
 
 cdef object triplet_margin_with_distance_loss(Call* c):
-    """Compute the triplet margin loss with a distance given by the caller, any function of two tensors."""
+    """Compute the triplet margin loss with the caller's distance function, which takes two tensors."""
     cdef double margin = float_arg(c, 4)
     cdef str reduction = arg(c, 6)
     a, p, n = arg(c, 0), arg(c, 1), arg(c, 2)
@@ -213,9 +213,9 @@ define("nn.functional.margin_ranking_loss(Tensor input1, Tensor input2, Tensor t
        "Margin ranking loss: `max(0, -target * (input1 - input2) + margin)`, with `target` 1 or -1.")
 define("nn.functional.cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
        f"{_legacy}) -> Tensor", cosine_embedding_loss, FUNCTION_ONLY,
-       "Cosine embedding loss of the vectors along the last dimension, with cosine similarity cos: `1 - cos` where "
-       "`target` is 1, `max(0, cos - margin)` where it is -1. The inputs are (N, D) and "
-       "the target is (N,). Without a batch, they are (D,) and ().")
+       "Cosine embedding loss. With the cosine similarity `cos` of the vectors along the last dimension, the loss is "
+       "`1 - cos` where `target` is 1, and `max(0, cos - margin)` where it is -1. The inputs are (N, D) and the target "
+       "is (N,). Without a batch, they are (D,) and ().")
 define("nn.functional.triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
        f"float p=2.0, float eps=1e-06, bool swap=False, {_legacy}) -> Tensor", triplet_margin_loss, FUNCTION_ONLY,
        "Triplet margin loss: `max(0, margin + d(anchor, positive) - d(anchor, negative))`, where d is the p-norm "

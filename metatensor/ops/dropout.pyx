@@ -10,7 +10,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_INT, T_REQUIRES_GRAD
 from metatensor.ops.pointwise cimport canonical, elementwise_like
 from metatensor.ops.spatial cimport fail
 
-# Marks ops of nn.functional, which raise ValueError for a bad probability; the others raise RuntimeError.
+# Marks ops of nn.functional, which raise ValueError for an invalid probability. The others raise RuntimeError.
 cdef enum:
     FUNCTIONAL_API = OPTION_A
 
@@ -36,10 +36,10 @@ cdef object drop(Call* c, bint training, int generator):
     cdef Tensor t = tensor_arg(c, 0)
     cdef double p = probability(c)
     if not training or p == 0 or t.total == 0:
-        c.flags &= ~T_REQUIRES_GRAD     # nothing is computed, so a leaf stays a leaf
+        c.flags &= ~T_REQUIRES_GRAD     # the input itself is returned, so it remains a leaf
         return t
     if p < 1 and (t.dtype.kind == KIND_INT or t.dtype.kind == KIND_BOOL):
-        fail(c, f"the result is scaled and cannot be {t.dtype.name}")
+        fail(c, f"the elements are scaled, so {t.dtype.name} is not supported")
     take_ticket(c, generator)
     return fresh(c, t)
 
@@ -49,7 +49,7 @@ cdef object dropout(Call* c):
 
 
 cdef object drop_channels(Call* c, int least):
-    """Drop whole channels. The input needs at least `least` dimensions, checked only if channels are drawn at
+    """Drop whole channels. The input needs at least `least` dimensions. This is checked only if channels are drawn at
     random."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef double p = probability(c)
@@ -71,7 +71,7 @@ cdef object dropout1d(Call* c):
 
 
 cdef object dropout3d(Call* c):
-    """Drop whole channels; those of an input without a batch are in dimension 0."""
+    """Drop whole channels. In an input without a batch, dimension 0 holds the channels."""
     return drop_channels(c, 1)
 
 
@@ -81,7 +81,7 @@ cdef object native_dropout(Call* c):
     cdef bint training = is_none(c, 2) or bool_arg(c, 2)
     probability(c)
     if training and (t.dtype.kind == KIND_INT or t.dtype.kind == KIND_BOOL):
-        fail(c, f"the result is scaled and cannot be {t.dtype.name}")
+        fail(c, f"the elements are scaled, so {t.dtype.name} is not supported")
     take_ticket(c, 3)
     return (fresh(c, t), elementwise_like(t, by_code(BOOL), result_device(c)))
 
@@ -93,11 +93,11 @@ cdef long _nn_flags = FUNCTION_ONLY | RANDOM | INPLACE_ARG | FUNCTIONAL_API | IN
 define(f"dropout(Tensor input, float p, bool train, {_api}) -> Tensor", dropout, _flags,
        "If `train`, set each element to 0 with probability `p` and scale the others by 1 / (1 - p).")
 define(f"feature_dropout(Tensor input, float p, bool train, {_api}) -> Tensor", feature_dropout, _flags,
-       "Dropout of whole channels, the slices of dimensions 0 and 1.")
+       "Dropout of whole channels: all elements of `input[n, c]` are kept or dropped together.")
 define(f"alpha_dropout(Tensor input, float p, bool train, {_api}) -> Tensor", dropout, _flags,
        "Alpha dropout, which keeps the mean and variance of SELU activations (Klambauer et al., 2017).")
 define(f"feature_alpha_dropout(Tensor input, float p, bool train, {_api}) -> Tensor", feature_dropout, _flags,
-       "Alpha dropout of whole channels, the slices of dimensions 0 and 1.")
+       "Alpha dropout of whole channels: all elements of `input[n, c]` are kept or dropped together.")
 define(f"native_dropout(Tensor input, float p, bool? train, {_api}) -> (Tensor, Tensor)", native_dropout,
        FUNCTION_ONLY | RANDOM,
        "Dropout that also returns the bool mask of the elements that were kept. `train=None` means true.")
@@ -113,4 +113,5 @@ define(f"nn.functional.dropout3d(Tensor input, float p=0.5, bool training=True, 
 define(f"nn.functional.alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False, {_api}) "
        "-> Tensor", dropout, _nn_flags, "Alpha dropout, which keeps the mean and variance of SELU activations.")
 define(f"nn.functional.feature_alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False, {_api})"
-       " -> Tensor", feature_dropout, _nn_flags, "Alpha dropout of whole channels, the slices of dimensions 0 and 1.")
+       " -> Tensor", feature_dropout, _nn_flags, "Alpha dropout of whole channels: all elements of `input[n, c]` are "
+                                                 "kept or dropped together.")

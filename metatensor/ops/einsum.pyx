@@ -1,4 +1,4 @@
-"""einsum: parses an equation into a plan and runs the plan as sums, permutations and batched matrix products."""
+"""einsum. It parses an equation into a plan, and runs the plan as sums, permutations and batched matrix products."""
 from cpython.object cimport PyObject
 from metatensor._core.layout cimport Layout, mul_dims
 from metatensor._core.op cimport COMPOSITE, FUNCTION_ONLY, Call, Op, arg, as_declared, call, define, find, tensors_arg
@@ -17,9 +17,9 @@ cdef object raise_einsum(str message):
 
 # Parsing the equation -----------------------------------------------------------
 
-# The dimensions of a plan are those of the result in order, then the summed ones
+# The dimensions of a plan are those of the result in order, then the summed dimensions
 # in the order of their labels. For each operand and each dimension of the plan,
-# the plan holds a tuple of operand dimensions, () if there are none.
+# the plan holds a tuple of operand dimensions. It is () if the operand does not have the dimension.
 
 cdef dict _plans = {}
 
@@ -51,7 +51,7 @@ cdef tuple make_plan(str equation, tuple ndims):
     left, arrow, right = equation.partition("->")
     parts = left.split(",")
     if len(parts) != len(ndims):
-        raise_einsum(f"{len(ndims)} operands were given for the {len(parts)} that {equation!r} names")
+        raise_einsum(f"{equation!r} names {len(parts)} operands, but {len(ndims)} were given")
     inputs = [read_subscripts(part, f"operand {k}") for k, part in enumerate(parts)]
     counts = {}
     for k, labels in enumerate(inputs):
@@ -324,7 +324,7 @@ cdef Tensor einsum_of(str equation, list operands):
                 elif b.sizes[d] != 1:
                     sum_b.append(d)
                     remaining[d] = 0
-        # A sum of integers has dtype int64. `mul` promotes the other factor to it; bmm needs equal dtypes.
+        # A sum of integers has dtype int64. `mul` promotes the other factor to it, but bmm needs equal dtypes.
         if sum_a:
             a = call("sum", (a, sum_a, True), {"dtype": a.dtype} if contracts else {})
         if sum_b:
@@ -372,10 +372,10 @@ cdef str slots(str type, str name, int n):
 
 
 define("einsum(str equation, Tensor[] operands) -> Tensor", einsum_body, COMPOSITE | FUNCTION_ONLY,
-       "Sum of products of operands by an equation such as 'bij,bjk->bik'. Subscripts missing from the output are "
-       "summed; '...' stands for any further dimensions, which broadcast. Without '->' the output has the ellipsis, "
-       "then the subscripts that appear once, sorted. The subscripts may also be lists of integers: `einsum(a, [0, 1], "
-       "b, [1, 2], [0, 2])`.")
+       "Sum of products of operands by an equation such as 'bij,bjk->bik'. The sum is over the subscripts that are "
+       "not in the output. '...' stands for any further dimensions, which broadcast. Without '->', the output has the "
+       "dimensions of '...', then the subscripts that appear once, in alphabetical order. The subscripts may also be "
+       "lists of integers: `einsum(a, [0, 1], b, [1, 2], [0, 2])`.")
 define(f"einsum.several(str equation, {slots('Tensor', 'operand', MAX_ARGS - 1)}) -> Tensor", several_body,
        COMPOSITE | FUNCTION_ONLY)
 define(f"einsum.sublists(Tensor operand, {slots('any', 'sublist', MAX_ARGS - 1)}) -> Tensor", sublists_body,

@@ -23,7 +23,7 @@ cdef int check_indices(Call* c, int slot) except -1:
 
 
 cdef Tensor rows(Call* c, Tensor indices, Tensor weight):
-    """Return a result with the shape of the indices and the width of the table as last dimension."""
+    """Return a result of shape (*indices.shape, D) for a table `weight` of shape (V, D)."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int i, n = indices.ndim
     if weight.ndim != 2:
@@ -85,7 +85,7 @@ cdef dim_t bags(Call* c, Tensor indices) except -1:
         if not is_none(c, 2):
             raise ValueError(f"{op_name(c)}(): with an input of 2 dimensions, every row is a bag and 'offsets' "
                              "must be None")
-        if indices.sizes[1] == 0:       # PyTorch passes this size to arange() as the step
+        if indices.sizes[1] == 0:       # as in PyTorch, which passes this size to arange() as the step
             fail(c, f"bags without elements need 'offsets', got an input of shape {shape_str(indices)}")
         return indices.sizes[0]
     if indices.ndim != 1:
@@ -137,7 +137,7 @@ cdef object embedding_bag(Call* c):
     if mode != "sum" and mode != "mean" and mode != "max":
         raise ValueError(f"{op_name(c)}(): argument 'mode' must be 'sum', 'mean' or 'max', got {mode!r}")
     if mode == "max" and (bool_arg(c, 5) or bool_arg(c, 7)):
-        raise ValueError(f"{op_name(c)}(): mode='max' takes neither scale_grad_by_freq nor sparse")
+        raise ValueError(f"{op_name(c)}(): mode='max' does not support scale_grad_by_freq and sparse")
     if indices.ndim == 2:
         check_indices(c, 0)
     need_dtype(c, weight, FLOATS)
@@ -180,8 +180,8 @@ cdef object one_hot(Call* c):
 
 define("nn.functional.embedding(Tensor input, Tensor weight, int? padding_idx=None, float? max_norm=None, "
        "float norm_type=2.0, bool scale_grad_by_freq=False, bool sparse=False) -> Tensor", embedding, FUNCTION_ONLY | MIXED,
-       "Rows of `weight` (V, D) at the int64 or int32 indices `input`: shape (*input.shape, D). With `max_norm`, the "
-       "rows that are looked up are first scaled in place to a `norm_type`-norm of at most `max_norm`.")
+       "Rows of `weight` (V, D) at the int64 or int32 indices `input`: shape (*input.shape, D). If `max_norm` is "
+       "given, the rows that are looked up are first scaled in place to a `norm_type`-norm of at most `max_norm`.")
 define("embedding(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, "
        "bool sparse=False) -> Tensor", table_lookup, FUNCTION_ONLY | MIXED,
        "Rows of `weight` (V, D) at the int64 or int32 `indices`: shape (*indices.shape, D).")
@@ -194,7 +194,7 @@ define("nn.functional.embedding_bag(Tensor input, Tensor weight, Tensor? offsets
        embedding_bag, FUNCTION_ONLY,
        "Sum, mean or maximum (`mode`) of the rows of `weight` (V, D) in each bag of indices: shape (B, D). The bags "
        "are the rows of a 2-d `input`, or the runs of a vector that begin at `offsets`. `per_sample_weights`, of the "
-       "shape of `input`, scales the rows in mode 'sum'. Indices equal to `padding_idx` are ignored.")
+       "shape of `input`, scales the rows in mode 'sum'. Indices equal to `padding_idx` do not contribute.")
 define("nn.functional.one_hot(Tensor input, int num_classes=-1) -> Tensor", one_hot, FUNCTION_ONLY,
        "One-hot encoding of an int64 tensor: a new last dimension of size `num_classes` holds 1 at the index and 0 "
-       "elsewhere. -1 means one more than the largest value, which needs data.")
+       "elsewhere. With `num_classes=-1` the size is one more than the largest value, so `input` must hold data.")

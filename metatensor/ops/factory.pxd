@@ -5,7 +5,7 @@ from metatensor._core.op cimport Call
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport dim_t
 
-# The options are consecutive slots of a schema, in this order; `first` is the slot of the dtype:
+# The options are consecutive slots of a schema, in the following order. `first` is the slot of the dtype.
 # "dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, bool requires_grad=False"
 cdef enum Option:
     O_DTYPE, O_LAYOUT, O_DEVICE, O_PIN, O_GRAD, O_FORMAT
@@ -14,10 +14,10 @@ cdef DType option_dtype(Call* c, int first, DType default)
 cdef int read_sizes(Call* c, int slot, dim_t* sizes) except -1
 cdef Tensor with_options(Call* c, int first, Tensor t)
 cdef Tensor make_like(Call* c, Tensor like, DType dtype, Device device, int memory_format)
-# Strides as in empty_like. (make_like keeps the strides of tensors without elements, as clone does.)
+# The result has the strides of empty_like. (make_like also keeps the strides of tensors without elements, like clone.)
 cdef Tensor fresh_like(Tensor like, DType dtype, Device device)
 cdef int format_arg(Call* c, int slot, int default) except -1
-# Whether a number can be stored in a dtype; check_fill raises if not.
+# Return whether a number can be stored in a dtype. check_fill raises if it cannot.
 cdef bint holds(DType d, object value) except -1
 cdef bint has_infinity(DType d) noexcept
 cdef int check_fill(Call* c, DType dtype, object value) except -1

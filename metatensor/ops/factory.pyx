@@ -54,7 +54,7 @@ cdef int read_sizes(Call* c, int slot, dim_t* sizes) except -1:
 cdef Tensor with_options(Call* c, int first, Tensor t):
     """Apply the options layout and requires_grad to a new tensor."""
     if not is_none(c, first + O_LAYOUT) and arg(c, first + O_LAYOUT) is not STRIDED:
-        raise NotImplementedError(f"{op_name(c)}(): layout {arg(c, first + O_LAYOUT)} is not supported; only strided is")
+        raise NotImplementedError(f"{op_name(c)}(): layout {arg(c, first + O_LAYOUT)} is not supported, only strided")
     if bool_arg(c, first + O_GRAD):
         if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
             raise RuntimeError(f"{op_name(c)}(): only floating-point and complex tensors can require gradients, not "
@@ -97,7 +97,7 @@ cdef int _forget_input(Call* c, Tensor like) except -1:
 # Constant fills -----------------------------------------------------------------------------
 
 cdef object sized_meta(Call* c):
-    """zeros and ones. Arguments: size, options."""
+    """Meta kernel of zeros and ones. Arguments: size, options."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = read_sizes(c, 0, sizes)
     cdef DType dtype = option_dtype(c, 1, default_float())
@@ -112,13 +112,14 @@ cdef object empty_meta(Call* c):
     if fmt == FORMAT_CONTIGUOUS:
         return with_options(c, 1, new_contiguous(n, sizes, dtype, result_device(c)))
     if fmt == FORMAT_PRESERVE:
-        raise RuntimeError(f"{op_name(c)}(): preserve_format has no meaning here, as there is nothing to preserve")
+        raise RuntimeError(f"{op_name(c)}(): preserve_format cannot be used here, because there is no input whose "
+                           "format could be preserved")
     set_format(n, sizes, strides, fmt)
     return with_options(c, 1, new_strided(n, sizes, strides, dtype, result_device(c)))
 
 
 cdef object new_sized_meta(Call* c):
-    """new_empty, new_zeros and new_ones. Arguments: input, size, options."""
+    """Meta kernel of new_empty, new_zeros and new_ones. Arguments: input, size, options."""
     cdef Tensor like = tensor_arg(c, 0)
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = read_sizes(c, 1, sizes)
@@ -156,7 +157,7 @@ cdef bint holds_float(DType d, double value) noexcept:
 
 
 cdef bint holds(DType d, object value) except -1:
-    """Return whether PyTorch accepts a number for a dtype. Integer dtypes truncate fractions; unsigned dtypes accept
+    """Return whether PyTorch accepts a number for a dtype. Integer dtypes truncate fractions. Unsigned dtypes accept
     negative integers, which wrap around."""
     cdef object reach           # a Python int, as 2**64 overflows C integers
     cdef int kind = number_kind(value)
@@ -182,7 +183,7 @@ cdef object LEAST = -(2 ** <object>63), MOST = 2 ** <object>64 - 1
 cdef int check_fill(Call* c, DType dtype, object value) except -1:
     """Raise RuntimeError if a number cannot be stored in `dtype`, and OverflowError for integers beyond 64 bits."""
     if isinstance(value, int) and not LEAST <= value <= MOST:
-        raise OverflowError(f"{op_name(c)}(): {value} is beyond 64 bits")
+        raise OverflowError(f"{op_name(c)}(): {value} does not fit in 64 bits")
     if not holds(dtype, value):
         raise RuntimeError(f"{op_name(c)}(): the value {value} cannot be converted to {dtype.name} without overflow")
     return 0
@@ -227,15 +228,15 @@ cdef object full_like_meta(Call* c):
 
 
 define(f"empty(int[] size, *, {OPTIONS}{FORMAT}) -> Tensor", empty_meta, OUT | QUIET_OUT,
-       "Tensor of shape `size` with uninitialized elements. The dtype is the default floating-point dtype unless "
-       "given.")
+       "Tensor of shape `size` with uninitialized elements. `dtype` defaults to the default floating-point dtype.")
 define(f"zeros(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT,
-       "Tensor of shape `size` filled with 0. The dtype is the default floating-point dtype unless given.")
+       "Tensor of shape `size` filled with 0. `dtype` defaults to the default floating-point dtype.")
 define(f"ones(int[] size, *, {OPTIONS}) -> Tensor", sized_meta, OUT | QUIET_OUT,
-       "Tensor of shape `size` filled with 1. The dtype is the default floating-point dtype unless given.")
+       "Tensor of shape `size` filled with 1. `dtype` defaults to the default floating-point dtype.")
 define(f"full(int[] size, Scalar fill_value, *, {OPTIONS}) -> Tensor", full_meta, OUT | QUIET_OUT,
-       "Tensor of shape `size` filled with `fill_value`. Without `dtype`, a bool gives bool, an int int64, a float the "
-       "default floating-point dtype, and a complex number the default complex dtype.")
+       "Tensor of shape `size` filled with `fill_value`. Without `dtype`, the value determines the dtype: bool for a "
+       "bool, int64 for an int, the default floating-point dtype for a float, and the default complex dtype for a "
+       "complex number.")
 for name, what in (("empty", "with uninitialized elements"), ("zeros", "filled with 0"), ("ones", "filled with 1")):
     define(f"{name}_like(Tensor input, *, {OPTIONS}{FORMAT}) -> Tensor", like_meta, FUNCTION_ONLY | NO_GRAD,
            f"Tensor with the shape, dtype, device and dimension order of `input`, {what}.")

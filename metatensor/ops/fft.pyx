@@ -1,8 +1,8 @@
 """Discrete Fourier transforms over one, two or several dimensions (`fft.*`).
 
-`n`, or `s` for several dimensions, is the size of the signal: the input is truncated or zero-padded to it. `norm` is
-'backward' (the default: inverse transforms divide by the number of points), 'forward' (forward transforms divide by it)
-or 'ortho' (both divide by its square root).
+The input is truncated or zero-padded to the size `n`, or to the sizes `s` if there are several dimensions. `norm` is
+'backward' (the default: inverse transforms divide by the number of points), 'forward' (forward transforms divide by
+that number) or 'ortho' (both divide by its square root).
 """
 from metatensor._core.dtype cimport DType, default_float, to_complex
 from metatensor._core.layout cimport copy_dims, dims_equal, mul_dims, row_major
@@ -20,7 +20,7 @@ from metatensor.ops.spatial cimport on_cpu
 cdef struct Plan:
     int n
     int dims[MAX_DIMS]
-    dim_t points[MAX_DIMS]      # size to which the input is fitted, for each of dims
+    dim_t points[MAX_DIMS]      # size to which the input is truncated or padded, for each of dims
     dim_t last                  # size of a real result in the last of dims
 
 
@@ -64,7 +64,7 @@ cdef int _plan_many(Call* c, Tensor t, bint real_result, Plan* p) except -1:
         for i in range(p.n):
             for k in range(i):
                 if p.dims[k] == p.dims[i]:
-                    raise RuntimeError(f"{op_name(c)}(): dimension {p.dims[i]} is named twice")
+                    raise RuntimeError(f"{op_name(c)}(): dimension {p.dims[i]} appears twice")
     for i in range(p.n):
         p.points[i] = -1
     if not is_none(c, 1):
@@ -127,8 +127,8 @@ cdef Tensor _fitted(Tensor t, Plan* p):
 
 
 cdef int _normalization(Call* c, bint forward) except -1:
-    """Return the divisor that argument `norm` (slot 3) implies: 0 for 1, 1 for the root of the number of points,
-    2 for the number of points."""
+    """Return the code of the divisor that argument `norm` (slot 3) implies: 0 for no division, 1 for the square root
+    of the number of points, 2 for the number of points."""
     cdef object norm = arg(c, 3)
     if norm is None or norm == "backward":
         return 0 if forward else 2
@@ -144,7 +144,7 @@ cdef tuple _dims(Plan* p, int n):
 
 
 cdef int _check_out(Call* c, int kind) except -1:
-    """Check that out= has a dtype of the given kind; its precision may differ."""
+    """Check that out= has a dtype of the given kind. Its precision may differ."""
     if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype.kind != kind:
         raise RuntimeError(f"{op_name(c)}(): out= must be {'complex' if kind == KIND_COMPLEX else 'floating-point'}, got "
                            f"{(<Tensor>c.out).dtype.name}")
@@ -152,8 +152,8 @@ cdef int _check_out(Call* c, int kind) except -1:
 
 
 cdef object _result(Call* c, object result):
-    """Return the result for the dispatcher. If out= has another shape, the result is row-major, so that out= becomes
-    so."""
+    """Return the result for the dispatcher. If out= must be resized, make the result row-major, so that out= becomes
+    row-major too."""
     cdef Tensor t = <Tensor>result, out
     cdef dim_t strides[MAX_DIMS]
     if c.out == NULL or not isinstance(<object>c.out, Tensor):
@@ -167,8 +167,8 @@ cdef object _result(Call* c, object result):
 
 
 cdef object _exact_result(Call* c, object result):
-    """Return the result as `_result` does. PyTorch conjugates directly into out= here, so its dtype must be the
-    result's."""
+    """Do the same as `_result` for ops where PyTorch conjugates directly into out=. The dtype of out= must be that of
+    the result."""
     if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype is not (<Tensor>result).dtype:
         raise RuntimeError(f"{op_name(c)}(): out= must be {(<Tensor>result).dtype.name}, got {(<Tensor>c.out).dtype.name}")
     # The CPU keeps the dimension order of a result that is not contiguous.
@@ -296,7 +296,8 @@ cdef object irfftn_body(Call* c):
 
 
 cdef object hfftn_body(Call* c):
-    """Transform all dimensions but the last forward; then transform the conjugate to real numbers along the last."""
+    """Transform all dimensions except the last. Then transform the conjugate along the last dimension to real
+    numbers."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Plan p
     cdef int norm
@@ -342,13 +343,13 @@ _declare("fft", fft_body, fftn_body, "discrete Fourier transform over `dim`.")
 _declare("ifft", ifft_body, ifftn_body, "inverse discrete Fourier transform over `dim`.")
 _declare("rfft", rfft_body, rfftn_body,
          "Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the "
-         "last transformed dimension; the others follow by Hermitian symmetry.")
+         "last transformed dimension. The others follow by Hermitian symmetry.")
 _declare("irfft", irfft_body, irfftn_body,
-         "inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. The last transformed "
-         "dimension, of size m, becomes `2 * (m - 1)` points by default.")
+         "inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. By default, the last "
+         "transformed dimension grows from size m to `2 * (m - 1)`.")
 _declare("hfft", hfft_body, hfftn_body,
          "Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first "
-         "half of the signal; the last transformed dimension, of size m, becomes `2 * (m - 1)` points by default.")
+         "half of the signal. By default, the last transformed dimension grows from size m to `2 * (m - 1)`.")
 _declare("ihfft", ihfft_body, ihfftn_body,
          "inverse Fourier transform of real input over `dim`: the inverse of `hfft`. The result has only the first "
          "`n // 2 + 1` of n points in the last transformed dimension.")

@@ -13,15 +13,15 @@ from metatensor.ops.spatial cimport on_cpu
 # Strides of the results -------------------------------------------------------------------
 #
 # An FFT library transforms the last dimensions of a dense array. The other (batch) dimensions are moved to the front,
-# in the order of their strides, and the result is permuted back. A transform in several steps orders the dimensions of
-# each step by the strides that the previous step left.
+# in the order of their strides, and the result is permuted back. In a transform of several steps, each step orders the
+# dimensions by the strides of the previous step's result.
 
 cdef enum:
     STEP_DIMS = 3       # dimensions that the CUDA library transforms in one step
 
 
 cdef void _by_stride(int n, int* dims, const dim_t* strides) noexcept:
-    """Sort dimensions by decreasing stride; the sort is stable."""
+    """Sort dimensions by decreasing stride. The sort is stable."""
     cdef int i, k, d
     for i in range(1, n):
         d = dims[i]
@@ -33,8 +33,8 @@ cdef void _by_stride(int n, int* dims, const dim_t* strides) noexcept:
 
 
 cdef int _batch(int ndim, const bint* transformed, bint swapping, int* dims) noexcept:
-    """Write the dimensions that are not transformed to `dims` and return their number. They are in order, or if
-    `swapping`, in the order of an in-place partition that swaps elements."""
+    """Write the dimensions that are not transformed to `dims` and return their number. They are in
+    ascending order. If `swapping`, they are in the order that an in-place partition by swaps produces."""
     cdef int i, m = 0, last = ndim
     if not swapping:
         for i in range(ndim):
@@ -57,8 +57,8 @@ cdef int _batch(int ndim, const bint* transformed, bint swapping, int* dims) noe
 
 cdef int _step(bint cpu, int ndim, const dim_t* strides, const dim_t* sizes, int n, const int* dims,
                dim_t* out) except -1:
-    """Write to `out` the strides of a result of `sizes`, after a transform over `dims`, in this order, of an input with
-    `strides`."""
+    """Write the strides of a transform's result to `out`. The transform is over `dims`, in this order. `strides` are
+    those of its input, and `sizes` are those of its result."""
     cdef int batch[MAX_DIMS]
     cdef bint transformed[MAX_DIMS]
     cdef int i, m
@@ -67,7 +67,7 @@ cdef int _step(bint cpu, int ndim, const dim_t* strides, const dim_t* sizes, int
         transformed[i] = False
     for i in range(n):
         transformed[dims[i]] = True
-    # The sort is stable, so the initial order of the batch dimensions decides between equal strides.
+    # The sort is stable, so dimensions of equal strides keep the initial order of the batch dimensions.
     m = _batch(ndim, transformed, cpu, batch)
     _by_stride(m, batch, strides)
     for i in range(n - 1, -1, -1):
@@ -80,8 +80,8 @@ cdef int _step(bint cpu, int ndim, const dim_t* strides, const dim_t* sizes, int
 
 
 cdef int _steps(int ndim, dim_t* strides, const dim_t* sizes, int n, int* dims) except -1:
-    """Update `strides` for a transform over `dims` in steps of up to STEP_DIMS dimensions, those of small strides
-    first. Reorders `dims`."""
+    """Update `strides` for a transform over `dims` in steps of up to STEP_DIMS dimensions. The first steps take the
+    dimensions of small strides. This reorders `dims`."""
     cdef dim_t out[MAX_DIMS]
     cdef int m
     while n:
@@ -99,7 +99,7 @@ cdef inline bint _at_once(int n, const int* dims) noexcept:
 
 
 cdef int _read_strides(Tensor t, dim_t* strides) except -1:
-    """Write the strides that the library sees. A conjugate or negative view is copied first."""
+    """Write the strides of the library's input. A conjugate or negative view is copied first."""
     if t.flags & (T_CONJ | T_NEG):
         return preserve_strides(t.ndim, t.sizes, t.strides, strides)
     copy_dims(strides, t.strides, t.ndim)
@@ -119,7 +119,7 @@ cdef int _c2c_strides(Call* c, Tensor t, int n, int* dims, dim_t* out) except -1
 # Primitives ---------------------------------------------------------------------------------
 
 cdef int transform_dim(Call* c, dim_t d, int ndim) except -1:
-    """Return a dimension wrapped to 0 <= d < ndim. Raise IndexError for a 0-d tensor, too."""
+    """Return a dimension wrapped to 0 <= d < ndim. Raise IndexError for a 0-d tensor."""
     if ndim == 0:
         raise IndexError(f"{op_name(c)}(): dimension {d} is out of range for a tensor without dimensions")
     return wrap(c, d, ndim)
@@ -140,9 +140,9 @@ cdef int _read_dims(Call* c, Tensor t, int* dims) except -1:
         dims[i] = transform_dim(c, given[i], t.ndim)
         for k in range(i):
             if dims[k] == dims[i]:
-                raise RuntimeError(f"{op_name(c)}(): dimension {dims[i]} is named twice")
+                raise RuntimeError(f"{op_name(c)}(): dimension {dims[i]} appears twice")
         if t.sizes[dims[i]] == 0:
-            raise RuntimeError(f"{op_name(c)}(): dimension {dims[i]} of an input of shape {shape_str(t)} has no points")
+            raise RuntimeError(f"{op_name(c)}(): dimension {dims[i]} of an input of shape {shape_str(t)} has size 0")
     if not 0 <= int_arg(c, 2) <= 2:
         raise RuntimeError(f"{op_name(c)}(): normalization must be 0, 1 or 2, got {arg(c, 2)}")
     return n
@@ -198,7 +198,7 @@ cdef object r2c_meta(Call* c):
     elif _at_once(n, dims):
         _step(False, t.ndim, before, sizes, n, dims, strides)
     elif half[last] != sizes[last]:
-        # The transform gives one half; the result is a new tensor into which both halves are written.
+        # The transform computes one half. The result is a new tensor to which both halves are written.
         return new_contiguous(t.ndim, sizes, to_complex(t.dtype), result_device(c))
     else:
         _step(False, t.ndim, before, half, 1, &last, strides)
@@ -238,12 +238,12 @@ cdef object c2r_meta(Call* c):
 
 define("_fft_c2c(Tensor input, int[1] dim, int normalization, bool forward) -> Tensor", c2c_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
-       "Complex Fourier transform over `dim`. `normalization` 0 does not scale, 1 divides by the square root of "
-       "N and 2 by N, the number of points.")
+       "Complex Fourier transform over `dim`. `normalization` is 0 for no scaling, 1 to divide by the square root of "
+       "the number of points, or 2 to divide by the number of points.")
 define("_fft_r2c(Tensor input, int[1] dim, int normalization, bool onesided) -> Tensor", r2c_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Fourier transform of real input over `dim`, with a complex result. `onesided` keeps only the first `n // 2 + "
-       "1` of n points in the last of `dim`; the others follow by symmetry. `normalization` is as in `_fft_c2c`.")
+       "1` of n points in the last of `dim`. The others follow by symmetry. `normalization` is as in `_fft_c2c`.")
 define("_fft_c2r(Tensor input, int[1] dim, int normalization, int last_dim_size) -> Tensor", c2r_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Inverse Fourier transform over `dim` with a real result. `input` is half of a Hermitian-symmetric spectrum, "

@@ -58,12 +58,12 @@ cdef object rfftfreq_meta(Call* c):
 
 
 define("fft.fftshift(Tensor input, int[1]? dim=None) -> Tensor", fftshift_body, COMPOSITE,
-       "Move the zero frequency to the center along `dim` (all dimensions by default) by rolling them by half of their "
+       "Move the zero frequency to the center by rolling each of the dimensions `dim` (default: all) by half of its "
        "size.")
 define("fft.ifftshift(Tensor input, int[1]? dim=None) -> Tensor", ifftshift_body, COMPOSITE,
        "Inverse of `fft.fftshift`.")
 define(f"fft.fftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", fftfreq_meta, OUT | KEEPS_SHAPE,
-       "Sample frequencies of `fft.fft` of `n` points that are `d` apart: a vector of `n` elements, with the negative "
-       "frequencies last.")
+       "Sample frequencies of `fft.fft` for `n` points that are `d` apart, as a vector of `n` elements. The negative "
+       "frequencies come last.")
 define(f"fft.rfftfreq(int n, float d=1.0, *, {OPTIONS}) -> Tensor", rfftfreq_meta, OUT | KEEPS_SHAPE,
-       "Sample frequencies of `fft.rfft` of `n` points that are `d` apart: a vector of `n // 2 + 1` elements.")
+       "Sample frequencies of `fft.rfft` for `n` points that are `d` apart, as a vector of `n // 2 + 1` elements.")

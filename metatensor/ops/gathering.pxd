@@ -1,4 +1,4 @@
-"""Checks of index tensors, for the ops that write with them."""
+"""Checks of index tensors, shared with the ops that write to indexed elements."""
 from metatensor._core.op cimport Call
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport dim_t

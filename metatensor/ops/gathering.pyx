@@ -29,7 +29,7 @@ cdef int look_up(Call* c, Tensor table, Tensor index) except -1:
     """Set the result device to that of `table` and check that the index is on the same device.
 
     There are three exceptions. A 0-d index may be on the CPU. A CPU index may be used with a meta table, which may
-    represent any device. A 0-d CPU table may be used with an index on any device; the result is on the index's device.
+    represent any device. A 0-d CPU table may be used with an index on any device. The result is on the index's device.
     """
     cdef Device there = table.storage.device, here = index.storage.device
     if there is here:
@@ -44,7 +44,8 @@ cdef int look_up(Call* c, Tensor table, Tensor index) except -1:
 
 
 cdef int check_out(Call* c, Tensor t, dim_t total) except -1:
-    """Raise if out=, once resized to `total` elements, shares memory with `t`: these ops read while they write."""
+    """Raise if out=, once resized to `total` elements, shares memory with `t`, because these ops read while they
+    write."""
     cdef Tensor out
     cdef dim_t start, end, out_start, out_end
     if c.out == NULL or not isinstance(<object>c.out, Tensor):
@@ -63,7 +64,7 @@ cdef int check_out(Call* c, Tensor t, dim_t total) except -1:
 # Indexing: x[i, j] --------------------------------------------------------------------------
 
 cdef enum:
-    MAX_OPERANDS = 6    # operands that decide strides; further index tensors would only break ties
+    MAX_OPERANDS = 6    # operands that determine the strides (others could only break ties)
 
 
 cdef struct Gathered:
@@ -162,8 +163,8 @@ cdef object index_meta(Call* c):
             raise meta_copy(index)
         if n == MAX_OPERANDS:
             break
-        # In a dimension that is not indexed and where the result has size 1, PyTorch's devices use the stride that the
-        # view happens to have; PyTorch's meta device does not.
+        # If a dimension is not indexed and the result has size 1 there, PyTorch's real devices use the stride of
+        # the expanded index. PyTorch's meta device does not.
         among_others(index, &g, sizes[n], strides[n])
         if not dims_equal(sizes[n], g.sizes, g.ndim) or not is_row_major(g.ndim, sizes[n], strides[n]):
             plain = False
@@ -186,7 +187,8 @@ cdef object index_meta(Call* c):
 
 
 define("_index(Tensor input, Tensor[] indices, int[] dims) -> Tensor", index_meta, FUNCTION_ONLY | MIXED,
-       "Elements at the positions given by the index tensors `indices` for the dimensions `dims`: `input[i, :, j]`.")
+       "Elements of `input` at the positions that the index tensors `indices` give for the dimensions `dims`. For "
+       "example, `input[i, :, j]` has `indices` (i, j) and `dims` (0, 2).")
 
 
 # Along one dimension --------------------------------------------------------------------------
@@ -201,7 +203,8 @@ cdef object index_select_meta(Call* c):
         raise IndexError(f"{op_name(c)}(): the index must be a vector, got shape {shape_str(index)}")
     check_long(c, index, True)
     if t.ndim == 0 and index.total != 1:
-        raise RuntimeError(f"{op_name(c)}(): a 0-d tensor has one element to select, the index has shape {shape_str(index)}")
+        raise RuntimeError(f"{op_name(c)}(): an index into a 0-d tensor must have one element, got shape "
+                           f"{shape_str(index)}")
     check_out(c, t, t.total)
     check_out(c, index, index.total)
     copy_dims(sizes, t.sizes, t.ndim)
@@ -248,7 +251,7 @@ cdef object take_meta(Call* c):
 
 
 cdef object take_along_dim_body(Call* c):
-    """Broadcast all dimensions but one, then gather; without `dim`, gather from the flattened input."""
+    """Broadcast all dimensions except `dim`, then gather. Without `dim`, gather from the flattened input."""
     cdef Tensor t = tensor_arg(c, 0), index = tensor_arg(c, 1)
     cdef Layout lay
     cdef int d
@@ -276,12 +279,12 @@ cdef object take_along_dim_body(Call* c):
 
 
 define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
-       "Slices of `input` along `dim` at the indices in a vector (int32 or int64). The size of `dim` becomes the "
-       "length of `index`.")
+       "Slices of `input` along `dim` at the indices in the vector `index` (int32 or int64). The size of `dim` becomes "
+       "the length of `index`.")
 define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
        gather_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
        "Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the "
-       "shape of `index`, which must have as many dimensions as `input` and, except in `dim`, no larger sizes.")
+       "shape of `index`. This must have as many dimensions as `input`, and no larger sizes except in `dim`.")
 define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Elements of the flattened `input` at the int64 positions `index`. The result has the shape of `index`.")
 define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor",
@@ -293,7 +296,7 @@ define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor",
 # Results whose shape depends on data ---------------------------------------------------------------
 
 cdef object _unknown(Call* c):
-    """Raise DataDependentError on meta; on other devices return None, so that the kernel creates the result."""
+    """Raise DataDependentError on meta. On other devices return None, so that the kernel creates the result."""
     if result_device(c) is META:
         raise data_dependent(op_name(c), META, tensor_arg(c, 0).shape)
     return None
@@ -322,7 +325,7 @@ cdef object masked_select_meta(Call* c):
 
 
 cdef object nonzero_static_meta(Call* c):
-    """Return a result of `size` rows; on devices other than the CPU it is column-major, as in PyTorch."""
+    """Return a result of `size` rows. On devices other than the CPU it is column-major, as in PyTorch."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[2]
     cdef dim_t strides[2]
@@ -341,13 +344,13 @@ define("nonzero(Tensor input, *, bool as_tuple=False) -> any", nonzero_meta, DAT
 define("argwhere(Tensor input) -> Tensor", nonzero_meta, DATA | NO_GRAD,
        "Indices of the nonzero elements, as an int64 tensor (number of nonzeros, ndim).")
 define("masked_select(Tensor input, Tensor mask) -> Tensor", masked_select_meta, DATA | OUT | EXACT_OUT | NO_OVERLAP,
-       "Elements where `mask` is true, as a vector. `input` and the bool `mask` broadcast.")
+       "Elements where `mask` is true, as a vector. `input` and the bool `mask` are broadcast together.")
 define("nonzero_static(Tensor input, *, int size, int fill_value=-1) -> Tensor", nonzero_static_meta, NO_GRAD | OUT | EXACT_OUT,
-       "`nonzero`, truncated to `size` rows or padded to them with `fill_value`.")
+       "`nonzero` with exactly `size` rows: truncated, or padded with `fill_value`.")
 
 
 cdef object unravel_body(Call* c):
-    """Convert flat indices to a tuple of indices, one for each dimension of a shape: views of one tensor."""
+    """Convert flat indices to a tuple of indices, one for each dimension of a shape. They are views of one tensor."""
     cdef Tensor indices = tensor_arg(c, 0)
     cdef object shape = arg(c, 1)
     if isinstance(shape, int):
@@ -375,5 +378,6 @@ cdef object unravel_meta(Call* c):
 
 
 define("unravel_index(Tensor indices, any shape) -> Tensor[]", unravel_body, COMPOSITE | FUNCTION_ONLY,
-       "Convert flat indices into a tensor of shape `shape` to a tuple of index tensors, one for each dimension.")
+       "Convert indices of flattened elements of a tensor of shape `shape` to a tuple of index tensors, one for each "
+       "dimension.")
 define("_unravel_index(Tensor indices, int[] shape) -> Tensor", unravel_meta, FUNCTION_ONLY)

@@ -13,7 +13,7 @@ cdef int refuse(Call* c, str message) except -1:
 
 
 cdef int check_factor(Call* c, Tensor t, str name) except -1:
-    """Check dimensions, dtype and strides: one of the last two dimensions must be dense, and the stride of the other
+    """Check dimensions, dtype and strides. One of the last two dimensions must be dense, and the stride of the other
     must be a multiple of 16 bytes."""
     cdef int n = t.ndim
     cdef dim_t rows, columns
@@ -25,12 +25,13 @@ cdef int check_factor(Call* c, Tensor t, str name) except -1:
     if not (columns == 1 and rows >= max(1, t.sizes[n - 1]) or rows == 1 and columns >= max(1, t.sizes[n - 2])):
         refuse(c, f"{name} must be dense along one of its last two dimensions, got strides {t.stride()}")
     if (rows if columns == 1 else columns) * t.dtype.itemsize % 16:
-        refuse(c, f"the strides of {name} must be multiples of 16 bytes, got {t.stride()} elements of {t.dtype.itemsize}")
+        refuse(c, f"the strides of {name} must be multiples of 16 bytes, got {t.stride()} elements of "
+                  f"{t.dtype.itemsize} bytes")
     return 0
 
 
 cdef int check_offsets(Call* c, Tensor a, Tensor b, Tensor offs) except -1:
-    """Check the int32 vector of group ends: one element for each matrix of a 3-d factor."""
+    """Check the int32 vector of group ends, which has one element for each matrix of a 3-d factor."""
     cdef Tensor groups = a if a.ndim == 3 else b
     if offs.ndim != 1:
         refuse(c, f"offs must have one dimension, got shape {shape_str(offs)}")
@@ -44,8 +45,8 @@ cdef int check_offsets(Call* c, Tensor a, Tensor b, Tensor offs) except -1:
 cdef object grouped_meta(Call* c):
     """Arguments: input, mat2, offs, bias, out_dtype.
 
-    If only `input` is 2-d, its rows form groups; if only `mat2` is 2-d, its columns do; if both are, the dimension that
-    the product sums over is split into groups.
+    If only `input` is 2-d, the groups split its rows. If only `mat2` is 2-d, they split its columns. If both are 2-d,
+    they split the dimension that the product sums over.
     """
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef dim_t sizes[3]
@@ -60,13 +61,13 @@ cdef object grouped_meta(Call* c):
         refuse(c, f"mat_a and mat_b must have the same number of matrices, got shapes {shape_str(a)} and "
                   f"{shape_str(b)}")
     if (a.ndim == 3 and b.ndim == 3) != is_none(c, 2):
-        refuse(c, "offs must be given if mat_a or mat_b has 2 dimensions, and only then")
+        refuse(c, "offs must be given if mat_a or mat_b has 2 dimensions, and must be None otherwise")
     if not is_none(c, 2):
         check_offsets(c, a, b, tensor_arg(c, 2))
     if not is_none(c, 3):
         refuse(c, "a bias is not supported")
     if dtype_arg(c, 4, a.dtype) is not a.dtype:
-        refuse(c, f"out_dtype must be that of the factors, {a.dtype.name}")
+        refuse(c, f"out_dtype must be the dtype of the factors, {a.dtype.name}")
     if a.ndim == b.ndim:
         sizes[0] = a.sizes[0] if a.ndim == 3 else tensor_arg(c, 2).sizes[0]
         n = 1
@@ -80,10 +81,11 @@ cdef object grouped_body(Call* c):
 
 
 define("_grouped_mm(Tensor input, Tensor mat2, Tensor? offs=None, Tensor? bias=None, dtype? out_dtype=None) -> Tensor",
-       grouped_meta, FUNCTION_ONLY, "Grouped matrix product, as `nn.functional.grouped_mm`.")
+       grouped_meta, FUNCTION_ONLY, "Grouped matrix product, like `nn.functional.grouped_mm`.")
 define("nn.functional.grouped_mm(Tensor mat_a, Tensor mat_b, *, Tensor? offs=None, Tensor? bias=None, "
        "dtype? out_dtype=None) -> Tensor", grouped_body, COMPOSITE | FUNCTION_ONLY,
-       "Grouped matrix product in bfloat16, float16 or float32. `offs`, an int32 vector (G,), gives the end of each "
-       "group: rows of a 2-d `mat_a` (M, K) times `mat_b` (G, K, N) give (M, N); `mat_a` (G, M, K) times columns of a "
-       "2-d `mat_b` (K, N) gives (M, N); for (M, K) and (K, N) the groups split K and the result is (G, M, N). Without "
-       "`offs`, (G, M, K) times (G, K, N) is a batched product. `bias` is not supported.")
+       "Product of groups of rows or columns, each with its own matrix, in bfloat16, float16 or float32. The int32 "
+       "vector `offs` (G,) holds the end of each group. For `mat_a` (M, K) and `mat_b` (G, K, N), the groups split M "
+       "and the result is (M, N). For (G, M, K) and (K, N), they split N and the result is (M, N). For (M, K) and (K, "
+       "N), they split K and the result is (G, M, N). Without `offs`, (G, M, K) and (G, K, N) give the batched "
+       "product. `bias` is not supported.")

@@ -29,14 +29,14 @@ cdef int require_edges(Call* c, Tensor input, Tensor edges) except -1:
     if edges.dtype is not input.dtype:
         raise RuntimeError(f"{op_name(c)}(): bins must have the dtype of input, {input.dtype.name}, got {edges.dtype.name}")
     if edges.ndim != 1 or edges.total == 0:
-        raise RuntimeError(f"{op_name(c)}(): the edges of bins must be a vector that is not empty, got shape "
+        raise RuntimeError(f"{op_name(c)}(): the bin edges must be a vector with elements, got shape "
                            f"{shape_str(edges)}")
     return require_bins(c, edges.total - 1)
 
 
 cdef int require_weight(Call* c, Tensor input, int slot, int drop) except -1:
-    """Check an optional weight of the input's dtype, with one value for each element, or for each row if `drop` is
-    1."""
+    """Check an optional weight. It must have the input's dtype, and one value for each element, or for each row if
+    `drop` is 1."""
     cdef Tensor weight
     cdef bint fits
     cdef int i
@@ -57,7 +57,7 @@ cdef int require_weight(Call* c, Tensor input, int slot, int drop) except -1:
 
 
 cdef int require_range(Call* c, int slot, Py_ssize_t dims) except -1:
-    """Check an optional range: the lowest and highest value for each dimension."""
+    """Check an optional range, which holds the lowest and the highest value for each dimension."""
     cdef object ends = arg(c, slot)
     cdef Py_ssize_t i
     cdef double low, high
@@ -68,8 +68,8 @@ cdef int require_range(Call* c, int slot, Py_ssize_t dims) except -1:
     for i in range(dims):
         low, high = ends[2 * i], ends[2 * i + 1]
         if not isfinite(low) or not isfinite(high) or low > high:
-            raise RuntimeError(f"{op_name(c)}(): range must hold finite numbers, for each dimension the lower one "
-                               f"first, got {tuple(ends)}")
+            raise RuntimeError(f"{op_name(c)}(): range must hold finite numbers, the lower and then the higher end of "
+                               f"each dimension, got {tuple(ends)}")
     return 0
 
 
@@ -93,8 +93,8 @@ cdef object histc_meta(Call* c):
     low, high = float_arg(c, 2), float_arg(c, 3)
     require_bins(c, n)
     if not isfinite(low) or not isfinite(high) or high < low:
-        raise RuntimeError(f"{op_name(c)}(): min and max must be finite, and max not less than min; got {low} and {high}")
-    # PyTorch's CPU does not support integers here; other devices do.
+        raise RuntimeError(f"{op_name(c)}(): min and max must be finite with min <= max, got {low} and {high}")
+    # PyTorch's CPU does not support integers here, but other devices do.
     if t.dtype.kind == KIND_BOOL or t.dtype.kind == KIND_COMPLEX or t.dtype.itemsize == 1 and t.dtype.kind == KIND_FLOAT \
             or t.dtype.kind == KIND_INT and result_device(c).type == "cpu":
         refuse(c, t.dtype)
@@ -129,12 +129,12 @@ cdef object histogram_count_meta(Call* c):
 
 define("histc(Tensor input, int bins=100, Scalar min=0, Scalar max=0) -> Tensor", histc_meta, OUT | EXACT_OUT | NO_GRAD,
        "Number of elements in each of `bins` bins of equal width from `min` to `max`, in the dtype of `input`. If "
-       "these are equal, the range is that of the data.")
+       "`min` equals `max`, the bins cover the range of the data.")
 define("histogram(Tensor input, Tensor bins, *, Tensor? weight=None, bool density=False) "
        "-> (Tensor hist, Tensor bin_edges)", histogram_meta, OUT | EXACT_OUT,
        "Number of elements, or sum of their `weight`, in each bin, and the bin edges. `bins` is a vector of edges, or "
-       "a number of bins of equal width in `range` (by default that of the data). `density` divides by the total and "
-       "the bin widths.")
+       "a number of bins of equal width in `range` (default: the range of the data). `density` divides by the total "
+       "and the bin widths.")
 define("histogram.bin_ct(Tensor input, int bins=100, *, float[]? range=None, Tensor? weight=None, bool density=False) "
        "-> (Tensor hist, Tensor bin_edges)", histogram_count_meta, OUT | EXACT_OUT)
 
@@ -142,9 +142,9 @@ define("histogram.bin_ct(Tensor input, int bins=100, *, float[]? range=None, Ten
 # Several dimensions -----------------------------------------------------------------------------
 
 cdef int require_rows(Call* c, Tensor t) except -1:
-    """Check that the input has at least 2 dimensions; the last one holds the coordinates of points."""
+    """Check that the input has at least 2 dimensions. The last one holds the coordinates of points."""
     if t.ndim < 2:
-        raise RuntimeError(f"{op_name(c)}(): input must have 2 dimensions at least, got shape {shape_str(t)}")
+        raise RuntimeError(f"{op_name(c)}(): input must have at least 2 dimensions, got shape {shape_str(t)}")
     return 0
 
 
@@ -196,7 +196,7 @@ cdef object several_body(Call* c):
     cdef object bins = arg(c, 1), edges
     if isinstance(bins, int):
         if t.ndim == 0:
-            raise IndexError(f"{op_name(c)}(): input must have 2 dimensions at least, got a 0-d tensor")
+            raise IndexError(f"{op_name(c)}(): input must have at least 2 dimensions, got a 0-d tensor")
         bins = (bins,) * <object>t.sizes[t.ndim - 1]
     edges = call("_histogramdd_bin_edges", (t, bins), {"range": arg(c, 2)})
     return make_returns(c, (call("_histogramdd_from_bin_tensors", (t, edges),
@@ -216,18 +216,20 @@ cdef object from_counts_body(Call* c):
 cdef str MORE = "Tensor? weight=None, bool density=False"
 
 define(f"_histogramdd_bin_edges(Tensor input, int[] bins, *, float[]? range=None, {MORE}) -> Tensor[]", bin_edges_meta,
-       FUNCTION_ONLY, "Edges of bins of equal width for each coordinate of the points `input` (..., D): D vectors.")
+       FUNCTION_ONLY,
+       "Edges of bins of equal width for the points `input` (..., D), as one vector for each of the D coordinates.")
 define(f"_histogramdd_from_bin_tensors(Tensor input, Tensor[] bins, *, {MORE}) -> Tensor", from_edges_meta, FUNCTION_ONLY,
-       "Number of points, or sum of their `weight`, in each bin between the given edges: one dimension for each "
-       "coordinate.")
+       "Number of points, or sum of their `weight`, in each bin between the given edges. The result has one "
+       "dimension for each coordinate.")
 define(f"_histogramdd_from_bin_cts(Tensor input, int[] bins, *, float[]? range=None, {MORE}) -> Tensor", from_counts_body,
        COMPOSITE | FUNCTION_ONLY,
-       "Number of points, or sum of their `weight`, in each bin of equal width: one dimension for each coordinate.")
+       "Number of points, or sum of their `weight`, in each bin of equal width. The result has one dimension for each "
+       "coordinate.")
 define(f"histogramdd(Tensor input, int[1] bins, float[]? range=None, {MORE}) -> (Tensor hist, Tensor[] bin_edges)",
        several_body, COMPOSITE | FUNCTION_ONLY,
        "Histogram of points `input` (..., D) in D dimensions: the number of points, or the sum of their `weight`, in "
-       "each bin, and the D vectors of bin edges. `bins` gives the edges or the number of bins for each coordinate, or "
-       "one number for all. `range` gives the lowest and highest edge of each coordinate in turn.")
+       "each bin, and the D vectors of bin edges. `bins` is a vector of edges or a number of bins for each "
+       "coordinate, or one number for all. `range` holds the lowest and the highest edge of each coordinate in turn.")
 define(f"histogramdd.edges(Tensor input, Tensor[] bins, float[]? range=None, {MORE}) -> (Tensor hist, Tensor[] bin_edges)",
        several_edges_body, COMPOSITE | FUNCTION_ONLY)
 

@@ -7,7 +7,7 @@ cdef enum StepKind:
     SELECT          # a: the index, not negative
     SLICE           # a:b:c
     UNSQUEEZE
-    PICK            # by a 0-d index tensor without data, the next one in `picks`
+    PICK            # select by the next 0-d index tensor in `picks`
 
 cdef struct Step:
     StepKind kind
@@ -30,8 +30,8 @@ cdef struct Steps:
 cdef class IndexTensors:
     """The index tensors of one index.
 
-    `advanced` holds tensors with dimensions and masks; `picks` holds 0-d index tensors that select by an operator. With
-    `by_op`, 0-d tensors of classes that override this operator are picks even if they hold data.
+    `advanced` holds masks and index tensors with dimensions. `picks` holds 0-d index tensors that are passed to the
+    operator `_index`. Each has no data or, if `by_op`, belongs to a class that overrides this operator.
     """
     cdef list advanced
     cdef list picks

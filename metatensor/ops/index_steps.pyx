@@ -95,7 +95,7 @@ cdef int _add_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index, int u
 
 
 cdef int _read_bool(Tensor t, Steps* s, IndexTensors found, bint value) except -1:
-    """Add a bool index: True adds a dimension of size 1, False one of size 0."""
+    """Add a bool index. True adds a dimension of size 1, and False adds a dimension of size 0."""
     cdef DType long_type = by_code(I64)
     _add(s, UNSQUEEZE, s.dim, 0, 0, 0)
     s.dims[s.n_advanced] = s.dim
@@ -106,7 +106,7 @@ cdef int _read_bool(Tensor t, Steps* s, IndexTensors found, bint value) except -
 
 
 cdef inline bint _picks(Tensor index) except -1:
-    """Return whether the class of a 0-d index overrides the operator that selects by it."""
+    """Return whether the class of a 0-d index overrides the operator `_index`."""
     return index.flags & T_OVERRIDES and getattr(type(index), "_picks_by_operator", False)
 
 
@@ -124,7 +124,7 @@ cdef int _read_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index) exce
                 raise IndexError(f"the mask of shape {shape_str(index)} does not match the tensor of shape "
                                  f"{shape_str(t)} from dimension {s.source} on")
         return _add_tensor(t, s, found, index, index.ndim)
-    if code != I64 and code != I32 and (index.ndim or index.dtype.kind != KIND_INT):    # 0-d: any integer
+    if code != I64 and code != I32 and (index.ndim or index.dtype.kind != KIND_INT):    # 0-d: any integer dtype
         raise IndexError(f"tensors used as indices must be int64, int32, uint8 or bool, not {index.dtype.name}")
     if index.ndim:
         return _add_tensor(t, s, found, index, 1)
@@ -140,8 +140,8 @@ cdef int _read_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index) exce
 cdef object unknown_mask(Tensor mask):
     return DataDependentError(
         f"index: the shape of the result depends on the values of a mask of shape {shape_str(mask)} on "
-        f"{mask.storage.device}, which holds no data; use instead: metatensor.where(mask, tensor, 0), masked_fill(), "
-        "or index with integers")
+        f"{mask.storage.device}, which holds no data; use metatensor.where(mask, tensor, 0) or masked_fill() "
+        "instead, or index with integers")
 
 
 cdef object _flat_true(object data, list at, list found):
@@ -191,7 +191,8 @@ cdef Tensor _index_of(Tensor t, object item):
 
 
 cdef int _read_mask_list(Tensor t, Steps* s, IndexTensors found, object item, Tensor mask) except -1:
-    """Read a list of bools that indexes a meta tensor. Its values are known, so the result's shape is, too."""
+    """Read a list of bools that indexes a meta tensor. Its values are known, so the shape of the result is known
+    too."""
     cdef int i
     positions = []
     if s.source + mask.ndim > t.ndim:
@@ -220,7 +221,7 @@ cdef int _uses(object item) except -1:
 
 
 cdef int _read_plain(Tensor t, Steps* s, PyObject* item, PyObject* rest, Py_ssize_t at) except -1:
-    """Read an int, a slice, None or Ellipsis; return 1 for anything else.
+    """Read an int, a slice, None or Ellipsis. Return 1 for any other index.
 
     `rest` is the tuple that holds `item` at position `at`, or NULL if the index is not a tuple.
     """
@@ -248,8 +249,8 @@ cdef int _read_plain(Tensor t, Steps* s, PyObject* item, PyObject* rest, Py_ssiz
 
 
 cdef bint _is_tuple_like(object index) except -1:
-    """Return whether a list counts as a tuple: it is short and holds tensors, sequences, slices, None or Ellipsis.
-    NumPy had this rule in the past."""
+    """Return whether a list counts as a tuple, because it is short and holds tensors, sequences, slices, None or
+    Ellipsis. NumPy had this rule in the past."""
     if not isinstance(index, list) or len(index) >= 32:
         return False
     for item in index:

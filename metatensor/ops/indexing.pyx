@@ -1,8 +1,8 @@
 """Indexing, x[index], and indexed assignment, x[index] = value.
 
 An index is parsed into steps on the dimensions of the result (select, slice, new dimension) and index tensors. Normally
-the steps modify a layout, from which one view is created at the end. If a mode is active or a tensor's class overrides
-operators, each step calls the op of its name, so that it can be intercepted.
+the steps modify a layout, from which one view is created at the end. But if a mode is active or a tensor's class
+overrides operators, each step calls the op of its name, so that it can be intercepted.
 """
 from cpython.object cimport PyObject
 from metatensor._core.dtype cimport BOOL, U8, DType
@@ -114,7 +114,7 @@ cdef object getitem(Tensor t, object index):
 # Indexed assignment -----------------------------------------------------------------------------
 
 cdef Tensor _without_leading_ones(Tensor value):
-    """Return an assigned tensor without its leading dimensions of size 1."""
+    """Return the assigned tensor without its leading dimensions of size 1."""
     cdef int i = 0
     while i < value.ndim and value.sizes[i] == 1:
         i += 1
@@ -127,10 +127,10 @@ cdef object LEAST = -(2 ** <object>63), MOST = 2 ** <object>63 - 1
 
 
 cdef object _fitting(DType d, object value):
-    """Return the number to assign. Numbers beyond the range of a float dtype of at most 2 bytes become infinite, or NaN
-    if the dtype has no infinity."""
+    """Return the number to assign. If a float dtype of at most 2 bytes cannot represent it, return infinity, or NaN if
+    the dtype has no infinity."""
     if isinstance(value, int) and not LEAST <= value <= MOST:
-        raise ValueError(f"cannot assign {value}, which is beyond 64 bits")
+        raise ValueError(f"cannot assign {value}, which does not fit in 64 bits")
     if d.kind == KIND_FLOAT and d.itemsize < 4 and not isinstance(value, complex) and not holds(d, value):
         return float(value) * float("inf") if has_infinity(d) else float("nan")
     return value
@@ -141,12 +141,12 @@ cdef object _number(Tensor t, object value):
         return _fitting(t.dtype, value)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         return value.item()
-    raise TypeError(f"cannot assign a {type(value).__name__} to elements of a {t.dtype.name} tensor; numbers and tensors "
-                    "can be assigned")
+    raise TypeError(f"cannot assign a {type(value).__name__} to elements of a {t.dtype.name} tensor, only numbers and "
+                    "tensors")
 
 
 cdef int _note_grad(Tensor t, object value) except -1:
-    """Make `t` require grad if the assigned value does."""
+    """Make `t` require gradients if the assigned value does."""
     if isinstance(value, Tensor) and (<Tensor>value).flags & T_REQUIRES_GRAD and thread_state().grad_enabled:
         if t.dtype.kind == KIND_FLOAT or t.dtype.kind == KIND_COMPLEX:
             t.flags |= T_REQUIRES_GRAD | T_NONLEAF
@@ -191,8 +191,8 @@ cdef int setitem(Tensor t, object index, object value) except -1:
 cdef int _set_picked(Tensor t, Steps* s, IndexTensors found, object value) except -1:
     """Assign through 0-d index tensors without data: check the value and mark the tensor as changed."""
     if s.n_advanced:
-        raise DataDependentError("index_put_: an index tensor of shape [] holds no data; use instead: an int, or a "
-                                 "vector of one index")
+        raise DataDependentError("index_put_: an index tensor of shape [] holds no data; use an int or a vector of "
+                                 "one index instead")
     cdef Tensor part = _by_ops(t, s, found)
     if isinstance(value, Tensor):
         call("copy_", (part, _without_leading_ones(<Tensor>value) if (<Tensor>value).ndim > part.ndim else value))

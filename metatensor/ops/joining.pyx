@@ -1,4 +1,4 @@
-"""Joining tensors (cat, stack and relatives), and functions of several tensors such as meshgrid and block_diag."""
+"""Joining tensors (cat, stack and similar ops), and functions of several tensors such as meshgrid and block_diag."""
 import warnings
 
 from cpython.object cimport PyObject
@@ -71,13 +71,13 @@ cdef int _cat_layout(Call* c, list tensors, Layout* lay, int* dim) except -1:
 
 
 cdef int _check_out(Call* c, list tensors) except -1:
-    """Raise TypeError if the joined dtype cannot be cast to that of out=. On meta nothing is checked."""
+    """Raise TypeError if the joined dtype cannot be cast to that of out=. On meta, check nothing."""
     cdef DType d
     if c.out == NULL or c.device == <PyObject*>META or not isinstance(<object>c.out, Tensor):
         return 0
     d = _joined_dtype(tensors)
     if not can_cast_to(d, (<Tensor><object>c.out).dtype):
-        raise TypeError(f"{op_name(c)}(): tensors that join to {d.name} cannot be cast to an out= of "
+        raise TypeError(f"{op_name(c)}(): the joined dtype {d.name} cannot be cast to the dtype of out=, "
                         f"{(<Tensor><object>c.out).dtype.name}")
     return 0
 
@@ -89,7 +89,7 @@ cdef int _need_some(Call* c, list tensors) except -1:
 
 
 cdef Tensor _first_counted(list tensors):
-    """Return the first tensor that is not empty with one dimension, which cat skips; the first of all if there is none."""
+    """Return the first tensor that cat does not skip, or the first of all if it skips them all."""
     cdef Tensor t
     for t in tensors:
         if t.ndim != 1 or t.total:
@@ -117,7 +117,7 @@ cdef object cat_meta(Call* c):
 
 
 define("cat(Tensor[] tensors, int dim=0) -> Tensor", cat_meta, OUT | NO_OVERLAP,
-       "Concatenate tensors along `dim`. Their shapes must agree in the other dimensions; tensors of shape (0,) are "
+       "Concatenate tensors along `dim`. Their shapes must agree in the other dimensions. Tensors of shape (0,) are "
        "ignored. The dtypes are promoted.")
 alias_op("concat", "cat")
 alias_op("concatenate", "cat")
@@ -126,8 +126,8 @@ alias_op("concatenate", "cat")
 # stack ----------------------------------------------------------------------------------------
 
 cdef object stack_meta(Call* c):
-    """Compute the result of stack. Its strides are those of cat along `dim`, whose dimension is then split; if the new
-    dimension is the last one, those of cat of the unsqueezed tensors."""
+    """Compute the result of stack. Its strides are those of cat along `dim`, after splitting that dimension. If the new
+    dimension is the last one, they are those of cat of the unsqueezed tensors."""
     cdef list tensors = tensors_arg(c, 0)
     cdef Tensor t, first
     cdef Layout lay
@@ -192,7 +192,7 @@ cdef object _at_least(Tensor t, int n):
 
 
 cdef object hvd_stack_body(Call* c):
-    """hstack, vstack and dstack: add dimensions as in atleast_1d, atleast_2d or atleast_3d, then concatenate."""
+    """Compute hstack, vstack and dstack: add dimensions like atleast_1d, atleast_2d or atleast_3d, then concatenate."""
     cdef list tensors = tensors_arg(c, 0)
     cdef str name = op_name(c)
     cdef int n = 1 if name == "hstack" else 3 if name == "dstack" else 2
@@ -225,9 +225,9 @@ cdef object column_stack_body(Call* c):
 define("hstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | NO_OVERLAP,
        "Concatenate tensors along dimension 1, or along dimension 0 if the first has at most 1 dimension.")
 define("vstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | NO_OVERLAP,
-       "Concatenate tensors along dimension 0, after making vectors rows of matrices.")
+       "Concatenate tensors along dimension 0, after turning vectors into matrices of one row.")
 define("dstack(Tensor[] tensors) -> Tensor", hvd_stack_body, COMPOSITE | OUT | NO_OVERLAP,
-       "Concatenate tensors along dimension 2, after expanding them to at least 3 dimensions as `atleast_3d`.")
+       "Concatenate tensors along dimension 2, after giving them at least 3 dimensions like `atleast_3d`.")
 alias_op("row_stack", "vstack")
 define("column_stack(Tensor[] tensors) -> Tensor", column_stack_body, COMPOSITE | OUT | NO_OVERLAP,
        "Concatenate tensors along dimension 1, after turning vectors into columns.")
@@ -269,7 +269,7 @@ cdef object atleast_body(Call* c):
 
 
 cdef object _raised(Tensor t, int n):
-    """Do the same as `_at_least`, but by unsqueeze, which keeps strides."""
+    """Do the same as `_at_least`, but with unsqueeze, which keeps the strides."""
     if t.ndim >= n:
         return t
     if t.ndim == 0:
@@ -280,7 +280,7 @@ cdef object _raised(Tensor t, int n):
 
 
 cdef object meshgrid_body(Call* c):
-    """Place each vector along a dimension of its own and expand it over the others."""
+    """Give each vector its own dimension and expand it over the others."""
     cdef list tensors = _given(c)
     cdef object indexing = arg(c, (<Overload>c.overload).nslots - 1)
     cdef Tensor t, first
@@ -360,19 +360,20 @@ define("broadcast_tensors(Tensor[] tensors) -> Tensor[]", broadcast_tensors_body
 define(f"broadcast_tensors.several({ARGUMENTS}) -> Tensor[]", broadcast_tensors_body, COMPOSITE | MIXED)
 for n in (1, 2, 3):
     define(f"atleast_{n}d(Tensor[] tensors) -> Tensor[]", atleast_body, COMPOSITE,
-           f"View of each tensor with at least {n} dimension{'s' if n > 1 else ''}. One tensor gives one view, a list "
-           "of tensors gives a tuple.")
+           f"View of each tensor with at least {n} dimension{'s' if n > 1 else ''}. The result is one view for one "
+           "tensor, and a tuple of views for a list of tensors.")
     define(f"atleast_{n}d.several({ARGUMENTS}) -> Tensor[]", atleast_body, COMPOSITE)
 define("meshgrid(Tensor[] tensors, *, str? indexing=None) -> Tensor[]", meshgrid_body, COMPOSITE,
        "Coordinate grids of N vectors, as N views of the same N-dimensional shape. With `indexing` 'ij', dimension i "
-       "belongs to vector i; 'xy' exchanges the first two dimensions. Without it, a warning is issued and 'ij' is "
-       "used.")
+       "belongs to vector i. 'xy' exchanges the first two dimensions. If `indexing` is None, a warning is issued and "
+       "'ij' is used.")
 define(f"meshgrid.several({ARGUMENTS}, *, str? indexing=None) -> Tensor[]", meshgrid_body, COMPOSITE)
 define("block_diag(Tensor[] tensors) -> Tensor", block_diag_body, COMPOSITE,
-       "Block-diagonal matrix of matrices. Vectors count as rows and 0-d tensors as 1 x 1 matrices.")
+       "Block-diagonal matrix with the given matrices as blocks. Vectors count as rows and 0-d tensors as 1 x 1 "
+       "matrices.")
 define(f"block_diag.several({ARGUMENTS}) -> Tensor", block_diag_body, COMPOSITE)
 define("_block_diag(Tensor[] tensors) -> Tensor", block_diag_meta, FUNCTION_ONLY)
 define("cartesian_prod(Tensor[] tensors) -> Tensor", cartesian_prod_body, COMPOSITE,
-       "Cartesian product of N vectors: a matrix whose rows, of N elements, are all combinations of one element of "
-       "each. A single vector is returned unchanged.")
+       "Cartesian product of N vectors: a matrix whose rows are all combinations of one element of each vector. A "
+       "single vector is returned unchanged.")
 define(f"cartesian_prod.several({ARGUMENTS}) -> Tensor", cartesian_prod_body, COMPOSITE)

@@ -73,7 +73,7 @@ for _schema in (
     "int reduction=0, bool zero_infinity=False)",
 ):
     define(f"{_schema} -> Tensor", forward_body, COMPOSITE | FUNCTION_ONLY,
-           f"As `nn.functional.{_schema.partition('(')[0]}`, with the argument order of PyTorch's native function.")
+           f"Like `nn.functional.{_schema.partition('(')[0]}`, with the argument order of PyTorch's native function.")
 
 
 # A norm ---------------------------------------------------------------------------------------
@@ -91,5 +91,5 @@ cdef object norm_except_dim_body(Call* c):
 
 
 define("norm_except_dim(Tensor v, int pow=2, int dim=0) -> Tensor", norm_except_dim_body, COMPOSITE | FUNCTION_ONLY,
-       "The `pow`-norm over all dimensions except `dim`; the reduced dimensions are kept with size 1. For `dim=-1`, "
-       "the norm over all dimensions, as a 0-d tensor.")
+       "The `pow`-norm over all dimensions except `dim`. The reduced dimensions are kept with size 1. If `dim` is -1, "
+       "the norm is over all dimensions, and the result is 0-d.")

@@ -31,8 +31,8 @@ cdef object cholesky_body(Call* c):
 
 
 cdef object old_cholesky_meta(Call* c):
-    """Compute the result of cholesky. It is row-major for an empty input, whose shape is not checked, and with out=;
-    otherwise it is column-major."""
+    """Compute the result of cholesky. It is row-major for an empty input and with out=, else column-major. The shape of
+    an empty input is not checked."""
     cdef Tensor t = tensor_arg(c, 0)
     if t.total:
         need_square(c, t, "input")
@@ -51,16 +51,16 @@ cdef object cholesky_inverse_meta(Call* c):
 
 define("linalg.cholesky_ex(Tensor input, *, bool upper=False, bool check_errors=False) -> (Tensor L, Tensor info)",
        cholesky_ex_meta, OUT | EXACT_OUT,
-       "Cholesky factors of positive definite matrices (..., N, N), as `linalg.cholesky`, and an int32 `info` (...): "
-       "0, or the order of the first leading minor that is not positive. With `check_errors`, such matrices raise "
-       "LinAlgError.")
+       "Cholesky factors of positive definite matrices (..., N, N), like `linalg.cholesky`, and an int32 `info` (...): "
+       "0, or the order of the first leading minor that is not positive. If `check_errors`, raise LinAlgError for "
+       "such a matrix.")
 define("linalg.cholesky(Tensor input, *, bool upper=False) -> Tensor", cholesky_body, COMPOSITE | OUT | EXACT_OUT,
        "Cholesky factors of positive definite matrices (..., N, N): lower triangular L with `L @ L.mH = input`, or if "
-       "`upper`, U with `U.mH @ U = input`. Raises LinAlgError for other matrices.")
+       "`upper`, U with `U.mH @ U = input`. Raise LinAlgError for other matrices.")
 define("cholesky(Tensor input, bool upper=False) -> Tensor", old_cholesky_meta, OUT,
-       "Cholesky factors of positive definite matrices, as `linalg.cholesky`.")
+       "Cholesky factors of positive definite matrices, like `linalg.cholesky`.")
 define("cholesky_inverse(Tensor input, bool upper=False) -> Tensor", cholesky_inverse_meta, OUT,
-       "Inverses of positive definite matrices, given their Cholesky factors: lower ones, or upper ones if `upper`.")
+       "Inverses of positive definite matrices, given their lower Cholesky factors, or their upper ones if `upper`.")
 
 
 # LDL ------------------------------------------------------------------------------------
@@ -83,11 +83,12 @@ cdef object ldl_factor_body(Call* c):
 define("linalg.ldl_factor_ex(Tensor input, *, bool hermitian=False, bool check_errors=False) "
        "-> (Tensor LD, Tensor pivots, Tensor info)", ldl_factor_ex_meta, OUT | EXACT_OUT,
        "LDL factors of symmetric matrices (..., N, N), or Hermitian ones if `hermitian`, in LAPACK's compact form, "
-       "with int32 pivots (..., N). Only the lower triangles are read. `info` is positive where D is singular.")
+       "with int32 pivots (..., N). Only the lower triangles are read. The int32 `info` (...) is positive where D is "
+       "singular.")
 define("linalg.ldl_factor(Tensor input, *, bool hermitian=False) -> (Tensor LD, Tensor pivots)", ldl_factor_body,
        COMPOSITE | OUT | EXACT_OUT,
-       "LDL factors of symmetric or Hermitian matrices, as `linalg.ldl_factor_ex` without `info`. Raises LinAlgError "
-       "where D is singular.")
+       "LDL factors of symmetric or Hermitian matrices, like `linalg.ldl_factor_ex` without `info`. Raise LinAlgError "
+       "if D is singular.")
 
 
 # LU -------------------------------------------------------------------------------------
@@ -108,7 +109,7 @@ cdef object lu_factor_body(Call* c):
 
 
 cdef object old_lu_body(Call* c):
-    """Arguments: A, pivot, get_infos. Singular matrices do not raise."""
+    """Arguments: A, pivot, get_infos. Singular matrices are accepted."""
     parts = call("linalg.lu_factor_ex", (tensor_arg(c, 0),), {"pivot": arg(c, 1)})
     factors = call("contiguous", (parts[0],)) if c.variant == WITH_OUT else parts[0]
     return (factors, parts[1], parts[2]) if bool_arg(c, 2) else (factors, parts[1])
@@ -142,16 +143,16 @@ cdef object lu_unpack_meta(Call* c):
 
 define("linalg.lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) "
        "-> (Tensor LU, Tensor pivots, Tensor info)", lu_factor_ex_meta, OUT | EXACT_OUT,
-       "LU factorization of matrices (..., M, N). `LU` holds both factors: U in the upper triangle, L below it without "
-       "its unit diagonal. `pivots` (..., min(M, N)), int32, holds the row exchanges, counted from 1. `info` (...), "
-       "int32, is 0 or the position of the first zero pivot, counted from 1.")
+       "LU factorization of matrices (..., M, N). `LU` holds both factors: U in the upper triangle, and L below it, "
+       "without its unit diagonal. `pivots` (..., min(M, N)), int32, holds the row exchanges, counted from 1. `info` "
+       "(...), int32, is 0 or the position of the first zero pivot, counted from 1.")
 define("linalg.lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", lu_factor_body,
        COMPOSITE | OUT | EXACT_OUT,
-       "LU factorization of matrices, as `linalg.lu_factor_ex` without `info`. Raises LinAlgError for a zero pivot.")
+       "LU factorization of matrices, like `linalg.lu_factor_ex` without `info`. Raise LinAlgError for a zero pivot.")
 define("lu(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)", old_lu_body,
        COMPOSITE | OUT | SAFE_CAST | QUIET_OUT,
-       "LU factorization of matrices, as `linalg.lu_factor_ex`; `info` is returned only if `get_infos`. Singular "
-       "matrices do not raise.")
+       "LU factorization of matrices, like `linalg.lu_factor_ex`. `info` is returned only if `get_infos` is true. "
+       "Singular matrices are accepted.")
 define("linalg.lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", lu_meta, OUT | EXACT_OUT,
        "LU factorization `A = P @ L @ U` of matrices (..., M, N) into a permutation matrix, a unit lower triangular "
        "and an upper triangular factor. P is empty if `pivot` is False.")
@@ -185,7 +186,7 @@ cdef object old_qr_body(Call* c):
 
 
 cdef object geqrf_meta(Call* c):
-    """Return outputs for R in the upper triangle with the Householder vectors below it, and for their scalar
+    """Return an output for R (upper triangle) and the Householder vectors (below it), and one for their scalar
     factors."""
     cdef Tensor t = tensor_arg(c, 0)
     need_matrix(c, t, "input")
@@ -256,15 +257,16 @@ define("linalg.qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", qr_met
        "R (..., M, N), and 'r' gives an empty Q and R (..., K, N).")
 define("qr(Tensor input, bool some=True) -> (Tensor Q, Tensor R)", old_qr_body,
        COMPOSITE | OUT | EXACT_OUT,
-       "QR factorization, as `linalg.qr`: reduced if `some`, else complete.")
+       "QR factorization like `linalg.qr`, in mode 'reduced' if `some`, else 'complete'.")
 define("geqrf(Tensor input) -> (Tensor a, Tensor tau)", geqrf_meta, OUT,
        "QR factorization of matrices (..., M, N) in LAPACK's form: `a` holds R in the upper triangle and the "
-       "Householder vectors below it, `tau` (..., min(M, N)) their scalar factors.")
+       "Householder vectors below it, and `tau` (..., min(M, N)) holds their scalar factors.")
 define("linalg.householder_product(Tensor input, Tensor tau) -> Tensor", householder_meta, OUT,
        "First N columns of a product of Householder reflections, given by vectors below the diagonal of `input` (..., "
        "M, N) and scalar factors `tau` (..., K), with M >= N >= K. For results of `geqrf`, this is Q.")
-define("orgqr(Tensor input, Tensor input2) -> Tensor", householder_meta, OUT, "As `linalg.householder_product`.")
+define("orgqr(Tensor input, Tensor input2) -> Tensor", householder_meta, OUT,
+       "The same as `linalg.householder_product`.")
 define("ormqr(Tensor input, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor", ormqr_meta,
        OUT | EXACT_OUT,
-       "Multiply `input3` by Q, given as results `input` and `input2` of `geqrf`: `Q @ input3` if `left`, else "
-       "`input3 @ Q`. `transpose` uses the conjugate transpose of Q.")
+       "Multiply `input3` by Q: `Q @ input3` if `left`, else `input3 @ Q`. Q is given by the results `input` and "
+       "`input2` of `geqrf`. If `transpose`, use the conjugate transpose of Q.")

@@ -1,4 +1,4 @@
-"""Determinants, powers and exponentials of matrices; cross products and Vandermonde matrices.
+"""Determinants, powers and exponentials of matrices, cross products, and Vandermonde matrices.
 
 Functions of matrices apply to each matrix of a batch (..., N, N).
 """
@@ -44,19 +44,19 @@ cdef object logdet_meta(Call* c):
 define("linalg.det(Tensor A) -> Tensor", det_meta, OUT | EXACT_OUT, "Determinants of square matrices (..., N, N).")
 define("det(Tensor input) -> Tensor", det_meta, 0, "Determinants of square matrices (..., N, N).")
 define("linalg.slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)", slogdet_meta, OUT | EXACT_OUT,
-       "Sign of the determinants of square matrices (..., N, N), and logarithm of their magnitude. The sign of a "
-       "complex determinant is a number of magnitude 1. For a singular matrix these are 0 and -inf.")
+       "Sign and logarithm of the magnitude of the determinants of square matrices (..., N, N). The sign of a complex "
+       "determinant is a number of magnitude 1. A singular matrix has sign 0 and logarithm -inf.")
 define("slogdet(Tensor input) -> (Tensor sign, Tensor logabsdet)", slogdet_meta, OUT | EXACT_OUT,
-       "Sign of the determinants of square matrices (..., N, N), and logarithm of their magnitude. The sign of a "
-       "complex determinant is a number of magnitude 1. For a singular matrix these are 0 and -inf.")
+       "Sign and logarithm of the magnitude of the determinants of square matrices (..., N, N). The sign of a complex "
+       "determinant is a number of magnitude 1. A singular matrix has sign 0 and logarithm -inf.")
 define("logdet(Tensor input) -> Tensor", logdet_meta, 0,
-       "Logarithms of determinants; NaN if a determinant is negative.")
+       "Logarithms of determinants. The logarithm of a negative determinant is NaN.")
 
 
 # Powers ---------------------------------------------------------------------------------
 
 cdef object matrix_power_body(Call* c):
-    """Compute a power by repeated squaring, of the inverse if n < 0. Arguments: input, n."""
+    """Compute a power by repeated squaring. If n < 0, compute a power of the inverse. Arguments: input, n."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object n = arg(c, 1), factor, found = None
     need_square(c, t, "input")
@@ -114,7 +114,8 @@ cdef object cross_result(Call* c, Tensor a, Tensor b, int dim):
     if dim < 0:
         dim = dim_arg(c, 2, a.ndim)
     if a.sizes[dim] != 3 or b.sizes[dim] != 3:
-        raise RuntimeError(f"{op_name(c)}(): dimension {dim} must have the size 3 in both, got shapes {shape_str(a)} and "
+        raise RuntimeError(f"{op_name(c)}(): dimension {dim} must have size 3 in both tensors, got shapes "
+                           f"{shape_str(a)} and "
                            + shape_str(b))
     lay.ndim = a.ndim
     copy_dims(lay.sizes, a.sizes, a.ndim)
@@ -145,13 +146,13 @@ cdef object cross_meta(Call* c):
 
 
 cdef object vander_meta(Call* c):
-    """Arguments: x (..., n), N. The result has shape (..., n, N), and dtype int64 if x holds integers. A 0-d x counts
-    as one value."""
+    """Arguments: x (..., n), N. The result has shape (..., n, N). Its dtype is int64 if x holds integers. A 0-d x
+    counts as a vector of one value."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t one = 1
     cdef dim_t n
     if t.dtype.kind != KIND_INT and not has_routine(t.dtype):
-        raise RuntimeError(f"{op_name(c)}(): integers, or numbers of single or double precision are needed, got "
+        raise RuntimeError(f"{op_name(c)}(): integers or numbers of single or double precision are needed, got "
                            f"{t.dtype.name}")
     n = int_arg(c, 1) if not is_none(c, 1) else t.sizes[t.ndim - 1] if t.ndim else 1
     if n <= 1:
@@ -163,8 +164,8 @@ cdef object vander_meta(Call* c):
 define("linalg.cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor", linalg_cross_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Cross products of the vectors along `dim`, which must have size 3. The other dimensions broadcast.")
 define("cross(Tensor input, Tensor other, int? dim=None) -> Tensor", cross_meta, OUT | EXACT_OUT | NO_OVERLAP,
-       "Cross products of the vectors along `dim`, which must have size 3; by default the first dimension of size 3. "
-       "The other dimensions broadcast.")
+       "Cross products of the vectors along `dim`, which must have size 3. `dim` defaults to the first dimension of "
+       "size 3. The other dimensions broadcast.")
 define("linalg.vander(Tensor x, *, int? N=None) -> Tensor", vander_meta, 0,
        "Vandermonde matrices: for x (..., n) the result (..., n, N) holds the powers 0 to N - 1 of each value. N "
-       "defaults to n. Integers give int64.")
+       "defaults to n. The result is int64 if x holds integers, else it has the dtype of x.")

@@ -1,4 +1,4 @@
-"""Systems of linear equations, inverses and least squares, for batches of matrices that broadcast."""
+"""Systems of linear equations, inverses and least squares, for batches of matrices. The batch dimensions broadcast."""
 from metatensor._core.dtype cimport I32, I64, by_code, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, dims_equal, mul_dims, row_major
 from metatensor._core.op cimport (
@@ -18,7 +18,7 @@ from metatensor.ops.matrices cimport (
 # General matrices -----------------------------------------------------------------------
 
 cdef bint is_vector(Tensor a, Tensor b) noexcept:
-    """Return whether B in A X = B holds one vector for each matrix, not matrices."""
+    """Return whether B in A X = B holds one vector for each matrix of A, and not a matrix."""
     return b.ndim == 1 or (b.ndim == a.ndim - 1 and dims_equal(a.sizes, b.sizes, b.ndim))
 
 
@@ -66,25 +66,26 @@ cdef object inv_body(Call* c):
 
 define("linalg.solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> (Tensor result, Tensor info)",
        solve_ex_meta, OUT | EXACT_OUT,
-       "Solutions X of `A @ X = B`, as `linalg.solve`, and an int32 `info` (...): 0 or the position of the first zero "
-       "pivot, counted from 1. Singular matrices raise LinAlgError only with `check_errors`.")
+       "Solutions X of `A @ X = B`, like `linalg.solve`, and an int32 `info` (...): 0 or the position of the first "
+       "zero pivot, counted from 1. If `check_errors`, raise LinAlgError for singular matrices.")
 define("linalg.solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", solve_body, COMPOSITE | OUT | EXACT_OUT,
        "Solutions X of `A @ X = B`, or of `X @ A = B` if not `left`, for A (..., N, N) and B (..., N, K), or (..., N) "
-       "for vectors. Batch dimensions broadcast. Raises LinAlgError if a matrix is singular.")
+       "for vectors. Batch dimensions broadcast. Raise LinAlgError if a matrix is singular.")
 define("linalg.inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor info)", inv_ex_meta,
        OUT | EXACT_OUT,
        "Inverses of square matrices (..., N, N), and an int32 `info` (...): 0 or the position of the first zero pivot, "
-       "counted from 1. Singular matrices raise LinAlgError only with `check_errors`.")
+       "counted from 1. If `check_errors`, raise LinAlgError for singular matrices.")
 define("linalg.inv(Tensor A) -> Tensor", inv_body, COMPOSITE | OUT | EXACT_OUT,
-       "Inverses of square matrices (..., N, N). Raises LinAlgError if a matrix is singular.")
+       "Inverses of square matrices (..., N, N). Raise LinAlgError if a matrix is singular.")
 define("inverse(Tensor input) -> Tensor", inv_body, COMPOSITE | OUT | EXACT_OUT,
-       "Inverses of square matrices (..., N, N). Raises LinAlgError if a matrix is singular.")
+       "Inverses of square matrices (..., N, N). Raise LinAlgError if a matrix is singular.")
 
 
 # Solutions from factors -------------------------------------------------------------------
 
 cdef Tensor solved(Call* c, Tensor a, Tensor b, bint columnwise):
-    """Return an output for the solutions, of the matrix shape of B. The batch dimensions of A and B broadcast."""
+    """Return an output for the solutions. Its matrices have the shape of those in B. The batch dimensions of A and B
+    broadcast."""
     cdef Layout lay
     broadcast_batches(c, a, 2, b, 2, &lay)
     return new_matrices(c, lay.ndim, lay.sizes, rows(b), columns(b), a.dtype, columnwise)
@@ -168,30 +169,31 @@ cdef object cholesky_solve_meta(Call* c):
 
 define("linalg.solve_triangular(Tensor input, Tensor B, *, bool upper, bool left=True, bool unitriangular=False) -> Tensor",
        solve_triangular_meta, OUT | EXACT_OUT,
-       "Solutions X of `A @ X = B`, or of `X @ A = B` if not `left`, for triangular matrices A = `input` (..., N, N), "
-       "upper ones if `upper`. The other triangle is not read, nor the diagonal if `unitriangular`.")
+       "Solutions X of `A @ X = B`, or of `X @ A = B` if not `left`, where A = `input` (..., N, N) holds upper "
+       "triangular matrices if `upper`, else lower ones. The other triangle is not read. If `unitriangular`, the "
+       "diagonal is not read either, and counts as 1.")
 define("triangular_solve(Tensor input, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) "
        "-> (Tensor solution, Tensor cloned_coefficient)", triangular_solve_meta, OUT | EXACT_OUT,
        "Solutions X of `A @ X = input` for triangular matrices A, or of `A.mT @ X = input` if `transpose`, and a copy "
        "of A expanded to the batch of the solution.")
 define("linalg.lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
        lu_solve_meta, OUT | EXACT_OUT,
-       "Solutions X of `A @ X = B`, given the result of `linalg.lu_factor` for A. If not `left`, solve `X @ A = B`; "
-       "`adjoint` uses the conjugate transpose of A.")
+       "Solutions X of `A @ X = B`, given the result of `linalg.lu_factor` for A. If not `left`, solve `X @ A = B`. If "
+       "`adjoint`, use the conjugate transpose of A.")
 define("lu_solve(Tensor input, Tensor LU_data, Tensor LU_pivots) -> Tensor", old_lu_solve_body, COMPOSITE | OUT | EXACT_OUT,
        "Solutions X of `A @ X = input`, given the result of `linalg.lu_factor` for A.")
 define("linalg.ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor", ldl_solve_meta,
        OUT | EXACT_OUT, "Solutions X of `A @ X = B`, given the result of `linalg.ldl_factor` for A.")
 define("cholesky_solve(Tensor input, Tensor input2, bool upper=False) -> Tensor", cholesky_solve_meta, OUT,
-       "Solutions X of `A @ X = input`, given the Cholesky factors `input2` of A: lower ones, or upper ones if "
-       "`upper`.")
+       "Solutions X of `A @ X = input`, given the Cholesky factors `input2` of A. The factors are upper triangular if "
+       "`upper`, else lower triangular.")
 
 
 # Least squares --------------------------------------------------------------------------
 
 cdef bint ranks_decide(Tensor a, str driver) except -1:
-    """Return whether the presence of residuals depends on the values of A: `driver` computes ranks, and the system is
-    overdetermined."""
+    """Return whether the values of A determine whether there are residuals. They do if `driver` computes ranks and the
+    system is overdetermined."""
     return driver in ("gelsd", "gelss") and rows(a) > columns(a) and a.total != 0
 
 
@@ -210,7 +212,7 @@ cdef object lstsq_body(Call* c):
 
 cdef object lstsq_meta(Call* c):
     """Arguments: input (..., m, n), b (..., m, k) or (..., m), rcond, driver. Residuals are returned even for matrices
-    that lack full rank."""
+    without full rank."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), solution
     cdef str driver = arg(c, 3)
     cdef Layout lay
@@ -234,7 +236,7 @@ cdef object lstsq_meta(Call* c):
     if is_none(c, 2) and not has_routine(a.dtype):
         raise RuntimeError(f"{title(c)}(): there is no default rcond for {a.dtype.name}")
     need_routine(c, a, True)
-    # If b lacks a dimension but does not hold vectors, its rows count as a batch dimension too.
+    # If b has one dimension less but does not hold vectors, its rows count as a batch dimension too.
     batch = a.ndim - 2
     lay.ndim = batch
     copy_dims(lay.sizes, a.sizes, batch)
@@ -264,13 +266,13 @@ cdef object lstsq_meta(Call* c):
 
 define("_linalg_lstsq(Tensor input, Tensor b, float? rcond, str driver) "
        "-> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)", lstsq_meta, FUNCTION_ONLY,
-       "As `linalg.lstsq`, but with residuals even for matrices that lack full rank.")
+       "Like `linalg.lstsq`, but with residuals even for matrices without full rank.")
 define("linalg.lstsq(Tensor input, Tensor b, float? rcond=None, *, str? driver=None) "
        "-> (Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)", lstsq_body, COMPOSITE | OUT,
        "Least-squares solutions X (..., N, K) that minimize the norm of each column of `input @ X - b`, for `input` "
        "(..., M, N) and `b` (..., M, K) or (..., M). `driver` is the LAPACK routine: 'gels', 'gelsy' (the default), "
-       "'gelsd' or 'gelss'. Singular values below `rcond` times the largest count as 0. Also returns the residuals, "
-       "ranks and singular values; those that the driver does not compute are empty.")
+       "'gelsd' or 'gelss'. Singular values below `rcond` times the largest count as 0. Also return the residuals, "
+       "ranks and singular values. Those that the driver does not compute are empty.")
 
 
 # Tensors reshaped to matrices -------------------------------------------------------------
@@ -285,8 +287,8 @@ cdef dim_t halves(Call* c, Tensor t, dim_t first) except -1:
         else:
             n = mul_dims(n, t.sizes[i])
     if m != n:
-        raise RuntimeError(f"{op_name(c)}(): the first {first} sizes of {shape_str(t)} must multiply to the same as the "
-                           f"others, but they give {m} and {n}")
+        raise RuntimeError(f"{op_name(c)}(): the first {first} sizes of {shape_str(t)} must have the same product as "
+                           f"the others, but the products are {m} and {n}")
     return m
 
 
@@ -325,8 +327,8 @@ cdef object tensorsolve_body(Call* c):
     if n != other.total or mul_dims(n, n) != t.total:
         raise RuntimeError(f"{op_name(c)}(): input of shape {shape_str(t)} cannot be reshaped to a square matrix for "
                            "other of shape "
-                           f"{shape_str(other)}: the sizes of input after the first {other.ndim} must multiply to {other.total}, "
-                           "and the first ones to the same")
+                           f"{shape_str(other)}: the first {other.ndim} sizes of input, and also the others, must have "
+                           f"the product {other.total}")
     solution = call("linalg.solve", (call("reshape", (t, (n, n))), call("reshape", (other, (other.total,)))))
     return call("reshape", (solution, [t.sizes[i] for i in range(other.ndim, t.ndim)]))
 

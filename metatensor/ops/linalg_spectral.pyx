@@ -31,7 +31,7 @@ cdef int check_eig(Call* c, Tensor t) except -1:
 
 
 cdef object eig_meta(Call* c):
-    """The eigenvectors are the columns of a matrix, column-major on the CPU and row-major on other devices."""
+    """The eigenvectors are the columns of a matrix, which is column-major on the CPU and row-major on other devices."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType d
     check_eig(c, t)
@@ -71,10 +71,10 @@ define("linalg.eigvals(Tensor input) -> Tensor", eigvals_meta, OUT,
        "Complex eigenvalues (..., N) of square matrices (..., N, N), in no particular order.")
 define("linalg.eigh(Tensor input, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", eigh_meta, OUT | EXACT_OUT,
        "Real eigenvalues (..., N) in ascending order, and orthonormal eigenvectors as columns, of symmetric or "
-       "Hermitian matrices (..., N, N). Only the lower triangles are read, or for `UPLO='U'` the upper ones.")
+       "Hermitian matrices (..., N, N). Only the lower triangles are read, or the upper ones if `UPLO='U'`.")
 define("linalg.eigvalsh(Tensor input, str UPLO='L') -> Tensor", eigvalsh_meta, OUT | EXACT_OUT,
        "Real eigenvalues (..., N) of symmetric or Hermitian matrices (..., N, N), in ascending order. Only the lower "
-       "triangles are read, or for `UPLO='U'` the upper ones.")
+       "triangles are read, or the upper ones if `UPLO='U'`.")
 
 
 # Singular values ------------------------------------------------------------------------
@@ -113,7 +113,7 @@ cdef object svdvals_meta(Call* c):
 
 
 cdef object old_svd_body(Call* c):
-    """Arguments: input, some, compute_uv. Returns V instead of its adjoint; U and V are zeros without compute_uv."""
+    """Arguments: input, some, compute_uv. Return V instead of its adjoint. U and V are zeros if compute_uv is False."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int i
     need_matrix(c, t, "input")
@@ -131,13 +131,13 @@ define("linalg.svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (T
        OUT | EXACT_OUT,
        "Singular value decomposition `A = U @ diag(S) @ Vh` of matrices (..., M, N), with the singular values S in "
        "descending order. U is (..., M, M) and Vh (..., N, N), or if not `full_matrices`, (..., M, K) and (..., K, N) "
-       "with K = min(M, N). `driver` is for CUDA only.")
+       "with K = min(M, N). `driver` is supported only on CUDA.")
 define("linalg.svdvals(Tensor A, *, str? driver=None) -> Tensor", svdvals_meta, OUT | EXACT_OUT,
        "Singular values (..., min(M, N)) of matrices (..., M, N), in descending order.")
 define("svd(Tensor input, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)", old_svd_body,
        COMPOSITE | OUT | EXACT_OUT,
-       "Singular value decomposition `input = U @ diag(S) @ V.mH`, reduced if `some`. Without `compute_uv`, U and V "
-       "are zeros.")
+       "Singular value decomposition `input = U @ diag(S) @ V.mH`, reduced if `some`. If `compute_uv` is False, U and "
+       "V are zeros.")
 
 
 # Pseudoinverse, rank and condition number -------------------------------------------------
@@ -150,7 +150,7 @@ cdef int check_tolerance(Call* c, int slot, str name) except -1:
 
 cdef Tensor pseudoinverse(Call* c, int first, int last, int hermitian):
     """Return an output for pseudoinverses. Slots `first` to `last` hold tolerances, which broadcast with the batch
-    unless the input has no elements; slot `hermitian` holds that flag."""
+    unless the input has no elements. Slot `hermitian` holds the flag of this name."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Layout lay
     cdef int slot
@@ -176,7 +176,8 @@ cdef object pinv_meta(Call* c):
 
 
 cdef object pinv_numbers_meta(Call* c):
-    """Do the same as `pinv_meta`, but the default of rtol needs the matrix sizes, so check the dimensions first."""
+    """Do the same as `pinv_meta`, but check the dimensions first, because the default of rtol needs the matrix
+    sizes."""
     if tensor_arg(c, 0).ndim < 2 and is_none(c, 2) and not is_none(c, 1):
         raise IndexError(f"{title(c)}(): input must have at least 2 dimensions, got shape {shape_str(tensor_arg(c, 0))}")
     return pseudoinverse(c, 1, 2, 3)
@@ -193,7 +194,7 @@ cdef object pinverse_body(Call* c):
 
 define("linalg.pinv(Tensor input, *, Tensor? atol=None, Tensor? rtol=None, bool hermitian=False) -> Tensor", pinv_meta, OUT,
        "Moore-Penrose pseudoinverses (..., N, M) of matrices (..., M, N). Singular values up to `max(atol, rtol * "
-       "largest)` count as 0. If `hermitian`, the matrices are Hermitian and their eigenvalues are used.")
+       "largest)` count as 0. If `hermitian`, the matrices must be Hermitian, and their eigenvalues are used.")
 define("linalg.pinv.numbers(Tensor input, *, float? atol=None, float? rtol=None, bool hermitian=False) -> Tensor",
        pinv_numbers_meta, OUT)
 define("linalg.pinv.rcond_tensor(Tensor input, Tensor rcond, bool hermitian=False) -> Tensor", pinv_rcond_meta, OUT)
@@ -265,8 +266,8 @@ define("linalg.matrix_rank.tol(Tensor input, float tol, bool hermitian=False) ->
 
 
 cdef object cond_of_values(Call* c, Tensor t, object p):
-    """Return condition numbers from singular values: largest / smallest for p=2, smallest / largest for p=-2, and the
-    product of the sums of the values and of their reciprocals for p='nuc'."""
+    """Return condition numbers from singular values: largest / smallest for p=2, smallest / largest for p=-2, and for
+    p='nuc' the sum of the values times the sum of their reciprocals."""
     cdef Tensor values = call("linalg.svdvals", (t,))
     if p == "nuc":
         return call("mul", (call("sum", (values, -1)), call("sum", (call("reciprocal", (values,)), -1))))
@@ -313,9 +314,9 @@ cdef object orthonormal(object t):
 
 
 cdef object low_rank(Call* c, Tensor t, object q, object niter, object mean):
-    """Return U, S and V of a randomized SVD of rank q, with niter subspace iterations, of t minus an optional mean.
+    """Return U, S and V of a randomized SVD of t, or of t - mean, with rank q and niter subspace iterations.
 
-    These are algorithms 4.4 and 5.1 of Halko, Martinsson and Tropp (2009).
+    This uses algorithms 4.4 and 5.1 of Halko, Martinsson and Tropp (2009).
     """
     cdef bint wide = rows(t) < columns(t)
     if q < 0:

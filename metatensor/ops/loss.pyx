@@ -1,7 +1,8 @@
 """Losses that compare two tensors element by element, and the reduction that all losses share.
 
-`input` and `target` broadcast unless stated otherwise. `reduction` is 'none', 'mean' (the default) or 'sum'; the
-formulas give the loss of each element. `size_average` and `reduce` are the deprecated form of `reduction`.
+`input` and `target` broadcast unless stated otherwise. `reduction` is 'none', 'mean' (the default) or 'sum'. The
+formulas give the loss of each element before the reduction. `size_average` and `reduce` are the deprecated form of
+`reduction`.
 """
 import warnings
 
@@ -44,8 +45,8 @@ cdef int reduction_arg(Call* c, int slot, bint batchmean=False) except -1:
 
 
 cdef int legacy_reduction(Call* c, int average_slot, int reduce_slot, int slot, bint batchmean=False) except -1:
-    """Return the reduction, which the deprecated `size_average` and `reduce` override. If they do, replace the argument
-    `reduction` for the kernel."""
+    """Return the reduction. The deprecated `size_average` and `reduce` override it. If they are given, replace the
+    argument `reduction` too, which the kernel reads."""
     cdef int r
     if is_none(c, average_slot) and is_none(c, reduce_slot):
         return reduction_arg(c, slot, batchmean)
@@ -87,7 +88,7 @@ cdef int check_weight(Call* c, int slot, Tensor like) except -1:
 
 cdef enum:
     ANY_NUMBER = OPTION_A       # accepts integers and complex numbers too
-    SUBTRACTS = OPTION_B        # bool operands raise
+    SUBTRACTS = OPTION_B        # bool operands are not supported
     INTO_INPUT = OPTION_C       # the result is stored in the input's dtype
 
 
@@ -215,13 +216,13 @@ cdef object soft_margin_loss(Call* c):
     cdef DType d
     cdef int reduction = legacy_reduction(c, 2, 3, 4)
     if not can_broadcast(b.ndim, b.sizes, a.ndim, a.sizes):
-        fail(c, f"a target of shape {shape_str(b)} does not expand to the input's {shape_str(a)}")
+        fail(c, f"a target of shape {shape_str(b)} does not expand to the input's shape {shape_str(a)}")
     no_operands(&o)
     operand(&o, a)
     operand(&o, b)
     d = a.dtype
     if d.kind != KIND_FLOAT and d.kind != KIND_COMPLEX:
-        fail(c, f"the result is floating-point and cannot be {d.name}")
+        fail(c, f"the input must be floating-point or complex, got {d.name}")
     if not can_cast_to(d, a.dtype):
         raise errors.cannot_cast(op_name(c), d, a.dtype)
     return reduced_loss(c, &o, d, reduction)
@@ -309,38 +310,39 @@ cdef str _legacy = "bool? size_average=None, bool? reduce=None, str reduction='m
 
 define(f"nn.functional.mse_loss(Tensor input, Tensor target, {_legacy}, Tensor? weight=None) -> Tensor", mse_loss,
        FUNCTION_ONLY,
-       "Squared error: `(input - target) ** 2`. With `weight`, of the shape of `input`, each term is multiplied by it "
-       "and 'mean' divides by the sum of the weights.")
+       "Squared error: `(input - target) ** 2`. `weight` has the shape of `input` and multiplies each term. If it is "
+       "given, 'mean' divides by the sum of the weights.")
 define(f"nn.functional.l1_loss(Tensor input, Tensor target, {_legacy}, Tensor? weight=None) -> Tensor", mse_loss,
        FUNCTION_ONLY | ANY_NUMBER | SUBTRACTS,
-       "Absolute error: `abs(input - target)`. With `weight`, of the shape of `input`, each term is multiplied by it "
-       "and 'mean' divides by the sum of the weights.")
+       "Absolute error: `abs(input - target)`. `weight` has the shape of `input` and multiplies each term. If it is "
+       "given, 'mean' divides by the sum of the weights.")
 define(f"nn.functional.smooth_l1_loss(Tensor input, Tensor target, {_legacy}, float beta=1.0) -> Tensor",
        smooth_l1_loss, FUNCTION_ONLY,
-       "Smooth L1 loss, with `d = abs(input - target)`: `0.5 * d ** 2 / beta` where d < beta, else `d - 0.5 * beta`.")
+       "Smooth L1 loss, with `d = abs(input - target)`: `0.5 * d ** 2 / beta` if d < beta, else `d - 0.5 * beta`.")
 define("nn.functional.huber_loss(Tensor input, Tensor target, str reduction='mean', float delta=1.0, "
        "Tensor? weight=None) -> Tensor", huber_loss, FUNCTION_ONLY | INTO_INPUT,
-       "Huber loss, with `d = abs(input - target)`: `0.5 * d ** 2` where d < delta, else `delta * (d - 0.5 * delta)`.")
+       "Huber loss, with `d = abs(input - target)`: `0.5 * d ** 2` if d < delta, else `delta * (d - 0.5 * delta)`.")
 define(f"nn.functional.binary_cross_entropy(Tensor input, Tensor target, Tensor? weight=None, {_legacy}) -> Tensor",
        binary_cross_entropy, FUNCTION_ONLY,
        "Binary cross entropy of probabilities `input` in [0, 1]: `-(target * log(input) + (1 - target) * log(1 - "
-       "input))`. Both tensors have the same shape and dtype; `weight` expands to that shape and multiplies the loss.")
+       "input))`. Both tensors have the same shape and dtype. `weight` expands to that shape and multiplies the loss.")
 define("nn.functional.binary_cross_entropy_with_logits(Tensor input, Tensor target, Tensor? weight=None, "
        f"{_legacy}, Tensor? pos_weight=None) -> Tensor", binary_cross_entropy_with_logits, FUNCTION_ONLY,
        "Binary cross entropy of the probabilities `sigmoid(input)`, computed from the logits `input` for numerical "
-       "stability. `pos_weight` multiplies the term of positive targets and `weight` the whole loss; both expand to "
-       "the shape of `input`, which is also that of `target`.")
+       "stability. `input` and `target` have the same shape. `pos_weight` multiplies the term of positive targets, and "
+       "`weight` multiplies the whole loss. Both expand to this shape.")
 define(f"nn.functional.kl_div(Tensor input, Tensor target, {_legacy}, bool log_target=False) -> Tensor", kl_div,
        FUNCTION_ONLY,
        "Kullback-Leibler divergence of log-probabilities `input` from probabilities `target`: `target * (log(target) - "
-       "input)`. With `log_target`, `target` holds log-probabilities too. The reduction 'batchmean' divides the sum by "
+       "input)`. If `log_target`, `target` holds log-probabilities too. The reduction 'batchmean' divides the sum by "
        "the size of dimension 0.")
 define(f"nn.functional.hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, {_legacy}) -> Tensor",
        hinge_embedding_loss, FUNCTION_ONLY,
-       "Hinge embedding loss: `input` where `target` is 1, `max(0, margin - input)` where it is -1.")
+       "Hinge embedding loss: `input` where `target` is 1, and `max(0, margin - input)` where it is -1.")
 define(f"nn.functional.soft_margin_loss(Tensor input, Tensor target, {_legacy}) -> Tensor", soft_margin_loss,
        FUNCTION_ONLY,
-       "Logistic loss with `target` 1 or -1, which expands to the shape of `input`: `log(1 + exp(-target * input))`.")
+       "Logistic loss: `log(1 + exp(-target * input))`, with `target` 1 or -1. `target` expands to the shape of "
+       "`input`.")
 define("nn.functional.poisson_nll_loss(Tensor input, Tensor target, bool log_input=True, bool full=False, "
        "bool? size_average=None, float eps=1e-08, bool? reduce=None, str reduction='mean') -> Tensor",
        poisson_nll_loss, FUNCTION_ONLY,

@@ -1,8 +1,8 @@
 """Reductions and normalizations over the elements that a mask selects: `masked.*`.
 
-The mask must broadcast to the input's shape. It is converted to bool: an element is selected where it is True, and
-masked out where it is False. Without a mask all elements are selected. Masked-out elements are replaced by the
-identity of the operation, such as 0 in a sum, 1 in a product and the lowest value in a maximum.
+The mask must broadcast to the input's shape. It is converted to bool. Where it is True, elements are selected. Where
+it is False, they are masked out, which means that they are replaced by the identity of the operation, such as 0 in a
+sum, 1 in a product and the lowest value in a maximum. Without a mask, all elements are selected.
 """
 from metatensor._core.dtype cimport F32, I64, U8, DType, by_code, to_real
 from metatensor._core.layout cimport dims_equal
@@ -76,7 +76,7 @@ cdef Tensor hide(Call* c, Tensor t, int slot, int which):
 # Arguments ------------------------------------------------------------------------------------
 
 cdef list dims_of(Call* c, int slot, int ndim):
-    """Return the dimensions named in a slot in ascending order, or all dimensions if none is named."""
+    """Return the dimensions given in a slot in ascending order, or all dimensions if none are given."""
     cdef bint chosen[MAX_DIMS]
     cdef int i
     if dim_list(c, slot, ndim, chosen) and ndim == 0:
@@ -85,7 +85,7 @@ cdef list dims_of(Call* c, int slot, int ndim):
 
 
 cdef bint flag(Call* c, int slot) except -1:
-    """Return a bool argument, with None as False."""
+    """Return a bool argument. None counts as False."""
     return not is_none(c, slot) and bool_arg(c, slot)
 
 
@@ -106,7 +106,7 @@ cdef Tensor as_type(Tensor t, DType d):
 # Sums -----------------------------------------------------------------------------------------
 
 cdef object sum_body(Call* c):
-    """Arguments: input, dim, keepdim, dtype, mask, as in all reductions without a docstring."""
+    """Arguments: input, dim, keepdim, dtype, mask. All reductions without a docstring have the same."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef list dims = dims_of(c, 1, t.ndim)
     return call("sum", (hide(c, t, 4, ZERO), dims, flag(c, 2)), {"dtype": sum_type(c, 3, t.dtype)})
@@ -124,7 +124,7 @@ cdef object prod_body(Call* c):
 
 
 cdef object running_body(Call* c, str name, int which):
-    """Arguments: input, dim, dtype, mask. Unlike a sum, the result of integers keeps their dtype."""
+    """Arguments: input, dim, dtype, mask. Unlike `masked.sum`, integer inputs keep their dtype."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType d = own_type(c, 2)
     cdef int dim = dim_arg(c, 1, t.ndim)
@@ -140,7 +140,8 @@ cdef object cumprod_body(Call* c):
 
 
 cdef object count_of(Call* c, Tensor t, Tensor mask, int slot, bint keepdim):
-    """Return the number of elements in each sum: a tensor of the result's shape with a mask, else a number."""
+    """Return the number of elements in each sum. It is a tensor of the result's shape if there is a mask, else a
+    number."""
     cdef object n = 1
     if mask is not None:
         return call("sum", (mask, arg(c, slot), keepdim))
@@ -159,8 +160,8 @@ cdef object mean_body(Call* c):
     cdef bint keepdim = flag(c, 2)
     cdef object count
     if d.kind != KIND_FLOAT and d.kind != KIND_COMPLEX:
-        raise ValueError(f"{op_name(c)}(): a mean is floating-point or complex, not {d.name}; name another dtype "
-                         "with 'dtype'")
+        raise ValueError(f"{op_name(c)}(): the dtype of a mean must be floating-point or complex, not {d.name}; pass "
+                         "another one as 'dtype'")
     if not is_none(c, 4):
         mask = shown(c, t, 4)
     count = count_of(c, t, mask, 1, keepdim)
@@ -209,7 +210,8 @@ cdef object norm_body(Call* c):
     cdef bint smallest = order == float("-inf")
     if smallest and not is_none(c, 5) and t.dtype.kind != KIND_FLOAT:
         shown(c, t, 5)
-        raise AssertionError(f"{op_name(c)}(): with ord=-inf a mask needs a floating-point input, got {t.dtype.name}")
+        raise AssertionError(f"{op_name(c)}(): with ord=-inf and a mask the input must be floating-point, got "
+                             f"{t.dtype.name}")
     t = hide(c, t, 5, HIGHEST if smallest else ZERO)
     return call("linalg.vector_norm", (t, order, dims_of(c, 2, t.ndim), flag(c, 3)), {"dtype": d})
 
@@ -235,7 +237,7 @@ cdef object amin_body(Call* c):
 
 
 cdef object argmax_body(Call* c):
-    """Without `dtype` the index has the dtype of the input, as in PyTorch."""
+    """Without `dtype`, the index has the dtype of the input, as in PyTorch."""
     cdef Tensor t = hide(c, tensor_arg(c, 0), 4, LOWEST)
     return as_type(<Tensor>call("argmax", (t, arg(c, 1), flag(c, 2))), own_type(c, 3))
 
@@ -246,9 +248,10 @@ cdef object argmin_body(Call* c):
 
 
 cdef object median_body(Call* c):
-    """Compare integers as float32, with NaN for masked-out elements.
+    """Convert integers to float32, and masked-out elements to NaN, before taking the median.
 
-    Raise ValueError if a row of integers has no selected element: their dtype cannot hold the NaN of the result.
+    Raise ValueError if a row of integers has no selected element, because the median is NaN, which their dtype cannot
+    hold.
     """
     cdef Tensor t = tensor_arg(c, 0), found
     cdef DType d = own_type(c, 3)
@@ -303,15 +306,15 @@ cdef str REDUCE = "int[1]? dim=None, *, bool? keepdim=False, dtype? dtype=None, 
 cdef str ALONG = "int dim, *, dtype? dtype=None, Tensor? mask=None) -> Tensor"
 
 define(f"masked.sum(Tensor input, {REDUCE}", sum_body, COMPOSITE,
-       "Sum of the selected elements over `dim`, 0 where there are none. Bool, signed and uint8 inputs sum to int64.")
+       "Sum of the selected elements over `dim`, or 0 if there are none. Bool, signed and uint8 inputs give int64.")
 define(f"masked.prod(Tensor input, {REDUCE}", prod_body, COMPOSITE,
-       "Product of the selected elements over `dim`, 1 where there are none. Bool, signed and uint8 inputs give int64.")
+       "Product of the selected elements over `dim`, or 1 if there are none. Bool, signed and uint8 inputs give int64.")
 define(f"masked.cumsum(Tensor input, {ALONG}", cumsum_body, COMPOSITE,
        "Cumulative sum of the selected elements along `dim`, in the dtype of `input` unless `dtype` is given.")
 define(f"masked.cumprod(Tensor input, {ALONG}", cumprod_body, COMPOSITE,
        "Cumulative product of the selected elements along `dim`, in the dtype of `input` unless `dtype` is given.")
 define(f"masked.mean(Tensor input, {REDUCE}", mean_body, COMPOSITE,
-       "Mean of the selected elements over `dim`, NaN where there are none. The dtype must be floating-point or "
+       "Mean of the selected elements over `dim`, or NaN if there are none. The dtype must be floating-point or "
        "complex.")
 define("masked.var(Tensor input, int[1]? dim=None, bool? unbiased=None, *, Scalar? correction=None, "
        "bool? keepdim=False, dtype? dtype=None, Tensor? mask=None) -> Tensor", spread_body, COMPOSITE,
@@ -325,8 +328,8 @@ define("masked.norm(Tensor input, Scalar? ord=2.0, int[1]? dim=None, *, bool? ke
        "Vector norm of order `ord` of the selected elements over `dim`.")
 define("masked.normalize(Tensor input, Scalar ord, int[1]? dim, *, float eps=1e-12, dtype? dtype=None, "
        "Tensor? mask=None) -> Tensor", normalize_body, COMPOSITE,
-       "The selected elements divided by their norm of order `ord` over `dim`, or by `eps` if that is larger; 0 at the "
-       "masked-out elements.")
+       "Divide the selected elements by their norm of order `ord` over `dim`, or by `eps` if that is larger. "
+       "Masked-out elements become 0.")
 define(f"masked.amax(Tensor input, {REDUCE}", amax_body, COMPOSITE, "Largest selected element over `dim`.")
 define(f"masked.amin(Tensor input, {REDUCE}", amin_body, COMPOSITE, "Smallest selected element over `dim`.")
 define("masked.argmax(Tensor input, int? dim=None, *, bool? keepdim=False, dtype? dtype=None, Tensor? mask=None) "
@@ -337,18 +340,19 @@ define("masked.argmin(Tensor input, int? dim=None, *, bool? keepdim=False, dtype
        "Index of the smallest selected element along `dim`, in the dtype of `input` unless `dtype` is given.")
 define("masked.median(Tensor input, int dim=-1, *, bool keepdim=False, dtype? dtype=None, Tensor? mask=None) "
        "-> Tensor", median_body, COMPOSITE,
-       "Median of the selected elements along `dim` that are not NaN: the lower of the two middle ones if their number "
-       "is even.")
+       "Median of the selected elements along `dim`, ignoring NaN. If their number is even, it is the lower of the two "
+       "middle elements.")
 define("masked.logsumexp(Tensor input, int[1]? dim=None, *, bool keepdim=False, dtype? dtype=None, "
        "Tensor? mask=None) -> Tensor", logsumexp_body, COMPOSITE,
        "Logarithm of the sum of the exponentials of the selected elements over `dim`.")
 define("masked.logaddexp(Tensor input, Tensor other, *, dtype? dtype=None, Tensor? input_mask=None, "
        "Tensor? other_mask=None) -> Tensor", logaddexp_body, COMPOSITE,
-       "log(exp(input) + exp(other)). Elements that `input_mask` or `other_mask` masks out count as -inf.")
+       "`log(exp(input) + exp(other))`. Elements that are masked out by `input_mask` or `other_mask` count as -inf.")
 define(f"masked.softmax(Tensor input, {ALONG}", softmax_body, COMPOSITE,
-       "Softmax of the selected elements along `dim`, 0 at the others. Slices without a selected element are NaN.")
+       "Softmax of the selected elements along `dim`. The other elements become 0. Slices without a selected element "
+       "become NaN.")
 define(f"masked.log_softmax(Tensor input, {ALONG}", log_softmax_body, COMPOSITE,
        "Logarithm of `masked.softmax`: -inf at the masked-out elements.")
 define(f"masked.softmin(Tensor input, {ALONG}", softmin_body, COMPOSITE,
-       "Softmax of the negated selected elements along `dim`, 0 at the others. Slices without a selected element are "
-       "NaN.")
+       "Softmax of the negated selected elements along `dim`. The other elements become 0. Slices without a selected "
+       "element become NaN.")

@@ -5,5 +5,5 @@ from metatensor._core.tensor cimport Tensor
 
 # Compute the sizes of `a @ b` by PyTorch's rules for vectors and batches. Raise RuntimeError if the shapes do not fit.
 cdef int product_sizes(Call* c, Tensor a, Tensor b, Layout* to) except -1
-# Raise RuntimeError unless both have the same dtype. The names of the arguments are for the message.
+# Raise RuntimeError unless both tensors have the same dtype. The names of the arguments are used in the message.
 cdef int same_dtype(Call* c, Tensor a, Tensor b, str name_a, str name_b) except -1

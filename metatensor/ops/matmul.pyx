@@ -21,7 +21,7 @@ cdef int alike(Call* c, Tensor a, Tensor b, str name_a, str name_b) except -1:
 
 
 cdef int same_dtype(Call* c, Tensor a, Tensor b, str name_a, str name_b) except -1:
-    """Check the dtypes of two factors. Bool matrices are accepted only if one is empty, bool vectors never."""
+    """Check the dtypes of two factors. Bool matrices are accepted only if one is empty. Bool vectors never are."""
     alike(c, a, b, name_a, name_b)
     if a.dtype.kind == KIND_BOOL and (a.total and b.total or a.ndim == 1 == b.ndim):
         refuse(c, a.dtype)
@@ -74,7 +74,7 @@ cdef int product_sizes(Call* c, Tensor a, Tensor b, Layout* to) except -1:
     if a.sizes[na - 1] != b.sizes[nb - 2 if nb > 1 else 0]:
         no_product(c, a, b, "mat1", "mat2")
     if nb <= 2:
-        # The usual case, which needs no broadcasting: a batch of rows times one matrix.
+        # In the usual case, a batch of rows times one matrix, no broadcasting is needed.
         copy_dims(to.sizes, a.sizes, na - 1)
         n = na - 1
     else:
@@ -118,7 +118,7 @@ cdef object mm_meta(Call* c):
 
 
 cdef object int_mm_meta(Call* c):
-    """Like `mm_meta`, for int8 matrices (the first may be uint8) and an int32 result."""
+    """Do the same as `mm_meta` for int8 matrices (the first may be uint8) and an int32 result."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef dim_t sizes[2]
     need_dims(c, a, 2, "input")
@@ -126,7 +126,8 @@ cdef object int_mm_meta(Call* c):
     if a.sizes[1] != b.sizes[0]:
         no_product(c, a, b, "mat1", "mat2")
     if b.dtype.code != I8 or (a.dtype.code != I8 and a.dtype.code != U8):
-        raise RuntimeError(f"{op_name(c)}(): both matrices must be int8, got {a.dtype.name} and {b.dtype.name}")
+        raise RuntimeError(f"{op_name(c)}(): input must be int8 or uint8 and mat2 int8, got {a.dtype.name} and "
+                           f"{b.dtype.name}")
     sizes[0] = a.sizes[0]
     sizes[1] = b.sizes[1]
     return new_contiguous(2, sizes, by_code(I32), result_device(c))
@@ -223,27 +224,27 @@ cdef object outer_meta(Call* c):
 
 
 define("matmul(Tensor input, Tensor other) -> Tensor", matmul_meta, OUT | EXACT_OUT,
-       "Matrix product over the last two dimensions: (..., n, k) and (..., k, m) to (..., n, m). The other dimensions "
-       "broadcast. A vector is a row on the left and a column on the right.")
+       "Matrix product over the last two dimensions: (..., n, k) and (..., k, m) give (..., n, m). The other "
+       "dimensions broadcast. A vector counts as a row on the left and as a column on the right.")
 define("mm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", mm_meta, OUT | EXACT_OUT,
-       "Product of two matrices: (n, k) and (k, m) to (n, m).")
+       "Product of two matrices: (n, k) and (k, m) give (n, m).")
 define("bmm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", bmm_meta, OUT | EXACT_OUT,
-       "Batched matrix product: (b, n, k) and (b, k, m) to (b, n, m).")
+       "Batched matrix product: (b, n, k) and (b, k, m) give (b, n, m).")
 define("mv(Tensor input, Tensor vec) -> Tensor", mv_meta, OUT | EXACT_OUT,
-       "Product of a matrix and a vector: (n, k) and (k) to (n).")
+       "Product of a matrix and a vector: (n, k) and (k,) give (n,).")
 define("dot(Tensor input, Tensor tensor) -> Tensor", dot_meta, OUT | EXACT_OUT,
        "Dot product of two vectors of equal length, as a 0-d tensor.")
 define("vdot(Tensor input, Tensor other) -> Tensor", dot_meta, OUT | EXACT_OUT,
        "Dot product of two vectors of equal length with the first one conjugated, as a 0-d tensor.")
 define("outer(Tensor input, Tensor vec2) -> Tensor", outer_meta, OUT | NO_OVERLAP,
-       "Outer product of two vectors: (n) and (m) to (n, m).")
+       "Outer product of two vectors: (n,) and (m,) give (n, m).")
 define("_int_mm(Tensor input, Tensor mat2) -> Tensor", int_mm_meta, OUT | FUNCTION_ONLY,
-       "Product of two int8 matrices in int32; the first may be uint8.")
+       "Product of two int8 matrices, as int32. The first matrix may also be uint8.")
 define("_scaled_mm(Tensor input, Tensor mat2, Tensor scale_a, Tensor scale_b, Tensor? bias=None, "
        "Tensor? scale_result=None, dtype? out_dtype=None, bool use_fast_accum=False) -> Tensor", scaled_mm_meta,
        OUT | FUNCTION_ONLY,
-       "Product of two 8-bit floating-point matrices, (n, k) and (k, m) to (n, m). Each is first multiplied by its "
-       "scale, which is float32 and has one element or one per row of `input` (per column of `mat2`).")
+       "Product of two 8-bit floating-point matrices: (n, k) and (k, m) give (n, m). Each is first multiplied by its "
+       "float32 scale. `scale_a` has one element or shape (n, 1), and `scale_b` has one element or shape (1, m).")
 alias_op("ger", "outer")
 alias_op("linalg.matmul", "matmul")
 set_slot(S_MATMUL, "matmul")
@@ -284,7 +285,8 @@ cdef object addmv_meta(Call* c):
 cdef object addr_meta(Call* c):
     """Arguments: input, vec1 (n), vec2 (m), beta, alpha.
 
-    PyTorch computes this element by element: dtypes promote, and the strides follow those of `input`.
+    PyTorch computes this element by element. Therefore the dtypes are promoted, and the strides follow those of
+    `input`.
     """
     cdef Tensor t = tensor_arg(c, 0), a = tensor_arg(c, 1), b = tensor_arg(c, 2)
     cdef dim_t sizes[2]
@@ -317,7 +319,7 @@ cdef object addr_meta(Call* c):
 
 
 cdef int added_sizes(Call* c, Tensor a, Tensor b, dim_t* sizes) except -1:
-    """Compute the sizes of batch1 @ batch2. Raise IndexError if a factor has too few dimensions to read them from."""
+    """Compute the sizes of batch1 @ batch2. Raise IndexError if a factor has too few dimensions."""
     if a.ndim < 2 or b.ndim < 3:
         raise IndexError(f"{op_name(c)}(): batch1 and batch2 must have 3 dimensions, got shapes {shape_str(a)} and {shape_str(b)}")
     return batched_sizes(c, a, b, "batch1", "batch2", sizes)
@@ -346,17 +348,19 @@ cdef object baddbmm_meta(Call* c):
 
 define("addmm(Tensor input, Tensor mat1, Tensor mat2, dtype? out_dtype=None, *, Scalar beta=1, Scalar alpha=1) "
        "-> Tensor", addmm_meta, INPLACE | OUT | EXACT_OUT,
-       "beta * input + alpha * (mat1 @ mat2); `input` broadcasts to the shape of the product.")
+       "`beta * input + alpha * (mat1 @ mat2)`. `input` broadcasts to the shape of the product.")
 define("addmv(Tensor input, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addmv_meta,
-       INPLACE | OUT | EXACT_OUT, "beta * input + alpha * (mat @ vec); `input` broadcasts to the shape of the product.")
+       INPLACE | OUT | EXACT_OUT, "`beta * input + alpha * (mat @ vec)`. `input` broadcasts to the shape of the "
+                                  "product.")
 define("addr(Tensor input, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addr_meta,
-       INPLACE | OUT, "beta * input + alpha * outer(vec1, vec2); `input` broadcasts to the shape of the outer product.")
+       INPLACE | OUT, "`beta * input + alpha * outer(vec1, vec2)`. `input` broadcasts to the shape of the outer "
+                      "product.")
 define("addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addbmm_meta,
        INPLACE | OUT | EXACT_OUT | QUIET_OUT,
-       "beta * input + alpha * sum over i of batch1[i] @ batch2[i], for batches of shapes (b, n, k) and (b, k, m).")
+       "`beta * input + alpha * (batch1 @ batch2).sum(0)`, for batches of shapes (b, n, k) and (b, k, m).")
 define("baddbmm(Tensor input, Tensor batch1, Tensor batch2, dtype? out_dtype=None, *, Scalar beta=1, "
        "Scalar alpha=1) -> Tensor", baddbmm_meta, INPLACE | OUT | EXACT_OUT,
-       "beta * input + alpha * (batch1 @ batch2), for batches of shapes (b, n, k) and (b, k, m).")
+       "`beta * input + alpha * (batch1 @ batch2)`, for batches of shapes (b, n, k) and (b, k, m).")
 
 
 # Layers ------------------------------------------------------------------------------------------
@@ -431,8 +435,9 @@ cdef object bilinear_meta(Call* c):
 
 
 define("nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", linear_meta, OUT | EXACT_OUT,
-       "Affine map input @ weight.T + bias: (..., k) and (m, k) to (..., m). A weight of shape (k) gives (...).")
+       "Affine map `input @ weight.T + bias`: input (..., k) and weight (m, k) give (..., m). A weight of shape (k,) "
+       "gives (...).")
 define("nn.functional.bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
        bilinear_meta, 0,
-       "input1 @ weight[i] @ input2 + bias[i] for each i: inputs (..., n) and (..., k) and weight (m, n, k) to (..., "
-       "m).")
+       "`input1 @ weight[i] @ input2 + bias[i]` for each i: inputs (..., n) and (..., k) and weight (m, n, k) give "
+       "(..., m).")

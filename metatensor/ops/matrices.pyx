@@ -24,8 +24,8 @@ cdef int need_matrix(Call* c, Tensor t, str name) except -1:
 cdef int need_square(Call* c, Tensor t, str name) except -1:
     need_matrix(c, t, name)
     if rows(t) != columns(t):
-        raise RuntimeError(f"{title(c)}(): {name} must be square matrices, but they are {rows(t)} by {columns(t)}: "
-                           f"its shape is {shape_str(t)}")
+        raise RuntimeError(f"{title(c)}(): {name} must be square matrices, got {rows(t)} by {columns(t)} matrices "
+                           f"(shape {shape_str(t)})")
     return 0
 
 

@@ -31,7 +31,7 @@ cdef bint has_shape(Tensor t, tuple sizes):
 cdef int require_ranks(Call* c, Tensor query, Tensor key, Tensor value, dim_t heads) except -1:
     """Check numbers of dimensions: query, key and value are all (L or S, N, E) or all (L or S, E).
 
-    The padding mask is (N, S), or (S) without a batch; the attention mask has 2 or 3 dimensions.
+    The padding mask is (N, S), or (S,) without a batch. The attention mask has 2 or 3 dimensions.
     """
     cdef Tensor mask
     cdef int n = query.ndim

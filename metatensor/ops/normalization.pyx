@@ -49,7 +49,7 @@ cdef Tensor in_format(Call* c, Tensor t):
 # layer_norm and rms_norm ----------------------------------------------------------------
 
 cdef int check_normalized(Call* c, Tensor t) except -1:
-    """Check that `normalized_shape` (slot 1) is the end of the input's shape, and return its length."""
+    """Check that the input's shape ends with `normalized_shape` (slot 1), and return the length of the latter."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = dims_arg(c, 1, sizes)
     if n == 0:
@@ -66,7 +66,7 @@ cdef int check_weight(Call* c, Tensor t, int slot, str name, int n) except -1:
         return 0
     w = tensor_arg(c, slot)
     if w.ndim != n or not dims_equal(w.sizes, t.sizes + t.ndim - n, n):
-        raise RuntimeError(f"{op_name(c)}(): {name} must have the shape normalized_shape, {list(arg(c, 1))}, "
+        raise RuntimeError(f"{op_name(c)}(): {name} must have the shape given by normalized_shape, {list(arg(c, 1))}, "
                            f"got {shape_str(w)}")
     return 0
 
@@ -111,7 +111,7 @@ cdef DType statistics_dtype(Call* c, Tensor t, int weight_slot, int n=2):
 
 
 cdef object native_layer_norm_meta(Call* c):
-    """Like `layer_norm_meta`, with the mean and the reciprocal of the standard deviation."""
+    """Return the result of `layer_norm_meta`, the mean and the reciprocal of the standard deviation."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int i, n = check_layer_norm(c, t)
     cdef dim_t sizes[MAX_DIMS]
@@ -138,8 +138,8 @@ define("nn.functional.layer_norm(Tensor input, int[] normalized_shape, Tensor? w
        "`normalized_shape`, then multiply by `weight` and add `bias`.")
 define("native_layer_norm(Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps) "
        "-> (Tensor, Tensor, Tensor)", native_layer_norm_meta, OUT | FUNCTION_ONLY,
-       "`layer_norm`. Also returns the mean and the reciprocal of the standard deviation that were used, with size 1 "
-       "in the normalized dimensions.")
+       "`layer_norm` that also returns the mean and the reciprocal of the standard deviation. Both have size 1 in the "
+       "normalized dimensions.")
 define("nn.functional.rms_norm(Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
        rms_norm_meta, 0,
        "Divide by the root of the mean square over the trailing dimensions `normalized_shape`, then multiply by "
@@ -192,7 +192,7 @@ cdef object group_norm_meta(Call* c):
 
 
 cdef object native_group_norm_meta(Call* c):
-    """Like `group_norm_meta`, with the means and reciprocal standard deviations, both (N, groups).
+    """Return the result of `group_norm`, the means and the reciprocal standard deviations, both (N, groups).
 
     Arguments: input, weight, bias, N, C, HxW, group, eps.
     """
@@ -220,17 +220,17 @@ cdef object native_group_norm_meta(Call* c):
 define("nn.functional.group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
        "float eps=1e-05) -> Tensor", group_norm_meta, 0,
        "Group normalization of (N, C, ...): scale and shift each of `num_groups` groups of channels to mean 0 and "
-       "variance 1, then multiply by `weight` (C) and add `bias` (C).")
+       "variance 1, then multiply by `weight` (C,) and add `bias` (C,).")
 define("native_group_norm(Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps) "
        "-> (Tensor, Tensor, Tensor)", native_group_norm_meta, OUT | FUNCTION_ONLY,
-       "`group_norm`. Also returns the mean and the reciprocal standard deviation of each group, both of shape (N, "
+       "`group_norm` that also returns the mean and the reciprocal standard deviation of each group, both of shape (N, "
        "group).")
 
 
 # normalize and local_response_norm ----------------------------------------------------------
 
 cdef object normalize_meta(Call* c):
-    """Arguments: input, p, dim, eps. The strides are those of dividing `input` by its expanded norms."""
+    """Arguments: input, p, dim, eps. The strides are those of `input` divided by its expanded norms."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef bint chosen[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
@@ -256,7 +256,7 @@ cdef object normalize_meta(Call* c):
 
 
 cdef object local_response_norm_body(Call* c):
-    """Arguments: input, size, alpha, beta, k. The mean of squares is an average pool over the channels."""
+    """Arguments: input, size, alpha, beta, k. The mean of squares is computed by average pooling over the channels."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef object mean
     cdef dim_t size = int_arg(c, 1)
@@ -281,8 +281,8 @@ cdef object local_response_norm_body(Call* c):
 
 
 define("nn.functional.normalize(Tensor input, float p=2.0, int[1] dim=1, float eps=1e-12) -> Tensor", normalize_meta,
-       OUT, "Divide by the `p`-norm over `dim`, or by `eps` where that is larger.")
+       OUT, "Divide by the `p`-norm over `dim`, or by `eps` if that is larger.")
 define("nn.functional.local_response_norm(Tensor input, int size, float alpha=0.0001, float beta=0.75, float k=1.0) "
        "-> Tensor", local_response_norm_body, COMPOSITE,
-       "Divide (N, C, ...) by (k + alpha * m) ** beta, where m is the mean square over `size` neighbouring channels "
+       "Divide (N, C, ...) by `(k + alpha * m) ** beta`, where m is the mean square over `size` neighbouring channels "
        "(Krizhevsky et al., 2012).")

@@ -1,4 +1,4 @@
-"""Norms and distances, which are real also for complex inputs."""
+"""Norms and distances. The results are real, even for complex inputs."""
 from metatensor._core.dtype cimport DType, promotion, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, count, mul_dims
 from metatensor._core.op cimport (
@@ -15,7 +15,7 @@ from metatensor.ops.reduction cimport reduced, require_floating
 cdef DType norm_dtype(Call* c, int slot, Tensor t):
     """Return the real dtype of a norm.
 
-    `dtype=` must be at least as wide as the input's dtype, and complex if and only if that is complex.
+    `dtype=` must be at least as wide as the input's dtype. It must be complex if the input is, and real otherwise.
     """
     cdef DType d = t.dtype
     require_floating(c, d)
@@ -44,8 +44,8 @@ cdef object vector_norm_meta(Call* c):
         # Negative and infinite orders need a largest or smallest element.
         for i in range(t.ndim):
             if chosen[i] and (not named or t.sizes[i] == 0):
-                raise RuntimeError(f"{op_name(c)}(): the {order} norm has no value over no elements; input has shape "
-                                   f"{shape_str(t)}, dimension {i} is reduced")
+                raise RuntimeError(f"{op_name(c)}(): the {order} norm is not defined for zero elements; input has "
+                                   f"shape {shape_str(t)}, dimension {i} is reduced")
     return reduced(t, chosen, bool_arg(c, 3), d, result_device(c))
 
 
@@ -69,13 +69,14 @@ cdef object matrix_norm_meta(Call* c):
         known = not isinstance(order, complex) and abs(order) in (1, 2, float("inf"))
         by_values = known and abs(order) == 2
     if not known:
-        raise RuntimeError(f"{op_name(c)}(): ord {order!r} is none of 'fro', 'nuc', inf, -inf, 1, -1, 2, -2")
+        raise RuntimeError(f"{op_name(c)}(): ord must be 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2, got {order!r}")
     first = wrap(c, dims[0], t.ndim)
     second = wrap(c, dims[1], t.ndim)
     if first == second:
         raise RuntimeError(f"{op_name(c)}(): dim must name different dimensions, got {first} twice")
     if by_values and t.dtype.itemsize < 4 + 4 * (t.dtype.kind == KIND_COMPLEX) and is_none(c, 4):
-        raise RuntimeError(f"{op_name(c)}(): ord {order!r} needs singular values, which {t.dtype.name} does not have")
+        raise RuntimeError(f"{op_name(c)}(): ord {order!r} needs singular values, which are not supported for "
+                           f"{t.dtype.name}")
     if t.total == 0 and not isinstance(order, str):
         _check_matrix_empty(c, t, <double>order, first, second)
     for i in range(t.ndim):
@@ -87,19 +88,19 @@ cdef object matrix_norm_meta(Call* c):
 
 
 cdef int _check_matrix_empty(Call* c, Tensor t, double order, int first, int second) except -1:
-    """Raise IndexError if a negative order would search for the smallest of no sums or singular values."""
+    """Raise IndexError if a negative order needs the smallest of zero sums or singular values."""
     cdef int dim
     if order > 0:
         return 0
     for dim in (first, second):
         if t.sizes[dim] == 0 and (order == -2 or (order == -1) == (dim == second)):
-            raise IndexError(f"{op_name(c)}(): the {order} norm has no value over no elements; dimension {dim} of input "
-                             f"{shape_str(t)} is empty")
+            raise IndexError(f"{op_name(c)}(): the {order} norm is not defined for zero elements; dimension {dim} of "
+                             f"input {shape_str(t)} is empty")
     return 0
 
 
 cdef Tensor _from_values(Call* c, Tensor out, const bint* reduced_dims):
-    """Return a new result like `out`, with the strides that PyTorch gives norms of singular values.
+    """Return a new result like `out` with the strides of PyTorch's norms of singular values.
 
     PyTorch computes the reduced dimensions last, so that they have stride 1.
     """
@@ -133,7 +134,8 @@ cdef object linalg_norm_body(Call* c):
         raise RuntimeError(f"linalg.norm(): dim must name 1 or 2 dimensions, got {dim}")
     if order is not None:
         if dim is None and t.ndim not in (1, 2):
-            raise RuntimeError("linalg.norm(): with ord but no dim the input must have 1 or 2 dimensions, got shape "
+            raise RuntimeError("linalg.norm(): with ord but without dim the input must have 1 or 2 dimensions, got "
+                               "shape "
                                + shape_str(t))
         if n == 2 or (dim is None and t.ndim == 2):
             return call("linalg.matrix_norm", (t, order, (0, 1) if dim is None else dim, arg(c, 3)),
@@ -161,8 +163,8 @@ cdef object norm_body(Call* c):
 
 define("linalg.norm(Tensor input, any? ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
        linalg_norm_body, COMPOSITE | OUT | EXACT_OUT,
-       "Vector or matrix norm. With `ord` and two dimensions (named by `dim` or those of the input) it is "
-       "`linalg.matrix_norm`, else `linalg.vector_norm`.")
+       "Vector or matrix norm. It is `linalg.matrix_norm` if `ord` is given and `dim`, or the input if `dim` is None, "
+       "has two dimensions. Otherwise it is `linalg.vector_norm`.")
 define("norm(Tensor input, any? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
        norm_body, COMPOSITE | OUT | EXACT_OUT,
        "Vector norm of order `p` over `dim`, or over all elements if `dim` is None. 'nuc' is a matrix norm over two "
@@ -185,7 +187,7 @@ cdef object dist_meta(Call* c):
     require_floating(c, d)
     if count(lay.ndim, lay.sizes) == 0 and not isinstance(arg(c, 2), complex) \
             and (arg(c, 2) < 0 or arg(c, 2) == float("inf")):
-        raise RuntimeError(f"{op_name(c)}(): the {arg(c, 2)} norm has no value over no elements; the shapes are "
+        raise RuntimeError(f"{op_name(c)}(): the {arg(c, 2)} norm is not defined for zero elements; the shapes are "
                            f"{shape_str(tensor_arg(c, 0))} and {shape_str(tensor_arg(c, 1))}")
     return new_contiguous(0, NULL, to_real(d), result_device(c))
 
@@ -232,14 +234,14 @@ cdef object renorm_meta(Call* c):
     if isinstance(arg(c, 1), complex) or not arg(c, 1) > 0:
         raise RuntimeError(f"{op_name(c)}(): p must be a positive real number, got {arg(c, 1)!r}")
     if isinstance(arg(c, 3), complex) or not arg(c, 3) >= 0:
-        raise RuntimeError(f"{op_name(c)}(): maxnorm must be a real number of at least 0, got {arg(c, 3)!r}")
+        raise RuntimeError(f"{op_name(c)}(): maxnorm must be a non-negative real number, got {arg(c, 3)!r}")
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
 
 define("dist(Tensor input, Tensor other, Scalar p=2) -> Tensor", dist_meta, OUT,
-       "The `p`-norm of input - other, as a 0-d tensor.")
+       "The `p`-norm of `input - other`, as a 0-d tensor.")
 define("cdist(Tensor x1, Tensor x2, float p=2.0, any? compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
        cdist_meta, 0,
-       "The `p`-norm distance of each row of `x1` to each row of `x2`: (..., n, k) and (..., m, k) to (..., n, m).")
+       "The `p`-norm distance of each row of `x1` to each row of `x2`: (..., n, k) and (..., m, k) give (..., n, m).")
 define("renorm(Tensor input, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm_meta, INPLACE | OUT | EXACT_OUT,
-       "Scale each slice along `dim` whose `p`-norm exceeds `maxnorm` down to that norm.")
+       "Scale down each slice along `dim` whose `p`-norm exceeds `maxnorm`, so that its norm becomes `maxnorm`.")

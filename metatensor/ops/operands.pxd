@@ -19,25 +19,25 @@ cdef enum Refused:
 
 
 cdef struct Operands:
-    # Operands have one of three ranks in promotion. For each rank, the dtype
-    # code that its operands promote to, or -1 if there are none.
+    # Promotion distinguishes three classes of operands. Each field holds the dtype
+    # code that the operands of a class promote to, or -1 if there are none.
     int dims                    # tensors with dimensions
     int zeros                   # 0-d tensors
     int numbers                 # Python numbers
-    # The tensors, for broadcasting and strides; `n` of them.
+    # The `n` tensors, for broadcasting and strides.
     int n
     bint wrapped                # there are Python numbers, which act as 0-d operands
     int ndims[MAX_OPERANDS]
     const dim_t* sizes[MAX_OPERANDS]
     const dim_t* strides[MAX_OPERANDS]
-    int codes[MAX_OPERANDS]     # their dtype codes; -1 for tensors that are not converted
-    int common                  # dtype code that the operands are converted to, set by `promoted`; -1 before
+    int codes[MAX_OPERANDS]     # their dtype codes, or -1 for tensors that are not converted
+    int common                  # dtype code that the operands are converted to, set by `promoted`, or -1 before
     bint contiguous             # all tensors are contiguous
-    PyObject* first             # the first tensor, borrowed; NULL if its layout must not be used
+    PyObject* first             # the first tensor (borrowed), or NULL if its layout must not be used
 
 
 # Collecting operands. `shape_operand` adds a tensor for broadcasting only,
-# `type_operand` for promotion only; `operand` and `number` add to both.
+# `type_operand` for promotion only. `operand` and `number` do both.
 cdef void no_operands(Operands* o) noexcept
 cdef int shape_operand(Operands* o, Tensor t) except -1
 cdef int type_operand(Operands* o, Tensor t) except -1
@@ -47,9 +47,9 @@ cdef int number(Operands* o, object value) except -1
 cdef int operand_arg(Operands* o, Call* c, int i) except -1     # a tensor or a number; None is skipped
 
 # Deriving result dtypes from the operands.
-cdef DType promoted(Call* c, Operands* o)                       # the dtype that they promote to, as in PyTorch
-cdef DType ruled(Call* c, DType d)                              # the op's dtype rule on the promoted dtype
-cdef DType result_dtype(Call* c, int first, int n)              # both, for arguments first to first+n-1
+cdef DType promoted(Call* c, Operands* o)                       # the promoted dtype of the operands, as in PyTorch
+cdef DType ruled(Call* c, DType d)                              # the result's dtype for the promoted dtype `d`
+cdef DType result_dtype(Call* c, int first, int n)              # both of these, for arguments first to first+n-1
 cdef int half_number(Call* c, int i) except -1                  # round a number to the other operand's half dtype
 
 cdef int fail(Call* c, str message) except -1                   # raise RuntimeError

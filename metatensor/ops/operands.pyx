@@ -165,7 +165,7 @@ cdef int operand_arg(Operands* o, Call* c, int i) except -1:
 # Dtypes ---------------------------------------------------------------------------
 
 cdef DType _over(DType high, int low):
-    """Promote `high` with `low`, a dtype of lower priority. `low` only has an effect if its category is higher."""
+    """Promote `high` with `low`, a dtype of lower priority. `low` has an effect only if its category is higher."""
     cdef DType d
     if low < 0:
         return high

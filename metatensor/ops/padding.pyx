@@ -44,22 +44,22 @@ cdef object constant_pad(Call* c, int value):
     cdef int i, d, n = read_pad(c, t, pad)
     if not is_none(c, value):
         for i in range(2 * n):
-            if pad[i] > 0:      # the value is only used if something is added
+            if pad[i] > 0:      # the value is used only if elements are added
                 check_fill(c, t.dtype, float(arg(c, value)) if value == 3 else arg(c, value))
                 break
     for i in range(t.ndim):
         sizes[i] = t.sizes[i]
     for i in range(n):
         d = t.ndim - 1 - i
-        # Both cuts together must fit the input; padding at the other end does not make up for them.
+        # The input must have all elements that are cropped at both ends. Padding at one end does not make up for them.
         kept = add_dims(t.sizes[d], min(pad[2 * i], 0))
         if kept < 0 or add_dims(kept, min(pad[2 * i + 1], 0)) < 0:
-            fail_slot(c, 1, f"cuts more than dimension {d} of an input of shape {shape_str(t)} has: "
+            fail_slot(c, 1, f"crops more elements than dimension {d} of an input of shape {shape_str(t)} has: "
                             f"{dims_str(2 * n, pad)}")
         sizes[d] = add_dims(add_dims(t.sizes[d], pad[2 * i]), pad[2 * i + 1])
         grows = grows or pad[2 * i] > 0 or pad[2 * i + 1] > 0
     if not grows:
-        # The rest of the input is cloned with its own order of strides.
+        # What remains of the input is cloned, which keeps the order of its strides.
         preserve_strides(t.ndim, sizes, t.strides, strides)
         return new_strided(t.ndim, sizes, strides, t.dtype, result_device(c))
     return in_format(c, t, sizes, suggest_format(t.ndim, t.sizes, t.strides))
@@ -74,10 +74,10 @@ cdef object border_pad(Call* c, str mode):
     cdef bint something = False
     cdef int i, d, first, n = len(arg(c, 1)) // 2
     if not is_none(c, 3) and arg(c, 3) != 0:
-        fail_slot(c, 3, f"is only for mode='constant', not {mode!r}")
+        fail_slot(c, 3, f"is supported only for mode='constant', got mode={mode!r}")
     if len(arg(c, 1)) % 2 or n < 1 or n > 3 or (t.ndim != n + 1 and t.ndim != n + 2):
-        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} pads the last 1 to 3 dimensions of an input with a "
-                                  f"channel and maybe a batch; got {tuple(arg(c, 1))} for shape {shape_str(t)}")
+        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} pads the last n = 1, 2 or 3 dimensions of an input "
+                                  f"of n + 1 or n + 2 dimensions, got {tuple(arg(c, 1))} for shape {shape_str(t)}")
     read_pad(c, t, pad)
     first = 1 if t.ndim == n + 2 else 0
     for i in range(t.ndim):
@@ -99,7 +99,7 @@ cdef object border_pad(Call* c, str mode):
             fail_slot(c, 1, f"leaves size {sizes[d]} in dimension {d} of an input of shape {shape_str(t)}")
         something = something or sizes[d] > 0
     if not something and mode != "circular":
-        fail_slot(c, 1, f"leaves nothing of an input of shape {shape_str(t)}")
+        fail_slot(c, 1, f"leaves no elements of an input of shape {shape_str(t)}")
     if mode != "circular" and (t.dtype.kind == KIND_BOOL or (
             t.dtype.kind == KIND_INT and not t.dtype.is_signed and t.dtype.itemsize > 1)):
         refuse(c, t.dtype)
@@ -182,15 +182,15 @@ cdef object channel_shuffle(Call* c):
 
 define("nn.functional.pad(Tensor input, int[] pad, str mode='constant', float? value=None) -> Tensor", pad,
        FUNCTION_ONLY,
-       "Pad the trailing dimensions. `pad` holds pairs (before, after), last dimension first; negative values crop. "
+       "Pad the trailing dimensions. `pad` holds pairs (before, after), last dimension first. Negative values crop. "
        "`mode` is 'constant' (fill with `value`, default 0), 'reflect', 'replicate' or 'circular'.")
 define("constant_pad_nd(Tensor input, int[] pad, Scalar value=0) -> Tensor", constant_pad_nd, FUNCTION_ONLY,
-       "Pad the trailing dimensions with `value`. `pad` holds pairs (before, after), last dimension first; negative "
+       "Pad the trailing dimensions with `value`. `pad` holds pairs (before, after), last dimension first. Negative "
        "values crop.")
 define("nn.functional.pixel_shuffle(Tensor input, int upscale_factor) -> Tensor", pixel_shuffle, FUNCTION_ONLY,
-       "Move channels to space: (..., C * r * r, H, W) to (..., C, H * r, W * r), where r is `upscale_factor`.")
+       "Move channels to space: (..., C * r * r, H, W) becomes (..., C, H * r, W * r), where r is `upscale_factor`.")
 define("nn.functional.pixel_unshuffle(Tensor input, int downscale_factor) -> Tensor", pixel_unshuffle, FUNCTION_ONLY,
-       "Move space to channels: (..., C, H * r, W * r) to (..., C * r * r, H, W), where r is `downscale_factor`.")
+       "Move space to channels: (..., C, H * r, W * r) becomes (..., C * r * r, H, W), where r is `downscale_factor`.")
 define("nn.functional.channel_shuffle(Tensor input, int groups) -> Tensor", channel_shuffle, FUNCTION_ONLY,
        "Interleave `groups` groups of channels of (N, C, ...): view C as (groups, C / groups), transpose and flatten.")
 for _name in ("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"):

@@ -1,7 +1,7 @@
 """Meta kernels of element-wise ops, which differ only in their dtype rules.
 
 Results have the broadcast shape of the operands. This module computes shapes
-and strides; `operands` computes type promotion. Families declare their ops with
+and strides. `operands` computes type promotion. Families declare their ops with
 the kernels `unary`, `binary` and `pointwise`, or build their own kernels from
 the functions in the .pxd.
 """
@@ -26,7 +26,7 @@ cdef extern from *:
     bint PyLong_CheckExact(PyObject* o) noexcept
     bint PyFloat_CheckExact(PyObject* o) noexcept
 
-# The signature of `new_like` with borrowed pointers: hot kernels then change no reference count but their result's.
+# The signature of `new_like` with borrowed pointers. With it, hot kernels change only their result's reference count.
 ctypedef object (*NewLike)(PyObject* like, PyObject* dtype, PyObject* device)
 
 
@@ -172,8 +172,8 @@ cdef int _alone(Operands* o, int k, bint on_meta, dim_t* strides) except -1:
 cdef int _convert(Operands* o, bint on_meta, dim_t* room) except -1:
     """Replace the strides of operands that are converted to the common dtype by those of the converted copies.
 
-    PyTorch converts operands before it orders dimensions, and the copy of an operand with gaps or repeats is dense.
-    `room` provides MAX_DIMS strides for each operand.
+    PyTorch converts operands before it orders dimensions. The copy of an operand with gaps or repeated elements is
+    dense. `room` provides MAX_DIMS strides for each operand.
     """
     cdef int k
     o.contiguous = True
@@ -233,12 +233,12 @@ cdef Tensor elementwise_like(Tensor t, DType d, Device device):
 # Kernels --------------------------------------------------------------------------
 
 cdef inline bint _plain(long flags, int kind) noexcept:
-    """Return whether a result of this kind has the operands' dtype without further checks."""
+    """Return whether the op supports operands of this kind and its results have their dtype."""
     return ((flags & RULE_MASK) == PROMOTE or (flags & RULE_MASK) == KEEP) and not is_refused(flags, kind)
 
 
 cdef inline object _like(Call* c, PyObject* t):
-    """Return a new result with the layout of `t`, which is canonical, and the dtype that the op's rule gives."""
+    """Return a new result with the layout of `t`, which must be canonical, and the dtype by the op's rule."""
     cdef DType d
     if _plain(op_flags(c), (<Tensor>t).dtype.kind):
         return (<NewLike>new_like)(t, <PyObject*>(<Tensor>t).dtype, c.device)

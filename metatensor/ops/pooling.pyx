@@ -26,7 +26,7 @@ cdef inline bint batched(Tensor t, Image* x) noexcept:
 
 
 cdef int not_empty(Call* c, Tensor t, Image* x, bint channels) except -1:
-    """Raise RuntimeError if a spatial dimension is empty, or the channel dimension with `channels`."""
+    """Raise RuntimeError if a spatial dimension is empty or, if `channels` is true, the channel dimension."""
     cdef int i
     for i in range(1 if channels else 2, x.n + 2):
         if x.sizes[i] == 0:
@@ -45,7 +45,7 @@ cdef int window_arg(Call* c, int slot, int n, dim_t* to, dim_t least) except -1:
 
 
 cdef bint no_stride(Call* c, int slot) except -1:
-    """Return whether the stride is None or (), which stand for the window size."""
+    """Return whether the stride is None or (), which both mean the window size."""
     return is_none(c, slot) or (isinstance(arg(c, slot), (tuple, list)) and not arg(c, slot))
 
 
@@ -140,7 +140,7 @@ cdef object avg_pool(Call* c, int n):
     not_empty(c, t, &x, True)
     window_sizes(c, &x, 1, 3, -1, 4, sizes)
     if n == 3:
-        # In 3-d PyTorch requires that the window fits the input without padding.
+        # In 3-d, PyTorch requires that the window is not larger than the input without padding.
         window_arg(c, 1, 3, kernel, 1)
         for i in range(3):
             if x.sizes[i + 2] < kernel[i]:
@@ -187,7 +187,7 @@ cdef object lp_pool3d(Call* c):
 # Adaptive and fractional pooling --------------------------------------------------------------
 
 cdef int output_sizes(Call* c, int slot, Image* x, dim_t* sizes) except -1:
-    """Read the output size: an int, or a list with one size per spatial dimension, where None keeps the input's."""
+    """Read the output size: an int, or a list with one size per spatial dimension. None means the input's size."""
     cdef object value = arg(c, slot)
     cdef int i
     sizes[0] = x.sizes[0]
@@ -304,7 +304,7 @@ cdef object fractional(Call* c, int n, bint indices):
     for i in range(n):
         if c.flags & T_RETRIED:
             break       # the samples are drawn first, in the input's dtype
-        if add_dims(sizes[i + 2], kernel[i]) - 1 > x.sizes[i + 2] - (n == 3):   # PyTorch's 3-d op needs one more
+        if add_dims(sizes[i + 2], kernel[i]) - 1 > x.sizes[i + 2] - (n == 3):   # 3-d: one element more, as in PyTorch
             fail(c, f"windows of {dims_str(n, kernel)} at {dims_str(n, sizes + 2)} places do not fit an input of "
                     f"{dims_str(n, x.sizes + 2)}")
     if is_none(c, 5):
@@ -402,19 +402,19 @@ cdef str _unpool = ("Tensor input, Tensor indices, int[{n}] kernel_size, int[{n}
 cdef str _pair = "(Tensor, Tensor)"
 
 define(f"nn.functional.max_pool1d({_max.format(n=1)}) -> Tensor", max_pool1d, FUNCTION_ONLY,
-       "Maximum of each window of (N, C, L). With `return_indices` also returns the int64 indices of the maxima.")
+       "Maximum of each window of (N, C, L). If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.max_pool1d_with_indices({_max.format(n=1)}) -> {_pair}", max_pool1d_with_indices,
        FUNCTION_ONLY,
        "`max_pool1d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
 alias_op("max_pool1d", "nn.functional.max_pool1d")
 define(f"nn.functional.max_pool2d({_max.format(n=2)}) -> Tensor", max_pool2d, FUNCTION_ONLY,
-       "Maximum of each window of (N, C, H, W). With `return_indices` also returns the int64 indices of the maxima.")
+       "Maximum of each window of (N, C, H, W). If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.max_pool2d_with_indices({_max.format(n=2)}) -> {_pair}", max_pool2d_with_indices,
        FUNCTION_ONLY,
        "`max_pool2d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
 alias_op("max_pool2d", "nn.functional.max_pool2d")
 define(f"nn.functional.max_pool3d({_max.format(n=3)}) -> Tensor", max_pool3d, FUNCTION_ONLY,
-       "Maximum of each window of (N, C, D, H, W). With `return_indices` also returns the int64 indices of the maxima.")
+       "Maximum of each window of (N, C, D, H, W). If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.max_pool3d_with_indices({_max.format(n=3)}) -> {_pair}", max_pool3d_with_indices,
        FUNCTION_ONLY,
        "`max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
@@ -436,31 +436,34 @@ define(f"nn.functional.lp_pool3d({_lp.format(n=3)}) -> Tensor", lp_pool3d, FUNCT
        "Norm of order `norm_type` of each window of (N, C, D, H, W).")
 define("nn.functional.adaptive_avg_pool1d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool1d,
        FUNCTION_ONLY,
-       "Average pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size.")
+       "Average pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the "
+       "input's size.")
 define("nn.functional.adaptive_max_pool1d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
        adaptive_max_pool1d, FUNCTION_ONLY,
-       "Max pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size. With "
-       "`return_indices` also returns the int64 indices of the maxima.")
+       "Max pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's "
+       "size. If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.adaptive_max_pool1d_with_indices(Tensor input, any output_size, "
        f"bool return_indices=False) -> {_pair}", adaptive_max_pool1d_with_indices, FUNCTION_ONLY,
        "`adaptive_max_pool1d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
 define("nn.functional.adaptive_avg_pool2d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool2d,
        FUNCTION_ONLY,
-       "Average pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size.")
+       "Average pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the "
+       "input's size.")
 define("nn.functional.adaptive_max_pool2d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
        adaptive_max_pool2d, FUNCTION_ONLY,
-       "Max pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size. With "
-       "`return_indices` also returns the int64 indices of the maxima.")
+       "Max pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's "
+       "size. If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.adaptive_max_pool2d_with_indices(Tensor input, any output_size, "
        f"bool return_indices=False) -> {_pair}", adaptive_max_pool2d_with_indices, FUNCTION_ONLY,
        "`adaptive_max_pool2d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
 define("nn.functional.adaptive_avg_pool3d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool3d,
        FUNCTION_ONLY,
-       "Average pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size.")
+       "Average pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the "
+       "input's size.")
 define("nn.functional.adaptive_max_pool3d(Tensor input, any output_size, bool return_indices=False) -> Tensor",
        adaptive_max_pool3d, FUNCTION_ONLY,
-       "Max pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size. With "
-       "`return_indices` also returns the int64 indices of the maxima.")
+       "Max pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's "
+       "size. If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.adaptive_max_pool3d_with_indices(Tensor input, any output_size, "
        f"bool return_indices=False) -> {_pair}", adaptive_max_pool3d_with_indices, FUNCTION_ONLY,
        "`adaptive_max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
@@ -470,8 +473,8 @@ define(f"adaptive_max_pool1d(Tensor input, any output_size) -> {_pair}", adaptiv
 define(f"nn.functional.fractional_max_pool2d({_fractional.format(n=2)}) -> Tensor", fractional_max_pool2d,
        FUNCTION_ONLY | RANDOM,
        "Fractional max pooling: maxima over windows at pseudo-random positions (Graham, 2014). The spatial output "
-       "sizes are `output_size`, or the input's times `output_ratio`. With `return_indices` also returns the int64 "
-       "indices.")
+       "sizes are `output_size`, or the input's sizes times `output_ratio`. If `return_indices`, also return the int64 "
+       "indices of the maxima.")
 define(f"nn.functional.fractional_max_pool2d_with_indices({_fractional.format(n=2)}) -> {_pair}",
        fractional_max_pool2d_with_indices, FUNCTION_ONLY | RANDOM,
        "`fractional_max_pool2d` with the int64 indices of the maxima in each flattened image. Returns (values, "
@@ -479,15 +482,15 @@ define(f"nn.functional.fractional_max_pool2d_with_indices({_fractional.format(n=
 define(f"nn.functional.fractional_max_pool3d({_fractional.format(n=3)}) -> Tensor", fractional_max_pool3d,
        FUNCTION_ONLY | RANDOM,
        "Fractional max pooling: maxima over windows at pseudo-random positions (Graham, 2014). The spatial output "
-       "sizes are `output_size`, or the input's times `output_ratio`. With `return_indices` also returns the int64 "
-       "indices.")
+       "sizes are `output_size`, or the input's sizes times `output_ratio`. If `return_indices`, also return the int64 "
+       "indices of the maxima.")
 define(f"nn.functional.fractional_max_pool3d_with_indices({_fractional.format(n=3)}) -> {_pair}",
        fractional_max_pool3d_with_indices, FUNCTION_ONLY | RANDOM,
        "`fractional_max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, "
        "indices).")
 define(f"nn.functional.max_unpool1d({_unpool.format(n=1)}) -> Tensor", max_unpool1d, FUNCTION_ONLY,
-       "Put the values that `max_pool1d` selected back at their indices in a larger output of zeros.")
+       "Write the maxima selected by `max_pool1d` to their original indices in a larger output of zeros.")
 define(f"nn.functional.max_unpool2d({_unpool.format(n=2)}) -> Tensor", max_unpool2d, FUNCTION_ONLY,
-       "Put the values that `max_pool2d` selected back at their indices in a larger output of zeros.")
+       "Write the maxima selected by `max_pool2d` to their original indices in a larger output of zeros.")
 define(f"nn.functional.max_unpool3d({_unpool.format(n=3)}) -> Tensor", max_unpool3d, FUNCTION_ONLY,
-       "Put the values that `max_pool3d` selected back at their indices in a larger output of zeros.")
+       "Write the maxima selected by `max_pool3d` to their original indices in a larger output of zeros.")

@@ -54,7 +54,7 @@ cdef object share_memory_host(Call* c):
     if s.data is None and s.recipe is not None:
         later("materialize")(t)
     if s.data is None:
-        raise RuntimeError(f"share_memory_(): a tensor without data, on {s.device}, has no memory to share")
+        raise RuntimeError(f"share_memory_(): a tensor on {s.device} without data cannot be shared")
     backend = backend_of(s.device)
     if not backend.is_shared(s.data):
         s.data = backend.share(s.data, s.size_bytes, s.device.number)
@@ -125,7 +125,7 @@ define("result_type(Tensor|Scalar tensor1, Tensor|Scalar tensor2) -> dtype", res
 
 
 cdef object fill_diagonal_body(Call* c):
-    """Fill the main diagonal. With `wrap`, restart it after skipping a row if there are rows left below."""
+    """Fill the main diagonal. If `wrap`, restart it after skipping a row as long as there are rows below."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[2]
     cdef dim_t strides[2]

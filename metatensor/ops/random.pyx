@@ -33,7 +33,7 @@ cdef bint is_float(DType d) noexcept:
 
 
 cdef int need_floats(Call* c, DType d, bint complexes) except -1:
-    """Raise NotImplementedError unless `d` is a supported floating-point dtype, or complex with `complexes`."""
+    """Raise NotImplementedError unless `d` is a supported floating-point dtype or, if `complexes`, a complex dtype."""
     if is_float(d) or (complexes and d.kind == KIND_COMPLEX):
         return 0
     raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
@@ -93,7 +93,7 @@ cdef object rand_like(Call* c):
 
 cdef object beyond(DType d):
     """Return n + 1, where n is the largest integer such that `d` holds all integers from 0 to n exactly."""
-    cdef object one = 1     # not a C integer, which a shift would overflow
+    cdef object one = 1     # a Python int, because a shift would overflow a C integer
     cdef int code = d.code
     if d.kind == KIND_BOOL:
         return 2
@@ -126,12 +126,14 @@ cdef bint in_range(DType d, object value) except -1:
 
 
 cdef bint holds_about(Call* c, DType d, object value) except -1:
-    """Return whether `value` is in the range of `d`. Warn if `d` is a float that does not hold all smaller integers."""
+    """Return whether `value` is in the range of `d`. Warn if `d` is a float dtype that cannot hold all smaller
+    integers."""
     if in_range(d, value):
         return True
     if d.kind == KIND_BOOL or d.kind == KIND_INT or not -largest(d) <= value <= largest(d):
         return False
-    warnings.warn(f"{op_name(c)}(): {d.name} does not hold all integers up to {value} exactly; the numbers drawn are rounded",
+    warnings.warn(f"{op_name(c)}(): {d.name} does not hold all integers up to {value} exactly, so the samples are "
+                  "rounded",
                   stacklevel=2)
     return True
 
@@ -139,7 +141,7 @@ cdef bint holds_about(Call* c, DType d, object value) except -1:
 cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
     """Raise RuntimeError unless low < high and `d` has the range of all integers in [low, high)."""
     if d.code == I64 and type(low) is int and type(high) is int and low < high:
-        # The usual case: the only other condition is that both fit into 64 bits.
+        # In this usual case, the only other condition is that both fit into 64 bits.
         if high <= MAX_LONG and low >= -MAX_LONG:
             return 0
     if low >= high:
@@ -153,7 +155,8 @@ cdef int check_bounds(Call* c, DType d, object low, object high) except -1:
 
 
 cdef object randint_of(Call* c, object low, object high, int size, int rest):
-    """Meta kernel of randint. The slots from `rest` on: generator, dtype, layout, device, pin_memory, requires_grad."""
+    """Meta kernel of randint. The slots from `rest` on are generator, dtype, layout, device, pin_memory,
+    requires_grad."""
     cdef DType d = option_dtype(c, rest + 1, by_code(I64))
     check_bounds(c, d, low, high)
     take_ticket(c, rest)
@@ -188,7 +191,7 @@ cdef object randperm(Call* c):
     if d.kind != KIND_INT and not is_float(d):
         raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
     if n and not in_range(d, n - 1):
-        fail_slot(c, 0, f"is {n}, but {d.name} does not hold all integers below that")
+        fail_slot(c, 0, f"is {n}, but {d.name} cannot represent all integers below {n}")
     take_ticket(c, 1)
     return leaf(c, new_contiguous(1, &n, d, result_device(c)), 6)
 
@@ -204,7 +207,7 @@ cdef object uniform_(Call* c):
     if not low <= high:
         fail(c, f"'from' must not be greater than 'to', got {low} and {high}")
     if not (-top <= low and high <= top and high - low <= top):
-        fail(c, f"the range from {low} to {high} is beyond {t.dtype.name}")
+        fail(c, f"the range from {low} to {high} is too large for {t.dtype.name}")
     take_ticket(c, 3)
     return t
 
@@ -289,7 +292,7 @@ cdef object bernoulli_(Call* c):
         p = tensor_arg(c, 1)
         need_floats(c, p.dtype, False)
         if not can_broadcast(p.ndim, p.sizes, t.ndim, t.sizes):
-            fail(c, f"probabilities of shape {shape_str(p)} do not expand to the tensor's {shape_str(t)}")
+            fail(c, f"probabilities of shape {shape_str(p)} do not expand to the tensor's shape {shape_str(t)}")
     else:
         check_probability(c, 1)
     take_ticket(c, 2)
@@ -327,7 +330,7 @@ cdef int check_std(Call* c, int slot) except -1:
     return need_floats(c, std.dtype, False)
 
 cdef object normal_one(Call* c):
-    """Meta kernel of normal, with one of mean and standard deviation a tensor and the other a number."""
+    """Meta kernel of normal if only one of mean and standard deviation is a tensor and the other is a number."""
     cdef Tensor t = tensor_arg(c, 0 if isinstance(arg(c, 0), Tensor) else 1)
     check_std(c, 1)
     need_floats(c, t.dtype, True)
@@ -388,7 +391,7 @@ cdef object sample_dirichlet(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     need_floats(c, t.dtype, False)
     if t.ndim == 0:
-        fail(c, "expected concentrations along the last dimension, got a tensor of no dimensions")
+        fail(c, "expected concentrations along the last dimension, got a 0-d tensor")
     take_ticket(c, 1)
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
@@ -411,7 +414,8 @@ cdef object binomial(Call* c):
 
 
 cdef object gumbel_softmax(Call* c):
-    """Softmax of the logits plus Gumbel noise, made one-hot with a straight-through gradient if `hard` is true."""
+    """Compute the softmax of the logits plus Gumbel noise. If `hard`, make it one-hot with a straight-through
+    gradient."""
     cdef object logits = arg(c, 0), dim = arg(c, 4)
     noise = call("empty_like", (logits,), {"memory_format": contiguous_format})
     call("exponential_", (noise,), {"generator": arg(c, 5)})
@@ -420,7 +424,7 @@ cdef object gumbel_softmax(Call* c):
         return soft
     chosen = call("zeros_like", (logits,), {"memory_format": contiguous_format})
     chosen = call("scatter", (chosen, dim, call("argmax", (soft, dim, True)), 1.0))
-    # The value is one-hot; the gradient is that of the soft sample.
+    # The value is one-hot, but the gradient is that of the soft sample.
     return chosen - soft.detach() + soft
 
 
@@ -440,18 +444,18 @@ define(f"randn_like(Tensor input, *, {_generator}, {_options}, {_format}) -> Ten
        FUNCTION_ONLY | RANDOM | NO_GRAD,
        "Return a tensor of the shape of `input` with values from the standard normal distribution.")
 define(f"randint(int high, any size, *, {_generator}, {_options}) -> Tensor", randint, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
-       "Return a tensor of shape `size` with uniform integers in [low, high). `low` is 0 and the dtype int64 unless "
-       "given.")
+       "Return a tensor of shape `size` with uniform integers in [low, high). `low` defaults to 0 and the dtype to "
+       "int64.")
 define(f"randint.low(int low, int high, any size, *, {_generator}, {_options}) -> Tensor", randint_low,
        FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"randint_like(Tensor input, int high, *, {_generator}, {_options}, {_format}) -> Tensor", randint_like,
        FUNCTION_ONLY | RANDOM | NO_GRAD,
-       "Return a tensor of the shape of `input` with uniform integers in [low, high), in the dtype of `input` unless "
-       "`dtype` is given. `low` is 0 unless given.")
+       "Return a tensor of the shape of `input` with uniform integers in [low, high). `low` defaults to 0 and the "
+       "dtype to that of `input`.")
 define(f"randint_like.low(Tensor input, int low, int high, *, {_generator}, {_options}, {_format}) -> Tensor",
        randint_like_low, FUNCTION_ONLY | RANDOM | NO_GRAD)
 define(f"randperm(int n, *, {_generator}, {_options}) -> Tensor", randperm, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
-       "Return a random permutation of the integers 0 to n - 1 as a vector, int64 unless `dtype` is given.")
+       "Return a random permutation of the integers 0 to n - 1 as a vector. `dtype` defaults to int64.")
 
 define(f"uniform_(Tensor(a!) input, float from=0.0, float to=1.0, *, {_generator}) -> Tensor", uniform_,
        METHOD_ONLY | RANDOM, "Fill in place with values from the uniform distribution on [from, to).")
@@ -465,7 +469,7 @@ define(f"cauchy_(Tensor(a!) input, float median=0.0, float sigma=1.0, *, {_gener
        "Fill in place with values from the Cauchy distribution of median `median` and scale `sigma`.")
 define(f"log_normal_(Tensor(a!) input, float mean=1.0, float std=2.0, *, {_generator}) -> Tensor", log_normal_,
        METHOD_ONLY | RANDOM,
-       "Fill in place with values from the log-normal distribution; `mean` and `std` are those of the values' "
+       "Fill in place with values from the log-normal distribution. `mean` and `std` are those of the values' "
        "logarithms.")
 define(f"geometric_(Tensor(a!) input, float p, *, {_generator}) -> Tensor", geometric_,
        METHOD_ONLY | RANDOM,
@@ -473,20 +477,22 @@ define(f"geometric_(Tensor(a!) input, float p, *, {_generator}) -> Tensor", geom
        "success, of probability `p` in (0, 1).")
 define(f"random_(Tensor(a!) input, *, {_generator}) -> Tensor", random_,
        COMPOSITE | METHOD_ONLY | RANDOM,
-       "Fill in place with uniform integers in [from, to). `from` is 0 unless given. Without `to` the largest "
-       "possible value is the largest integer up to which the dtype holds all integers exactly.")
+       "Fill in place with uniform integers in [from, to). `from` defaults to 0. Without `to`, the largest possible "
+       "value is the largest n such that the dtype holds all integers from 0 to n exactly.")
 define(f"random_.to(Tensor(a!) input, int to, *, {_generator}) -> Tensor", random_to, RANDOM)
 define(f"random_.from(Tensor(a!) input, int from, int? to, *, {_generator}) -> Tensor", random_from, RANDOM)
 define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> Tensor", bernoulli_,
        METHOD_ONLY | RANDOM,
-       "Fill in place with 1 with probability `p`, else 0. `p` is a number, or a tensor that broadcasts to `input`.")
+       "Set each element to 1 with probability `p` and to 0 otherwise, in place. `p` is a number, or a tensor that "
+       "broadcasts to `input`.")
 
 define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM | OUT | QUIET_OUT | SAFE_CAST,
-       "Return 1 with the probability given by each element of `input`, or with probability `p` if given, else 0.")
+       "Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`, or without "
+       "`p`, with the probability in the same element of `input`.")
 define(f"bernoulli.p(Tensor input, float p, *, {_generator}) -> Tensor", bernoulli_p, RANDOM)
 define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
-       "Sample from normal distributions. `mean` and `std` are tensors that broadcast together, or one or both "
-       "numbers; with two numbers `size` gives the shape.")
+       "Sample from normal distributions. `mean` and `std` are numbers, or tensors that are broadcast together. If "
+       "both are numbers, `size` is the shape of the result.")
 define(f"normal.Tensor_float(Tensor mean, float std=1.0, *, {_generator}) -> Tensor", normal_one,
        FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"normal.float_Tensor(float mean, Tensor std, *, {_generator}) -> Tensor", normal_one,
@@ -495,17 +501,17 @@ define(f"normal.float_float(float mean, float std, int[] size, *, {_generator}, 
        FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"multinomial(Tensor input, int num_samples, bool replacement=False, *, {_generator}) -> Tensor", multinomial,
        RANDOM | OUT | QUIET_OUT | EXACT_OUT,
-       "Sample `num_samples` int64 category indices from each row of probabilities, which need not sum to 1: "
-       "(N, K) to (N, num_samples), or (K) to (num_samples).")
+       "Sample `num_samples` int64 category indices from each row of probabilities, which need not sum to 1. An input "
+       "(N, K) gives (N, num_samples), and (K,) gives (num_samples,).")
 define("poisson(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
-       "Sample from Poisson distributions, one value for the rate in each element.")
+       "Sample from Poisson distributions. Each element of `input` is the rate for one value.")
 define("_standard_gamma(Tensor input, generator? generator=None) -> Tensor", poisson, FUNCTION_ONLY | RANDOM,
-       "Sample from gamma distributions of rate 1, one value for the shape parameter in each element.")
+       "Sample from gamma distributions of rate 1. Each element of `input` is the shape parameter for one value.")
 define("_sample_dirichlet(Tensor input, generator? generator=None) -> Tensor", sample_dirichlet, FUNCTION_ONLY | RANDOM,
        "Sample from Dirichlet distributions whose concentration parameters lie along the last dimension.")
 define("binomial(Tensor count, Tensor prob, generator? generator=None) -> Tensor", binomial, FUNCTION_ONLY | RANDOM,
-       "Sample from binomial distributions: the number of successes in `count` trials of probability `prob`. Both "
-       "broadcast and must have the same floating-point dtype.")
+       "Sample from binomial distributions: the number of successes in `count` trials of success probability `prob`. "
+       "Both are broadcast together and must have the same floating-point dtype.")
 define(f"nn.functional.gumbel_softmax(Tensor logits, float tau=1.0, bool hard=False, float eps=1e-10, int dim=-1, *, "
        f"{_generator}) -> Tensor", gumbel_softmax, COMPOSITE | FUNCTION_ONLY | RANDOM,
        "Sample from the categories along `dim` with the Gumbel-softmax trick (Jang et al., 2017), at temperature "

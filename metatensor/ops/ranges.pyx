@@ -60,7 +60,7 @@ cdef object _arange(Call* c, object start, object end, object step, int first):
     if floats:
         _check_floats(c, start, end, step)
     if floats and dtype.code == I64:
-        # As PyTorch does, truncate the bounds for int64; other dtypes count in floats.
+        # Like PyTorch, truncate the bounds for int64. For other dtypes, the length is computed in floats.
         start, end, step = int(start), int(end), int(step) if isfinite(step) else 1
         if step == 0:
             raise ValueError(f"{op_name(c)}(): the step is 0 as an int64")
@@ -103,15 +103,16 @@ cdef object range_meta(Call* c):
 
 define(f"range(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", range_meta, OUT | KEEPS_SHAPE | QUIET_OUT,
        "Return a vector of start, start + step, ... up to and including `end`, in the default floating-point dtype "
-       "unless `dtype` is given. Unlike this, `arange` excludes its end, as Python's `range` does.")
+       "unless `dtype` is given. In contrast, `arange` excludes its end, like Python's `range`.")
 define(f"arange(Scalar end, *, {OPTIONS}) -> Tensor", arange_end, OUT | KEEPS_SHAPE,
-       "Return a vector of start, start + step, ... up to but excluding `end`; `start` is 0 unless given. The dtype is "
-       "int64, or the default floating-point dtype if an argument is a float.")
+       "Return a vector of start, start + step, ... up to but excluding `end`. `start` defaults to 0. The dtype "
+       "defaults to int64, or to the default floating-point dtype if an argument is a float.")
 define(f"arange.start(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> Tensor", arange_start, OUT | KEEPS_SHAPE)
 
 
 cdef DType _spaced_dtype(Call* c, int first):
-    """Return the dtype: the default float dtype, or the default complex dtype if a bound is complex, unless given."""
+    """Return the requested dtype. It defaults to the default complex dtype if a bound is complex, else the float
+    one."""
     cdef bint complex_bound = False
     cdef DType dtype
     cdef int i
@@ -155,7 +156,7 @@ define(f"linspace(Tensor|Scalar start, Tensor|Scalar end, int steps, *, {OPTIONS
        "Return a vector of `steps` evenly spaced numbers from `start` to `end`, both included. The bounds are numbers "
        "or 0-d tensors.")
 define(f"logspace(Tensor|Scalar start, Tensor|Scalar end, int steps, float base=10.0, *, {OPTIONS}) -> Tensor",
-       logspace_meta, SPACED, "Return `base` to the power of each element of linspace(start, end, steps).")
+       logspace_meta, SPACED, "Return `base` to the power of each element of `linspace(start, end, steps)`.")
 
 
 # Matrices ---------------------------------------------------------------------------------------
@@ -178,14 +179,14 @@ cdef object eye_m_meta(Call* c):
 
 
 define(f"eye(int n, *, {OPTIONS}) -> Tensor", eye_meta, OUT | QUIET_OUT,
-       "The (n, m) matrix whose element (i, j) is 1 if i = j and 0 otherwise; `m` is `n` unless given.")
+       "Return the (n, m) matrix whose element (i, j) is 1 if i = j and 0 otherwise. `m` defaults to `n`.")
 define(f"eye.m(int n, int? m, *, {OPTIONS}) -> Tensor", eye_m_meta, OUT | QUIET_OUT)
 
 
 cdef dim_t _below(dim_t rows, dim_t columns, dim_t offset) except -1:
     """Return the number of elements on and below a diagonal.
 
-    Row i has i + 1 + offset of them, limited to the range from 0 to `columns`.
+    Row i has i + 1 + offset such elements, limited to the range from 0 to `columns`.
     """
     cdef dim_t first, last, ramp, full
     if rows == 0 or columns == 0 or offset <= -rows:
@@ -216,11 +217,11 @@ cdef object indices_meta(Call* c):
 
 
 define(f"tril_indices(int row, int col, int offset=0, *, {OPTIONS}) -> Tensor", indices_meta, 0,
-       "Return the indices of the elements on and below diagonal `offset` of a (row, col) matrix. The result is (2, "
-       "n): row indices, then column indices.")
+       "Return the indices of the elements on and below diagonal `offset` of a (row, col) matrix. The result has shape "
+       "(2, n) and holds the row indices, then the column indices.")
 define(f"triu_indices(int row, int col, int offset=0, *, {OPTIONS}) -> Tensor", indices_meta, 0,
-       "Return the indices of the elements on and above diagonal `offset` of a (row, col) matrix. The result is (2, "
-       "n): row indices, then column indices.")
+       "Return the indices of the elements on and above diagonal `offset` of a (row, col) matrix. The result has shape "
+       "(2, n) and holds the row indices, then the column indices.")
 
 
 cdef object scalar_tensor_meta(Call* c):

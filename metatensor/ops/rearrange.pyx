@@ -22,7 +22,8 @@ cdef object repeat_meta(Call* c):
     cdef dim_t times[MAX_DIMS]
     cdef int n = dims_arg(c, 1, times), i, extra
     if n < t.ndim:
-        raise RuntimeError(f"{op_name(c)}(): {list(dims_tuple(n, times))} repeats fewer dimensions than shape {shape_str(t)} has")
+        raise RuntimeError(f"{op_name(c)}(): {list(dims_tuple(n, times))} has fewer values than shape {shape_str(t)} "
+                           "has dimensions")
     extra = n - t.ndim
     for i in range(n):
         if times[i] < 0:
@@ -42,10 +43,10 @@ cdef object tile_body(Call* c):
 
 
 define("repeat(Tensor input, int[] repeats) -> Tensor", repeat_meta, METHOD_ONLY,
-       "Repeat the tensor along each dimension. `repeats` may have more values than the tensor has dimensions; the "
-       "extra ones are for new leading dimensions.")
+       "Repeat the tensor along each dimension. If `repeats` has more values than the tensor has dimensions, the first "
+       "ones are for new leading dimensions.")
 define("tile(Tensor input, int[] dims) -> Tensor", tile_body, COMPOSITE,
-       "Like `repeat`, but `dims` may also be shorter than the number of dimensions: the leading ones are then not "
+       "Like `repeat`, but if `dims` has fewer values than there are dimensions, the leading dimensions are not "
        "repeated.")
 
 
@@ -73,7 +74,8 @@ cdef object interleave_int_body(Call* c):
         raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension to repeat along")
     length = mul_dims(t.sizes[d], n)
     if not is_none(c, 3) and int_arg(c, 3) != length:
-        raise RuntimeError(f"{op_name(c)}(): output_size {int_arg(c, 3)} is not {length}, the length of the result")
+        raise RuntimeError(f"{op_name(c)}(): output_size must be the length of the result, {length}, got "
+                           f"{int_arg(c, 3)}")
     return call("_repeat_interleave", (t, n, d, length))
 
 
@@ -116,7 +118,7 @@ cdef object interleave_tensor_body(Call* c):
 
 
 cdef object interleave_indices_body(Call* c):
-    """Compute repeat_interleave(repeats): each index i repeated repeats[i] times."""
+    """Compute repeat_interleave(repeats), which holds each index i repeated repeats[i] times."""
     cdef Tensor repeats = tensor_arg(c, 0)
     _check_repeats(c, repeats)
     if repeats.ndim != 1:
@@ -129,8 +131,9 @@ cdef object interleave_indices_body(Call* c):
 define("repeat_interleave(Tensor input, int repeats, int? dim=None, *, int? output_size=None) -> Tensor",
        interleave_int_body, COMPOSITE,
        "Repeat each element of the flattened input, or each index along `dim`, several times in a row. `repeats` is "
-       "an int or an int tensor with one count per element or index. Called with `repeats` alone, it returns each "
-       "index i repeated repeats[i] times. Without `output_size` the values of a `repeats` tensor must be known.")
+       "an int, or an int tensor with one count per element or index. If only a `repeats` tensor is given, the result "
+       "holds each index i repeated repeats[i] times. A `repeats` tensor must have values unless `output_size` is "
+       "given.")
 define("repeat_interleave.self_Tensor(Tensor input, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor",
        interleave_tensor_body, COMPOSITE)
 define("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor", interleave_indices_body, COMPOSITE)
@@ -197,8 +200,8 @@ cdef object rot90_body(Call* c):
 
 
 define("roll(Tensor input, int[1] shifts, int[1]? dims=()) -> Tensor", roll_meta, 0,
-       "Shift elements along `dims`, moving those beyond the end to the start. Without `dims` the input is flattened "
-       "for the shift and keeps its shape.")
+       "Shift elements along `dims`, moving those beyond the end to the start. Without `dims`, shift the elements of "
+       "the flattened input, but keep its shape.")
 define("flip(Tensor input, int[] dims) -> Tensor", flip_meta, 0, "Reverse the order of elements along `dims`.")
 define("fliplr(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Reverse the order along dimension 1.")
 define("flipud(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Reverse the order along dimension 0.")

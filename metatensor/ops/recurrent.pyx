@@ -18,13 +18,13 @@ cdef enum: RELU = OPTION_A     # the op uses relu rather than tanh
 
 cdef struct Network:
     int gates               # blocks of rows in a weight: 4 for lstm, 3 for gru, 1 for a plain rnn
-    bint cells              # there are cell states beside the hidden states (lstm)
+    bint cells              # there are cell states in addition to the hidden states (lstm)
     bint packed             # input is (rows, features) with batch sizes, not (time, batch, features)
     bint batch_first
     dim_t layers            # not multiplied by `directions`
     dim_t directions        # 2 if bidirectional, else 1
     dim_t hidden
-    dim_t width             # output features per direction: `hidden`, or those of the projection
+    dim_t width             # output features per direction: `hidden`, or the projection's width
     dim_t batch
     dim_t rows              # time steps summed over all sequences
     int per_layer           # parameters per layer and direction
@@ -46,7 +46,8 @@ cdef int one_kind(Call* c, Tensor first, Tensor t, str what) except -1:
 
 
 cdef int need_computable(Call* c, Tensor t) except -1:
-    """Raise for unsupported dtypes. tanh ops take floating-point and complex, relu ops floating-point and integers."""
+    """Raise for unsupported dtypes. tanh ops support floating-point and complex inputs. relu ops support floating-point
+    and integer inputs."""
     cdef bint relu = (op_flags(c) & RELU) != 0
     if (t.dtype.kind == KIND_COMPLEX and relu) or (t.dtype.kind == KIND_FLOAT and t.dtype.itemsize == 1):
         refuse(c, t.dtype)
@@ -103,7 +104,7 @@ cdef int check_layer(Call* c, Network* n, Tensor first, list params, Py_ssize_t 
                      bint biases) except -1:
     """Check the parameters of one layer in one direction.
 
-    They are the weights of input and hidden state, their biases if any, and the projection if any.
+    They are the weights for the input and the hidden state, two optional biases, and an optional projection.
     """
     cdef dim_t high = mul_dims(n.gates, n.hidden)
     cdef Py_ssize_t i
@@ -164,7 +165,7 @@ cdef object recurrent(Call* c, int gates, bint cells, bint packed):
     """
     cdef Network n
     cdef Tensor first = tensor_arg(c, 0)
-    cdef int s = 2 if packed else 1             # slot of the states, which the other arguments follow
+    cdef int s = 2 if packed else 1             # slot of the states, before those of the other arguments
     cdef double p = float_arg(c, s + 4)
     n.gates, n.cells, n.packed = gates, cells, packed
     n.layers = int_arg(c, s + 3)
@@ -212,7 +213,8 @@ cdef object rnn_packed(Call* c):
 
 cdef int check_state(Call* c, Tensor first, Tensor h, dim_t hidden, str what) except -1:
     if h.ndim == 0 or h.sizes[0] != first.sizes[0]:
-        fail(c, f"the {what} of shape {shape_str(h)} does not have the batch size of the input {shape_str(first)}")
+        fail(c, f"the {what} of shape {shape_str(h)} does not have the batch size of the input of shape "
+                f"{shape_str(first)}")
     if h.ndim < 2:
         raise IndexError(f"{op_name(c)}(): the {what} needs 2 dimensions, got shape {shape_str(h)}")
     return expect(c, h, f"a {what}", (first.sizes[0], hidden))
@@ -282,19 +284,19 @@ define(f"lstm.data(Tensor data, Tensor batch_sizes, Tensor[] hx, {_rest}, {_rand
 define(f"gru(Tensor input, Tensor hx, {_rest}, bool batch_first, {_random}) -> (Tensor, Tensor)", gru,
        FUNCTION_ONLY | RANDOM,
        "Apply layers of gated recurrent units (Cho et al., 2014) to sequences (time, batch, features), or to packed "
-       "data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states.")
+       "data (rows, features) with `batch_sizes`. Return the outputs of the last layer and the final hidden states.")
 define(f"gru.data(Tensor data, Tensor batch_sizes, Tensor hx, {_rest}, {_random}) -> (Tensor, Tensor)", gru_packed,
        FUNCTION_ONLY | RANDOM | MIXED)
 define(f"rnn_tanh(Tensor input, Tensor hx, {_rest}, bool batch_first, {_random}) -> (Tensor, Tensor)", rnn,
        FUNCTION_ONLY | RANDOM,
        "Apply layers of h' = tanh(w_ih x + b_ih + w_hh h + b_hh) to sequences (time, batch, features), or to packed "
-       "data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states.")
+       "data (rows, features) with `batch_sizes`. Return the outputs of the last layer and the final hidden states.")
 define(f"rnn_tanh.data(Tensor data, Tensor batch_sizes, Tensor hx, {_rest}, {_random}) -> (Tensor, Tensor)",
        rnn_packed, FUNCTION_ONLY | RANDOM | MIXED)
 define(f"rnn_relu(Tensor input, Tensor hx, {_rest}, bool batch_first, {_random}) -> (Tensor, Tensor)", rnn,
        FUNCTION_ONLY | RANDOM | RELU,
        "Apply layers of h' = relu(w_ih x + b_ih + w_hh h + b_hh) to sequences (time, batch, features), or to packed "
-       "data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states.")
+       "data (rows, features) with `batch_sizes`. Return the outputs of the last layer and the final hidden states.")
 define(f"rnn_relu.data(Tensor data, Tensor batch_sizes, Tensor hx, {_rest}, {_random}) -> (Tensor, Tensor)",
        rnn_packed, FUNCTION_ONLY | RANDOM | MIXED | RELU)
 define(f"lstm_cell(Tensor input, Tensor[] hx, {_cell}) -> (Tensor, Tensor)", lstm_cell, FUNCTION_ONLY,

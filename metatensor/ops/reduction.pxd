@@ -9,7 +9,7 @@ from metatensor._core.types cimport dim_t
 cdef Tensor reduced(Tensor t, const bint* chosen, bint keepdim, DType dtype, Device device)
 # The same for one dimension, or for all dimensions if `dim` is -1.
 cdef Tensor reduced_dim(Tensor t, int dim, bint keepdim, DType dtype, Device device)
-# The dtype of a sum: that of `dtype=`, else of out= or the in-place target, else int64 for integers and bool.
+# The dtype of a sum: `dtype=` if given, else that of out= or of the in-place target, else int64 for integers and bool.
 cdef DType sum_dtype(Call* c, int slot, Tensor t)
 # Raise IndexError if dimension `dim` is empty, for reductions without an identity.
 cdef int require_nonempty(Call* c, Tensor t, int dim) except -1

@@ -16,7 +16,7 @@ from metatensor.ops.pointwise cimport binary
 
 cdef int require_set(Tensor t) except -1:
     if t.ndim > SET_DIMS:
-        raise RuntimeError(f"reductions are of tensors with at most {SET_DIMS} dimensions, got {t.ndim}")
+        raise RuntimeError(f"reductions support at most {SET_DIMS} dimensions, got {t.ndim}")
     return 0
 
 
@@ -51,7 +51,8 @@ cdef Tensor reduced_dim(Tensor t, int dim, bint keepdim, DType dtype, Device dev
 cdef Tensor put_back(Tensor t, const bint* chosen):
     """Set the strides of an empty meta result as PyTorch's meta kernels do, which insert the reduced dimensions again.
 
-    The stride of an inserted dimension is stride * size of the next dimension that is not reduced: 0 if that is empty.
+    The stride of an inserted dimension is stride * size of the next dimension that is not reduced. It is 0 if that
+    dimension is empty.
     """
     cdef int i
     cdef dim_t step = 1
@@ -81,15 +82,15 @@ cdef Tensor reduced_dim_back(Call* c, Tensor t, int dim, bint keepdim, DType dty
 
 cdef int require_nonempty(Call* c, Tensor t, int dim) except -1:
     if t.ndim and t.sizes[dim] == 0:
-        raise IndexError(f"{op_name(c)}(): dimension {dim} of input has size 0, and there is no result over "
-                         f"no elements; input has shape {shape_str(t)}")
+        raise IndexError(f"{op_name(c)}(): dimension {dim} of input has size 0, and the result for zero "
+                         f"elements is not defined; input has shape {shape_str(t)}")
     return 0
 
 
 cdef int require_elements(Call* c, Tensor t) except -1:
     if t.total == 0:
-        raise RuntimeError(f"{op_name(c)}(): input is empty (shape {shape_str(t)}); name a dimension with "
-                           "'dim' that is not")
+        raise RuntimeError(f"{op_name(c)}(): input is empty (shape {shape_str(t)}); pass a dimension "
+                           "that is not empty as 'dim'")
     return 0
 
 
@@ -111,7 +112,7 @@ cdef int require_real(Call* c, Tensor t) except -1:
 
 
 cdef int require_ordered(Call* c, Tensor t) except -1:
-    """Like `require_real`, with the RuntimeError that argmax, argmin and max or min over `dim` raise."""
+    """Do the same as `require_real` for argmax, argmin and max or min over `dim`, which raise RuntimeError instead."""
     if t.dtype.kind == KIND_COMPLEX:
         raise RuntimeError(f"{op_name(c)}(): complex numbers have no order; input is {t.dtype.name}")
     return 0
@@ -145,7 +146,7 @@ cdef object sum_meta(Call* c):
 
 
 cdef object mean_meta(Call* c):
-    """Like `sum_meta`, for floating-point and complex results only."""
+    """Do the same as `sum_meta`, but only for floating-point and complex results."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType dtype = t.dtype
     cdef bint chosen[MAX_DIMS]
@@ -192,7 +193,7 @@ cdef object prod_meta(Call* c):
 
 
 define("sum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", sum_meta, OUT,
-       "Sum over `dim` (default: all dimensions). Integers and bool sum to int64 unless `dtype` is given.")
+       "Sum over `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given.")
 define("nansum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", nan_meta, OUT,
        "Sum over `dim` (default: all dimensions) with NaN counted as zero.")
 define("mean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", mean_meta, OUT,
@@ -212,7 +213,7 @@ cdef object truth_meta(Call* c):
     cdef bint chosen[MAX_DIMS]
     cdef int i
     dim_list(c, 1, t.ndim, chosen)
-    # Unlike in other reductions, an empty list names no dimension rather than all.
+    # Unlike in other reductions, an empty list means no dimensions rather than all.
     if not is_none(c, 1) and not isinstance(arg(c, 1), int) and not arg(c, 1):
         for i in range(t.ndim):
             chosen[i] = False
@@ -297,8 +298,8 @@ cdef object argmax_meta(Call* c):
         dim = dim_arg(c, 1, t.ndim)
         require_nonempty(c, t, dim)
     elif t.total == 0:
-        raise IndexError(f"{op_name(c)}(): input is empty (shape {shape_str(t)}); name a dimension with 'dim' "
-                         "that is not")
+        raise IndexError(f"{op_name(c)}(): input is empty (shape {shape_str(t)}); pass a dimension that is not "
+                         "empty as 'dim'")
     return reduced_dim(t, dim, bool_arg(c, 2), by_code(I64), result_device(c))
 
 
@@ -309,14 +310,15 @@ define("amin(Tensor input, int[1]? dim=(), bool keepdim=False) -> Tensor", amax_
 define("aminmax(Tensor input, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", aminmax_meta, OUT | EXACT_OUT,
        "Smallest and largest element over dimension `dim` (default: all dimensions), as (min, max).")
 define("max(Tensor input) -> Tensor", max_meta, OUT,
-       "Largest element. With `dim`: the largest along that dimension and its int64 index, as (values, indices). With "
-       "`other`: the larger of the two tensors element by element, like `maximum`.")
+       "Largest element. With `dim`, return the largest element along that dimension and its int64 index, as (values, "
+       "indices). With `other`, return the larger element of the two tensors at each position, like `maximum`.")
 # The overload with a tensor comes first, because a 0-d integer tensor is also accepted as `dim`.
 define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
 define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT | EXACT_OUT)
 define("min(Tensor input) -> Tensor", max_meta, OUT,
-       "Smallest element. With `dim`: the smallest along that dimension and its int64 index, as (values, indices). "
-       "With `other`: the smaller of the two tensors element by element, like `minimum`.")
+       "Smallest element. With `dim`, return the smallest element along that dimension and its int64 index, as "
+       "(values, indices). With `other`, return the smaller element of the two tensors at each position, like "
+       "`minimum`.")
 define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
 define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT | EXACT_OUT)
 define("argmax(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
@@ -337,7 +339,7 @@ cdef object var_meta(Call* c):
     require_floating(c, t.dtype)
     dim_list(c, 1, t.ndim, chosen)
     spread = reduced(t, chosen, keepdim, real, result_device(c))
-    if op_flags(c) & OPTION_B and keepdim and real is t.dtype:      # std and the complex case make another tensor
+    if op_flags(c) & OPTION_B and keepdim and real is t.dtype:      # in PyTorch, other results are copies
         put_back(spread, chosen)
     if op_flags(c) & OPTION_A:
         return spread, reduced(t, chosen, keepdim, t.dtype, result_device(c))
@@ -362,8 +364,8 @@ cdef int define_var(str name, str result, long flags, str doc) except -1:
     return 0
 
 define_var("var", "Tensor", OUT | OPTION_B,
-           "Variance over `dim` (default: all dimensions): the sum of squared deviations divided by N - `correction`, "
-           "which is 1 unless given.")
+           "Variance over `dim` (default: all dimensions): the sum of squared deviations from the mean, divided by the "
+           "number of elements minus `correction`, which defaults to 1.")
 define_var("std", "Tensor", OUT, "Standard deviation over `dim`: the square root of `var`.")
 define_var("var_mean", "(Tensor, Tensor)", OPTION_A | OPTION_B, "Variance (see `var`) and mean over `dim`, as a tuple.")
 define_var("std_mean", "(Tensor, Tensor)", OPTION_A, "Standard deviation (see `std`) and mean over `dim`, as a tuple.")
@@ -419,5 +421,5 @@ define("logsumexp(Tensor input, int[1] dim, bool keepdim=False) -> Tensor", logs
 alias_op("special.logsumexp", "logsumexp")
 define("trace(Tensor input) -> Tensor", trace_meta, OUT, "Sum of the main diagonal of a matrix.")
 define("sum_to_size(Tensor input, int[] size) -> Tensor", sum_to_size_body, COMPOSITE | METHOD_ONLY,
-       "Sum so that the result has shape `size`, which must broadcast to the input's shape: over the dimensions that "
-       "broadcasting would add or repeat.")
+       "Sum over the dimensions that broadcasting from `size` to the input's shape would add or repeat, so that the "
+       "result has shape `size`.")

@@ -20,14 +20,14 @@ cdef enum:
 
 cdef int _no_grad(Call* c, Tensor t) except -1:
     if t.flags & T_REQUIRES_GRAD:
-        raise RuntimeError(f"{op_name(c)}(): a tensor that requires grad cannot be resized")
+        raise RuntimeError(f"{op_name(c)}(): a tensor that requires gradients cannot be resized")
     return 0
 
 
 cdef object _resize(Call* c, Tensor t, int n, const dim_t* sizes, int memory_format):
     """Set new sizes and dense strides. The storage grows if it is too small.
 
-    Without a memory format and with the sizes that `t` has, `t` is left unchanged.
+    If `t` already has these sizes and no memory format is requested, `t` is left unchanged.
     """
     cdef dim_t strides[MAX_DIMS]
     cdef int i
@@ -47,7 +47,8 @@ cdef object resize_host(Call* c):
     cdef dim_t sizes[MAX_DIMS]
     cdef int n = read_sizes(c, 1, sizes), fmt = format_arg(c, 2, NO_FORMAT)
     if fmt == FORMAT_PRESERVE:
-        raise RuntimeError(f"{op_name(c)}(): preserve_format names no order of dimensions")
+        raise RuntimeError(f"{op_name(c)}(): preserve_format is not supported, because it does not name a memory "
+                           "format")
     return _resize(c, tensor_arg(c, 0), n, sizes, fmt)
 
 
@@ -63,7 +64,7 @@ cdef object resize_as_host(Call* c):
 
 define("resize_(Tensor(a!) input, int[] size, *, memory_format? memory_format=None) -> Tensor", resize_host,
        HOST | METHOD_ONLY,
-       "Resize the tensor in place, with dense strides. The storage grows if it is too small; new elements have "
+       "Resize the tensor in place, with dense strides. The storage grows if it is too small. New elements have "
        "arbitrary values.")
 define("resize_as_(Tensor(a!) input, Tensor the_template, *, memory_format? memory_format=None) -> Tensor", resize_as_host,
        HOST | MIXED,
@@ -74,7 +75,8 @@ define("resize_as_(Tensor(a!) input, Tensor the_template, *, memory_format? memo
 
 cdef int _adopt(Call* c, Tensor t, Storage s, Layout* lay) except -1:
     if s.device is not t.storage.device:
-        raise RuntimeError(f"{op_name(c)}(): the storage is on {s.device}, the tensor on {t.storage.device}")
+        raise RuntimeError(f"{op_name(c)}(): storage and tensor must be on the same device, got {s.device} and "
+                           f"{t.storage.device}")
     check_bounds(s, t.dtype, lay, op_name(c))
     own_versions(t)
     mark_changed(t)
@@ -99,7 +101,8 @@ cdef object set_tensor_host(Call* c):
     cdef Tensor t = tensor_arg(c, 0), source = tensor_arg(c, 1)
     cdef Layout lay
     if source.dtype is not t.dtype:
-        raise RuntimeError(f"{op_name(c)}(): the source is {source.dtype.name}, the tensor {t.dtype.name}")
+        raise RuntimeError(f"{op_name(c)}(): source and tensor must have the same dtype, got {source.dtype.name} and "
+                           f"{t.dtype.name}")
     if is_none(c, 2):
         lay.ndim = source.ndim
         lay.offset = source.offset
@@ -137,8 +140,8 @@ cdef object set_storage_host(Call* c):
         raise TypeError(f"{op_name(c)}(): argument 'source' (position 2) must be Tensor or storage, not "
                         f"{type(source).__name__}")
     if source is not arg(c, 1) and arg(c, 1).dtype is not t.dtype:
-        raise RuntimeError(f"{op_name(c)}(): the storage is one of {arg(c, 1).dtype.name}, the tensor is {t.dtype.name}; "
-                           "an untyped storage has no dtype: storage.untyped()")
+        raise RuntimeError(f"{op_name(c)}(): storage and tensor must have the same dtype, got {arg(c, 1).dtype.name} "
+                           f"and {t.dtype.name}; storage.untyped() has no dtype")
     if is_none(c, 2) and is_none(c, 3):
         lay.ndim = 1
         lay.offset = 0
@@ -146,15 +149,15 @@ cdef object set_storage_host(Call* c):
         lay.sizes[0] = (<Storage>source).size_bytes // t.dtype.itemsize
     else:
         if is_none(c, 3):
-            raise TypeError(f"{op_name(c)}(): a storage offset needs a size")
+            raise TypeError(f"{op_name(c)}(): storage_offset is given without size")
         _read_layout(c, &lay)
     _adopt(c, t, <Storage>source, &lay)
     return t
 
 
 define("set_(Tensor(a!) input) -> Tensor", set_nothing_host, HOST | METHOD_ONLY,
-       "Replace the tensor's storage, offset, size and stride by those of `source`, or by the given ones. Without "
-       "arguments the tensor becomes empty.")
+       "Replace the tensor's storage by that of `source`, and its offset, size and stride by the given ones or those "
+       "of `source`. Without arguments, the tensor becomes empty.")
 define("set_.source_Tensor(Tensor(a!) input, Tensor source, int? storage_offset=None, int[]? size=None, int[]? stride=None)"
        " -> Tensor", set_tensor_host, HOST | METHOD_ONLY | MIXED)
 define("set_.source_Storage(Tensor(a!) input, any source, int? storage_offset=None, int[]? size=None, int[]? stride=None)"

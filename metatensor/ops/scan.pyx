@@ -43,7 +43,7 @@ cdef object logcumsumexp_meta(Call* c):
 
 
 define("cumsum(Tensor input, int dim, *, dtype? dtype=None) -> Tensor", cumsum_meta, INPLACE | OUT,
-       "Cumulative sum along `dim`. Integers and bool sum to int64 unless `dtype` is given.")
+       "Cumulative sum along `dim`. Integers and bool give int64 unless `dtype` is given.")
 define("cumprod(Tensor input, int dim, *, dtype? dtype=None) -> Tensor", cumsum_meta, INPLACE | OUT,
        "Cumulative product along `dim`. Integers and bool give int64 unless `dtype` is given.")
 define("cummax(Tensor input, int dim) -> (Tensor values, Tensor indices)", cummax_meta, OUT | EXACT_OUT,

@@ -98,9 +98,9 @@ cdef object scatter_reduce_meta(Call* c):
 
 
 define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
-       "Write the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions "
-       "out[index[i, j], j] = src[i, j]. `reduce` ('add' or 'multiply') combines them with the input's elements "
-       "instead.")
+       "Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, "
+       "`out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', the input's elements are added to or "
+       "multiplied by them instead.")
 define("scatter.reduce(Tensor input, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", scatter_mode_meta,
        INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
 # These come after the overloads with a tensor, because a tensor of one element is also accepted as a number.
@@ -109,8 +109,8 @@ define("scatter.value(Tensor input, int dim, Tensor index, Scalar value) -> Tens
 define("scatter.value_reduce(Tensor input, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
        scatter_value_mode_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
 define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
-       "Add the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions "
-       "out[index[i, j], j] += src[i, j].")
+       "Add the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, "
+       "`out[index[i, j], j] += src[i, j]`.")
 define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
        scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', "
@@ -219,7 +219,8 @@ cdef object put_meta(Call* c):
     check_long(c, index, False)
     _same_dtype(c, t, source)
     if index.total != source.total:
-        raise IndexError(f"{op_name(c)}(): the index has {index.total} elements, the source {source.total}")
+        raise IndexError(f"{op_name(c)}(): index and source must have the same number of elements, got {index.total} "
+                         f"and {source.total}")
     if t.total == 0 and index.total:
         raise IndexError(f"{op_name(c)}(): shape {shape_str(t)} has no elements to write to")
     return make_like(c, t, t.dtype, result_device(c), FORMAT_PRESERVE)
@@ -239,17 +240,18 @@ cdef object masked_scatter_meta(Call* c):
 
 
 define("put(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> Tensor", put_meta, INPLACE | NO_OVERLAP,
-       "Write the elements of `source` at the positions `index` in the flattened input, or add them with `accumulate`.")
+       "Write the elements of `source` at the positions `index` in the flattened input. If `accumulate`, add them "
+       "instead.")
 define("masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor", masked_scatter_meta, INPLACE | NO_OVERLAP,
        "Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` "
-       "broadcast.")
+       "are broadcast together.")
 
 
 cdef object index_put_meta(Call* c):
     """Arguments: input, index tensors or masks, the first dimension that each of them indexes, values.
 
-    Check the shapes and return `input`, which the kernel writes to. With a mask the shape of the indexed part depends
-    on data, so that the shape of the values is not checked here.
+    Check the shapes and return `input`, which the kernel writes to. With a mask, the shape of the indexed part depends
+    on data, so the shape of the values is not checked here.
     """
     cdef Tensor t = tensor_arg(c, 0), index, values = tensor_arg(c, 3)
     cdef Layout lay
@@ -350,9 +352,9 @@ cdef object index_put_body(Call* c):
 define("index_put(Tensor input, any indices, Tensor values, bool accumulate=False) -> Tensor", index_put_body,
        COMPOSITE | MIXED,
        "Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per "
-       "dimension. None selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing "
+       "dimension. None selects a whole dimension. If `accumulate`, add `values` to the elements instead of replacing "
        "them.")
 define("index_put_(Tensor(a!) input, any indices, Tensor values, bool accumulate=False) -> Tensor", index_put_in_place,
        COMPOSITE | MIXED,
        "Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension. None "
-       "selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing them.")
+       "selects a whole dimension. If `accumulate`, add `values` to the elements instead of replacing them.")

@@ -110,7 +110,7 @@ define("narrow(Tensor(a) input, int dim, Tensor start, int length) -> Tensor", n
 define("narrow.int(Tensor(a) input, int dim, int start, int length) -> Tensor", narrow_meta, VIEW)
 define("slice(Tensor(a) input, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", slice_meta,
        VIEW | FUNCTION_ONLY | METHOD_ONLY,
-       "Return a view of start:end:step along dimension `dim`. Bounds are clipped as in Python; `step` must be "
+       "Return a view of start:end:step along dimension `dim`. Bounds are clipped as in Python. `step` must be "
        "positive.")
 
 
@@ -143,7 +143,7 @@ cdef object diagonal_meta(Call* c):
     cdef int d1 = dim_arg(c, 2, t.ndim), d2 = dim_arg(c, 3, t.ndim)
     if d1 == d2:
         raise RuntimeError(f"{op_name(c)}(): the two dimensions must differ, got {arg(c, 2)} and {arg(c, 3)} for shape {shape_str(t)}")
-    # A larger offset selects no elements either; the limit avoids overflow.
+    # Limit the offset to avoid overflow. A larger offset selects no elements either.
     offset = max(min(offset, t.sizes[d2]), -t.sizes[d1])
     return diagonal_view(t, offset, d1, d2)
 
@@ -172,9 +172,9 @@ cdef object unfold_meta(Call* c):
 
 define("diagonal(Tensor(a) input, int offset=0, int dim1=0, int dim2=1) -> Tensor", diagonal_meta, VIEW,
        "Return a view of a diagonal of the matrices in dimensions `dim1` and `dim2`, as a new last dimension. A "
-       "positive `offset` is above the main diagonal, a negative one below.")
+       "positive `offset` selects a diagonal above the main diagonal, and a negative one a diagonal below it.")
 define("linalg.diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", diagonal_meta, VIEW,
-       "Like `diagonal`, by default of the matrices in the last two dimensions.")
+       "Like `diagonal`, but by default for the matrices in the last two dimensions.")
 define("unfold(Tensor(a) input, int dimension, int size, int step) -> Tensor", unfold_meta, VIEW | METHOD_ONLY,
        "Return a view of sliding windows of `size` elements along `dimension`, `step` apart, as a new last dimension.")
 
@@ -201,8 +201,8 @@ cdef object as_strided_meta(Call* c):
 
 define("as_strided(Tensor(a) input, int[] size, int[] stride, int? storage_offset=None) -> Tensor", as_strided_meta,
        VIEW | INPLACE,
-       "Return a view of the storage with the given sizes, strides and offset, in elements. The offset is that of "
-       "`input` unless given. Raise RuntimeError if the view exceeds the storage.")
+       "Return a view of the storage with the given sizes, strides and offset, in elements. The offset defaults to "
+       "that of `input`. Raise RuntimeError if the view exceeds the storage.")
 
 
 # Several views -----------------------------------------------------------------------------------------
@@ -212,12 +212,13 @@ cdef enum: MOST_VIEWS = 1 << 24     # a limit on results, so that huge counts ra
 
 cdef int _few(Call* c, dim_t n) except -1:
     if n > MOST_VIEWS:
-        raise RuntimeError(f"{op_name(c)}(): {n} results would be made; at most {<int>MOST_VIEWS} are supported")
+        raise RuntimeError(f"{op_name(c)}(): the call would return {n} tensors, but at most {<int>MOST_VIEWS} are "
+                           "supported")
     return 0
 
 
 cdef object _even(Call* c, Tensor t, int d, dim_t size):
-    """Return views of `size` elements each along `d`; the last one may be smaller."""
+    """Return views of `size` elements each along `d`. The last one may be smaller."""
     cdef dim_t total = t.sizes[d], start = 0
     if total == 0 or size >= total:
         return (part(t, d, 0, total),)
@@ -242,7 +243,7 @@ cdef object split_meta(Call* c):
     _need_dim(c, t)
     d = dim_arg(c, 2, t.ndim)
     if size < 0 or (size == 0 and t.sizes[d]):
-        raise RuntimeError(f"{op_name(c)}(): cannot split dimension {d} of shape {shape_str(t)} in pieces of {size}")
+        raise RuntimeError(f"{op_name(c)}(): cannot split dimension {d} of shape {shape_str(t)} into pieces of {size}")
     return _even(c, t, d, size)
 
 
@@ -281,7 +282,7 @@ cdef object chunk_meta(Call* c):
 
 
 cdef object _sections(Call* c, Tensor t, int d, dim_t n):
-    """Return n views along `d` whose sizes differ by at most one, the larger ones first."""
+    """Return n views along `d` whose sizes differ by at most one. The larger views come first."""
     cdef dim_t small, large, i, start = 0, size
     if n <= 0:
         raise RuntimeError(f"{op_name(c)}(): the number of sections must be positive, got {n}")
@@ -296,7 +297,7 @@ cdef object _sections(Call* c, Tensor t, int d, dim_t n):
 
 
 cdef object _at_indices(Tensor t, int d, object indices):
-    """Return views of the parts between the indices, which are clipped as in a slice."""
+    """Return views of the parts between the indices. The indices are clipped like the bounds of a slice."""
     cdef Layout lay
     cdef dim_t start = 0, stop
     out = []
@@ -366,7 +367,7 @@ cdef object unbind_meta(Call* c):
     cdef int d
     cdef dim_t i
     if t.ndim == 0:
-        raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension")
+        raise IndexError(f"{op_name(c)}(): a 0-d tensor has no dimension to unbind")
     d = dim_arg(c, 1, t.ndim)
     _few(c, t.sizes[d])
     return tuple([selected(t, d, i) for i in range(t.sizes[d])])
@@ -395,7 +396,7 @@ define("tensor_split.indices_or_sections(Tensor(a) input, int[] indices_or_secti
        indices_meta, VIEW)
 define("tensor_split.sections(Tensor(a) input, int sections, int dim=0) -> Tensor[]", sections_meta, VIEW)
 define("tensor_split.indices(Tensor(a) input, int[] indices, int dim=0) -> Tensor[]", indices_meta, VIEW)
-for name, text in (("hsplit", "dimension 1 (0 of a vector)"), ("vsplit", "dimension 0"), ("dsplit", "dimension 2")):
+for name, text in (("hsplit", "dimension 1 (0 for a vector)"), ("vsplit", "dimension 0"), ("dsplit", "dimension 2")):
     define(name + "(Tensor(a) input, int indices_or_sections) -> Tensor[]", fixed_sections_meta, VIEW,
            f"Split along {text} into a number of equal views, or at the given indices. Returns a tuple.")
     define(name + ".indices_or_sections(Tensor(a) input, int[] indices_or_sections) -> Tensor[]", fixed_indices_meta, VIEW)

@@ -1,4 +1,5 @@
-"""softmax, log_softmax and softmin. Results are contiguous, of the input's shape, in its dtype or that of `dtype`."""
+"""softmax, log_softmax and softmin. Results are contiguous and have the input's shape. Their dtype is `dtype` if given,
+else the input's."""
 from metatensor._core.dtype cimport DType
 from metatensor._core.op cimport (
     EXACT_OUT, OUT, Call, alias_op, define, dim_arg, dtype_arg, is_none, op_name, result_device, tensor_arg,
@@ -10,7 +11,7 @@ from metatensor._core.types cimport KIND_FLOAT
 cdef object softmax_of(Call* c, DType dtype):
     cdef Tensor t = tensor_arg(c, 0)
     if dtype.kind != KIND_FLOAT and t.total:        # as in PyTorch, empty tensors may have any dtype
-        raise NotImplementedError(f"{op_name(c)}(): the result must be floating-point, not {dtype.name}; give a dtype")
+        raise NotImplementedError(f"{op_name(c)}(): the result must be floating-point, not {dtype.name}; pass a dtype")
     return new_contiguous(t.ndim, t.sizes, dtype, result_device(c))
 
 
@@ -37,13 +38,10 @@ alias_op("special.softmax", "softmax")
 alias_op("special.log_softmax", "log_softmax")
 define("nn.functional.softmax(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None) -> Tensor",
        softmax_layer_meta, 0,
-       "Like `softmax`. Without `dim` it is taken over dimension 0 if the input has 0, 1 or 3 dimensions, else over "
-       "1.")
+       "Like `softmax`. `dim` defaults to 0 if the input has 0, 1 or 3 dimensions, else to 1.")
 define("nn.functional.log_softmax(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None) -> Tensor",
        softmax_layer_meta, 0,
-       "Like `log_softmax`. Without `dim` it is taken over dimension 0 if the input has 0, 1 or 3 dimensions, else "
-       "over 1.")
+       "Like `log_softmax`. `dim` defaults to 0 if the input has 0, 1 or 3 dimensions, else to 1.")
 define("nn.functional.softmin(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None) -> Tensor",
        softmax_layer_meta, 0,
-       "Softmax of -input. Without `dim` it is taken over dimension 0 if the input has 0, 1 or 3 dimensions, else "
-       "over 1.")
+       "Softmax of `-input`. `dim` defaults to 0 if the input has 0, 1 or 3 dimensions, else to 1.")

@@ -1,4 +1,4 @@
-"""Sorting and order statistics. Results of sorting keep the input's order of strides; selections are contiguous."""
+"""Sorting and order statistics. Results of sorting keep the input's order of strides. Other results are contiguous."""
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport F32, F64, I64, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, row_major
@@ -99,7 +99,7 @@ define("argsort.stable(Tensor input, *, bool stable, int dim=-1, bool descending
 define("msort(Tensor input) -> Tensor", msort_meta, OUT | EXACT_OUT | NO_PARTIAL, "Sort along the first dimension, ascending.")
 define("topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True) "
        "-> (Tensor values, Tensor indices)", topk_meta, OUT | EXACT_OUT,
-       "Return the `k` largest elements along `dim` (the smallest without `largest`), in order, as (values, int64 "
+       "Return the `k` largest elements along `dim`, or the smallest if not `largest`, in order, as (values, int64 "
        "indices).")
 
 
@@ -184,7 +184,7 @@ cdef object quantile_meta(Call* c):
         elif keepdim:
             sizes[n + 1] = 1
             n += 1
-    # PyTorch computes the result with q as the last dimension and moves that to the front.
+    # PyTorch computes the result with the dimension of q last, and then moves this dimension to the front.
     sizes[n + 1] = sizes[0] = q.sizes[0]
     row_major(n + 1, sizes + 1, strides + 1)
     strides[0] = 1
@@ -192,34 +192,34 @@ cdef object quantile_meta(Call* c):
 
 
 define("median(Tensor input) -> Tensor", median_meta, 0,
-       "Median of all elements: the lower of the two middle ones if their number is even. With `dim` the median along "
-       "it and its int64 index, as (values, indices).")
+       "Median of all elements. If their number is even, it is the lower of the two middle elements. With `dim`, "
+       "return the median along this dimension and its int64 index, as (values, indices).")
 define("median.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
        OUT | EXACT_OUT)
 define("nanmedian(Tensor input) -> Tensor", median_meta, 0,
-       "Like `median`, of the elements that are not NaN.")
+       "Like `median`, but ignore NaN.")
 define("nanmedian.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        median_dim_meta, OUT | EXACT_OUT)
 define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
        OUT | QUIET_OUT | OPTION_A | EXACT_OUT,
-       "Most frequent value along `dim` (the smallest of several) and the int64 index where it last occurs, as "
-       "(values, indices).")
+       "Most frequent value along `dim` and the int64 index where it last occurs, as (values, indices). If several "
+       "values are equally frequent, the smallest of them is returned.")
 define("kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
        kthvalue_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "The `k`-th smallest element along `dim`, with `k` counted from 1, and its int64 index, as (values, indices).")
 define("quantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') "
        "-> Tensor", quantile_meta, OUT | EXACT_OUT,
        "Quantiles `q` in [0, 1] along `dim`, or over all elements. A vector `q` adds a leading dimension. The input "
-       "is float32 or float64; `interpolation` is 'linear', 'lower', 'higher', 'midpoint' or 'nearest'.")
+       "is float32 or float64. `interpolation` is 'linear', 'lower', 'higher', 'midpoint' or 'nearest'.")
 define("nanquantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, "
        "str interpolation='linear') -> Tensor", quantile_meta, OUT | EXACT_OUT,
-       "Like `quantile`, of the elements that are not NaN.")
+       "Like `quantile`, but ignore NaN.")
 
 
-# Results that depend on values-------------------------------------------------------------
+# Results that depend on values -------------------------------------------------------------
 
 cdef object unknown_meta(Call* c):
-    """Raise DataDependentError on meta. Elsewhere return None: the device's kernel makes the result."""
+    """Raise DataDependentError on meta. On other devices return None, so that the kernel creates the result."""
     if result_device(c) is META:
         raise errors.data_dependent(op_name(c), META, make_size(tensor_arg(c, 0).ndim, tensor_arg(c, 0).sizes))
     return None
@@ -254,15 +254,15 @@ cdef object unique_meta(Call* c):
 define("unique(Tensor input, bool sorted=True, bool return_inverse=False, bool return_counts=False, int? dim=None) "
        "-> any", unique_meta, DATA | NO_GRAD,
        "Return the distinct elements, or the distinct slices along `dim`, sorted. `return_inverse` and "
-       "`return_counts` add int64 tensors.")
+       "`return_counts` each add an int64 tensor to the result.")
 define("unique_consecutive(Tensor input, bool return_inverse=False, bool return_counts=False, int? dim=None) -> any",
        unique_meta, DATA | NO_GRAD,
-       "Return the elements, or slices along `dim`, that differ from their predecessor. `return_inverse` and "
-       "`return_counts` add int64 tensors.")
+       "Return the elements, or the slices along `dim`, that differ from their predecessor. `return_inverse` and "
+       "`return_counts` each add an int64 tensor to the result.")
 define("equal(Tensor input, Tensor other) -> bool", unknown_meta, DATA | NO_GRAD,
        "Return whether two tensors have the same shape and equal elements, as a bool.")
 define("allclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, bool equal_nan=False) -> bool",
        allclose_meta, DATA | NO_GRAD,
-       "Return whether |input - other| <= atol + rtol * |other| for all elements, as a bool.")
+       "Return whether `|input - other| <= atol + rtol * |other|` for all elements, as a bool.")
 define("is_nonzero(Tensor input) -> bool", unknown_meta, DATA | NO_GRAD,
        "Return whether the only element of a tensor is not zero, as a bool.")

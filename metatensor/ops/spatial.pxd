@@ -11,9 +11,9 @@ cdef enum Computable:
     INTS = 2
     BOOLS = 4
     COMPLEXES = 8
-    LONGS = 16      # int64 alone
+    LONGS = 16      # only int64
 
-# A batch of images with sizes (N, C, spatial...); N is 1 if the tensor has no batch dimension.
+# A batch of images with sizes (N, C, spatial...). N is 1 if the tensor has no batch dimension.
 cdef struct Image:
     int n                   # spatial dimensions
     bint batched

@@ -20,12 +20,13 @@ cdef int fail_slot(Call* c, int slot, str message) except -1:
 
 
 cdef bint on_cpu(Call* c) except -1:
-    """Return whether results get the strides of PyTorch's CPU kernels, where those of its CUDA kernels differ."""
+    """Return whether the result is on the CPU and gets the strides of PyTorch's CPU kernels, not its CUDA kernels."""
     return result_device(c).kind == cpu_device().kind
 
 
 cdef int need_dtype(Call* c, Tensor t, int kinds) except -1:
-    """Raise NotImplementedError unless the dtype of `t` is of one of `kinds`. float8 and quantized dtypes never are."""
+    """Raise NotImplementedError unless the dtype of `t` is of one of `kinds`. float8 and quantized dtypes are never
+    supported."""
     cdef int code = t.dtype.code
     if kinds & FLOATS and (code == F32 or code == BF16 or code == F16 or code == F64):
         return 0

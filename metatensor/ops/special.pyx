@@ -20,7 +20,7 @@ for _name, _doc in (
     ("bessel_j1", "The Bessel function J1."),
     ("bessel_y0", "The Bessel function Y0."),
     ("bessel_y1", "The Bessel function Y1."),
-    ("entr", "The entropy term -x * log(x): 0 at 0, -inf for negative x."),
+    ("entr", "The entropy term `-x * log(x)`, which is 0 at 0 and -inf for negative x."),
     ("erfcx", "exp(x**2) * erfc(x)."),
     ("i0e", "exp(-|x|) * i0(x), the exponentially scaled modified Bessel function I0."),
     ("i1", "The modified Bessel function I1."),
@@ -42,9 +42,9 @@ for _name, _doc in (
 # Two variables ----------------------------------------------------------------------------
 
 define("special.xlog1py(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
-       "input * log1p(other), and 0 where input is 0.")
+       "`input * log1p(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN.")
 define("special.zeta(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
-       "The Hurwitz zeta function: the sum of (k + other)**-input over k = 0, 1, ...")
+       "The Hurwitz zeta function: the sum of `(k + other)**-input` over all integers k >= 0.")
 
 for _name, _doc in (
     ("chebyshev_polynomial_t", "The Chebyshev polynomial of the first kind of degree n."),

@@ -85,11 +85,12 @@ cdef object hash_meta(Call* c):
 
 define("cov(Tensor input, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor", cov_body,
        COMPOSITE,
-       "Covariance matrix of V variables (rows) over N observations (columns): (V, N) to (V, V), squeezed. A vector "
-       "is one variable. `fweights` repeats and `aweights` weights each observation; the divisor is N - `correction`, "
-       "or its weighted equivalent.")
+       "Covariance matrix of V variables (rows) over N observations (columns): (V, N) gives (V, V) without dimensions "
+       "of size 1. A vector is one variable. `fweights` is an integer count and `aweights` a floating-point weight "
+       "for each observation. The divisor is N - `correction`, or its weighted equivalent.")
 define("corrcoef(Tensor input) -> Tensor", corrcoef_body, COMPOSITE,
-       "Correlation coefficients of V variables (rows) over N observations (columns): (V, N) to (V, V), in [-1, 1].")
+       "Correlation coefficients of V variables (rows) over N observations (columns): (V, N) gives (V, V), with "
+       "values in [-1, 1].")
 define("hash_tensor(Tensor input, int[1]? dim=(), *, bool keepdim=False, int mode=0) -> Tensor", hash_meta,
        OUT | NO_GRAD | EXACT_OUT,
        "Hash of the elements over `dim` (default: all dimensions): the exclusive or of their 64-bit patterns, as "

@@ -10,7 +10,7 @@ from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, dim_t
 from metatensor.ops.spatial cimport fail
 
-# istft() cannot recover the signal where the sum of the squared windows is below this.
+# istft() cannot recover a point of the signal if the sum of the squared windows there is below this value.
 cdef double LEAST_ENVELOPE = 1e-11
 
 
@@ -28,7 +28,7 @@ cdef object overlap_add_meta(Call* c):
 
 
 define("_overlap_add(Tensor input, int step) -> Tensor", overlap_add_meta, FUNCTION_ONLY,
-       "Add up overlapping frames at distances of `step`: (n, frames, size) to (n, size + step * (frames - 1)).")
+       "Add up overlapping frames at distances of `step`: (n, frames, size) gives (n, size + step * (frames - 1)).")
 
 
 # Shared by both directions -----------------------------------------------------------------
@@ -91,15 +91,15 @@ cdef object stft_body(Call* c):
     cdef int normalization = 1 if bool_arg(c, 7) else 0
     if bool_arg(c, 5):
         if not is_none(c, 10):
-            fail(c, "align_to_window is for center=False only")
+            fail(c, "align_to_window requires center=False")
         t = _centered(c, t, arg(c, 6))
     _read_frames(c, &f)
     if is_none(c, 9) and t.dtype.kind != KIND_COMPLEX and (is_none(c, 4) or tensor_arg(c, 4).dtype.kind != KIND_COMPLEX):
-        fail(c, "return_complex must be given where input and window are real")
+        fail(c, "return_complex must be given if input and window are real")
     if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
         fail(c, f"the input must be floating-point or complex, got {t.dtype.name}")
     if t.ndim != 1 and t.ndim != 2:
-        fail(c, f"the input must be a signal or a batch of them, got shape {shape_str(signal)}")
+        fail(c, f"the input must have shape [points] or [batch, points], got shape {shape_str(signal)}")
     if t.ndim == 1:
         t = <Tensor>call("unsqueeze", (t, 0))
     points = t.sizes[1]
@@ -112,7 +112,8 @@ cdef object stft_body(Call* c):
         margin = (f.size - f.window) // 2
         t = <Tensor>call("constant_pad_nd", (t, (margin, margin)))
         if (t.sizes[1] - f.size) // f.hop != (points - f.window) // f.hop:
-            fail(c, f"with align_to_window the last window of {f.window} points would leave the signal of {points}")
+            fail(c, f"with align_to_window the last window of {f.window} points would exceed the signal of {points} "
+                    "points")
     t = <Tensor>call("unfold", (t, 1, f.size, f.hop))
     if not is_none(c, 4) or f.window < f.size:
         t = <Tensor>call("mul", (t, _window(c, &f, t.dtype)))
@@ -120,7 +121,7 @@ cdef object stft_body(Call* c):
     if t.dtype.kind != KIND_COMPLEX:
         result = call("_fft_r2c", (t, (2,), normalization, onesided))
     elif onesided:
-        fail(c, "onesided has no meaning where input or window is complex")
+        fail(c, "onesided=True is not supported if input or window is complex")
     else:
         result = call("_fft_c2c", (t, (2,), normalization, True))
     result.transpose_(1, 2)
@@ -132,15 +133,15 @@ cdef object stft_body(Call* c):
 define("stft(Tensor input, int n_fft, int? hop_length=None, int? win_length=None, Tensor? window=None, bool center=True, "
        "str pad_mode='reflect', bool normalized=False, bool? onesided=None, bool? return_complex=None, "
        "bool? align_to_window=None) -> Tensor", stft_body, COMPOSITE,
-       "Short-time Fourier transform of a signal (points) or (N, points): the transforms of its windowed frames, "
-       "complex with shape (..., frequencies, frames), or real with a last dimension of 2 if `return_complex` is "
-       "false. `hop_length` is n_fft / 4 unless given.")
+       "Short-time Fourier transform of a signal (points,) or (N, points): the transforms of its windowed frames. The "
+       "result is complex with shape (..., frequencies, frames). If `return_complex` is False, it is real with an "
+       "additional last dimension of size 2. `hop_length` defaults to `n_fft // 4`.")
 
 
 # Backward -------------------------------------------------------------------------------------
 
 cdef int _check_envelope(Call* c, Tensor envelope) except -1:
-    """Raise RuntimeError if the windows do not cover all of the result. Without values nothing is checked."""
+    """Raise RuntimeError if the windows do not cover all of the result. If it has no values, check nothing."""
     cdef Tensor least = <Tensor>call("min", (call("abs", (envelope,)),))
     if least.storage.data is not None and (<object>least).item() < LEAST_ENVELOPE:
         fail(c, "the windows leave a part of the signal uncovered: the sum of their squares is 0 somewhere")
@@ -161,31 +162,32 @@ cdef object istft_body(Call* c):
     if t.ndim < 2:
         raise IndexError(f"istft(): the input must have at least 2 dimensions, got shape {shape_str(t)}")
     if t.ndim > 3:
-        fail(c, f"the input must be [frequencies, frames] or a batch of that, got shape {shape_str(t)}")
+        fail(c, "the input must have shape [frequencies, frames] or [batch, frequencies, frames], got shape "
+                f"{shape_str(t)}")
     if t.total == 0:
         fail(c, f"the input must not be empty, got shape {shape_str(t)}")
     frequencies = t.sizes[t.ndim - 2]
     frames = t.sizes[t.ndim - 1]
     onesided = frequencies != f.size if is_none(c, 7) else bool_arg(c, 7)
     if frequencies != (f.size // 2 + 1 if onesided else f.size):
-        fail(c, f"an input of shape {shape_str(t)} has {frequencies} frequencies, but {'half' if onesided else 'all'} of "
-                f"n_fft={f.size} are {f.size // 2 + 1 if onesided else f.size}")
+        fail(c, f"an input of shape {shape_str(t)} has {frequencies} frequencies, but n_fft={f.size} with "
+                f"onesided={bool(onesided)} requires {f.size // 2 + 1 if onesided else f.size}")
     if not 0 < f.hop <= f.window:
         fail(c, f"hop_length must be from 1 to win_length={f.window}, got {f.hop}")
     _check_window(c, &f)
     window = _window(c, &f, to_real(t.dtype))
-    if window.dtype.kind == KIND_BOOL:      # sums of bool would be logical
+    if window.dtype.kind == KIND_BOOL:      # sums of bools would be bools
         window = <Tensor>call("to", (window, to_real(t.dtype)))
     if t.ndim == 2:
         t = <Tensor>call("unsqueeze", (t, 0))
     t = <Tensor>call("transpose", (t, 1, 2))
     if to_complex:
         if onesided:
-            fail(c, "a complex result needs all frequencies, not half of them")
+            fail(c, "return_complex=True requires onesided=False, with all frequencies")
         t = <Tensor>call("_fft_c2c", (t, (2,), normalization, False))
     else:
         if window.dtype.kind == KIND_COMPLEX:
-            fail(c, "with a complex window the result is complex: return_complex must be True")
+            fail(c, "return_complex must be True if the window is complex")
         if not onesided:
             t = <Tensor>call("narrow", (t, 2, 0, f.size // 2 + 1))
         t = <Tensor>call("_fft_c2r", (t, (2,), normalization, f.size))
@@ -205,7 +207,8 @@ cdef object istft_body(Call* c):
     if spectrum.ndim == 2:
         y = call("squeeze", (y, 0))
     if end > total:
-        warnings.warn(f"istft(): the frames give {total - start} points, fewer than length={arg(c, 8)}: the rest is 0",
+        warnings.warn(f"istft(): the frames give {total - start} points, fewer than length={arg(c, 8)}, "
+                      "so the rest is 0",
                       UserWarning, stacklevel=2)
         y = call("constant_pad_nd", (y, (0, end - total)))
     return y
@@ -215,5 +218,5 @@ define("istft(Tensor input, int n_fft, int? hop_length=None, int? win_length=Non
        "bool normalized=False, bool? onesided=None, int? length=None, bool return_complex=False) -> Tensor", istft_body,
        COMPOSITE,
        "Inverse short-time Fourier transform: the least-squares signal (..., points) for a spectrum (..., "
-       "frequencies, frames) as `stft` returns it. The arguments must be those of `stft`. `length` pads or cuts the "
-       "result.")
+       "frequencies, frames) as `stft` returns it. The arguments must be those of `stft`. The result is padded or "
+       "truncated to `length`.")

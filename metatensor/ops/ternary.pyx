@@ -53,14 +53,14 @@ cdef object where(Call* c):
 
 
 cdef object where_indices(Call* c):
-    """Raise DataDependentError on meta: the number of true elements depends on data."""
+    """Raise DataDependentError on meta, because the number of true elements depends on data."""
     if c.device == <PyObject*>META:
         raise data_dependent(op_name(c), META, (<object>c.args[0]).shape)
     return None
 
 
 cdef object where_method(Call* c):
-    """Swap the first two arguments: the method is called on `input`, not on the condition."""
+    """Call `where` with the first two arguments swapped, because the method is called on `input`."""
     return call("where", (arg(c, 1), arg(c, 0), arg(c, 2)))
 
 
@@ -78,7 +78,7 @@ cdef int _real_value(Call* c, Tensor t, Tensor value) except -1:
 
 
 cdef object masked_fill(Call* c):
-    """The result is contiguous, because PyTorch fills a contiguous copy of the broadcast input."""
+    """Return a contiguous result, because PyTorch fills a contiguous copy of the broadcast input."""
     cdef Operands o
     cdef Layout out
     cdef Tensor t = tensor_arg(c, 0), mask = tensor_arg(c, 1), value
@@ -102,7 +102,7 @@ cdef object masked_fill(Call* c):
 # Clamping ---------------------------------------------------------------------------------
 
 cdef inline bint _below(Call* c, int i) noexcept:
-    """Return whether a bound is None, or a number whose category is not higher than the input's."""
+    """Return whether a bound is None, or a number of the same or a lower category than the input."""
     if is_none(c, i):
         return True
     return not isinstance(<object>c.args[i], Tensor) \
@@ -140,7 +140,7 @@ cdef object clamp(Call* c):
 
 
 cdef Tensor _clamped(Call* c):
-    """If all bounds are numbers, the layout of the result depends on the input alone."""
+    """Compute the result of clamp. If all bounds are numbers, its layout depends only on the input."""
     cdef Operands o
     cdef DType d
     cdef Tensor like
@@ -187,7 +187,7 @@ cdef Tensor _clamped_once(Call* c):
 # Arithmetic -------------------------------------------------------------------------------
 
 cdef object lerp(Call* c):
-    """The tensors do not promote. Only a 0-d weight may have another dtype."""
+    """Compute the result without type promotion. Only a 0-d weight may have another dtype."""
     cdef Operands o
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), weight
     if a.dtype is not b.dtype:
@@ -227,19 +227,19 @@ cdef object fused_divide(Call* c):
 
 define("where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other) -> Tensor", where,
        PROMOTE | FUNCTION_ONLY | OUT | EXACT_OUT,
-       "Select `input` where the bool condition is true, else `other`; the three broadcast. With `condition` alone, "
-       "return the indices of its true elements, as one vector per dimension.")
+       "Select `input` where the bool condition is true, else `other`. The three are broadcast together. With "
+       "`condition` alone, return the indices of its true elements, as one vector per dimension.")
 define("where.indices(Tensor condition) -> Tensor[]", where_indices, DATA | FUNCTION_ONLY)
 define("_where(Tensor input, Tensor condition, Tensor|Scalar other) -> Tensor", where_method,
        COMPOSITE | METHOD_ONLY, "Select the tensor where the bool condition is true, else `other`.")
 type_set(Tensor, "where", Tensor._where)
 define("masked_fill(Tensor input, Tensor mask, Tensor|Scalar value) -> Tensor", masked_fill, INPLACE | ONE_VALUE,
        "Replace the elements where the bool mask is true by `value`, a number or 0-d tensor. `input` and `mask` "
-       "broadcast.")
+       "are broadcast together.")
 
 define("clamp(Tensor input, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor", clamp, ORDERED,
-       "Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result "
-       "is max.")
+       "Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max, all "
+       "elements become max.")
 define("clamp_min(Tensor input, Tensor|Scalar min) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
        "The larger of each element and `min`.")
 define("clamp_max(Tensor input, Tensor|Scalar max) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
@@ -247,10 +247,10 @@ define("clamp_max(Tensor input, Tensor|Scalar max) -> Tensor", clamp_one, PROMOT
 alias_op("clip", "clamp")
 
 define("lerp(Tensor input, Tensor end, Tensor|Scalar weight) -> Tensor", lerp, PROMOTE | NO_BOOLS | NO_INTS | BOTH,
-       "Linear interpolation input + weight * (end - input). The tensors must have the same dtype; a 0-d weight may "
-       "differ.")
+       "Linear interpolation `input + weight * (end - input)`. The tensors must have the same dtype, except for a 0-d "
+       "weight.")
 define("addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", fused,
-       PROMOTE | NO_BOOLS | BOTH, "input + value * tensor1 * tensor2.")
+       PROMOTE | NO_BOOLS | BOTH, "`input + value * tensor1 * tensor2`.")
 define("addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", fused_divide,
        PROMOTE | BOTH,
-       "input + value * tensor1 / tensor2. `tensor1` and `tensor2` must not both be integer or bool tensors.")
+       "`input + value * tensor1 / tensor2`. `tensor1` and `tensor2` must not both be integer or bool tensors.")

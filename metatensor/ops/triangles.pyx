@@ -19,7 +19,7 @@ cdef object triangle_meta(Call* c):
 
 
 cdef object diag_embed_meta(Call* c):
-    """Put the last dimension on a diagonal of new matrices in the result's dimensions dim1 and dim2."""
+    """Put the last dimension on a diagonal of new matrices. Their dimensions in the result are dim1 and dim2."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t offset = int_arg(c, 1), n
     cdef dim_t sizes[MAX_DIMS]
@@ -57,8 +57,8 @@ define("tril(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | 
 define("triu(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT | EXACT_OUT,
        "Upper triangle of matrices (..., n, m): the elements on and above diagonal `diagonal`, with 0 below it.")
 define("diag_embed(Tensor input, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", diag_embed_meta, 0,
-       "Matrices with the last dimension of `input` on diagonal `offset` and zeros elsewhere: (..., n) to (..., m, m) "
-       "with m = n + |offset|. `dim1` and `dim2` are the result's dimensions of rows and columns.")
+       "Matrices with the last dimension of `input` on diagonal `offset` and zeros elsewhere: (..., n) gives (..., m, "
+       "m) with m = n + |offset|. `dim1` and `dim2` are the dimensions of rows and columns in the result.")
 define("diag(Tensor input, int diagonal=0) -> Tensor", diag_body, COMPOSITE | OUT | EXACT_OUT,
        "Return a matrix with a vector on diagonal `diagonal` and zeros elsewhere, or a copy of that diagonal of a "
        "matrix.")
@@ -67,7 +67,7 @@ define("diagflat(Tensor input, int offset=0) -> Tensor", diagflat_body, COMPOSIT
 
 
 cdef object vander_meta(Call* c):
-    """Integers and bool give int64."""
+    """Compute the result of vander. It is int64 for integers and bool."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[2]
     if t.ndim != 1:
@@ -80,8 +80,8 @@ cdef object vander_meta(Call* c):
 
 
 define("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor", vander_meta, FUNCTION_ONLY,
-       "Vandermonde matrix of a vector: (n) to (n, N). The columns are its powers N - 1 to 0, or 0 to N - 1 if "
-       "`increasing`. `N` is n unless given.")
+       "Vandermonde matrix (n, N) of a vector (n,). The columns are its powers N - 1 to 0, or 0 to N - 1 if "
+       "`increasing`. `N` defaults to n.")
 
 
 # Search in sorted sequences -------------------------------------------------------------------
@@ -117,7 +117,8 @@ cdef object searchsorted_meta(Call* c):
     dtype = by_code(I32 if bool_arg(c, 2) else I64)
     if not isinstance(arg(c, 1), Tensor):
         if sequence.ndim != 1:
-            raise RuntimeError(f"{op_name(c)}(): a number can be placed in a vector only, got shape {shape_str(sequence)}")
+            raise RuntimeError(f"{op_name(c)}(): a number can be searched only in a vector, got shape "
+                               f"{shape_str(sequence)}")
         return new_contiguous(0, NULL, dtype, result_device(c))
     values = tensor_arg(c, 1)
     if sequence.ndim != 1:
@@ -145,11 +146,11 @@ cdef object bucketize_meta(Call* c):
 
 define("searchsorted(Tensor sorted_sequence, Tensor|Scalar input, *, bool out_int32=False, bool right=False, "
        "str? side=None, Tensor? sorter=None) -> Tensor", searchsorted_meta, OUT | EXACT_OUT | NO_GRAD | FUNCTION_ONLY,
-       "Indices at which the elements of `input` can be inserted into sorted sequences without breaking their order: "
-       "int64, or int32 with `out_int32`. The sequences lie along the last dimension; the leading dimensions of both "
-       "must be equal unless `sorted_sequence` is a vector. The index is the first possible one, or the last with "
-       "right=True or side='right'.")
+       "Indices at which the elements of `input` can be inserted into sorted sequences without breaking their order. "
+       "They are int64, or int32 if `out_int32`. The sequences lie along the last dimension. The leading dimensions "
+       "of both tensors must be equal unless `sorted_sequence` is a vector. The index is the first possible one, or "
+       "the last possible one if `right=True` or `side='right'`.")
 define("bucketize(Tensor|Scalar input, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
        bucketize_meta, OUT | EXACT_OUT | NO_GRAD | FUNCTION_ONLY,
-       "Index of the interval between sorted `boundaries` (a vector) that contains each element: int64, or int32 with "
-       "`out_int32`. A boundary belongs to the interval below it, or above it with `right`.")
+       "Index of the interval between the sorted `boundaries` (a vector) that contains each element, as int64, or "
+       "int32 if `out_int32`. An element equal to a boundary belongs to the interval below it, or above it if `right`.")

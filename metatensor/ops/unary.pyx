@@ -38,7 +38,7 @@ cdef object absolute(Call* c):
     cdef DType d = tensor_arg(c, 0).dtype
     if d.kind == KIND_COMPLEX:
         if c.variant == IN_PLACE:
-            fail(c, "the result of a complex tensor is real and cannot be stored in it")
+            fail(c, "the result for a complex tensor is real, so it cannot be stored in place")
     elif c.variant == WITH_OUT and (<Tensor?><object>c.out).dtype is not d:
         raise cannot_cast(op_name(c), d, (<Tensor>c.out).dtype)
     elif d.kind == KIND_BOOL and (<Device>c.device).type == "cpu":
@@ -52,14 +52,14 @@ cdef object angle(Call* c):
 
 
 cdef object positive(Call* c):
-    """Return the same tensor object, as PyTorch does."""
+    """Return the tensor itself, like PyTorch."""
     if tensor_arg(c, 0).dtype.kind == KIND_BOOL:
         fail(c, "bool tensors are not supported")
     return tensor_arg(c, 0)
 
 
 cdef object conjugate(Call* c):
-    """Return a real tensor itself, unless `out=` is given."""
+    """Return a real tensor unchanged, unless `out=` is given."""
     if tensor_arg(c, 0).dtype.kind != KIND_COMPLEX and c.variant != WITH_OUT:
         return tensor_arg(c, 0)
     return unary(c)
@@ -93,7 +93,7 @@ cdef object nan_to_num(Call* c):
 
 
 cdef object rounded(Call* c):
-    """Raise NotImplementedError for integers with `decimals`."""
+    """Raise NotImplementedError for integer tensors if `decimals` is not 0."""
     if int_arg(c, 1) != 0 and tensor_arg(c, 0).dtype.kind == KIND_INT:
         refuse(c, tensor_arg(c, 0).dtype)
     return unary(c)
@@ -121,7 +121,7 @@ cdef object polygamma(Call* c):
 
 
 cdef object polygamma_n_first(Call* c):
-    """polygamma(n, input): the order comes first in the function, the tensor in the method."""
+    """Compute polygamma(n, input), the function with the order as first argument. The method has the tensor first."""
     cdef Tensor t = tensor_arg(c, 1)
     if int_arg(c, 0) < 0:
         fail(c, f"n must not be negative, got {int_arg(c, 0)}")
@@ -131,22 +131,22 @@ cdef object polygamma_n_first(Call* c):
 # Arithmetic and sign ----------------------------------------------------------------------
 
 define("abs(Tensor input) -> Tensor", absolute, COMPLEX_TO_FLOAT | BOTH,
-       "The magnitude of each element. The result of complex tensors is real.")
+       "The magnitude of each element. The result is real, even for complex tensors.")
 alias_op("absolute", "abs")
 define("angle(Tensor input) -> Tensor", angle, INT_TO_FLOAT | OUT,
        "The angle of each element in the complex plane, in radians. The result is real.")
-define("neg(Tensor input) -> Tensor", signed_unary, KEEP | BOTH | EXACT_OUT, "-x.")
+define("neg(Tensor input) -> Tensor", signed_unary, KEEP | BOTH | EXACT_OUT, "`-x`.")
 alias_op("negative", "neg")
 define("positive(Tensor input) -> Tensor", positive, HOST,
        "Return the tensor itself. Raise RuntimeError for bool tensors.")
 define("sign(Tensor input) -> Tensor", unary, KEEP | NO_COMPLEX | BOTH | EXACT_OUT,
        "The sign of each element: -1, 0 or 1.")
 define("sgn(Tensor input) -> Tensor", unary, KEEP | BOTH | EXACT_OUT,
-       "x / |x|, and 0 where x is 0. For real tensors this is `sign`.")
+       "`x / |x|`, or 0 if x is 0. For real tensors this is `sign`.")
 define("signbit(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_COMPLEX | OUT | EXACT_OUT,
        "Test whether the sign bit of each element is set. The result is bool.")
 define("conj_physical(Tensor input) -> Tensor", conjugate, KEEP | BOTH | EXACT_OUT,
-       "The complex conjugate, computed rather than as a lazy view. Returns a real tensor itself.")
+       "The complex conjugate as a new tensor, not as a lazy view. A real tensor is returned unchanged.")
 define("square(Tensor input) -> Tensor", unary, BOOL_TO_LONG | BOTH, "x * x.")
 define("reciprocal(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / x.")
 define("sqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "The square root.")
@@ -174,7 +174,7 @@ define("trunc(Tensor input) -> Tensor", unary, ROUNDING,
        "Round each element towards zero to an integer, in the input's dtype.")
 alias_op("fix", "trunc")
 define("round(Tensor input, *, int decimals=0) -> Tensor", rounded, ROUNDING,
-       "Round each element to `decimals` decimal places; ties round to even.")
+       "Round each element to `decimals` decimal places. Ties round to even.")
 
 # Exponentials and logarithms --------------------------------------------------------------
 
@@ -187,7 +187,7 @@ define("log10(Tensor input) -> Tensor", unary, TO_FLOAT, "The logarithm to base 
 define("log1p(Tensor input) -> Tensor", unary, TO_FLOAT, "log(1 + x), accurate for x near 0.")
 define("sigmoid(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / (1 + exp(-x)).")
 define("logit(Tensor input, float? eps=None) -> Tensor", unary, REAL_TO_FLOAT,
-       "log(x / (1 - x)). If `eps` is given, x is first clamped to [eps, 1 - eps].")
+       "`log(x / (1 - x))`. If `eps` is given, x is first clamped to [eps, 1 - eps].")
 
 # Trigonometry -----------------------------------------------------------------------------
 
@@ -217,8 +217,9 @@ define("erf(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The error function.
 define("erfc(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "1 - erf(x), accurate where erf(x) is near 1.")
 define("erfinv(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The inverse of erf.")
 define("lgamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT,
-       "log(|gamma(input)|).")
-define("digamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The digamma function: the derivative of log(gamma(input)).")
+       "`log(|gamma(x)|)`.")
+define("digamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT,
+       "The digamma function: the derivative of `log(gamma(x))`.")
 define("polygamma(Tensor input, int n) -> Tensor", polygamma, REAL_TO_FLOAT,
        "The n-th derivative of the digamma function. The function may also be called as polygamma(n, input).")
 define("polygamma.n(int n, Tensor input) -> Tensor", polygamma_n_first, INT_TO_FLOAT | NO_COMPLEX | OUT)

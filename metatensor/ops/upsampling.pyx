@@ -12,7 +12,8 @@ from metatensor.ops.spatial cimport (
     FLOATS, Image, dims_str, fail, fail_slot, image_format, need_dtype, new_image, read_image,
 )
 
-# Modes for one number of spatial dimensions each, and modes for any number, which do not take align_corners.
+# _corners holds the number of spatial dimensions that each mode requires. The modes in _plain support any number, but
+# not align_corners.
 cdef dict _corners = {"linear": 1, "bilinear": 2, "bicubic": 2, "trilinear": 3, "lanczos": 2}
 cdef tuple _plain = ("nearest", "nearest-exact", "area")
 
@@ -21,7 +22,7 @@ cdef tuple per_dimension(Call* c, int slot, str name, int n):
     """Return an argument as a tuple of one value for each of `n` spatial dimensions."""
     cdef object value = arg(c, slot)
     if isinstance(value, (tuple, list)):
-        value = tuple(value)        # read only once: a subclass of list may give other values the next time
+        value = tuple(value)        # iterate only once, because a subclass of list may give other values the next time
         if len(value) != n:
             raise ValueError(f"{op_name(c)}(): argument '{name}' must be a number or {n} of them, got {value}")
         return value
@@ -44,11 +45,12 @@ cdef int check_mode(Call* c, Tensor t, str mode) except -1:
     per_dimension(c, 1, "size", t.ndim - 2)
     per_dimension(c, 2, "scale_factor", t.ndim - 2)
     if t.ndim < 3 or t.ndim > 5 or (mode not in _plain and _corners.get(mode) != t.ndim - 2):
-        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} does not exist for an input of shape {shape_str(t)}; "
-                                  "there are 'nearest', 'nearest-exact', 'area', 'linear' (3 dimensions), 'bilinear', "
-                                  "'bicubic', 'lanczos' (4) and 'trilinear' (5)")
+        raise NotImplementedError(f"{op_name(c)}(): mode={mode!r} is not supported for an input of shape "
+                                  f"{shape_str(t)}; "
+                                  "use 'nearest', 'nearest-exact', 'area', 'linear' (3 dimensions), 'bilinear', "
+                                  "'bicubic', 'lanczos' (4) or 'trilinear' (5)")
     if mode == "lanczos" and (corners or not bool_arg(c, 6)):
-        raise ValueError(f"{op_name(c)}(): mode='lanczos' needs antialias=True and no align_corners")
+        raise ValueError(f"{op_name(c)}(): mode='lanczos' requires antialias=True and does not support align_corners")
     return 0
 
 
@@ -57,7 +59,7 @@ cdef int wrong_type(Call* c, int slot, str name, int n) except -1:
 
 
 cdef int resized(Call* c, Image* x, dim_t least, dim_t* sizes) except -1:
-    """Compute the output sizes: those requested, or the input's times the factors, rounded down.
+    """Compute the output sizes: the requested ones, or the input's sizes times the factors, rounded down.
 
     Raise RuntimeError if one of them is below `least`.
     """
@@ -143,7 +145,7 @@ cdef object sampled(Call* c, bint cubic, int n):
         fail(c, f"the grid must have {n} coordinates in its last dimension, got shape {shape_str(grid)}")
     for i in range(n):
         if t.sizes[i + 2] == 0:
-            fail(c, f"the input must not be empty in space, got shape {shape_str(t)}")
+            fail(c, f"the spatial dimensions of the input must not be empty, got shape {shape_str(t)}")
         sizes[i + 2] = grid.sizes[i + 1]
     if cubic and n != 2:
         fail(c, f"bicubic sampling needs an input of 4 dimensions, got shape {shape_str(t)}")
@@ -166,7 +168,7 @@ cdef object grid_sample(Call* c):
 
 
 cdef object sampled_by_number(Call* c, int n):
-    """Modes 0 to 2 are bilinear, nearest and bicubic; paddings 0 to 2 are zeros, border and reflection."""
+    """Modes 0 to 2 are bilinear, nearest and bicubic. Paddings 0 to 2 are zeros, border and reflection."""
     cdef int slot
     result = sampled(c, int_arg(c, 2) == 2, n)
     for slot in range(2, 4):
@@ -208,7 +210,7 @@ cdef object affine_grid(Call* c):
         if size[i] <= 0:
             raise ValueError(f"{op_name(c)}(): argument 'size' must be positive, got {dims_str(n + 2, size)}")
     if theta.sizes[0] != size[0]:
-        fail(c, f"theta of shape {shape_str(theta)} and size {dims_str(n + 2, size)} differ in their batch")
+        fail(c, f"theta of shape {shape_str(theta)} and size {dims_str(n + 2, size)} must have the same batch size")
     sizes[0] = size[0]
     for i in range(n):
         sizes[i + 1] = size[i + 2]
@@ -219,9 +221,9 @@ cdef object affine_grid(Call* c):
 define("nn.functional.interpolate(Tensor input, any size=None, any scale_factor=None, str mode='nearest', "
        "bool? align_corners=None, bool? recompute_scale_factor=None, bool antialias=False) -> Tensor", interpolate,
        FUNCTION_ONLY,
-       "Resize images (N, C, spatial...) to the spatial sizes `size`, or by `scale_factor`. `mode` is 'nearest', "
-       "'nearest-exact' or 'area', 'linear' for 3 dimensions, 'bilinear', 'bicubic' or 'lanczos' for 4, 'trilinear' "
-       "for 5.")
+       "Resize images (N, C, spatial...) to the spatial sizes `size`, or by the factor `scale_factor`. `mode` is "
+       "'nearest', 'nearest-exact' or 'area'. It may also be 'linear' for inputs of 3 dimensions, 'bilinear', "
+       "'bicubic' or 'lanczos' for 4, and 'trilinear' for 5.")
 define("nn.functional.upsample(Tensor input, any size=None, any scale_factor=None, str mode='nearest', "
        "bool? align_corners=None) -> Tensor", upsample, FUNCTION_ONLY | COMPOSITE, "Older name of `interpolate`.")
 define("nn.functional.upsample_nearest(Tensor input, any size=None, any scale_factor=None) -> Tensor",
@@ -230,8 +232,9 @@ define("nn.functional.upsample_bilinear(Tensor input, any size=None, any scale_f
        upsample_bilinear, FUNCTION_ONLY | COMPOSITE, "`interpolate` with mode='bilinear' and align_corners=True.")
 define("nn.functional.grid_sample(Tensor input, Tensor grid, str mode='bilinear', str padding_mode='zeros', "
        "bool? align_corners=None) -> Tensor", grid_sample, FUNCTION_ONLY,
-       "Sample images (N, C, H, W) at the positions in `grid` (N, H', W', 2) to (N, C, H', W'), or in 3-d (N, C, D, "
-       "H, W) at (N, D', H', W', 3). Positions are x, y (, z); -1 and 1 are the edges of the image.")
+       "Sample images (N, C, H, W) at the positions in `grid` (N, H', W', 2). The result is (N, C, H', W'). In 3-d, "
+       "the images are (N, C, D, H, W) and the grid is (N, D', H', W', 3). Positions are (x, y) or (x, y, z), with -1 "
+       "and 1 at the edges of the image.")
 define("grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) "
        "-> Tensor", grid_sampler, FUNCTION_ONLY, "`grid_sample` with modes given by number.")
 define("grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, bool align_corners) "
@@ -240,7 +243,7 @@ define("grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int p
        "-> Tensor", grid_sampler_3d, FUNCTION_ONLY, "`grid_sample` of (N, C, D, H, W) with modes given by number.")
 define("nn.functional.affine_grid(Tensor theta, any size, bool? align_corners=None) -> Tensor", affine_grid,
        FUNCTION_ONLY,
-       "Return the grid for `grid_sample` of one affine map per image: theta (N, 2, 3) and size (N, C, H, W) to (N, "
-       "H, W, 2), or theta (N, 3, 4) and size (N, C, D, H, W) to (N, D, H, W, 3).")
+       "Return the grid for `grid_sample` that applies one affine map per image. `theta` (N, 2, 3) and `size` (N, C, "
+       "H, W) give (N, H, W, 2). `theta` (N, 3, 4) and `size` (N, C, D, H, W) give (N, D, H, W, 3).")
 define("affine_grid_generator(Tensor theta, any size, bool align_corners) -> Tensor", affine_grid, FUNCTION_ONLY,
        "Older name of `affine_grid`.")

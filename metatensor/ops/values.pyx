@@ -1,4 +1,4 @@
-"""Conversion between Python values and tensors: tensor, new_tensor, as_tensor, asarray; item, tolist."""
+"""Conversion between Python values and tensors: tensor, new_tensor, as_tensor, asarray, item, tolist."""
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, backend_of, cpu_device, default_device
@@ -40,7 +40,7 @@ cdef object item_host(Call* c):
     cdef Py_buffer view
     if t.total != 1:
         raise RuntimeError(f"{op_name(c)}(): a tensor with {t.total} elements cannot be converted to a number; "
-                           "only one with a single element can")
+                           "it must have exactly one element")
     data = _host_bytes(c, t)
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
     try:
@@ -61,14 +61,15 @@ cdef object tolist_host(Call* c):
 
 
 cdef Op ITEM = define("item(Tensor input) -> any", item_host, HOST | METHOD_ONLY,
-                      "Return the only element as a Python number. Raise RuntimeError for other sizes, and DataDependentError if the "
-                      "tensor has no data.")
+                      "Return the only element as a Python number. Raise RuntimeError unless there is exactly one "
+                      "element, and DataDependentError if the tensor has no data.")
 cdef Op TOLIST = define("tolist(Tensor input) -> any", tolist_host, HOST | METHOD_ONLY,
-                        "Return the elements as nested lists of Python numbers. Raise DataDependentError if the tensor has no data.")
+                        "Return the elements as nested lists of Python numbers. Raise DataDependentError if the "
+                        "tensor has no data.")
 
 
 cdef object _unseen(Op op, Tensor t):
-    """Call an op on behalf of metatensor itself, hidden from function modes."""
+    """Call an op for metatensor's own use, with function modes disabled."""
     cdef PyObject* args[1]
     args[0] = <PyObject*>t
     if not (hints.modes and intercepts()):
@@ -127,7 +128,8 @@ cdef Tensor _make(object data, int n, const dim_t* sizes, const dim_t* strides, 
 
 
 cdef object _array_of(object data):
-    """Return `data` as a NumPy-like array (with shape, strides, dtype and tobytes), or as a tensor, or None."""
+    """Return `data` as a tensor, or as an array with NumPy's shape, strides, dtype and tobytes. Return None for
+    others."""
     cdef bint described = hasattr(data, "__array_interface__")
     if isinstance(data, type):
         return None
@@ -147,12 +149,13 @@ cdef bint _in_order(object array):
 
 
 cdef inline bint _plain(object data):
-    """Return whether `data` is a Python number or sequence, which needs no test for arrays."""
+    """Return whether `data` is a Python number, list or tuple, so that it need not be tested for array protocols."""
     return type(data) is list or type(data) is float or type(data) is int or type(data) is tuple
 
 
 cdef Device _place(Tensor t, Device device):
-    """Return the device for another library's data: `device` if given, else the default for cpu data, else its own."""
+    """Return the device for another library's data: `device` if given, else the default device for data on the CPU,
+    else the data's own device."""
     return device if device is not None else default_device() if t.storage.device is cpu_device() else t.storage.device
 
 
@@ -161,7 +164,7 @@ cdef DType _array_dtype(object array):
     try:
         found = dtype_by_name(array.dtype.name)
     except ValueError:
-        raise TypeError(f"arrays of {array.dtype} cannot become tensors") from None
+        raise TypeError(f"arrays of dtype {array.dtype} cannot be converted to tensors") from None
     return <DType>found
 
 
@@ -197,7 +200,7 @@ cdef bint _is_storage(object data) except -1:
 
 
 cdef Tensor _over_storage(object storage, DType dtype, Device device):
-    """Return the bytes of a storage as a vector of `dtype`: over its memory, or copied if `device` is another."""
+    """Return the bytes of a storage as a vector of `dtype`. It shares the memory unless `device` is another device."""
     elements = later("elements")
     cdef Tensor t = <Tensor>elements(storage, dtype)
     return t if device is None else <Tensor>t.to(device)
@@ -260,8 +263,8 @@ cdef object new_tensor_body(Call* c):
 cdef Tensor _converted(object data, DType dtype, Device device):
     """Return `data` as a tensor.
 
-    It shares memory with a tensor that has the requested dtype and device, and with an array of any library on its own
-    device. Other data is copied.
+    It shares memory with `data` if that is a tensor of the requested dtype and device, or an array of another library
+    on its own device. Other data is copied.
     """
     cdef Tensor t
     if isinstance(data, Tensor):
@@ -297,7 +300,7 @@ cdef object _shareable(object data, DType dtype):
 
 
 cdef bint _shares(Tensor t, object data) except -1:
-    """Return whether `t` shares memory with `data`, which it was made from."""
+    """Return whether `t` shares memory with `data`, from which it was created."""
     if isinstance(data, Tensor):
         return t.storage is (<Tensor>data).storage
     if _plain(data) or t.storage.data is None:
@@ -325,14 +328,15 @@ cdef object asarray_body(Call* c):
 
 define("tensor(any? data, *, dtype? dtype=None, device? device=None, bool requires_grad=False, bool pin_memory=False)"
        " -> Tensor", tensor_body, COMPOSITE | FUNCTION_ONLY,
-       "Return a new tensor with a copy of `data`: a number, nested sequences, an array or a tensor. Without `dtype` "
-       "it is inferred from the data. The copy has no gradient history.")
+       "Return a new tensor with a copy of `data`: a number, nested sequences, an array or a tensor. `dtype` is "
+       "inferred from the data by default. The copy has no gradient history.")
 define("new_tensor(Tensor input, any? data, *, dtype? dtype=None, device? device=None, bool requires_grad=False, "
        "bool pin_memory=False) -> Tensor", new_tensor_body, COMPOSITE | METHOD_ONLY,
-       "Like `tensor`, with the dtype and device of this tensor unless given.")
+       "Like `tensor`, but dtype and device default to those of this tensor.")
 define("as_tensor(any? data, dtype? dtype=None, device? device=None) -> Tensor", as_tensor_body, COMPOSITE | FUNCTION_ONLY,
 
        "Return `data` as a tensor, without a copy if it is a tensor or array of the requested dtype and device.")
 define("asarray(any? obj, *, dtype? dtype=None, device? device=None, bool? copy=None, bool requires_grad=False) -> Tensor",
        asarray_body, COMPOSITE | FUNCTION_ONLY,
-       "Like `as_tensor`. copy=True always copies; copy=False raises ValueError if the memory cannot be shared.")
+       "Like `as_tensor`, but `copy=True` always copies, and `copy=False` raises ValueError if the memory cannot be "
+       "shared.")

@@ -34,7 +34,7 @@ cdef int insert_dim(Layout* lay, int d) except -1:
 
 
 cdef int slice_dim(Layout* lay, int d, dim_t start, dim_t stop, dim_t step) except -1:
-    """Restrict dimension `d` to start:stop:step. Bounds are clipped as in Python; `step` must be positive."""
+    """Restrict dimension `d` to start:stop:step. Bounds are clipped as in Python. `step` must be positive."""
     cdef dim_t n = lay.sizes[d], stride = lay.strides[d]
     if start < 0:
         start = max(start + n, 0)
@@ -59,7 +59,7 @@ cdef int slice_dim(Layout* lay, int d, dim_t start, dim_t stop, dim_t step) exce
 # view -------------------------------------------------------------------------------
 
 cdef int _resolve(Call* c, Tensor t, int n, dim_t* sizes) except -1:
-    """Replace a size of -1 and check that the sizes fit the number of elements."""
+    """Replace a size of -1 and check that the product of the sizes is the number of elements."""
     cdef int verdict = infer_size(n, sizes, t.total)
     if verdict:
         wanted = list(dims_tuple(n, sizes))
@@ -68,7 +68,7 @@ cdef int _resolve(Call* c, Tensor t, int n, dim_t* sizes) except -1:
         if verdict == 3:
             raise RuntimeError(f"{op_name(c)}(): invalid shape {wanted}: a size is negative")
         if verdict == 4:
-            raise RuntimeError(f"{op_name(c)}(): -1 in {wanted} could be any value, as the tensor of shape "
+            raise RuntimeError(f"{op_name(c)}(): the size -1 in {wanted} is ambiguous, because the tensor of shape "
                                f"{shape_str(t)} has no elements")
         raise RuntimeError(f"{op_name(c)}(): shape {wanted} is invalid for a tensor of shape {shape_str(t)} "
                            f"with {t.total} elements")
@@ -84,7 +84,7 @@ cdef object view_meta(Call* c):
     if not view_strides(t.ndim, t.sizes, t.strides, n, sizes, strides):
         raise RuntimeError(
             f"{op_name(c)}(): a tensor of shape {shape_str(t)} with strides {dims_tuple(t.ndim, t.strides)} cannot be "
-            f"seen as {list(dims_tuple(n, sizes))} without a copy; use reshape() instead")
+            f"viewed as {list(dims_tuple(n, sizes))} without a copy; use reshape() instead")
     return new_view(t, n, sizes, strides, t.offset)
 
 
@@ -96,13 +96,13 @@ cdef object view_dtype(Call* c):
     cdef dim_t old = t.dtype.itemsize, new = dtype.itemsize, ratio
     cdef int i, last = t.ndim - 1
     if dtype is not t.dtype and t.flags & (T_CONJ | T_NEG):
-        raise RuntimeError(f"{op_name(c)}(): a conjugate or negative view of {t.dtype.name} cannot be seen as "
+        raise RuntimeError(f"{op_name(c)}(): a conjugate or negative view of {t.dtype.name} cannot be viewed as "
                            f"{dtype.name}; call resolve_conj() or resolve_neg() first")
     read_layout(t, &lay)
     if old != new:
-        what = f"{op_name(c)}(): {t.dtype.name} of shape {shape_str(t)} cannot be seen as {dtype.name}"
+        what = f"{op_name(c)}(): {t.dtype.name} of shape {shape_str(t)} cannot be viewed as {dtype.name}"
         if t.ndim == 0:
-            raise RuntimeError(f"{what}: the tensor has no dimension, and the sizes of elements differ")
+            raise RuntimeError(f"{what}: a 0-d tensor can be viewed only as a dtype of the same item size")
         if lay.strides[last] != 1:
             raise RuntimeError(f"{what}: the last dimension must have stride 1, got {lay.strides[last]}")
         if old > new:
@@ -129,8 +129,8 @@ cdef object view_dtype(Call* c):
 
 
 cdef Op VIEW_OP = define("view(Tensor(a) input, int[] size) -> Tensor", view_meta, VIEW | METHOD_ONLY,
-                         "Return a view of the same elements in another shape. One size may be -1. Raise RuntimeError if the strides do "
-                         "not allow it. With a dtype, reinterpret the bytes.")
+                         "Return a view of the same elements in another shape. One size may be -1. Raise RuntimeError "
+                         "if the strides do not allow it. With a dtype, reinterpret the bytes.")
 define("view.dtype(Tensor(a) input, dtype dtype) -> Tensor", view_dtype, VIEW | METHOD_ONLY)
 
 
@@ -152,7 +152,7 @@ cdef dict _CONTIGUOUS = {"memory_format": contiguous_format}
 cdef Tensor reshape_to(Tensor t, int ndim, const dim_t* sizes):
     """Return a view of `t` in another shape, or of a contiguous copy if the strides do not allow one.
 
-    The caller has checked the sizes. The result is made by `view` and `clone`, which modes see.
+    The caller has checked the sizes. This calls the ops `view` and `clone`, so that modes can intercept them.
     """
     cdef dim_t strides[MAX_DIMS]
     if t.flags & T_CONTIGUOUS or view_strides(t.ndim, t.sizes, t.strides, ndim, sizes, strides):
@@ -169,7 +169,7 @@ cdef object reshape_body(Call* c):
 
 
 cdef object like_other(Call* c):
-    """Compute reshape_as and view_as: the shape is that of the second tensor."""
+    """Compute reshape_as and view_as, whose result has the shape of the second tensor."""
     cdef Tensor t = tensor_arg(c, 0), other = tensor_arg(c, 1)
     cdef dim_t sizes[MAX_DIMS]
     copy_dims(sizes, other.sizes, other.ndim)
@@ -219,7 +219,7 @@ cdef object unflatten_body(Call* c):
     if t.ndim == 0:
         raise RuntimeError(f"{op_name(c)}(): a 0-d tensor has no dimension to split")
     if infer_size(n, inner, t.sizes[d]):
-        raise RuntimeError(f"{op_name(c)}(): sizes {list(dims_tuple(n, inner))} do not multiply up to the size of "
+        raise RuntimeError(f"{op_name(c)}(): the product of the sizes {list(dims_tuple(n, inner))} must be the size of "
                            f"dimension {d}, {t.sizes[d]}, of shape {shape_str(t)}")
     if t.ndim + n - 1 > MAX_DIMS:
         raise RuntimeError(f"{op_name(c)}(): at most {MAX_DIMS} dimensions are supported")
@@ -231,15 +231,17 @@ cdef object unflatten_body(Call* c):
 
 
 define("reshape(Tensor(a) input, int[] shape) -> Tensor", reshape_body, COMPOSITE,
-       "Return the same elements in another shape: a view if the strides allow it, else of a copy. One size may be -1.")
+       "Return the same elements in another shape, as a view if the strides allow it, else as a copy. One size may be "
+       "-1.")
 define("reshape_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY | MIXED,
-       "Like `reshape`, to the shape of another tensor.")
+       "Like `reshape`, with the shape of another tensor.")
 define("view_as(Tensor(a) input, Tensor other) -> Tensor", like_other, COMPOSITE | METHOD_ONLY | MIXED,
        "Like `view`, with the shape of another tensor.")
 define("flatten(Tensor(a) input, int start_dim=0, int end_dim=-1) -> Tensor", flatten_body, COMPOSITE,
-       "Combine the dimensions `start_dim` to `end_dim` into one. A view if the strides allow it, else a copy.")
+       "Combine the dimensions `start_dim` to `end_dim` into one. The result is a view if the strides allow it, else a "
+       "copy.")
 define("ravel(Tensor(a) input) -> Tensor", ravel_body, COMPOSITE,
-       "Return all elements as a vector: a view if the tensor is contiguous, else of a copy.")
+       "Return all elements as a vector, as a view if the tensor is contiguous, else as a copy.")
 define("unflatten(Tensor(a) input, int dim, int[] sizes) -> Tensor", unflatten_body, COMPOSITE,
        "Return a view with dimension `dim` split into several of the given sizes. One size may be -1.")
 
@@ -275,7 +277,7 @@ cdef object squeeze_dims(Call* c):
     cdef dim_t named[MAX_DIMS]
     cdef Layout lay
     cdef int i, n = 0
-    if dims_arg(c, 1, named) == 0:      # an empty list names no dimension
+    if dims_arg(c, 1, named) == 0:      # an empty list means no dimensions
         return alias(t)
     dim_list(c, 1, t.ndim, chosen)
     for i in range(t.ndim):
@@ -325,7 +327,7 @@ cdef Tensor _expanded(Call* c, Tensor t, int n, dim_t* sizes):
             stride = 0 if t.ndim == 0 else mul_dims(sizes[i + 1], strides[i + 1])
         if sizes[i] == -1:
             if old < 0:
-                raise RuntimeError(f"{op_name(c)}(): -1 cannot stand for the new dimension {i} in "
+                raise RuntimeError(f"{op_name(c)}(): -1 cannot be the size of the new dimension {i} in "
                                    f"{list(dims_tuple(n, sizes))}")
             sizes[i] = size
         elif sizes[i] < 0:
@@ -349,18 +351,18 @@ cdef object expand_as_meta(Call* c):
     cdef Tensor other = tensor_arg(c, 1)
     cdef dim_t sizes[MAX_DIMS]
     if not tensor_arg(c, 0).flags & T_REQUIRES_GRAD:
-        c.flags &= ~T_REQUIRES_GRAD         # only the shape of `other` matters
+        c.flags &= ~T_REQUIRES_GRAD         # only the shape of `other` is used
     copy_dims(sizes, other.sizes, other.ndim)
     return _expanded(c, tensor_arg(c, 0), other.ndim, sizes)
 
 
 define("expand(Tensor(a) input, int[] size, *, bool implicit=False) -> Tensor", expand_meta, VIEW | METHOD_ONLY,
-       "Return a view with dimensions of size 1 repeated to `size`, with stride 0. -1 keeps a size; extra leading "
+       "Return a view with dimensions of size 1 repeated to `size`, with stride 0. -1 keeps a size. Extra leading "
        "sizes add dimensions.")
 define("expand_as(Tensor(a) input, Tensor other) -> Tensor", expand_as_meta, VIEW | METHOD_ONLY | MIXED,
-       "Like `expand`, to the shape of another tensor.")
+       "Like `expand`, with the shape of another tensor.")
 define("broadcast_to(Tensor(a) input, int[] size) -> Tensor", expand_meta, VIEW,
-       "Like `expand`, also as a function.")
+       "Like `expand`, but also available as a function.")
 
 
 cdef object alias_meta(Call* c):

@@ -1,6 +1,7 @@
-"""Variants of view ops with memory of their own.
+"""Variants of view ops whose results have their own memory.
 
-`*_copy` returns a contiguous copy of a view; `*_scatter` returns a copy of the input with the part in a view replaced.
+`*_copy` returns a contiguous copy of a view. `*_scatter` returns a copy of the input in which the part of a view is
+replaced.
 """
 import warnings
 
@@ -20,7 +21,7 @@ cdef extern from "Python.h":
     object PyObject_Vectorcall(object callable, PyObject** args, size_t nargsf, PyObject* kwnames)
 
 
-# The view op of each `*_copy` op, by the name of the latter.
+# Maps the name of each `*_copy` op to its view op.
 cdef dict _views = {}
 
 
@@ -86,22 +87,22 @@ for schema in (
     "view_as_real_copy(Tensor input)", "view_as_complex_copy(Tensor input)",
 ):
     define(f"{schema} -> Tensor", copy_body, COMPOSITE | OUT | EXACT_OUT | FUNCTION_ONLY,
-           f"Like `{schema.partition('_copy')[0]}`, as a contiguous copy.")
+           f"Like `{schema.partition('_copy')[0]}`, but return a contiguous copy.")
 for schema in (
     "split_copy(Tensor input, int split_size, int dim=0", "split_with_sizes_copy(Tensor input, int[] split_sizes, int dim=0",
     "unbind_copy(Tensor input, int dim=0",
 ):
     define(f"{schema}, *, any? out=None) -> Tensor[]", copies_body, COMPOSITE | FUNCTION_ONLY,
-           f"Like `{schema.partition('_copy')[0]}`, as contiguous copies. With `out`, a list of tensors, write "
-           "to them and return None.")
+           f"Like `{schema.partition('_copy')[0]}`, but return contiguous copies. If `out` is given, write to the "
+           "tensors in this list and return None.")
 define("narrow_copy(Tensor input, int dim, int start, int length) -> Tensor", copy_body, COMPOSITE | OUT | EXACT_OUT,
-       "Like `narrow`, as a contiguous copy.")
+       "Like `narrow`, but return a contiguous copy.")
 
 
 # Copies with a part replaced ---------------------------------------------------------------------------
 
 cdef object scatter_body(Call* c):
-    """Return a copy of the input with its strides, with the part in the view replaced by `src`."""
+    """Return a copy of the input with the same strides, in which `src` replaces the part in the view."""
     cdef str name = op_name(c)
     cdef Tensor t = tensor_arg(c, 0), src = tensor_arg(c, 1), copy, part
     cdef Overload ov = <Overload>c.overload
@@ -120,7 +121,7 @@ cdef object scatter_body(Call* c):
 
 
 cdef object clone_strided_body(Call* c):
-    """Return a copy with the same strides and offset, including gaps. Overlapping strides are cloned instead."""
+    """Return a copy with the same strides and offset, including gaps. If elements of `t` overlap, return a clone."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Tensor out
     if overlap(t.ndim, t.sizes, t.strides):
@@ -139,4 +140,5 @@ for schema in (
     "as_strided_scatter(Tensor input, Tensor src, int[] size, int[] stride, int? storage_offset=None)",
 ):
     define(f"{schema} -> Tensor", scatter_body, COMPOSITE | OUT | EXACT_OUT,
-           f"Copy `input` and replace the elements that `{schema.partition('_scatter')[0]}` selects by `src`.")
+           f"Return a copy of `input` in which `src` replaces the elements that `{schema.partition('_scatter')[0]}` "
+           "selects.")

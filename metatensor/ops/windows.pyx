@@ -1,8 +1,8 @@
 """Window functions: `signal.windows.*`, and the older `hann_window`, `hamming_window` and so on.
 
 In the formulas x = 2 pi k / P for element k of a window of n elements. The period P is n - 1 for a symmetric window
-and n for a periodic one. The older functions are periodic unless `periodic=False`, those of `signal.windows` symmetric
-unless `sym=False`.
+and n for a periodic one. The older functions are periodic unless `periodic=False`. Those of `signal.windows` are
+symmetric unless `sym=False`.
 """
 cimport cython
 from libc.math cimport M_PI, sqrt
@@ -24,7 +24,7 @@ cdef object _old_window(Call* c, int first):
     cdef dim_t n = int_arg(c, 0)
     cdef DType d = option_dtype(c, first, default_float())
     if not is_none(c, first + O_LAYOUT) and arg(c, first + O_LAYOUT) is not STRIDED:
-        raise RuntimeError(f"{op_name(c)}(): layout {arg(c, first + O_LAYOUT)} is not supported; only strided is")
+        raise RuntimeError(f"{op_name(c)}(): layout {arg(c, first + O_LAYOUT)} is not supported, only strided")
     if d.kind != KIND_FLOAT and d.kind != KIND_COMPLEX:
         raise RuntimeError(f"{op_name(c)}(): a floating-point dtype is needed, got {d.name}")
     if n < 0:
@@ -52,7 +52,7 @@ cdef object two_parameters_meta(Call* c):
 
 for _name, _doc in (("bartlett", "Bartlett window: a triangle from 0 to 1 to 0."),
                     ("blackman", "Blackman window: 0.42 - 0.5 * cos(x) + 0.08 * cos(2 * x)."),
-                    ("hamming", "Hamming window: alpha - beta * cos(x), with alpha 0.54 and beta 0.46 unless given."),
+                    ("hamming", "Hamming window: alpha - beta * cos(x). The defaults are alpha=0.54 and beta=0.46."),
                     ("hann", "Hann window: 0.5 - 0.5 * cos(x)."),
                     ("kaiser",
                      "Kaiser window, a ratio of Bessel functions I0. A larger `beta` (default 12) makes it narrower.")):
@@ -64,11 +64,11 @@ define(f"hamming_window.alpha_beta(int window_length, bool periodic, float alpha
 define(f"kaiser_window.beta(int window_length, bool periodic, float beta, *, {OLD_OPTIONS}) -> Tensor", one_parameter_meta, 0)
 
 
-# signal.windows, made of other ops -------------------------------------------------------
+# signal.windows, composed of other ops -------------------------------------------------------
 
 @cython.final
 cdef class _Window:
-    """The checked options that all windows share, and helpers that make tensors with them."""
+    """The checked options that all windows share, and helpers that create tensors with these options."""
     cdef dim_t n
     cdef bint symmetric
     cdef dict options
@@ -93,7 +93,7 @@ cdef _Window _read(Call* c, int first):
     if s.n < 0:
         raise ValueError(f"{op_name(c)}(): M must not be negative, got {s.n}")
     if not is_none(c, first + 2) and arg(c, first + 2) is not STRIDED:
-        raise ValueError(f"{op_name(c)}(): layout {arg(c, first + 2)} is not supported; only strided is")
+        raise ValueError(f"{op_name(c)}(): layout {arg(c, first + 2)} is not supported, only strided")
     if d.code != F32 and d.code != F64:
         raise ValueError(f"{op_name(c)}(): dtype must be float32 or float64, got {d.name}")
     s.options = {"dtype": d, "device": result_device(c), "requires_grad": arg(c, first + 4)}
@@ -114,7 +114,7 @@ cdef object exponential_body(Call* c):
     if tau <= 0:
         raise ValueError(f"{op_name(c)}(): tau must be positive, got {tau}")
     if s.symmetric and not is_none(c, 1):
-        raise ValueError(f"{op_name(c)}(): a symmetric window takes no center")
+        raise ValueError(f"{op_name(c)}(): center is supported only with sym=False")
     if s.n == 0:
         return s.whole("empty")
     if is_none(c, 1):
@@ -161,7 +161,7 @@ cdef object kaiser_body(Call* c):
 
 
 cdef object _cosines(_Window s, list weights):
-    """Return the sum of weights[i] * cos(i * x) with alternating signs. `weights` is changed."""
+    """Return the sum of weights[i] * cos(i * x) with alternating signs. This modifies `weights`."""
     cdef dict options = s.options
     cdef object signed
     cdef Py_ssize_t i
@@ -223,12 +223,12 @@ define(f"signal.windows.blackman(int M, *, {SYM}) -> Tensor", blackman_body, COM
 define(f"signal.windows.cosine(int M, *, {SYM}) -> Tensor", cosine_body, COMPOSITE,
        "Cosine window: half a period of a sine.")
 define(f"signal.windows.exponential(int M, *, float? center=None, float tau=1.0, {SYM}) -> Tensor", exponential_body, COMPOSITE,
-       "Exponential window: exp(-|k - center| / tau) for element k. `center` is the middle unless given, which needs "
-       "sym=False.")
+       "Exponential window: `exp(-|k - center| / tau)` for element k. `center` defaults to the middle. It can be given "
+       "only if `sym` is False.")
 define(f"signal.windows.gaussian(int M, *, float std=1.0, {SYM}) -> Tensor", gaussian_body, COMPOSITE,
        "Gaussian window with its maximum in the middle and a standard deviation of `std` elements.")
 define(f"signal.windows.general_cosine(int M, *, any a, {SYM}) -> Tensor", general_cosine_body, COMPOSITE,
-       "Sum of (-1)**i * a[i] * cos(i * x) over the weights `a`.")
+       "Sum of `(-1)**i * a[i] * cos(i * x)` over the indices i of the weights `a`.")
 define(f"signal.windows.general_hamming(int M, *, float alpha=0.54, {SYM}) -> Tensor", general_hamming_body, COMPOSITE,
        "Generalized Hamming window: alpha - (1 - alpha) * cos(x).")
 define(f"signal.windows.hamming(int M, *, {SYM}) -> Tensor", hamming_body, COMPOSITE,

@@ -1,7 +1,8 @@
 """The operator overloads of PyTorch's dispatcher, which ``__torch_dispatch__`` receives.
 
-`packet` finds an operator by namespace and name. `overload_call` finds the overload and the arguments for a call of an
-operator of metatensor. Signatures come from `aten.txt` if PyTorch has the operator, else from metatensor's schema.
+`packet` finds an operator by namespace and name. `overload_call` returns the overload and the arguments that correspond
+to a call of a metatensor operator. Signatures come from `aten.txt` if PyTorch has the operator, else from metatensor's
+schema.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class OpOverload:
 
     @property
     def op(self) -> Any:
-        """The operator of metatensor that computes it."""
+        """The operator of metatensor that computes this overload."""
         return self._overloadpacket._op
 
     @property
@@ -74,7 +75,7 @@ class OpOverload:
         return any(infos) and not self._schema.is_mutable and bool(self.op.overloads[0].is_view)
 
     def name(self) -> str:
-        """Return the name with its namespace, ``"aten::add.Tensor"``."""
+        """Return the name with its namespace, such as ``"aten::add.Tensor"``."""
         suffix = "" if self._overloadname == "default" else f".{self._overloadname}"
         return f"{self._overloadpacket._qualified_op_name}{suffix}"
 
@@ -98,7 +99,7 @@ class OpOverload:
 
 
 class OpOverloadPacket:
-    """An operator with its overloads as attributes: ``torch.ops.aten.add``, ``torch.ops.aten.add.Tensor``.
+    """An operator, such as ``torch.ops.aten.add``. Its overloads are attributes: ``torch.ops.aten.add.Tensor``.
 
     Parameters
     ----------

@@ -48,7 +48,7 @@ def _is_number(value: Any) -> bool:
 def _fitting(kind: str, count: int | None, value: Any, numbers: bool) -> Any:
     """Convert `value` to an argument of type `kind`.
 
-    Return _ABSENT if it does not fit. `numbers` allows numbers as tensors.
+    Return _ABSENT if it does not fit. If `numbers`, accept numbers for tensors.
     """
     if value is None:
         return None if kind.endswith("?") else _ABSENT
@@ -80,7 +80,7 @@ def _fitting(kind: str, count: int | None, value: Any, numbers: bool) -> Any:
 
 
 def _pairs(arguments: list[Any], names: tuple[str, ...], by_place: bool = True) -> dict[str, str]:
-    """Map the arguments of a signature to those of metatensor: by name, and otherwise by position if `by_place`."""
+    """Map the arguments of a signature to those of metatensor by name. If `by_place`, map the others by position."""
     ours = set(names)
     found = {a.name: a.name for a in arguments if a.name in ours}
     if not by_place:
@@ -97,7 +97,7 @@ def _pairs(arguments: list[Any], names: tuple[str, ...], by_place: bool = True) 
 def matched(
     target: Any, op: Any, overload: Any, values: dict[str, Any], given: set[str], out: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
-    """Return the positional and keyword arguments of a call for the overload `target`, or None if they do not fit."""
+    """Convert a call's arguments to those of the overload `target`: (args, kwargs), or None if they do not fit."""
     name = target.overloadpacket.__name__
     only_tensor = name in ONLY_TENSOR or name == "rsub" and target._overloadname == "Tensor"
     if name in ONLY_TENSOR and target._overloadname.startswith("Scalar"):
@@ -143,7 +143,7 @@ def matched(
 
 
 def own_arguments(overload: Any, values: dict[str, Any], given: set[str], out: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the positional and keyword arguments of a call for metatensor's own schema."""
+    """Convert a call's arguments to positional and keyword arguments of metatensor's own schema."""
     args: list[Any] = []
     last = 0
     keywords = {a.name for a in _declared(overload.text) if a.kwonly}
@@ -264,7 +264,7 @@ def run(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _bound(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
-    """Return the passed arguments by name, without keyword-only ones that are None, and the ``out`` arguments."""
+    """Return the passed arguments by name, and the ``out`` arguments. Omit keyword-only arguments that are None."""
     schema = target._schema
     places = [a for a in schema.arguments if not a.kwarg_only]
     if len(args) > len(places):

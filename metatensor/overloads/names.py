@@ -4,13 +4,13 @@ from __future__ import annotations
 
 __all__ = ["EXTRA", "ONLY_TENSOR", "aten_names", "registry_names"]
 
-# Operators of the dispatcher that a call can be translated to although its own operator has another name.
+# Operators of the dispatcher to which calls of operators with other names are translated.
 EXTRA = frozenset((
     "_local_scalar_dense", "_log_softmax", "_softmax", "addmm", "convolution", "index", "index_put", "index_put_", "mm",
     "native_layer_norm", "t", "unbind", "view",
 ))  # fmt: skip
 
-# For these operators a number selects the Tensor overload, not the Scalar overload.
+# For these operators, a call with a number selects the Tensor overload, not the Scalar overload.
 ONLY_TENSOR = frozenset(("add", "add_", "sub", "sub_", "mul", "mul_", "div", "div_", "floor_divide", "floor_divide_"))
 
 _OTHERS = {

@@ -1,4 +1,4 @@
-"""Decompositions of operators that PyTorch decomposes before ``__torch_dispatch__`` and metatensor does not."""
+"""Decompositions of operators that PyTorch decomposes before ``__torch_dispatch__``, but metatensor does not."""
 
 from __future__ import annotations
 

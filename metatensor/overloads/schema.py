@@ -20,7 +20,7 @@ class AliasInfo:
     Parameters
     ----------
     text : str
-        The annotation without parentheses, ``"a!"`` or ``"a -> *"``.
+        The annotation without parentheses, such as ``"a!"`` or ``"a -> *"``.
     """
 
     def __init__(self, text: str) -> None:
@@ -39,9 +39,9 @@ class Argument:
     Parameters
     ----------
     text : str
-        The declaration, ``"int dim=0"``.
+        The declaration, such as ``"int dim=0"``.
     kwarg_only : bool
-        Whether the argument is keyword-only. Default False.
+        Whether the argument is keyword-only. Default: False.
     """
 
     def __init__(self, text: str, kwarg_only: bool = False) -> None:
@@ -65,9 +65,9 @@ class Argument:
 
     @cached_property
     def N(self) -> int | None:
-        """The length of a list of fixed length, ``int[2]``; None for other types.
+        """The length of a list of fixed length such as ``int[2]``, or None for other types.
 
-        A single number stands for that many.
+        A single number may be passed for such a list, and is then repeated.
         """
         found = re.search(r"\[(\d+)\]", self.type)
         return int(found[1]) if found else None
@@ -78,7 +78,7 @@ class Argument:
 
     @cached_property
     def default_value(self) -> Any:
-        """The default; None if there is none."""
+        """The default value, or None if there is none."""
         text = self._default
         if text is None or text in _CONSTANTS:
             return _CONSTANTS.get(text or "None")
@@ -97,7 +97,7 @@ class FunctionSchema:
     text : str
         The signature, such as ``"add.Tensor(Tensor self, Tensor other) -> Tensor"``.
     namespace : str
-        The namespace of the operator if `text` names none. Default "aten".
+        The namespace of the operator if `text` does not contain one. Default: "aten".
 
     Raises
     ------

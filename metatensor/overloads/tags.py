@@ -1,4 +1,4 @@
-"""The tags of operator overloads, ``torch.ops.aten.add.Tensor.tags``."""
+"""The tags of operator overloads, such as ``torch.ops.aten.add.Tensor.tags``."""
 
 from __future__ import annotations
 

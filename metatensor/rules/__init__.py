@@ -1,1 +1,3 @@
-"""Tables of facts about operators other than their shapes, keyed by operator name, with one module per subject."""
+"""Tables of properties of operators, such as FLOPs and autocast policies, by operator name. Each module has one
+subject.
+"""

@@ -1,8 +1,8 @@
 """How autocast casts the arguments of operators: one table for the cpu and one for accelerators.
 
 The tables contain the operators that PyTorch's documentation of automatic mixed precision lists, by the names used
-there. They also contain operators that PyTorch composes of listed ones, but that are single operators here. The
-policies are
+there. They also contain operators that PyTorch implements by calling listed operators, but that are single
+operators here. The policies are
 
 * **lower**: floating-point arguments are cast to the autocast's dtype;
 * **float32**: they are cast to float32;
@@ -13,8 +13,8 @@ policies are
 
 An entry ``interpolate:mode=nearest,linear`` applies only to calls whose argument ``mode`` is one of these values.
 
-float64 arguments are never cast, nor are those of in-place calls and calls with out=. Operators that are not listed run
-in the dtypes of their arguments.
+float64 arguments are never cast, and neither are the arguments of in-place calls and calls with out=. Operators that
+are not listed run in the dtypes of their arguments.
 """
 
 from __future__ import annotations

@@ -102,4 +102,4 @@ LOSS = """
 """
 
 UNCOUNTED = _names(POINTWISE, REDUCTION, LINEAR_ALGEBRA, NORMALISATION, POOLING, SAMPLING, FOURIER, RANDOM, LOSS)
-"""Operators that compute in proportion to their elements, or factor matrices. The convention does not count these."""
+"""Operators whose cost is proportional to the number of elements, and matrix factorizations. They are not counted."""

@@ -1,8 +1,8 @@
 """Operators that accept an index on the cpu together with tensors on meta.
 
-In general all tensors of a call must be on the same device, and this includes meta: a meta tensor stands for a tensor
-on some device, and code that runs on meta should also run there. Code written for PyTorch needs one exception: it looks
-up elements of a table on meta with indices that were computed on the cpu. The result is on meta. `embedding`,
+In general all tensors of a call must be on the same device. This includes meta, because a meta tensor represents a
+tensor on some device, and code that runs on meta should also run there. Code written for PyTorch needs one exception:
+it looks up elements of a table on meta with indices that are on the cpu. The result is on meta. `embedding`,
 `index_select`, `gather` and ``x[index]`` choose their device themselves. The operators listed here follow the same
 rule.
 """

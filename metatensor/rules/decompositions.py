@@ -1,4 +1,4 @@
-"""Decompositions: ops computed by other ops, on devices that have no kernel for them.
+"""Decompositions, which compute ops by other ops on devices without a kernel for them.
 
 `TABLE` maps an op's qualified name (``"add"``, ``"max.dim"``) to a function that takes the op's arguments in schema
 order and returns the op's results. A function for a mutating op writes to its first argument and returns it. The
@@ -40,7 +40,7 @@ def decomposition(*names: str) -> Callable[[Callable[..., Any]], Callable[..., A
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
             if name in TABLE:
-                raise RuntimeError(f"{name!r} has a decomposition already")
+                raise RuntimeError(f"{name!r} already has a decomposition")
             TABLE[name] = function
         return function
 
@@ -53,11 +53,11 @@ def numeric(*names: str, complex: bool = False, half: bool = True) -> Callable[[
     Parameters
     ----------
     complex : bool
-        Whether the formula holds for complex numbers. If not, the cpu computes calls with complex tensors if it is the
-        device's fallback; without a fallback they raise NotImplementedError.
+        Whether the formula holds for complex numbers. If False, calls with complex tensors run on the cpu if the device
+        has a fallback, else they raise NotImplementedError. Default: False.
     half : bool
-        Whether to compute float16 and bfloat16 in float32 and round once at the end. This does not apply to calls with
-        another float32 or float64 tensor that has dimensions, whose results have that dtype.
+        Whether to compute float16 and bfloat16 in float32 and round once at the end. If another argument is a float32
+        or float64 tensor with dimensions, no conversion is needed, because the result has that dtype. Default: True.
     """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -92,21 +92,22 @@ def _on_cpu(name: str, device: Any, args: tuple[Any, ...]) -> Any:
     from metatensor._core.op import registry
 
     if backend_for(device.type).fallback is None:
-        raise NotImplementedError(f"{name}: the device {device} has no kernel, and the decomposition is for real numbers alone")
+        raise NotImplementedError(f"{name}: the device {device} has no kernel, and the decomposition supports only "
+                                  "real numbers")
     op = registry.get(name) or registry[name.rpartition(".")[0]]
     return map_tensors(lambda t: t.to(device), op(*map_tensors(lambda t: t.cpu(), args)))
 
 
 @decomposition("copy_")
 def copy_(dst: Any, src: Any, non_blocking: bool = False) -> Any:
-    """Copy values from one tensor to another. Between device types they go through host memory."""
+    """Copy values from one tensor to another, through host memory if the device types differ."""
     from metatensor._core.device import backend_for
 
     backend = backend_for(dst.device)
     if dst.device.type != src.device.type:
         import metatensor
 
-        # Transfer in the source's dtype and without broadcasting; the target device converts and expands.
+        # Transfer in the source's dtype and without broadcasting. Then the target device converts and expands.
         moved = metatensor.empty(src.shape, dtype=src.dtype, device=dst.device)
         if src.numel():
             backend.from_host(moved, backend_for(src.device).to_host(src))

@@ -10,8 +10,8 @@ convolutions and attention are counted. An operator belongs to one of these clas
   sorting, matrix factorizations). It costs 0 by convention, and reports list it as uncounted;
 * **gap**: its cost is unknown. Reports list it, so that it does not silently count as 0.
 
-Flags in their declarations identify views, element-wise and random operators, and those that only read metadata. The
-other built-in operators that cost nothing are listed in `metatensor.rules.costless`. All others are gaps.
+Flags in the declarations identify views, element-wise operators, random operators, and operators that only read
+metadata. `metatensor.rules.costless` lists the other free and uncounted built-in operators. All others are gaps.
 """
 
 from __future__ import annotations
@@ -39,22 +39,23 @@ HOST_FLAG = 2048
 
 
 def mm(out: Any, input: Any, mat2: Any, *_: Any, **__: Any) -> int:
-    """Count (n, k) @ (k, m)."""
+    """Count the product (n, k) @ (k, m)."""
     return 2 * out.numel() * input.shape[1]
 
 
 def bmm(out: Any, input: Any, mat2: Any, **_: Any) -> int:
-    """Count (b, n, k) @ (b, k, m)."""
+    """Count the product (b, n, k) @ (b, k, m)."""
     return 2 * out.numel() * input.shape[2]
 
 
 def matmul(out: Any, input: Any, other: Any, **_: Any) -> int:
-    """Count a product of any numbers of dimensions: each result is a sum over the last dimension of ``input``."""
+    """Count a product of tensors with any numbers of dimensions. Each result sums over the last dimension of
+    ``input``."""
     return 2 * out.numel() * input.shape[-1]
 
 
 def addmm(out: Any, input: Any, mat1: Any, mat2: Any, *_: Any, **__: Any) -> int:
-    """Count only the product: the addition is pointwise."""
+    """Count only the product, because the addition is pointwise."""
     return 2 * mat1.numel() * mat2.shape[-1]
 
 
@@ -64,17 +65,17 @@ def addbmm(out: Any, input: Any, batch1: Any, batch2: Any, *_: Any, **__: Any) -
 
 
 def addmv(out: Any, input: Any, mat: Any, vec: Any, *_: Any, **__: Any) -> int:
-    """Count (n, k) @ (k)."""
+    """Count the product (n, k) @ (k,)."""
     return 2 * mat.numel()
 
 
 def mv(out: Any, input: Any, vec: Any, **_: Any) -> int:
-    """Count (n, k) @ (k)."""
+    """Count the product (n, k) @ (k,)."""
     return 2 * input.numel()
 
 
 def dot(out: Any, input: Any, *_: Any, **__: Any) -> int:
-    """Count (k) @ (k)."""
+    """Count the product (k,) @ (k,)."""
     return 2 * input.numel()
 
 
@@ -84,28 +85,29 @@ def vecdot(out: Any, x: Any, y: Any, dim: int = -1, **_: Any) -> int:
 
 
 def inner(out: Any, input: Any, other: Any, **_: Any) -> int:
-    """Count a sum over the last dimension for each result. With a 0-d argument the product is pointwise: 0."""
+    """Count a sum over the last dimension for each result. If an argument is 0-d, the product is pointwise and costs
+    0."""
     return 2 * out.numel() * input.shape[-1] if input.dim() and other.dim() else 0
 
 
 def linear(out: Any, input: Any, weight: Any, bias: Any = None, **_: Any) -> int:
-    """Count (..., k) @ (m, k) transposed. The bias is pointwise."""
+    """Count the product (..., k) @ (k, m). The bias is pointwise and not counted."""
     return 2 * out.numel() * weight.shape[-1]
 
 
 def bilinear(out: Any, input1: Any, input2: Any, weight: Any, bias: Any = None, **_: Any) -> int:
-    """Count, for each result, the weight (n, k) times one input, then times the other."""
+    """Count, for each result, the products of the weight (n, k) with one input and then with the other."""
     _, n, k = weight.shape
     return 2 * out.numel() * (n * k + n)
 
 
 def convolution(out: Any, input: Any, weight: Any, *_: Any, **__: Any) -> int:
-    """Count a sum over the kernel and the input channels of its group, the size of weight[0], for each result."""
+    """Count, for each result, a sum over weight[0]: the kernel and the input channels of the result's group."""
     return 2 * out.numel() * prod(weight.shape[1:])
 
 
 def transposed_convolution(out: Any, input: Any, weight: Any, *_: Any, **__: Any) -> int:
-    """Count, for each input element, a product with the kernel for all output channels of its group: weight[0]."""
+    """Count, for each input element, its products with weight[0]: the kernel and the output channels of its group."""
     return 2 * input.numel() * prod(weight.shape[1:])
 
 
@@ -122,7 +124,7 @@ def conv_tbc(out: Any, input: Any, weight: Any, *_: Any, **__: Any) -> int:
 
 
 def grouped(out: Any, input: Any, mat2: Any, *_: Any, **__: Any) -> int:
-    """Count one product per group. With two matrices the groups split the dimension that is summed over."""
+    """Count one product per group. For two matrices, the groups split the dimension that is summed over."""
     if input.dim() == 2 == mat2.dim():
         return 2 * input.numel() * mat2.shape[-1]
     return 2 * out.numel() * input.shape[-1]
@@ -134,14 +136,14 @@ def attention(out: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) ->
 
 
 def recurrent(out: Any, input: Any, *args: Any, **__: Any) -> int:
-    """Count every weight matrix times each step of each sequence. Packed data has shape (rows, features)."""
+    """Count the product of every weight matrix with each step of each sequence. Packed data is (rows, features)."""
     packed = isinstance(args[2], (list, tuple))
     rows = input.shape[0] if packed else input.shape[0] * input.shape[1]
     return 2 * rows * sum(p.numel() for p in args[2 if packed else 1] if p.dim() == 2)
 
 
 def recurrent_cell(out: Any, input: Any, hx: Any, w_ih: Any, w_hh: Any, *_: Any, **__: Any) -> int:
-    """Count one step: both weights times the batch."""
+    """Count one step, the products of both weights with the batch."""
     return 2 * input.shape[0] * (w_ih.numel() + w_hh.numel())
 
 
@@ -194,7 +196,7 @@ def classify(op: Any) -> tuple[str, Rule | None]:
     rule = FLOPS.get(name)
     if rule is not None:
         return COUNTED, rule
-    if "::" in name and not op.flags & VIEW_FLAG:  # a custom operator: its cost is unknown unless a rule is registered
+    if "::" in name and not op.flags & VIEW_FLAG:  # the cost of custom operators without a rule is unknown
         return GAP, None
     if name in costless.FREE or op.flags & VIEW_FLAG:
         return FREE, None

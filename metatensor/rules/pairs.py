@@ -7,7 +7,7 @@ from typing import Any
 
 __all__ = ["PAIRS", "counterparts"]
 
-# Each entry: two names, a function from the arguments of the first to those of the second, and one for the reverse.
+# Each entry has two names, a function that converts the arguments of the first to those of the second, and its reverse.
 _Arguments = Callable[..., tuple[Any, ...]]
 PAIRS: list[tuple[str, str, _Arguments, _Arguments]] = [
     ("nn.functional.relu", "relu", lambda input, inplace: (input,), lambda input: (input, False)),

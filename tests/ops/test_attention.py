@@ -123,7 +123,7 @@ def test_dropout(device):
         ({"attn_mask": mt.empty(5, 7, device="meta"), "is_causal": True}, RuntimeError, "exclude each other"),
         ({"attn_mask": mt.empty(5, 6, device="meta")}, RuntimeError, r"\[5, 6\] does not expand to \[2, 4, 5, 7\]"),
         ({"attn_mask": mt.empty(5, 7, device="meta", dtype=mt.int64)}, RuntimeError, "bool, float32"),
-        ({"enable_gqa": True, "key": mt.empty(2, 3, 7, 8, device="meta")}, RuntimeError, "heads of key and value"),
+        ({"enable_gqa": True, "key": mt.empty(2, 3, 7, 8, device="meta")}, RuntimeError, "multiple of those of key and value"),
         ({"key": mt.empty(2, 4, 7, 9, device="meta")}, RuntimeError, r"same last size.*\[2, 4, 7, 9\]"),
         ({"value": mt.empty(2, 4, 6, 8, device="meta")}, RuntimeError, "same length"),
         ({"value": mt.empty(2, 4, 7, 8, device="meta", dtype=mt.float16)}, RuntimeError, "the same dtype"),

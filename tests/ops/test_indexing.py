@@ -185,7 +185,7 @@ def test_masks_whose_values_are_known():
 @pytest.mark.parametrize("index", [mt.ones(3, dtype=mt.bool, device="meta"), (slice(None), mt.ones(4, dtype=mt.uint8, device="meta"))])
 def test_masks_without_data(index):
     t = mt.empty(3, 4, device="meta")
-    with pytest.raises(mt.DataDependentError, match=r"a mask of shape .* use instead: metatensor.where\(mask, tensor, 0\)"):
+    with pytest.raises(mt.DataDependentError, match=r"a mask of shape .* use metatensor.where\(mask, tensor, 0\)"):
         t[index]
     t[index] = 1  # the shape of the result is known
     t[index] = mt.empty(2, device="meta")

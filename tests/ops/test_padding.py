@@ -85,7 +85,7 @@ def test_channel_shuffle(channels, space, groups):
     [
         (lambda t: F.pad(t, (1, 2, 3)), RuntimeError, "even number"),
         (lambda t: F.pad(t, (1,) * 10), RuntimeError, r"too many for an input of shape \[2, 3, 4, 5\]"),
-        (lambda t: F.pad(t, (-3, -3)), RuntimeError, "cuts more than dimension 3"),
+        (lambda t: F.pad(t, (-3, -3)), RuntimeError, "crops more elements than dimension 3"),
         (lambda t: F.pad(t, (5, 0, 0, 0), mode="reflect"), RuntimeError, "smaller than dimension 3"),
         (lambda t: F.pad(t, (6, 0, 0, 0), mode="circular"), RuntimeError, "more than once"),
         (lambda t: F.pad(t, (1, 1), mode="reflect"), NotImplementedError, "last 1 to 3 dimensions"),

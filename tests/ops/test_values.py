@@ -45,9 +45,9 @@ def test_arrays(name, device):
 
 
 def test_arrays_that_no_tensor_can_hold():
-    with pytest.raises(TypeError, match="cannot become tensors"):
+    with pytest.raises(TypeError, match="cannot be converted to tensors"):
         mt.tensor(np.array(["a"]), device="meta")
-    with pytest.raises(TypeError, match="cannot become tensors"):
+    with pytest.raises(TypeError, match="cannot be converted to tensors"):
         mt.tensor(np.array([object()]), device="meta")
 
 

@@ -54,7 +54,7 @@ def celu(x: Any, alpha: float, inplace: bool) -> Any:
 
 @numeric("selu")
 def selu(x: Any, inplace: bool) -> Any:
-    """The constants keep zero mean and unit variance a fixed point (Klambauer et al., 2017)."""
+    """Use the constants for which mean 0 and variance 1 are a fixed point (Klambauer et al., 2017)."""
     alpha, scale = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
     return mt.where(x > 0, x * scale, x.expm1() * (alpha * scale))
 

@@ -36,7 +36,7 @@ def layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
 
 @decomposition("native_layer_norm")
 def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """For half precision the mean and the reciprocal standard deviation are float32."""
+    """Return float32 for the mean and the reciprocal standard deviation of half-precision input."""
     wide = x.to(mt.float32) if x.itemsize == 2 else x
     out, middle, scale = _normalized(wide, tuple(range(-len(shape), 0)), eps)
     return _affine(out, weight, bias).to(x.dtype), middle, scale
@@ -82,7 +82,9 @@ def instance_norm_eval(x: Any, mean: Any, variance: Any, weight: Any, bias: Any,
 
 
 def _dropout(name: str, places: tuple[int, int, int]) -> None:
-    """Register a dropout op: the input times the host kernel's dropout of ones, which are 0 or 1 / (1 - p)."""
+    """Register a decomposition for a dropout op. It multiplies the input by the host kernel's dropout of a tensor of
+    ones.
+    """
     p_at, train_at, ticket_at = places
 
     @decomposition(name)
@@ -95,7 +97,7 @@ def _dropout(name: str, places: tuple[int, int, int]) -> None:
         factor = mt.ones_like(x)
         kernel = later("drawn_on_host")(name, x.device)
         if kernel is None:
-            raise NotImplementedError(f"{name}: the host has no kernel for it either")
+            raise NotImplementedError(f"{name}: neither the device nor the host has a kernel")
         kernel(factor, factor, *args[1:])
         return mt.where(factor == 0, mt.zeros_like(x), x * factor)
 
@@ -146,7 +148,7 @@ def _recurrence(cell: Any, pair: bool) -> Any:
     def run(x: Any, hx: Any, params: Any, has_biases: bool, layers: int, dropout: float, train: bool, both: bool, batch_first: bool,
             generator: Any) -> Any:  # fmt: skip
         if train and dropout > 0:
-            raise NotImplementedError("without a kernel of the device there is no dropout between recurrent layers")
+            raise NotImplementedError("dropout between recurrent layers requires a kernel of the device")
         x = x.transpose(0, 1) if batch_first else x
         ways, each = 2 if both else 1, 4 if has_biases else 2
         last: list[Any] = []
@@ -178,7 +180,7 @@ for _name, _cell in (("rnn_tanh", "rnn_tanh_cell"), ("rnn_relu", "rnn_relu_cell"
 
 @decomposition("conv_tbc")
 def conv_tbc(x: Any, weight: Any, bias: Any, pad: int) -> Any:
-    """Multiply a matrix, whose rows are the windows over time, by the weight."""
+    """Multiply a matrix by the weight. The rows of the matrix are the windows over time."""
     size, inputs, outputs = weight.shape
     windows = mt.constant_pad_nd(x, (0, 0, 0, 0, pad, pad)).unfold(0, size, 1).transpose(2, 3)
     rows = windows.reshape(windows.shape[0] * windows.shape[1], size * inputs)

@@ -15,7 +15,7 @@ def floating(x: Any) -> Any:
 
 
 def pair(a: Any, b: Any) -> tuple[Any, Any]:
-    """Convert two operands to broadcast tensors of the dtype that they promote to."""
+    """Convert two operands to tensors of their promoted dtype and broadcast them."""
     dtype = mt.result_type(a, b)
     device = a.device if isinstance(a, mt.Tensor) else b.device
     a, b = (x.to(dtype) if isinstance(x, mt.Tensor) else mt.full((), x, dtype=dtype, device=device) for x in (a, b))
@@ -24,7 +24,7 @@ def pair(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def floats(a: Any, b: Any) -> tuple[Any, Any]:
-    """Like `pair`, with integers and bool converted to the default floating-point dtype."""
+    """Do the same as `pair`, and convert integers and bool to the default floating-point dtype."""
     a, b = pair(a, b)
     return floating(a), floating(b)
 
@@ -96,7 +96,7 @@ def isreal(x: Any) -> Any:
 
 @decomposition("signbit")
 def signbit(x: Any) -> Any:
-    """Tell -0.0 from 0.0 by the sign of its reciprocal."""
+    """Distinguish -0.0 from 0.0 by the sign of the reciprocal."""
     return (x < 0) | ((x == 0) & (x.reciprocal() < 0)) if x.is_floating_point() else x < 0
 
 

@@ -123,7 +123,8 @@ def grouped_mm(input: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dt
 @numeric("nn.functional.scaled_dot_product_attention")
 def attention(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: Any, gqa: bool, generator: Any) -> Any:
     if dropout > 0:
-        raise NotImplementedError("scaled_dot_product_attention: without a kernel of the device there is no dropout of attention weights")
+        raise NotImplementedError("scaled_dot_product_attention: dropout of attention weights requires a kernel of the "
+                                  "device")
     if gqa:
         key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
     scale = (query.shape[-1] ** -0.5 if query.shape[-1] else float("inf")) if scale is None else scale
@@ -135,5 +136,5 @@ def attention(query: Any, key: Any, value: Any, mask: Any, dropout: float, causa
         weights = weights.masked_fill(~mask, float("-inf")) if mask.dtype is mt.bool else weights + mask
     if not causal and mask is None:
         return mt.softmax(weights, -1) @ value
-    blocked = (weights == float("-inf")).all(-1, True)  # rows whose keys are all masked out give 0
+    blocked = (weights == float("-inf")).all(-1, True)  # the result is 0 if all keys are masked out
     return mt.where(blocked, 0.0, mt.softmax(weights, -1)) @ value

@@ -11,7 +11,7 @@ from metatensor.rules.decompositions import decomposition, numeric
 
 
 def dims_of(x: Any, dim: Any) -> tuple[int, ...]:
-    """Return the dimensions that a reduction is over as non-negative numbers. None and () stand for all."""
+    """Return the reduced dimensions as non-negative numbers. None and () mean all dimensions."""
     if dim is None or (isinstance(dim, tuple) and not dim):
         return tuple(range(x.dim()))
     dims = (dim,) if isinstance(dim, int) else dim
@@ -19,13 +19,13 @@ def dims_of(x: Any, dim: Any) -> tuple[int, ...]:
 
 
 def count_of(x: Any, dim: Any) -> int:
-    """Return the number of elements reduced into each result."""
+    """Return the number of elements that are reduced to each result."""
     return math.prod(x.shape[d] for d in dims_of(x, dim))
 
 
 @decomposition("all")
 def every(x: Any, dim: Any, keepdim: bool) -> Any:
-    """Test that no element is zero. A uint8 tensor gives uint8."""
+    """Test whether all elements are nonzero. The result is uint8 for a uint8 tensor."""
     found = mt.any(x == 0, dim, keepdim) == 0
     return found.to(mt.uint8) if x.dtype is mt.uint8 else found
 

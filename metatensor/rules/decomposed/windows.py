@@ -11,7 +11,7 @@ from metatensor.rules.decompositions import decomposition, numeric
 
 
 def _padded(x: Any, before: Any, after: Any, value: Any) -> Any:
-    """Pad the last dimensions of the image; `before` and `after` hold one size for each."""
+    """Pad the last dimensions of the image. `before` and `after` hold one size for each of them."""
     if not any(before) and not any(after):
         return x
     return mt.constant_pad_nd(x, [n for pair in zip(reversed(before), reversed(after), strict=True) for n in pair], value)
@@ -60,7 +60,8 @@ def _correlated(x: Any, weight: Any, stride: Any, dilation: Any, groups: int) ->
 
 
 def _transposed(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, more: Any, groups: int) -> Any:
-    """For each position in the kernel, add its product with the input to the elements of the result that it reaches."""
+    """Add, for each kernel position, the product of its weights with the input to the result elements at this
+    position."""
     d, inputs, each = weight.dim() - 2, weight.shape[0], weight.shape[1]
     batch, places, sizes = x.shape[0], tuple(x.shape[2:]), weight.shape[2:]
     whole = [(places[i] - 1) * stride[i] + dilation[i] * (sizes[i] - 1) + 1 + max(more[i], 0) for i in range(d)]
@@ -99,7 +100,7 @@ def _conv(d: int) -> None:
 def _counts(shape: Any, size: Any, step: Any, padding: Any, dilation: Any, ceil: bool) -> list[int]:
     """Return the number of windows per dimension.
 
-    With `ceil` the last window may extend past the padded image, but must start inside the image or its left padding.
+    If `ceil`, the last window may extend past the padded image, but must start inside the image or its left padding.
     """
     found = []
     for n, k, s, p, w in zip(shape, size, step, padding, dilation, strict=True):
@@ -112,7 +113,7 @@ def _counts(shape: Any, size: Any, step: Any, padding: Any, dilation: Any, ceil:
 
 
 def _pool_windows(x: Any, size: Any, step: Any, padding: Any, dilation: Any, ceil: bool, value: Any) -> tuple[Any, list[int]]:
-    """Return the windows of a pooling, with the elements of each in the last dimension, and the numbers of windows."""
+    """Return the pooling windows, with the elements of a window in the last dimension, and the numbers of windows."""
     shape = x.shape[x.dim() - len(size) :]
     counts = _counts(shape, size, step, padding, dilation, ceil)
     after = [max((c - 1) * s + w * (k - 1) + 1 - n - p, 0)
@@ -132,7 +133,7 @@ def _max_pool(d: int) -> None:
         # Padding is never the maximum: if all elements are -inf, the first one inside the image is.
         inside = at.expand(windows.shape) >= 0
         best = mt.argmax(windows, -1, True)
-        if x.is_floating_point():  # of several NaNs the last one is the maximum
+        if x.is_floating_point():  # the last NaN is the maximum
             lost = windows.isnan()
             last = windows.shape[-1] - 1 - mt.argmax(lost.flip(-1).to(mt.uint8), -1, True)
             best = mt.where(lost.any(-1, True), last, best)
@@ -154,7 +155,7 @@ def _avg_pool(d: int) -> None:
         total = windows.sum(-1)
         if divisor is not None:
             return total / divisor if x.is_floating_point() or x.is_complex() else mt.div(total, divisor, rounding_mode="trunc")
-        # The number of elements in each window: of the image with its padding if `include`, else of the image.
+        # Count the elements in each window. Elements of the padding count only if `include`.
         shape = x.shape[x.dim() - d :]
         covered = mt.ones((), dtype=mt.int64, device=x.device)
         for i in range(d):
