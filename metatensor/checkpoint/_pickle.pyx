@@ -22,9 +22,9 @@ cdef extern from "Python.h":
     int PyGC_Disable()
 
 PER_BYTE = 128
-"""Bytes that objects may take per byte of the pickle before the budget is charged. Ordinary opcodes need less."""
+"""Bytes of memory that objects may take per byte of the pickle before the budget is charged. Most opcodes need less."""
 PER_PACKED_BYTE = 256
-"""The same, per byte in the file, for a compressed pickle."""
+"""The same for a compressed pickle, per byte that it takes in the file."""
 
 cdef type ODICT = OrderedDict
 cdef type COUNTER = Counter
@@ -43,7 +43,7 @@ cdef class Machine(Calls):
     allowed : dict, optional
         Like ``table``, for classes and functions that the user allows. The pickle determines how they are called.
     builders : dict, optional
-        Maps a type to ``callable(machine, instance, state)``, which performs BUILD.
+        Maps a type to ``callable(machine, instance, state)``, which performs the opcode BUILD.
     persist : callable, optional
         ``callable(machine, id)`` that returns the object for a persistent id.
     tolerant : bool, default False
@@ -105,7 +105,7 @@ cdef class Machine(Calls):
         return value, self.at
 
     cdef int again(self) except -1:
-        """Start again, interpreting every opcode on its own."""
+        """Run the pickle again without `record`, so that every opcode is interpreted by itself."""
         self.clear()
         self.reset()
         self.at = self.here = 0
@@ -119,7 +119,7 @@ cdef class Machine(Calls):
         return 0
 
     cdef bint record(self) except -1:
-        """Execute the whole series of opcodes that makes one object, if ``maker`` is on top of the stack.
+        """Execute all opcodes that make one object at once, if ``maker`` is on top of the stack.
 
         Return False if not possible.
         """
@@ -131,7 +131,7 @@ cdef class Machine(Calls):
     # Containers ---------------------------------------------------------------
 
     cdef int items(self, Py_ssize_t height) except -1:
-        """Perform SETITEMS: put what is above a height into the mapping below it."""
+        """Perform SETITEMS: put the keys and values above ``height`` into the mapping below them."""
         cdef Py_ssize_t n = self.top - height
         cdef Py_ssize_t i
         cdef object mapping
@@ -154,7 +154,7 @@ cdef class Machine(Calls):
         return self.drop(height)
 
     cdef int appends(self, Py_ssize_t height) except -1:
-        """Perform APPENDS: append what is above a height to the list below it."""
+        """Perform APPENDS: append the values above ``height`` to the list below them."""
         cdef object target
         cdef Py_ssize_t i
         if height <= self.fence:
@@ -398,7 +398,7 @@ cdef class Machine(Calls):
         return self.push(made)
 
     cdef int old_object(self, unsigned char op) except -1:
-        """Perform INST or OBJ: call a class with what is above the mark."""
+        """Perform INST or OBJ: call a class with the values above the mark as arguments."""
         cdef Py_ssize_t height
         if op == b'i':
             cls = self.global_()

@@ -1,4 +1,4 @@
-"""State of the pickle machine: the pickle, a stack, marks, a memo, and how much it may still allocate."""
+"""State of the pickle machine: the pickle, a stack, marks, a memo, and the number of bytes that it may still allocate."""
 from _codecs import escape_decode
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
@@ -15,7 +15,7 @@ cdef extern from "Python.h":
     void tuple_set "PyTuple_SET_ITEM"(PyObject* t, Py_ssize_t i, PyObject* p)
 
 MAX_DIGITS = 1000
-"""Longest line of a number in bytes."""
+"""Longest line in bytes that may hold a number."""
 
 
 class Again(Exception):
@@ -27,7 +27,7 @@ class Truncated(CheckpointError):
 
 
 cdef class Stack:
-    """A pickle's bytes and the machine's memory, which `spend` bounds."""
+    """The bytes of a pickle and the machine's memory. `spend` bounds the memory that objects take."""
 
     def __cinit__(self, *args, **kwargs):
         cdef Py_ssize_t i
@@ -127,7 +127,7 @@ cdef class Stack:
         return height
 
     cdef tuple take(self, Py_ssize_t height):
-        """Pop everything above a height and return it as a tuple."""
+        """Pop all values above ``height`` and return them as a tuple."""
         cdef Py_ssize_t n = self.top - height, i
         cdef PyObject* made
         if n < 0 or height < self.fence:
@@ -218,7 +218,7 @@ cdef class Stack:
         return value
 
     cdef bytes line(self, Py_ssize_t most):
-        """Read the bytes up to the next newline, and the newline."""
+        """Read and return the bytes before the next newline, and skip the newline."""
         cdef const unsigned char* here = self.data + self.at
         cdef const unsigned char* found = <const unsigned char*>memchr(here, 10, self.end - self.at)
         if found == NULL:

@@ -1,8 +1,8 @@
 """The directory of a zip file: names, offsets and sizes of its members, all checked before use.
 
 It is read from the central directory in one pass. A member's local header is read, and compared with its entry, when
-its content is needed. The following are refused: names that are repeated, absolute, or lead out of the archive;
-encrypted and overlapping members; sizes that the file cannot hold; methods other than stored and deflated; multi-part
+its content is needed. These are refused: names that are repeated, absolute, or lead out of the archive, encrypted
+or overlapping members, sizes that the file cannot hold, methods other than stored and deflated, and multi-part
 archives.
 
 Format: APPNOTE.TXT of PKWARE, version 6.3.
@@ -61,7 +61,7 @@ cdef str name_problem(const unsigned char* p, Py_ssize_t n):
 
 
 def problem_of(bytes name not None):
-    """Return why no member may have a name, or None."""
+    """Return the reason why a member must not have this name, or None."""
     return name_problem(<const unsigned char*>PyBytes_AS_STRING(name), len(name))
 
 
@@ -141,7 +141,7 @@ cdef class Directory:
     # Reading the directory ----------------------------------------------------
 
     cdef Py_ssize_t find_end(self, bytes tail) except -2:
-        """Return the offset in ``tail`` of the end record, whose comment must reach the end of the file, or -1."""
+        """Return the offset of the end record in ``tail``, or -1. Its comment must reach the end of the file."""
         cdef const unsigned char* p = <const unsigned char*>PyBytes_AS_STRING(tail)
         cdef Py_ssize_t n = len(tail)
         cdef Py_ssize_t at = n - 22
@@ -312,7 +312,7 @@ cdef class Directory:
         return self.entries[<Py_ssize_t>self.index[name]].method == 0
 
     def place_of(self, str name not None):
-        """Read a member's local header. Return the offset and the number of its bytes in the file."""
+        """Return the offset and the number of a member's bytes in the file, from its local header."""
         cdef Entry* e = &self.entries[<Py_ssize_t>self.index[name]]
         cdef Py_ssize_t n, n_extra
         cdef bytes head = self.source.read(e.header, min(30 + 4 * len(name) + 256, e.limit - e.header), "a member's header")
@@ -360,7 +360,7 @@ cdef class Directory:
     def inflated(self, str name not None, data, long long size):
         """Decompress ``data``, which must yield exactly ``size`` bytes.
 
-        Never produces more than one byte beyond that.
+        At most one byte more is produced.
         """
         engine = zlib.decompressobj(-15)
         try:

@@ -80,7 +80,7 @@ def lock(handle: int, wait: bool) -> bool | None:
 
 
 def sweep(folder: str, base: str) -> None:
-    """Remove temporary files of ``base`` whose writers have died."""
+    """Remove temporary files of ``base`` whose writing process has died."""
     if fcntl is None:
         return
     with suppress(OSError):
@@ -161,7 +161,7 @@ class Staged:
         mode = 0o666 if self._mode is None else 0o600
         unnamed = getattr(os, "O_TMPFILE", None)
         if unnamed is not None and os.path.isdir("/proc/self/fd"):
-            with suppress(OSError):  # the file system has no unnamed files
+            with suppress(OSError):  # raised if the file system has no unnamed files
                 handle = os.open(self.folder, unnamed | os.O_RDWR | os.O_CLOEXEC, mode)
                 lock(handle, wait=False)
                 return os.fdopen(handle, "wb", buffering=0)
@@ -169,7 +169,7 @@ class Staged:
             path = self._temporary_path()
             handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), mode)
             held = lock(handle, wait=False)
-            if held is None or (held and os.path.exists(path)):  # otherwise `sweep` removed it between the two calls
+            if held is None or (held and os.path.exists(path)):  # otherwise `sweep` removed it before it was locked
                 self.name = path
                 return os.fdopen(handle, "wb", buffering=0)
             os.close(handle)

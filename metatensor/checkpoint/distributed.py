@@ -1,7 +1,7 @@
 """PyTorch's distributed checkpoints: a folder with ``.metadata`` and the ``.distcp`` files of each rank.
 
 ``.metadata`` is a pickle. It lists the tensors, the chunks that each was split into, and the location of each chunk.
-The safe pickle machine reads it and turns its few classes into inert records. A chunk is a tensor in PyTorch's zip
+The safe pickle machine reads it and represents its few classes by inert records. A chunk is a tensor in PyTorch's zip
 format, in a range of a ``.distcp`` file. Tensors are assembled from their chunks; other saved values are loaded like
 any checkpoint.
 """
@@ -99,7 +99,7 @@ FORMAT = Distributed()
 
 
 class Part(io.RawIOBase):
-    """A range of an open file, as a file of its own."""
+    """A file object over a range of an open file."""
 
     def __init__(self, file: BinaryIO, begin: int, length: int) -> None:
         self._file = file
@@ -218,7 +218,7 @@ class _Layout:
             if place is None:
                 raise self._wrong(key, f"its chunk at {shown(list(offsets))} is not stored anywhere")
             claimed = prod(sizes) * dtype.itemsize
-            if claimed > place.length:  # an expanded tensor
+            if claimed > place.length:  # the chunk was saved from an expanded tensor
                 self.budget.charge(self.name, claimed - place.length, f"the chunks of {shown(key)} take memory")
             found.append(place._replace(offsets=tuple(offsets), sizes=tuple(sizes)))
         _check_cover(self, key, shape, found)

@@ -59,7 +59,7 @@ class Filler:
     def _allocated(self, storage: Any) -> tuple[Any, Any]:
         """Allocate a storage.
 
-        Return its backend and a byte tensor over its memory, or None if there is nothing to copy.
+        Return its backend and a byte tensor over its memory. The latter is None if there is nothing to copy.
         """
         backend, index = _backend_of(storage)
         nbytes = storage.nbytes()

@@ -161,7 +161,7 @@ def _beside(model: Any, units: list[list[Part]]) -> dict[Any, list[Any]]:
 
 
 def _move_along(other: Any, target: Any, begin: int) -> None:
-    """Make ``other`` view the memory that replaces its old storage.
+    """Make ``other`` a view of the memory that replaces its old storage.
 
     ``begin`` is the old offset of the new memory's first element.
     """
@@ -269,7 +269,7 @@ def _read(target: Any, part: Part, source: Opened, shown: Progress) -> None:
 
 
 def _warn_of_meta(model: Any) -> None:
-    """Warn about buffers that have no values because checkpoints do not hold them."""
+    """Warn about buffers without values, which checkpoints do not contain."""
     persistent = {name for name, _ in state_of(model)}
     left = [
         name for name, buffer in model.named_buffers()

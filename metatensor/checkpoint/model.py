@@ -14,7 +14,7 @@ class TensorInfo(NamedTuple):
     """Description of one tensor of a checkpoint."""
 
     dtype: str
-    """The dtype under metatensor's name, or under the format's if metatensor has no such dtype."""
+    """metatensor's name of the dtype, or the format's name if metatensor has no such dtype."""
     shape: tuple[int, ...]
     nbytes: int
     offset: int

@@ -152,7 +152,7 @@ def checked_protocol(protocol: Any) -> int:
 
 
 def format_for(f: Any, format: str | None = None) -> str:
-    """Return the name of the format in which to write ``f``.
+    """Return the name of the format in which to write the file ``f``.
 
     Raise ValueError if ``format`` is unknown, or if the file name's extension belongs to a format that cannot be
     written.

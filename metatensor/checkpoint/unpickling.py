@@ -1,7 +1,6 @@
 """Load with Python's own unpickler, which runs what the file says. Used only for ``weights_only=False``.
 
-PyTorch's names resolve to their counterparts in this package. Everything else is imported and called as `pickle` does
-it.
+PyTorch's names resolve to their counterparts in this package. Everything else is imported and called as by `pickle`.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Trusted:
     place : Places
         Devices of the storages.
     fill : callable, optional
-        Called with each new `Stored` to fill it immediately. By default the bytes come later in the file.
+        Called with each new `Stored` to fill it immediately. By default the caller fills it later.
     """
 
     def __init__(self, file: str, place: Places, fill: Any = None) -> None:
@@ -109,7 +108,7 @@ def unpickler_for(pickle_module: Any = None) -> Any:
 def alias_installed() -> Iterator[None]:
     """Make ``import torch`` find this package inside the block, for modules that a file names.
 
-    An imported PyTorch stays.
+    If PyTorch is already imported, nothing changes.
     """
     torch_api = import_module(ALIAS)
     if torch_api.is_installed() or "torch" in sys.modules:

@@ -1,7 +1,7 @@
 """Writers for each checkpoint format. They write one storage or tensor at a time to an open file.
 
-A writer takes an object and a `Contents`, which supplies the bytes: those of tensors that hold data or, in a
-conversion, those of the file that tensors on meta stand for.
+A writer takes an object and a `Contents`, which supplies the bytes. They come from tensors with data or, in a
+conversion, from the source file, whose tensors are then represented on meta.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ NPY_DTYPES = {
 
 
 class Contents:
-    """Supplies the bytes of the tensors themselves. Deferred tensors are computed one at a time and stay deferred."""
+    """Supplies bytes from the tensors' own data. Deferred tensors are computed one at a time and stay deferred."""
 
     holds_meta = False
-    """True if there are bytes for tensors on meta. Otherwise they become a skeleton, if the format allows it."""
+    """True if bytes are available for tensors on meta. Otherwise these are saved as a skeleton, if the format allows it."""
 
     def storage(self, storage: Any) -> Any:
         """Return all bytes of a storage as a buffer."""
@@ -255,7 +255,7 @@ def _refuse_sharing(tensors: Mapping[str, Any]) -> None:
 
 
 def tensor_span(tensor: Any) -> tuple[int, int]:
-    """Return the first byte of a tensor in its storage, and the byte after its last."""
+    """Return the offset in bytes of a tensor's first byte in its storage, and of the byte after its last."""
     begin = tensor.storage_offset()
     end = begin + 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
     return begin * tensor.dtype.itemsize, end * tensor.dtype.itemsize
