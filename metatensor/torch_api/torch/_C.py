@@ -22,7 +22,7 @@ _TensorMeta = type(TensorBase)
 
 
 class _nn:
-    """Functions for modules that libraries call."""
+    """The functions of ``torch._C._nn`` that libraries call."""
 
     @staticmethod
     def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:

@@ -28,7 +28,7 @@ def fuse_known_modules(mod_list: Sequence[Any], is_qat: bool, additional_fuser_m
     mod_list : sequence of Module
         Layers that are applied one after the other, such as a convolution, a batch norm and a ReLU.
     is_qat : bool
-        If False, batch norms are merged into the weights of the layer before. If True, the layers are kept in a
+        If False, batch norms are merged into the weights of the preceding layer. If True, the layers are kept in a
         Sequential.
     additional_fuser_method_mapping : any
         Ignored.
