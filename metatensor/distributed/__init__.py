@@ -1,6 +1,6 @@
 """`torch.distributed` for a single process. metatensor has no communication between processes.
 
-`is_available` returns False, so libraries do not try to use it. Still, `init_process_group` creates a world of one
+`is_available` returns False, so libraries do not try to use it. Nevertheless, `init_process_group` creates a world of one
 process, whose collectives behave like those of any other world of that size. Larger worlds raise NotImplementedError.
 """
 

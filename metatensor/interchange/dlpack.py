@@ -24,7 +24,7 @@ def _candidates(kind: int) -> Iterator[str]:
 
 
 def taker(kind: int) -> Any:
-    """Return the backend that accepts memory of a DLPack device type. Raise RuntimeError if there is no working one."""
+    """Return the backend that accepts memory of a DLPack device type. Raise RuntimeError if no available one does."""
     broken = None
     for type in _candidates(kind):
         try:

@@ -20,7 +20,7 @@ def as_bytes(storage: Any) -> Any:
 def elements(storage: Any, dtype: Any = None) -> Any:
     """Return a 1-D tensor over a typed or untyped storage, whose bytes are interpreted as ``dtype``.
 
-    By default ``dtype`` is int64 for an untyped storage. For a typed one it is bool, int64, or the default
+    For an untyped storage, ``dtype`` defaults to int64. For a typed one, it defaults to bool, int64, or the default
     floating-point or complex dtype, whichever is of the same kind. Raise RuntimeError if a typed storage has another
     dtype.
     """

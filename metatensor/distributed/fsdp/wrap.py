@@ -1,4 +1,4 @@
-"""Policies that select the submodules to shard separately. They are ordinary functions of modules."""
+"""Policies, which select the submodules to shard separately."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def size_based_auto_wrap_policy(
 ) -> bool:  # fmt: skip
     """Return True if a module has at least ``min_num_params`` unwrapped parameters and is not excluded by its class.
 
-    While recursing, ``force_leaf_modules`` are excluded, else ``exclude_wrap_modules``.
+    The excluded classes are ``force_leaf_modules`` while recursing, else ``exclude_wrap_modules``.
     """
     large = nonwrapped_numel >= min_num_params
     name = "FORCE_LEAF_MODULES" if recurse else "EXCLUDE_WRAP_MODULES"
@@ -69,7 +69,7 @@ class CustomPolicy:
 
 
 def wrap(module: Any, **wrap_overrides: Any) -> Any:
-    """Return ``module`` unchanged, as always outside `enable_wrap`."""
+    """Return ``module`` unchanged, as PyTorch does outside `enable_wrap`."""
     return module
 
 

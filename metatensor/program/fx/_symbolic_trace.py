@@ -140,7 +140,7 @@ class Tracer(TracerBase):
         return a
 
     def _constant(self, tensor: Any) -> str:
-        """Return the name of the root's attribute that holds `tensor`. The attribute is created if there is none."""
+        """Return the name of the root's attribute that holds `tensor`. Create the attribute if there is none."""
         for name, value in vars(self.root).items():
             if value is tensor:
                 return str(name)
@@ -213,14 +213,14 @@ class Tracer(TracerBase):
     @contextmanager
     def _watched(self, fn: Any) -> Any:
         """Return a context in which module calls, parameters and wrapped functions are recorded."""
-        alias = sys.modules.get(TREE)  # the module `torch`, if anything imported it
+        alias = sys.modules.get(TREE)  # the module `torch`, if it has been imported
         with ExitStack() as stack:
             for module in self.root.modules():
                 stack.callback(object.__setattr__, module, "__class__", type(module))
                 object.__setattr__(module, "__class__", self._watched_class(type(module)))
             for namespace, name in WRAPPED:
                 self._wrap(stack, namespace, name)
-            # An operator called with a proxy for a tensor reaches the tracer by itself. One with a proxy for a number
+            # A call of an operator with a proxy for a tensor reaches the tracer by itself. A call with a proxy for a number
             # does not, so all are wrapped.
             for place in filter(None, (mt, alias, mt.nn.functional, mt.fft, mt.linalg, mt.special)):
                 for name, value in list(vars(place).items()):
