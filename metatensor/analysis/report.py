@@ -87,7 +87,7 @@ class Gap:
 
 @dataclass
 class Report:
-    """The cost of a model at inference. ``str()`` of it is a table, and so is printing it with rich."""
+    """The cost of a model at inference. ``str()`` and printing with rich give a table."""
 
     model: str
     """Name of the model's class, or of the function."""

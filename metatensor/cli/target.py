@@ -71,7 +71,7 @@ def _load_file(path: str) -> Any:
 
 
 def _suggestions(module: Any) -> str:
-    """Return a message with the models, classes and functions that a module itself defines."""
+    """Return the end of a message that lists the models, classes and functions that a module itself defines."""
     own = [
         name
         for name, value in vars(module).items()

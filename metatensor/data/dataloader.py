@@ -35,7 +35,7 @@ class _DatasetKind:
 
 
 class _InfiniteConstantSampler(Sampler[None]):
-    """Yields None forever, as the sampler of datasets without indices."""
+    """Yields None forever. It is the sampler of datasets without indices."""
 
     def __iter__(self) -> Iterator[None]:
         return itertools.repeat(None)
@@ -81,7 +81,7 @@ class DataLoader(Generic[_T_co]):
     multiprocessing_context : str or context, optional
         Validated and stored, but not used.
     pin_memory, pin_memory_device, in_order
-        Stored, but without effect: memory is not pinned, and batches are always in order.
+        Stored, but not used: memory is not pinned, and batches are always in order.
 
     Raises
     ------
@@ -285,7 +285,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """Loads batches ahead in threads, to which batches are assigned in turn."""
+    """Loads batches ahead of time. They are assigned to the threads in turn."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         super().__init__(loader)

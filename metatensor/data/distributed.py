@@ -21,7 +21,7 @@ def _group() -> Any:
 
 
 class DistributedSampler(Sampler[int]):
-    """Yields the indices that belong to one of several processes.
+    """Yields the indices that one of several processes loads.
 
     Process ``rank`` gets every ``num_replicas``-th index, beginning with index number ``rank``. All processes use the
     same order and get the same number of indices.

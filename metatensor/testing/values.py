@@ -22,7 +22,7 @@ __all__ = ["FORMATS", "TOLERANCES", "difference", "empty", "encode", "from_value
 
 FORMATS = formats()
 
-# Relative and absolute tolerance: a few ulp, for sums evaluated in another order.
+# Relative and absolute tolerances of a few ulp, because a device may add up numbers in another order.
 TOLERANCES = {
     "float64": (1e-10, 1e-12), "complex128": (1e-10, 1e-12), "float32": (1e-4, 1e-5), "complex64": (1e-4, 1e-5),
     "float16": (4e-3, 1e-3), "complex32": (4e-3, 1e-3), "bfloat16": (2e-2, 1e-2),
@@ -101,7 +101,7 @@ def place(device: str, shape: tuple[int, ...], dtype: str, data: bytes, *, strid
 
 
 def to_values(tensor: Tensor) -> np.ndarray:
-    """Return the tensor's values as a NumPy array of the dtype that they are computed in."""
+    """Return the tensor's values as a NumPy array of the dtype in which the cpu computes them."""
     fmt = FORMATS[tensor.dtype.name]
     raw = np.frombuffer(backend_for(tensor.device).to_host(tensor), np.uint8).view(fmt.raw)
     values = fmt.decode(np, raw) if fmt.decode is not None else raw
@@ -109,7 +109,7 @@ def to_values(tensor: Tensor) -> np.ndarray:
 
 
 def difference(got: Any, expected: Any, dtype: str) -> str:
-    """Describe how two arrays differ beyond the tolerance of ``dtype``; "" if they do not."""
+    """Describe how two arrays differ by more than the tolerance of ``dtype``. Return "" if they do not."""
     got, expected = np.asarray(got), np.asarray(expected)
     if got.shape != expected.shape:
         return f"shape {got.shape} instead of {expected.shape}"

@@ -1,4 +1,4 @@
-"""Stand-ins for results whose sizes depend on values that are not available."""
+"""Substitutes for results whose sizes depend on values that are not available."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metatensor.cli.planned.values import Values
 __all__ = ["result", "without_masks"]
 
 MOST_COMPUTED = 1 << 22
-"""Maximum number of elements of stand-in arguments for which an operator is computed."""
+"""Maximum number of elements of substituted arguments with which an operator is computed."""
 
 
 def _integers(*shape: int) -> Any:

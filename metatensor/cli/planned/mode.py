@@ -18,13 +18,13 @@ from metatensor.cli.planned.values import Values
 __all__ = ["PlanMode"]
 
 GIVEN = frozenset(("_from_host", "arange", "linspace", "logspace", "range", "randperm"))
-"""Operators whose results have known values. These are created on cpu, unless an accelerator is named."""
+"""Operators whose results have known values. These results are created on cpu, unless an accelerator is named."""
 MOST_GIVEN = 1 << 24
 """Maximum number of elements of such a result."""
 DRAWN = frozenset(("rand", "randn", "randint", "normal"))
 DRAWN_INTO = frozenset(("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_",
                         "geometric_"))  # fmt: skip
-"""Operators that draw random numbers. A single number is drawn on cpu, because scripts often request its value."""
+"""Operators that draw random numbers. A single number is drawn on cpu, because scripts often read its value."""
 _MUTATED = re.compile(r"Tensor(?:\[\])?\([a-z]!\)\S* (\w+)")
 
 
@@ -127,7 +127,7 @@ class PlanMode(mt.DispatchMode):
     # Tensors with and without data -------------------------------------------------------
 
     def _together(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Move the tensors of a call to meta, or if it writes to a view on cpu, replace those on meta by stand-ins."""
+        """Move the tensors of a call to meta. If it writes to a view on cpu, fill in values for those on meta instead."""
         places = {tensor.is_meta for tensor in tensors_in((args, tuple(kwargs.values())))}
         if len(places) < 2:
             return args, kwargs

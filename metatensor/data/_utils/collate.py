@@ -93,7 +93,7 @@ def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | No
     Returns
     -------
     object
-        The batch. Mappings, named tuples and sequences without a function of their own are merged item by item.
+        The batch. Mappings, named tuples and sequences whose type has no function are merged item by item.
 
     Raises
     ------
