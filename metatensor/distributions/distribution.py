@@ -120,7 +120,8 @@ class Distribution:
         batch_shape : sequence of int
             The new batch shape. The current one must be expandable to it.
         _instance : Distribution, optional
-            An object to fill. Subclasses that override this method pass one; by default a new object is created.
+            An object that is filled and returned. Subclasses that override this method pass one. By default a new
+            object is created.
 
         Examples
         --------
@@ -247,12 +248,12 @@ class Distribution:
         Parameters
         ----------
         value : Tensor
-            A shape that broadcasts with ``batch_shape + event_shape`` and ends with `event_shape`.
+            Values. The shape broadcasts with ``batch_shape + event_shape`` and ends with `event_shape`.
 
         Returns
         -------
         Tensor
-            The broadcast shape without the event dimensions.
+            One number for each value: the broadcast shape without the event dimensions.
 
         Raises
         ------

@@ -46,7 +46,7 @@ def per_group(name: str, optimizer: Any, value: Any) -> list[Any]:
 
 
 def attributes_of(function: Any) -> dict[str, Any] | None:
-    """Return the state of a callable for a state dict: the attributes of an object, or None for a function or None."""
+    """Return the attributes of a callable object for a state dict, or None if it is a function or None."""
     return None if function is None or isinstance(function, types.FunctionType) else dict(vars(function))
 
 

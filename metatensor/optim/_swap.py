@@ -26,7 +26,7 @@ def swap_in_optimizer_params_and_state(
     swapin_parameters : dict
         Parameters by name, in the order of the optimizer's own.
     swapin_optim_state : dict
-        A `state_dict` for them. Its tensors are used without copying, so a step in the block changes them.
+        A `state_dict` for these parameters. Its tensors are not copied, so a step in the block changes them.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """Declarative optimizers: hyperparameters with ranges, state tensors, and an update formula for one parameter.
 
-`UpdateRule` does the rest for all of them. It checks hyperparameters, creates the state at a parameter's first step,
+`UpdateRule` implements everything else. It checks hyperparameters, creates the state at a parameter's first step,
 negates the gradient to maximize, applies weight decay, and updates complex parameters as pairs of real numbers.
 """
 
@@ -22,7 +22,7 @@ Maker: TypeAlias = Callable[[Any, Group], Any]
 """Function that makes a state tensor from a parameter and the hyperparameters of its group, or returns None."""
 
 _UNKNOWN = 0.5
-"""Value of a hyperparameter that is a tensor without data. All formulas are defined for it; results have no data."""
+"""Value that replaces a hyperparameter without data. All formulas are defined for it, and their results have no data."""
 
 
 def number(value: Any, p: Any) -> Any:
@@ -95,7 +95,7 @@ class UpdateRule(Optimizer):
     """
 
     ranges: ClassVar[dict[str, str | tuple[str, ...]]] = {}
-    """Interval of each hyperparameter. For a tuple, a single interval for all elements or one per element."""
+    """Interval of each hyperparameter. A tuple of numbers has one interval for all elements, or one for each."""
 
     state_tensors: ClassVar[dict[str, Maker]] = {}
     """Function that makes each state tensor, at the first step of a parameter."""

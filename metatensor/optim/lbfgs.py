@@ -87,7 +87,7 @@ def _strong_wolfe(
         near, far = min(a, b), max(a, b)
         margin = 0.1 * (far - near)
         if min(far - t, t - near) < margin:
-            # Too close to an end of the bracket: move away the second time in a row, or if the point is not inside.
+            # The point is too close to an end of the bracket. Move it if this happens twice in a row or it is outside.
             if stuck or t >= far or t <= near:
                 t = far - margin if abs(t - far) < abs(t - near) else near + margin
                 stuck = False

@@ -185,7 +185,7 @@ suffixes = ["", "K", "M", "B", "T"]
 
 
 def get_suffix_str(number: int) -> str:
-    """Return the unit for displaying `number`, one of `suffixes`: two to four digits are left before the decimal point.
+    """Return the suffix with which to display `number`: two to four digits are then before the decimal point.
     """
     return suffixes[max(0, min(len(suffixes) - 1, (len(str(number)) - 2) // 3))]
 
@@ -280,7 +280,7 @@ class FlopCounterMode:
         return sum(self.flop_counts["Global"].values())
 
     def get_flop_counts(self) -> dict[str, dict[Any, int]]:
-        """Return the counts by the name of a module, then by operator. "Global" has all of them."""
+        """Return the counts by module name and then by operator. The entry "Global" has the totals."""
         return {name: dict(counts) for name, counts in self.flop_counts.items()}
 
     def get_table(self, depth: int | None = None) -> str:
