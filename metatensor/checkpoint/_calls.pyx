@@ -287,7 +287,10 @@ cdef class Calls(Stack):
         return 0
 
     cdef int attributes(self, object mapping, object state) except -1:
-        """Set instance attributes of a mapping, such as an OrderedDict's ``_metadata``. They must not shadow its own."""
+        """Set instance attributes of a mapping, such as an OrderedDict's ``_metadata``.
+
+        They must not shadow its own.
+        """
         cls = type(mapping)
         if type(state) is not dict:
             raise self.wrong(f"the state of {describe(mapping)} must be a dict, got {describe(state)}")

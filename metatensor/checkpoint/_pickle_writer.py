@@ -62,7 +62,10 @@ class StoredTensors:
         self.storages: dict[str, Any] = {}
         """The storages whose bytes the file must contain, by key."""
         self.kinds: dict[str, str] = {}
-        """Names of storage classes by key. The first tensor or typed storage that uses a storage determines its class."""
+        """Names of storage classes by key.
+
+        The first tensor or typed storage that uses a storage determines its class.
+        """
         self._keys: dict[Any, str] = {}
 
     # Storages -----------------------------------------------------------------

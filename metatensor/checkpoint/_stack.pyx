@@ -1,4 +1,4 @@
-"""State of the pickle machine: the pickle, a stack, marks, a memo, and the number of bytes that it may still allocate."""
+"""State of the pickle machine: the pickle, a stack, marks, a memo, and the number of bytes that it may allocate."""
 from _codecs import escape_decode
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc

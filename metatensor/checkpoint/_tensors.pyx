@@ -170,9 +170,9 @@ cdef class TensorMachine(Machine):
 
         Otherwise read nothing and return False.
 
-        The current position is after the name of the function and a mark. Strings and tuples in the call are not stored in the
-        memo, because normally nothing refers to them. If an opcode does, `Stack.recall` causes a second run without
-        this shortcut.
+        The current position is after the name of the function and a mark. Strings and tuples in the call are not stored
+        in the memo, because normally nothing refers to them. If an opcode does, `Stack.recall` causes a second run
+        without this shortcut.
         """
         cdef Reader r
         cdef Layout lay
@@ -263,7 +263,10 @@ cdef class TensorMachine(Machine):
         return None
 
     cdef int forgotten(self, Reader* r) except -1:
-        """Skip the next opcode if it stores to a free memo index. Clear ``ok`` if it stores to a used one or not at all."""
+        """Skip the next opcode if it stores to a free memo index.
+
+        Clear ``ok`` if it stores to a used one or not at all.
+        """
         cdef Py_ssize_t index = read_index(r, b'q', b'r')
         if r.ok and (index > self.end or (index < self.memo_room and self.memo[index] != NULL)):
             r.ok = False

@@ -24,9 +24,9 @@ cdef class Known(Marker):
     """A name that pickles may use.
 
     ``call(machine, args)`` performs a call. Without it, the name cannot be called. ``value`` is what the name stands
-    for if it is not called. If ``new`` is true, the opcode NEWOBJ may call it too. If ``empty`` is true, a call without arguments
-    whose result is immediately put into a tuple creates a placeholder instead of an object. Most of the placeholders
-    for a state dict are dropped. If one remains in the result, its object is created at the end.
+    for if it is not called. If ``new`` is true, the opcode NEWOBJ may call it too. If ``empty`` is true, a call without
+    arguments whose result is immediately put into a tuple creates a placeholder instead of an object. Most of the
+    placeholders for a state dict are dropped. If one remains in the result, its object is created at the end.
     """
 
     def __init__(self, str name, call=None, value=None, new=False, int code=0, empty=False):
@@ -116,7 +116,7 @@ cdef inline int _scan_one(_Frame frame, object item, bint* marked) except -1:
     cdef type cls = type(item)
     if cls is tuple or cls is list or cls is dict or cls is set or cls is frozenset or cls is ODICT or cls is DEFAULTDICT or cls is COUNTER:
         if len(item):
-            # Two references are expected: this function's argument and the container's. A caller's variable may be a third.
+            # Two references are this function's argument and the container's. A variable of the caller may be a third.
             frame.flags.append(refcount(<PyObject*>item) > 2)
             frame.children.append(item)
     elif cls is Record:

@@ -48,7 +48,8 @@ def convert(
     format, max_shard_size
         As for `save`.
     drop : bool, default False
-        Omit values that the target format cannot hold, and tensors that cannot be loaded. By default they raise an error.
+        Omit values that the target format cannot hold, and tensors that cannot be loaded. By default they raise an
+        error.
     progress : bool or callable, optional
         As for `load_into`.
 

@@ -1,7 +1,7 @@
 """GGUF, the format of llama.cpp: metadata and a table of tensors, followed by the tensors' aligned data.
 
-metatensor has no dtype for quantized tensors. They load as uint8 tensors of their blocks, with the bytes of a row in the last
-dimension. `inspect` reports their type ("Q4_K") and the shape that they represent.
+metatensor has no dtype for quantized tensors. They load as uint8 tensors of their blocks, with the bytes of a row in
+the last dimension. `inspect` reports their type ("Q4_K") and the shape that they represent.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """

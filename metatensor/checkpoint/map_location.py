@@ -159,7 +159,10 @@ class FakePlaces(Places):
             self._devices[id(ref.storage)] = self.real(ref.location, ref.nbytes)
 
     def device_of(self, tensor: Any) -> Any:
-        """Return the device recorded for a tensor's storage. Without a record, return the device for data saved on cpu."""
+        """Return the device recorded for a tensor's storage.
+
+        Without a record, return the device for data saved on cpu.
+        """
         found = self._devices.get(id(tensor.untyped_storage()))
         return self.real("cpu", tensor.nbytes) if found is None else found
 

@@ -201,7 +201,7 @@ _KEYS = ("dtype", "shape", "data_offsets")
 
 
 def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[str, str], list[Entry]]:
-    """Check each entry by itself: its keys, the types of its values, and that shape and dtype match its number of bytes."""
+    """Check each entry by itself: keys, types of values, and that shape and dtype match the number of bytes."""
     metadata: dict[str, str] = {}
     entries: list[Entry] = []
     names = dict(pairs)

@@ -5,8 +5,8 @@ the new one. Concurrent savers of one path take turns under a lock. A turn lasts
 old ones.
 
 A file is removed only if it belongs to this checkpoint: either the old index names it, or the journal of a saver that
-died lists it. The journal identifies files by inode, size and modification time, so a file that later takes the same name
-is left alone. A file that any index in the folder names is never removed.
+died lists it. The journal identifies files by inode, size and modification time, so a file that later takes the same
+name is left alone. A file that any index in the folder names is never removed.
 """
 
 from __future__ import annotations
@@ -292,7 +292,10 @@ def _opener(path: str, flags: int) -> int:
 
 
 def _groups(obj: Any, form: str, limit: int) -> Iterator[dict[str, Any]]:
-    """Yield at least one group of tensors, of at most ``limit`` bytes each. Tensors that share a storage stay together."""
+    """Yield at least one group of tensors, of at most ``limit`` bytes each.
+
+    Tensors that share a storage stay together.
+    """
     if isinstance(obj, dict):
         units = _units(tensors_of(obj, form))
     else:

@@ -158,7 +158,8 @@ class Source:
 def mapped_for_writing(source: Source) -> memoryview | None:
     """Map all bytes of a source; return None if the file cannot be mapped or is not aligned.
 
-    Writing to it changes a private copy, or the file itself if `metatensor.serialization.set_default_mmap_options` says so.
+    Writing to it changes a private copy, or the file itself if `metatensor.serialization.set_default_mmap_options` says
+    so.
     """
     if source.start % MAPPED_ALIGNMENT:
         return None

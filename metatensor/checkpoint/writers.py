@@ -44,7 +44,10 @@ class Contents:
     """Supplies bytes from the tensors' own data. Deferred tensors are computed one at a time and stay deferred."""
 
     holds_meta = False
-    """True if bytes are available for tensors on meta. Otherwise these are saved as a skeleton, if the format allows it."""
+    """True if bytes are available for tensors on meta.
+
+    Otherwise these are saved as a skeleton, if the format allows it.
+    """
 
     def storage(self, storage: Any) -> Any:
         """Return all bytes of a storage as a buffer."""

@@ -249,8 +249,8 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
     dataset : Dataset
         The dataset to split; it must have a length.
     lengths : sequence of int or float
-        Either the sizes of the subsets, which must sum to the length of the dataset, or fractions that sum to 1. Sizes are
-        then rounded down, and the remaining samples go to the first subsets, one each.
+        Either the sizes of the subsets, which must sum to the length of the dataset, or fractions that sum to 1. Sizes
+        are then rounded down, and the remaining samples go to the first subsets, one each.
     generator : Generator, optional
         Generates the random order.
 

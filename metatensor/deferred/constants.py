@@ -1,8 +1,8 @@
 """Compute small constants with Python's numbers when no device plugin is installed.
 
-It supports `arange`, `linspace`, ``tensor([...])`` and similar functions, sums, differences, products and quotients, and
-conversions. The results equal those of the cpu device bit for bit, because after each step numbers are rounded to the dtype in
-which that device computes.
+It supports `arange`, `linspace`, ``tensor([...])`` and similar functions, sums, differences, products and quotients,
+and conversions. The results equal those of the cpu device bit for bit, because after each step numbers are rounded to
+the dtype in which that device computes.
 """
 
 from __future__ import annotations

@@ -71,7 +71,9 @@ class FakeTensorMode(Recorder):
         self._storages: weakref.WeakValueDictionary[int, _Shared] = weakref.WeakValueDictionary()
 
     def from_tensor(self, tensor: Any, **_: Any) -> Any:
-        """Return the fake tensor for a real one. The same tensor gives the same result, and shared storages stay shared.
+        """Return the fake tensor for a real one.
+
+        The same tensor gives the same result, and shared storages stay shared.
 
         The fake tensor has the real one's sizes, strides, offset, dtype, device, class, ``requires_grad`` and Python
         attributes. The mode does not keep the real tensor alive.

@@ -141,7 +141,10 @@ def refs_of(value: Any) -> Iterator[Ref]:
 
 
 def groups_of(recipes: Iterable[Recipe]) -> list[tuple[list[Recipe], list[Step]]]:
-    """Partition recorded storages into groups that have no steps in common. Return each group with its steps in order."""
+    """Partition recorded storages into groups that have no steps in common.
+
+    Return each group with its steps in order.
+    """
     walk = _Walk()
     wanted = list(dict.fromkeys(recipes))
     for number, recipe in enumerate(wanted):
@@ -252,7 +255,7 @@ def _replay_noted(step: Step, storages: dict[Recipe, Any], relocate: Callable[[A
 
 
 def _same_bytes(step: Step) -> tuple[Recipe, Recipe] | None:
-    """Return the target and the source if a step copies a whole storage to another one with the same layout, else None."""
+    """Return the target and the source if a step copies a whole storage to one with the same layout, else None."""
     if step.name not in ("copy", "clone"):
         return None
     made, source = step.result, step.args[1 if step.op is None else 0]
@@ -289,7 +292,7 @@ def _relocation(device: Any) -> Callable[[Any], Any]:
     return relocate
 
 
-forbidden = threading.local()  # attribute `now`: whether this thread runs an operator inside `assert_no_materialization`
+forbidden = threading.local()  # `now` is true while this thread runs an operator inside `assert_no_materialization`
 _KEPT_BYTES = 1 << 22
 _SMALL_BYTES = 1 << 16
 _FREE_BYTES = 512  # constants up to this size may be computed even inside assert_no_materialization

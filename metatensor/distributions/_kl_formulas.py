@@ -1,8 +1,8 @@
 """Formulas for the Kullback-Leibler divergence.
 
-Pairs of continuous families use KL(p || q) = -E_p[log q] - H(p). `_MEANS` lists the expectations that are known for each
-family p, and `_CROSS_ENTROPIES` has functions that compute -E_p[log q] from them for each family q. Two members of one
-exponential family use the Bregman divergence of its log normalizer.
+Pairs of continuous families use KL(p || q) = -E_p[log q] - H(p). `_MEANS` lists the expectations that are known for
+each family p, and `_CROSS_ENTROPIES` has functions that compute -E_p[log q] from them for each family q. Two members
+of one exponential family use the Bregman divergence of its log normalizer.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ class Parametric(Distribution):
     def _declaring_class(cls) -> type:
         """Return the class whose constructor sets the parameters.
 
-        It is the first class of this package in the method resolution order that has a constructor. If there is none, it
-        is the last class outside the package that has one.
+        It is the first class of this package in the method resolution order that has a constructor. If there is none,
+        it is the last class outside the package that has one.
         """
         constructors = [c for c in cls.__mro__ if "__init__" in c.__dict__ and c not in (Distribution, object)]
         ours = [c for c in constructors if c.__module__.startswith(f"{__package__}.")]

@@ -99,7 +99,9 @@ class Transform:
         return self._cached(1, y, self._inverse)
 
     def _cached(self, side: int, given: Any, compute: Any) -> Any:
-        """Return the other element of the cached pair if it contains `given`. Otherwise compute it and cache the new pair.
+        """Return the other element of the cached pair if it contains `given`.
+
+        Otherwise compute it and cache the new pair.
 
         `side` is 0 if `given` is an input, and 1 if it is an output.
         """

@@ -15,7 +15,7 @@ __all__ = ["Adafactor"]
 
 
 def _mean_over(dim: int) -> Any:
-    """Return a function that makes a state of zeros for means over one dimension, or None for fewer than 2 dimensions."""
+    """Return a function that makes zeros for means over one dimension, or None for fewer than 2 dimensions."""
 
     def make(p: Any, group: Group) -> Any:
         shape = list(p.shape)

@@ -22,7 +22,10 @@ Maker: TypeAlias = Callable[[Any, Group], Any]
 """Function that makes a state tensor from a parameter and the hyperparameters of its group, or returns None."""
 
 _UNKNOWN = 0.5
-"""Value that replaces a hyperparameter without data. All formulas are defined for it, and their results have no data."""
+"""Value that replaces a hyperparameter without data.
+
+All formulas are defined for it, and their results have no data.
+"""
 
 
 def number(value: Any, p: Any) -> Any:

@@ -135,7 +135,7 @@ def _groups(tensors: list[Any], key: Callable[[Any], Any]) -> list[int]:
 
 
 def never_written(tensor: Any) -> bool:
-    """Return True if some values of a tensor that is or was deferred come from memory that no recorded step wrote to."""
+    """Return True if some values of a tensor, deferred now or before, come from memory that no recorded step wrote."""
     from metatensor.deferred import overwrites, read, steps_for, written
 
     recipe = recipe_of(tensor.untyped_storage())

@@ -128,7 +128,7 @@ class _Check:
         self.written: dict[str, bool] = {}
 
     def varied(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-        """Yield calls with other values of optional numbers, strings and bools, if the reference is a plain function."""
+        """Yield calls with other values of optional numbers, strings and bools if the reference is a plain function."""
         if self.reference is None or self.pytorch or self.samples > VARIED:
             return
         schema = _schema(self.op, args, kwargs)

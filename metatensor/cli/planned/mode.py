@@ -127,7 +127,10 @@ class PlanMode(mt.DispatchMode):
     # Tensors with and without data -------------------------------------------------------
 
     def _together(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Move the tensors of a call to meta. If it writes to a view on cpu, fill in values for those on meta instead."""
+        """Move the tensors of a call to meta.
+
+        If it writes to a view on cpu, fill in values for those on meta instead.
+        """
         places = {tensor.is_meta for tensor in tensors_in((args, tuple(kwargs.values())))}
         if len(places) < 2:
             return args, kwargs

@@ -81,7 +81,10 @@ def _has_compatible_shallow_copy_type(input: Any, from_: Any) -> bool:
 
 
 class _StorageType(type):
-    """Metaclass of `FloatStorage` and similar classes. Every typed storage of a class's dtype is an instance of the class."""
+    """Metaclass of `FloatStorage` and similar classes.
+
+    Every typed storage of a class's dtype is an instance of the class.
+    """
 
     dtype: Any
 

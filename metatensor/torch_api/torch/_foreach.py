@@ -62,7 +62,7 @@ def _make(op: str, arity: int, in_place: bool) -> Callable[..., Any]:
         return None if in_place else tuple(results)
 
     foreach.__name__ = foreach.__qualname__ = name
-    foreach.__doc__ = f"Apply `{op}` to each tensor{', in place' if in_place else ''}. Other arguments are lists with a value for each, or one value for all."
+    foreach.__doc__ = f"Apply `{op}` to each tensor{', in place' if in_place else ''}. Other arguments are lists or single values."
     return foreach
 
 

@@ -1,7 +1,7 @@
 """Custom operators with PyTorch's interface, on top of `metatensor.library`.
 
-If an operator has a fake (meta) function, this function computes the metadata of its results on every device. Otherwise the
-operator itself is run to find the metadata, which needs arguments with data.
+If an operator has a fake (meta) function, this function computes the metadata of its results on every device. Otherwise
+the operator itself is run to find the metadata, which needs arguments with data.
 """
 
 from __future__ import annotations
