@@ -136,9 +136,9 @@ cdef class Machine(Calls):
         cdef Py_ssize_t i
         cdef object mapping
         if n & 1:
-            raise self.wrong("SETITEMS of a key without a value")
+            raise self.wrong("SETITEMS with a key that has no value")
         if height <= self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         mapping = <object>self.stack[height - 1]
         cls = type(mapping)
         if cls is dict or cls is ODICT or cls is DEFAULTDICT or cls is COUNTER:
@@ -150,7 +150,7 @@ cdef class Machine(Calls):
                 self.put(made, <object>self.stack[i], <object>self.stack[i + 1])
             self.keep(mapping, made)
         else:
-            raise self.wrong(f"setting items of {describe(mapping)}")
+            raise self.wrong(f"setting items of {describe(mapping)}, which is not a mapping")
         return self.drop(height)
 
     cdef int appends(self, Py_ssize_t height) except -1:
@@ -158,25 +158,25 @@ cdef class Machine(Calls):
         cdef object target
         cdef Py_ssize_t i
         if height <= self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         target = <object>self.stack[height - 1]
         if type(target) is list:
             charge(self, 8 * (self.top - height) + 8)
             for i in range(height, self.top):
                 PyList_Append(target, <object>self.stack[i])
         elif not isinstance(target, Inert):
-            raise self.wrong(f"appending to {describe(target)}")
+            raise self.wrong(f"appending to {describe(target)}, which is not a list")
         return self.drop(height)
 
     cdef int add_items(self, Py_ssize_t height) except -1:
         cdef object target
         if height <= self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         target = <object>self.stack[height - 1]
         if type(target) is set:
             self.fill_set(target, height)
         elif not isinstance(target, Inert):
-            raise self.wrong(f"adding items to {describe(target)}")
+            raise self.wrong(f"adding items to {describe(target)}, which is not a set")
         return self.drop(height)
 
     cdef int fill_set(self, object target, Py_ssize_t height) except -1:
@@ -262,7 +262,7 @@ cdef class Machine(Calls):
                 push(self, set())
             elif op == b's':                            # SETITEM
                 if self.top - 2 < self.fence:
-                    raise self.wrong("stack underflow: an opcode takes more than there is")
+                    raise self.wrong("stack underflow: an opcode takes more values than the stack has")
                 self.items(self.top - 2)
             elif op == b'u':                            # SETITEMS
                 self.items(self.unmark())
@@ -286,7 +286,7 @@ cdef class Machine(Calls):
             elif op == 0x80:                            # PROTO
                 n = self.number(1)
                 if n > 5:
-                    raise self.wrong(f"pickle protocol {n}, 5 is the last that is known")
+                    raise self.wrong(f"pickle protocol {n}; only protocols 0 to 5 are supported")
             elif op == 0x95:                            # FRAME
                 n = self.number(8)
                 if n > <unsigned long long>(self.end - self.at):
@@ -392,7 +392,7 @@ cdef class Machine(Calls):
         cdef Py_ssize_t i
         self.spend(80)
         if len(pairs) & 1:
-            raise self.wrong("DICT of a key without a value")
+            raise self.wrong("DICT with a key that has no value")
         for i in range(0, len(pairs), 2):
             self.put(made, pairs[i], pairs[i + 1])
         return self.push(made)
@@ -408,6 +408,6 @@ cdef class Machine(Calls):
             height = self.unmark()
             args = self.take(height)
             if not args:
-                raise self.wrong("stack underflow: an opcode takes more than there is")
+                raise self.wrong("stack underflow: an opcode takes more values than the stack has")
             cls, args = args[0], args[1:]
         return self.push(self.call(cls, args, False))

@@ -93,7 +93,7 @@ cdef class Stack:
     cdef object pop(self):
         cdef object value
         if self.top <= self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         self.top -= 1
         value = <object>self.stack[self.top]
         decref(self.stack[self.top])
@@ -101,7 +101,7 @@ cdef class Stack:
 
     cdef object peek(self):
         if self.top <= self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         return <object>self.stack[self.top - 1]
 
     cdef int mark(self) except -1:
@@ -131,7 +131,7 @@ cdef class Stack:
         cdef Py_ssize_t n = self.top - height, i
         cdef PyObject* made
         if n < 0 or height < self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         if n == 0:
             return ()
         charge(self, 56 + 8 * n)
@@ -148,10 +148,10 @@ cdef class Stack:
         cdef Py_ssize_t room, i
         cdef PyObject* value
         if self.top <= self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         value = self.stack[self.top - 1]
         if index < 0 or index > self.end:
-            raise self.wrong(f"memo index {index:,} is beyond the bound, the pickle's length of {self.end:,}")
+            raise self.wrong(f"memo index {index:,} is larger than the pickle's length, {self.end:,}")
         if index >= self.memo_room:
             room = min(max(2 * self.memo_room, index + 1), self.end + 1)
             self.spend(8 * (room - self.memo_room))
@@ -279,7 +279,7 @@ cdef class Stack:
             raise self.wrong(f"{describe(line)} is not a memo index")
         found = int(line)
         if found > self.end:
-            raise self.wrong(f"memo index {found:,} is beyond the bound, the pickle's length of {self.end:,}")
+            raise self.wrong(f"memo index {found:,} is larger than the pickle's length, {self.end:,}")
         return found
 
     cdef unsigned long long length4(self) except? 0xFFFFFFFFFFFF:

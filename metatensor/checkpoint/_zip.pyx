@@ -85,7 +85,7 @@ cdef class Directory:
         tail = source.read(base, total - base, "the end of the zip file")
         at = self.find_end(tail)
         if at < 0:
-            raise self.wrong(total, "the zip file has no end record: it is truncated, or no zip file")
+            raise self.wrong(total, "the zip file has no end record: it is truncated, or not a zip file")
         self.read_end(tail, base, at, &count, &size, &start)
         if start >= base:
             self.fill(tail[start - base:start - base + size], start, count, size)
@@ -180,7 +180,7 @@ cdef class Directory:
             many, long_, first = number(q + 32, 8), number(q + 40, 8), number(q + 48, 8)
             end = where
         if long_ > MAX_DIRECTORY:
-            raise self.wrong(base + at, f"the directory claims {long_:,} bytes, {<long long>MAX_DIRECTORY:,} are the most")
+            raise self.wrong(base + at, f"the directory claims {long_:,} bytes; at most {<long long>MAX_DIRECTORY:,} are read")
         if first > <unsigned long long>end or first + long_ != <unsigned long long>end:
             raise self.wrong(base + at, f"the directory, {long_:,} bytes from byte {first:,} on, does not end at byte {end:,}")
         if many > long_ // 46:
@@ -275,7 +275,7 @@ cdef class Directory:
             raise self.wrong(at, f"{name[:100]!r} is stored, but claims {size:,} bytes in {packed:,}")
         # Deflate compresses at most 1032 to 1.
         if e.method and size > 1032 * packed + 64:
-            raise self.wrong(at, f"{name[:100]!r} claims {size:,} bytes in {packed:,} compressed ones, which cannot be")
+            raise self.wrong(at, f"{name[:100]!r} claims {size:,} bytes in {packed:,} compressed ones, which is impossible")
         e.header, e.packed, e.size = <long long>header, <long long>packed, <long long>size
         return 0
 
@@ -298,7 +298,7 @@ cdef class Directory:
                 e.limit = start
             if e.header + 30 + e.packed > e.limit:
                 names = list(self.index)
-                raise self.wrong(e.header, f"{names[i][:100]!r} reaches into what follows it at byte {e.limit:,}")
+                raise self.wrong(e.header, f"{names[i][:100]!r} extends beyond byte {e.limit:,}, where the next part of the file begins")
         return 0
 
     # Members ------------------------------------------------------------------
@@ -325,7 +325,7 @@ cdef class Directory:
             raise self.wrong(e.header, f"there is no member where the directory has {name[:100]!r}")
         n, n_extra = <Py_ssize_t>number(p + 26, 2), <Py_ssize_t>number(p + 28, 2)
         if n != n_wanted or len(head) < 30 + n or head[30:30 + n] != wanted[:n_wanted]:
-            raise self.wrong(e.header, f"the member that the directory calls {name[:100]!r} has another name itself")
+            raise self.wrong(e.header, f"the member that the directory calls {name[:100]!r} has another name in its own header")
         if number(p + 8, 2) != e.method or number(p + 6, 2) & 0x2041:
             raise self.wrong(e.header, f"the header of {name[:100]!r} and the directory contradict each other")
         if not e.flags & 8:
@@ -334,7 +334,7 @@ cdef class Directory:
                     raise self.wrong(e.header, f"the header of {name[:100]!r} claims {own:,} bytes, the directory {listed:,}")
         begin = e.header + 30 + n + n_extra
         if begin + e.packed > e.limit:
-            raise self.wrong(e.header, f"{name[:100]!r} reaches into what follows it at byte {e.limit:,}")
+            raise self.wrong(e.header, f"{name[:100]!r} extends beyond byte {e.limit:,}, where the next part of the file begins")
         return begin, e.packed
 
     def read(self, str name not None, long long most=1 << 62, bint check=True):
@@ -348,7 +348,7 @@ cdef class Directory:
             raise CheckpointError(self.file, f"the zip file has no member {name[:100]!r}")
         e = &self.entries[<Py_ssize_t>found]
         if e.size > most:
-            raise self.wrong(e.header, f"{name[:100]!r} has {e.size:,} bytes, {most:,} are the most")
+            raise self.wrong(e.header, f"{name[:100]!r} has {e.size:,} bytes; at most {most:,} are read")
         begin, packed = self.place_of(name)
         data = self.source.read(begin, packed, f"{name[:100]!r}")
         if e.method:

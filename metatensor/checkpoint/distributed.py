@@ -233,7 +233,7 @@ class _Layout:
             part: Any = Part(file, chunk.begin, chunk.length)
             form = format_of(part, path)
             if form is FORMAT:
-                raise CheckpointError(path, "a checkpoint within itself")
+                raise CheckpointError(path, "the checkpoint contains itself")
             return form.load(part, path, place)
 
     def _wrong(self, key: Any, reason: str) -> CheckpointError:
@@ -264,7 +264,7 @@ def _check_cover(layout: _Layout, key: str, shape: tuple[int, ...], chunks: list
     if not full:
         return
     if len(cut) > MAX_CUT:
-        raise layout._wrong(key, f"its chunks cut {len(cut)} dimensions; at most {MAX_CUT} are supported")
+        raise layout._wrong(key, f"its chunks divide {len(cut)} dimensions; at most {MAX_CUT} are supported")
     layout.budget.charge(layout.name, max(0, 16 * len(full) << len(cut)) - 1024 * len(full), f"the chunks of {shown(key)} take time")
     corners: list[tuple[tuple[int, ...], int]] = []
     whole = [(0, shape[dim]) for dim in cut]

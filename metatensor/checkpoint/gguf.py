@@ -140,7 +140,7 @@ class _Header:
             version, self.order = int.from_bytes(version.to_bytes(4, "little"), "big"), "big"
         self._mark = "<" if self.order == "little" else ">"
         if version not in (2, 3):
-            raise CheckpointError(source.name, f"GGUF of version {version}; versions 2 and 3 are known")
+            raise CheckpointError(source.name, f"GGUF of version {version}; versions 2 and 3 are supported")
         tensors = self._count("Q", "the number of tensors", MAX_TENSORS, 24)
         pairs = self._count("Q", "the number of metadata", MAX_PAIRS, 13)
         for _ in range(pairs):

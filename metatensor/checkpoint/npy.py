@@ -120,7 +120,7 @@ def read_array(source: Source, at: int = 0, end: int | None = None, name: str = 
         raise CheckpointError(source.name, f"{shown(name)} begins with {magic!r}, which is not the signature of an array")
     version = (magic[6], magic[7])
     if version not in ((1, 0), (2, 0), (3, 0)):
-        raise CheckpointError(source.name, f"{shown(name)} has version {version[0]}.{version[1]}; known are 1.0, 2.0 and 3.0")
+        raise CheckpointError(source.name, f"{shown(name)} has version {version[0]}.{version[1]}; versions 1.0, 2.0 and 3.0 are supported")
     length = int.from_bytes(window.take(2 if version == (1, 0) else 4, "the length of a header"), "little")
     if length > MAX_HEADER:
         raise CheckpointError(source.name, f"the header of {shown(name)} claims {length:,} bytes, more than the limit of {MAX_HEADER:,}")

@@ -44,7 +44,7 @@ def save_shards(obj: Any, path: str, form: str, limit: int, metadata: Mapping[st
     occurs twice.
     """
     if form not in ("torch", "safetensors"):
-        raise ValueError(f"save: {form} has no shards; torch and safetensors have")
+        raise ValueError(f"save: the format {form} cannot be sharded; torch and safetensors can")
     checkpoint = _Checkpoint(*os.path.split(os.path.realpath(path)))
     mode = checkpoint.mode()
     shards: list[Staged] = []

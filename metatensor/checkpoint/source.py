@@ -61,7 +61,7 @@ def _described(file: Any) -> str:
     """Return an open file's name for messages. Raise, with advice, if the file is open for text or cannot seek."""
     name = str(getattr(file, "name", "the open file"))
     if isinstance(file, io.TextIOBase):
-        raise TypeError(f'load: {name} is open for text; a checkpoint is read from bytes: open(path, "rb")')
+        raise TypeError(f'load: {name} is open for text; open it in binary mode: open(path, "rb")')
     try:
         file.seek(0, os.SEEK_CUR)
     except (AttributeError, io.UnsupportedOperation):

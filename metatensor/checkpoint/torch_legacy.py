@@ -154,7 +154,7 @@ class _Stream:
             raise CheckpointError(
                 source.name,
                 f"at byte {self.end:,}: the file has {len(keys):,} storages with {len(set(keys)):,} keys, "
-                f"its tensors use {len(storages):,} storages: not the same ones",
+                f"its tensors use {len(storages):,} storages; the two sets of keys must be equal",
             )
         begins = {}
         for key in keys:

@@ -36,7 +36,7 @@ class Name:
 
         Picklers require functions to be callable. Only the reader of the pickle calls the function with this name.
         """
-        raise TypeError(f"{self.module}.{self.name} is a name in a pickle, and no function")
+        raise TypeError(f"{self.module}.{self.name} is a name in a pickle and cannot be called")
 
 
 def name_in_torch(obj: Any, name: str | None = None) -> tuple[str, str] | None:

@@ -271,7 +271,7 @@ def _nbytes(tensor: Any) -> int:
 def _checked(name: str, data: Any, nbytes: int) -> memoryview:
     view = memoryview(data).cast("B")
     if len(view) != nbytes:
-        raise RuntimeError(f"save: tensor {name!r} should have {nbytes:,} bytes, {len(view):,} came")
+        raise RuntimeError(f"save: tensor {name!r} should have {nbytes:,} bytes, got {len(view):,}")
     return view
 
 

@@ -262,7 +262,7 @@ class _BaseDataLoaderIter:
         told = self._IterableDataset_len_called
         if self._dataset_kind == _DatasetKind.Iterable and told is not None and self._num_yielded > told:
             warnings.warn(
-                f"DataLoader: the dataset's length is said to be {told}, but there are {self._num_yielded} batches already",
+                f"DataLoader: the dataset reports a length of {told}, but has already yielded {self._num_yielded} batches",
                 stacklevel=2,
             )
         return data

@@ -482,7 +482,7 @@ def _is_forbidden() -> bool:
 
 def _check_allowed() -> None:
     if _is_forbidden():
-        raise RuntimeError("materialize: assert_no_materialization forbids it, and also reading the values of deferred tensors")
+        raise RuntimeError("materialize: assert_no_materialization forbids it, as well as reading the values of deferred tensors")
 
 
 def _move_rest(module: Any, device: Any, dtype: Any) -> None:

@@ -193,7 +193,7 @@ def all_to_all_single(
     if member(group):
         for sizes, tensor in ((output_split_sizes, output), (input_split_sizes, input)):
             if sizes and _one("all_to_all_single", sizes) != tensor.shape[0]:
-                raise RuntimeError(f"torch.distributed.all_to_all_single: split sizes {list(sizes)} of a tensor of {tensor.shape[0]} rows")
+                raise RuntimeError(f"torch.distributed.all_to_all_single: split sizes {list(sizes)} do not fit a tensor of {tensor.shape[0]} rows")
         _copy("all_to_all_single", output, input)
     return _done(async_op, output)
 
@@ -254,7 +254,7 @@ def scatter_object_list(
 def _nobody(name: str) -> Callable[..., Any]:
     def refused(*_: Any, **__: Any) -> Any:
         member(None)
-        raise ValueError(f"torch.distributed.{name}: this process is alone in its world, and cannot send to itself")
+        raise ValueError(f"torch.distributed.{name}: this process is the only one in the world and cannot send to itself")
 
     refused.__name__ = refused.__qualname__ = name
     refused.__doc__ = "Raise ValueError: there is no other process."
@@ -272,7 +272,7 @@ class P2POp:
         self, op: Any, tensor: Any, peer: int | None = None, group: Any = None, tag: int = 0, group_peer: int | None = None
     ) -> None:
         if op not in (isend, irecv):
-            raise ValueError("torch.distributed.P2POp: op is isend or irecv")
+            raise ValueError("torch.distributed.P2POp: op must be isend or irecv")
         self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = op, tensor, peer, group, tag, group_peer
 
 

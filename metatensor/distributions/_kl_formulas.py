@@ -233,7 +233,7 @@ register_kl(Poisson, Binomial)(_infinite)
 
 def _gaussians(p: Any, q: Any) -> Any:
     if p.event_shape != q.event_shape:
-        raise ValueError(f"kl_divergence(): vectors of shapes {tuple(p.event_shape)} and {tuple(q.event_shape)}")
+        raise ValueError(f"kl_divergence(): the event shapes {tuple(p.event_shape)} and {tuple(q.event_shape)} differ")
     # The trace of (precision of q) @ (covariance of p) is the sum of the squared Mahalanobis distances, under q, of the
     # columns of p's factor.
     trace = q._distance(p._factor()).sum(-1)
@@ -252,7 +252,7 @@ for _p in (MultivariateNormal, LowRankMultivariateNormal):
 def _independents(p: Any, q: Any) -> Any:
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
         raise NotImplementedError(
-            f"kl_divergence(): Independent with {p.reinterpreted_batch_ndims} and with {q.reinterpreted_batch_ndims} dimensions"
+            f"kl_divergence(): reinterpreted_batch_ndims differ: {p.reinterpreted_batch_ndims} and {q.reinterpreted_batch_ndims}"
         )
     return _sum_rightmost(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
 

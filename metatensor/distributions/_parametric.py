@@ -167,7 +167,7 @@ def same_for_all(owner: Any, name: str) -> int:
     """
     value = getattr(owner, name)
     if not has_data(value) or not bool((value == value.flatten()[0]).all()):
-        raise NotImplementedError(f"{type(owner).__name__}: {name} must be one known value for the whole batch")
+        raise NotImplementedError(f"{type(owner).__name__}: {name} must have a known value that is the same for the whole batch")
     return int(value.flatten()[0].item())
 
 

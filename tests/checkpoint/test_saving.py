@@ -392,7 +392,7 @@ def test_shard_errors(tmp_path):
     for size in ("many", "", "1XB", 0, -3):
         with pytest.raises(ValueError, match="max_shard_size"):
             save(tensors, tmp_path / "x.safetensors", max_shard_size=size)
-    with pytest.raises(ValueError, match="no shards"):
+    with pytest.raises(ValueError, match="cannot be sharded"):
         save(tensors, tmp_path / "x.npz", max_shard_size=10)
     with pytest.raises(TypeError, match="path"):
         save(tensors, io.BytesIO(), max_shard_size=10)

@@ -92,7 +92,7 @@ class _ExcludeDispatchKeyGuard:
         self._guard: Any = None
         names = {key.name for key in keys}
         if not names <= {"Python", "PythonTLSSnapshot"}:
-            raise NotImplementedError(f"torch._C._ExcludeDispatchKeyGuard: metatensor cannot leave out {', '.join(sorted(names))}")
+            raise NotImplementedError(f"torch._C._ExcludeDispatchKeyGuard: metatensor cannot exclude {', '.join(sorted(names))}")
         if names:
             self._guard = _DisableTorchDispatch()
 

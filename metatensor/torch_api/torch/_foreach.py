@@ -23,7 +23,7 @@ def _spread(name: str, n: int, value: Any) -> list[Any]:
     """Return a list of `n` values: `value` itself if it is a list, else `value` repeated."""
     if isinstance(value, (list, tuple)):
         if len(value) != n:
-            raise RuntimeError(f"{name}: expected lists of one length, got {n} and {len(value)}")
+            raise RuntimeError(f"{name}: expected lists of equal length, got {n} and {len(value)}")
         return list(value)
     return [value] * n
 
