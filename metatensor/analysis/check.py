@@ -34,7 +34,7 @@ class Overrun:
 
 @dataclass
 class CheckResult:
-    """The result of `check`. It is true if the model passed (`ok`); otherwise it holds the reasons.
+    """The result of `check`. It is true if the model passed (`ok`). Otherwise it holds the reasons.
 
     ``str()`` of it is a short report.
     """
@@ -141,7 +141,7 @@ def check(
 ) -> CheckResult:
     """Run ``model(*inputs, **kwargs)`` as `estimate` does and report whether it works and stays within budgets.
 
-    An `Exception` that the model raises is not propagated; the result describes it.
+    An `Exception` that the model raises is not propagated but described by the result.
 
     Parameters
     ----------

@@ -315,7 +315,8 @@ cdef class Calls(Stack):
     cdef HashTableModel hash_model(self, object container, object key):
         """Charge the lookup of a key that is neither str nor bytes.
 
-        Return the container's `HashTableModel`, which must be told when the key has been inserted, or None if it has none.
+        Return the container's `HashTableModel`, or None if it has none. The caller must call its `note_inserted` after
+        inserting the key.
         """
         cdef HashTableModel hash_model
         cdef long long cost = 32

@@ -71,7 +71,7 @@ cdef class Machine(Calls):
         self.per_byte = PER_BYTE if paid < 0 else 0
         paid = -1 if paid < 0 else min(PER_BYTE * <long long>self.end, PER_PACKED_BYTE * paid)
         self.allowance = self.limit = <long long>budget.left + max(paid, 0)
-        cdef bint collecting = PyGC_Disable()   # no garbage and no cycles are created here
+        cdef bint collecting = PyGC_Disable()   # the objects created here form no cycles
         try:
             try:
                 value = self.run()

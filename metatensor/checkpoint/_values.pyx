@@ -1,4 +1,4 @@
-"""Markers that stand for names on the pickle machine's stack, and a check of the finished result."""
+"""Markers, which represent names on the pickle machine's stack, and a check of the finished result."""
 cimport cython
 from collections import Counter, OrderedDict, defaultdict
 from cpython.object cimport PyObject
@@ -23,8 +23,8 @@ cdef class Marker:
 cdef class Known(Marker):
     """A name that pickles may use.
 
-    ``call(machine, args)`` performs a call. Without it, the name cannot be called. ``value`` is what the name stands
-    for if it is not called. If ``new`` is true, the opcode NEWOBJ may call it too. If ``empty`` is true, a call without
+    ``call(machine, args)`` performs a call. Without it, the name cannot be called. ``value`` is what the name means
+    if it is not called. If ``new`` is true, the opcode NEWOBJ may call it too. If ``empty`` is true, a call without
     arguments whose result is immediately put into a tuple creates a placeholder instead of an object. Most of the
     placeholders for a state dict are dropped. If one remains in the result, its object is created at the end.
     """

@@ -19,7 +19,7 @@ ALLOWANCE = 64 << 20
 
 
 class Budget:
-    """What remains of the bytes that reading a checkpoint may cost beyond its size."""
+    """The remaining number of bytes that reading a checkpoint may cost in addition to its size."""
 
     __slots__ = ("left",)
 

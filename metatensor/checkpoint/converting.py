@@ -36,7 +36,7 @@ def convert(
     """Convert a checkpoint of any readable format into one that `save` can write.
 
     Values are preserved bit for bit. PyTorch's formats preserve shared storages and, if the source is also a PyTorch
-    file, all other saved values. The other formats keep only one of several names for the same tensor; the metadata of
+    file, all other saved values. The other formats keep only one of several names for the same tensor. The metadata of
     safetensors records the omitted names, as the safetensors library does.
 
     Parameters
@@ -168,7 +168,7 @@ def _no_tensors(value: Any, walk: Walk, path: str = "") -> Iterator[str]:
 
 
 def _on_meta(opened: Opened, lazy: bool) -> dict[str, Any]:
-    """Return meta tensors that stand for the stored ones and share storages like them.
+    """Return meta tensors that represent the stored ones and share storages like them.
 
     With ``lazy``, conjugated and negated tensors stay lazy views.
     """

@@ -2,7 +2,7 @@
 
 ``.metadata`` is a pickle. It lists the tensors, the chunks that each was split into, and the location of each chunk.
 The safe pickle machine reads it and represents its few classes by inert records. A chunk is a tensor in PyTorch's zip
-format, in a range of a ``.distcp`` file. Tensors are assembled from their chunks; other saved values are loaded like
+format, in a range of a ``.distcp`` file. Tensors are assembled from their chunks. Other saved values are loaded like
 any checkpoint.
 """
 

@@ -29,7 +29,7 @@ MAX_ITEMS = 1 << 20
 MAX_NAME = 1 << 16
 MAX_DIMS = 8
 MAX_SHOWN = 8
-"""Number of array items shown in the metadata; a vocabulary has hundreds of thousands."""
+"""Number of array items shown in the metadata. The array of a vocabulary has hundreds of thousands."""
 
 # Type number: (name, metatensor's dtype).
 PLAIN = {
@@ -214,7 +214,7 @@ class _Header:
         return f"{first}" if count <= MAX_SHOWN else f"{str(first)[:-1]}, ... {count:,} items]"
 
     def _skip_texts(self, count: int) -> None:
-        """Skip ``count`` strings without reading them; a vocabulary has many."""
+        """Skip ``count`` strings without reading them. The array of a vocabulary has many."""
         window = self.window
         length_at = struct.Struct(self._mark + "Q").unpack_from
         data, begin = b"", window.at

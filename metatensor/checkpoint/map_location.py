@@ -64,7 +64,7 @@ class Places:
     ----------
     map_location : device, str, mapping, callable or None
         One device for everything, a mapping from locations to devices, or a callable. The callable receives a
-        `StoredAt` and the location; it returns a `StoredAt`, a device, or None for the location itself. By default
+        `StoredAt` and the location. It returns a `StoredAt`, a device, or None for the location itself. By default
         every storage goes to its location, where "cpu" means the default device.
     mmap : bool, default False
         Use mapped bytes of the file in place on devices that can do so.

@@ -1,6 +1,6 @@
 """NumPy's ``.npy`` files: a header, which is a Python dict literal with three keys, then the elements.
 
-A small parser reads the header; nothing is evaluated. It knows dicts, tuples, lists, strings, integers, True and False.
+A small parser reads the header without evaluating it. It knows dicts, tuples, lists, strings, integers, True and False.
 Arrays of Python objects, which contain pickles, are refused.
 
 Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html

@@ -41,7 +41,7 @@ def span_bytes(info: TensorInfo) -> int:
 
 
 class Opened:
-    """An open checkpoint; `checkpoint` describes its contents. Use it as a context manager, or call `close`."""
+    """An open checkpoint, described by `checkpoint`. Use it as a context manager, or call `close`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: str = path_of(path)

@@ -49,13 +49,13 @@ def save(
     obj : object
         PyTorch's formats take any object that can be pickled: a state dict, a module, an optimizer, arrays, plain
         values, containers of them. Shared storages stay shared, and views stay views. safetensors and npz take a dict
-        of tensors by name; npy takes one tensor.
+        of tensors by name, npy one tensor.
     f : str, path or binary file
         Where to write. A path is replaced atomically once the new content is on the disk, so the old file survives if
         saving fails or the machine crashes.
     format : {"torch", "torch-legacy", "safetensors", "npz", "npy"}, optional
         "torch" is PyTorch's zip format, "torch-legacy" its format before version 1.6. By default the file name's
-        extension decides; an unknown extension means "torch".
+        extension selects the format, and an unknown extension means "torch".
     metadata : mapping of str to str, optional
         Text to store in a safetensors file.
     max_shard_size : int or str, optional
@@ -143,7 +143,7 @@ TORCH = ("torch", "torch-legacy")
 def checked_protocol(protocol: Any) -> int:
     """Return a valid pickle protocol.
 
-    A negative number means the highest; raise ValueError if ``protocol`` is too high.
+    A negative number means the highest. Raise ValueError if ``protocol`` is too high.
     """
     number = int(protocol)
     if number > pickle.HIGHEST_PROTOCOL:

@@ -87,7 +87,7 @@ class Source:
     """The bytes of a file from its current position to its end. Offsets count from that position.
 
     The file is read and never mapped, so if another process truncates it meanwhile, an error is raised.
-    `read` is for structured data; `at` and `read_into` are for tensor data.
+    Use `read` for structured data, `at` and `read_into` for tensor data.
     """
 
     LEAST, BLOCK = 1 << 12, 1 << 18
@@ -156,7 +156,7 @@ class Source:
 
 
 def mapped_for_writing(source: Source) -> memoryview | None:
-    """Map all bytes of a source; return None if the file cannot be mapped or is not aligned.
+    """Map all bytes of a source. Return None if the file cannot be mapped or is not aligned.
 
     Writing to it changes a private copy, or the file itself if `metatensor.serialization.set_default_mmap_options` says
     so.

@@ -128,7 +128,7 @@ class _Stream:
         return self._pickle(make, "the object", 64 * FIRST)
 
     def _pickle(self, make: Any, what: str, chunk: int = FIRST) -> tuple[Any, Any]:
-        """Run the next pickle; return the machine that ran it, and its value."""
+        """Run the next pickle. Return the machine that ran it, and its value."""
         source = self.source
         while True:
             data = source.read(self.end, min(chunk, source.size - self.end), what)

@@ -1,7 +1,7 @@
 """PyTorch's zip format: a pickle, ``data.pkl``, and a member ``data/KEY`` with the bytes of each storage.
 
 `TensorMachine` runs the pickle and creates the tensors. Members are read only for tensors that go to a device with
-data. TorchScript archives are zip files too; `torch_script` reads those.
+data. TorchScript archives are zip files too. `torch_script` reads those.
 """
 
 from __future__ import annotations

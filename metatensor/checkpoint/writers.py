@@ -86,7 +86,7 @@ OWN = Contents()
 def write_torch(
     obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None, *, byte_order: bool = True, **options: Any
 ) -> None:
-    """Write PyTorch's zip format. Each storage is written once; tensors on meta are written as a skeleton.
+    """Write PyTorch's zip format. Each storage is written once. Tensors on meta are written as a skeleton.
 
     ``options`` are those of `pickled`. If ``byte_order`` is false, the file does not record its byte order.
     """

@@ -49,7 +49,7 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
     Parameters
     ----------
     *tensors : Tensor
-        Tensors of equal length (size of dimension 0); anything else raises AssertionError.
+        Tensors of equal length (size of dimension 0). Other tensors raise AssertionError.
 
     Examples
     --------
@@ -247,7 +247,7 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
     Parameters
     ----------
     dataset : Dataset
-        The dataset to split; it must have a length.
+        The dataset to split, which must have a length.
     lengths : sequence of int or float
         Either the sizes of the subsets, which must sum to the length of the dataset, or fractions that sum to 1. Sizes
         are then rounded down, and the remaining samples go to the first subsets, one each.

@@ -29,7 +29,7 @@ class DistributedSampler(Sampler[int]):
     Parameters
     ----------
     dataset : Dataset
-        The dataset; only its length is used.
+        The dataset, of which only the length is used.
     num_replicas, rank : int, optional
         Number of processes and number of this process. By default they come from the process group. metatensor has no
         groups of several processes, so a default raises RuntimeError.

@@ -47,7 +47,7 @@ class FakeTensorMode(Recorder):
     """Context manager inside which tensors on devices other than meta hold no data.
 
     ``device="meta"`` and ``.to("meta")`` give plain meta tensors. An operator on tensors with data returns a fake
-    result; writing to a tensor with data raises RuntimeError. Convert tensors that must be written to with
+    result. Writing to a tensor with data raises RuntimeError. Convert tensors that must be written to with
     `from_tensor`.
 
     The constructor accepts the parameters of PyTorch's mode for compatibility and ignores them.

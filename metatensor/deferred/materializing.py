@@ -416,8 +416,9 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
     TypeError
         If ``obj`` is not a tensor, module or container, or if ``dtype`` is not floating-point or complex.
     RuntimeError
-        If ``device`` is meta; if there are tensors on meta but no deferred ones; if a step needs a tensor with data
-        that has been modified since; or inside `assert_no_materialization`. In these cases no tensor receives data.
+        If ``device`` is meta, if there are tensors on meta but no deferred ones, or inside `assert_no_materialization`.
+        Also if a step needs a tensor with data that has been modified since it was recorded. In these cases no tensor
+        receives data.
 
     Examples
     --------

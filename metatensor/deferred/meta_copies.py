@@ -21,7 +21,8 @@ def to_meta(obj: Any) -> Any:
     """Copy a tensor, a module, a state dict or any nested container to the meta device.
 
     Sizes, strides, offsets, dtypes, classes, ``requires_grad`` and Python attributes are kept. Tensors that share a
-    storage, or view each other, do so in the copy. Other objects are copied as `copy.deepcopy` does.
+    storage, or of which one is a view of the other, do so in the copy too. Other objects are copied as by
+    `copy.deepcopy`.
 
     Parameters
     ----------

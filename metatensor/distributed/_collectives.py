@@ -193,7 +193,7 @@ def all_to_all_single(
     if member(group):
         for sizes, tensor in ((output_split_sizes, output), (input_split_sizes, input)):
             if sizes and _one("all_to_all_single", sizes) != tensor.shape[0]:
-                raise RuntimeError(f"torch.distributed.all_to_all_single: split sizes {list(sizes)} do not fit a tensor of {tensor.shape[0]} rows")
+                raise RuntimeError(f"torch.distributed.all_to_all_single: split sizes {list(sizes)} do not fit {tensor.shape[0]} rows")
         _copy("all_to_all_single", output, input)
     return _done(async_op, output)
 

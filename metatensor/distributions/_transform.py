@@ -165,7 +165,7 @@ class Transform:
     __hash__ = None  # type: ignore[assignment]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_inv": None}  # a weak reference cannot be pickled; `inv` makes a new inverse
+        return {**self.__dict__, "_inv": None}  # a weak reference cannot be pickled, and `inv` makes a new inverse
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

@@ -28,7 +28,7 @@ class Distribution:
         Shape of one value: () for numbers, (d,) for vectors of d elements.
     validate_args : bool, optional
         Check the parameters now, and values when they are passed to `log_prob` or `cdf`. The default is set by
-        `set_default_validate_args`; initially it is True unless Python runs with ``-O``. For tensors without data (on
+        `set_default_validate_args`. Initially it is True unless Python runs with ``-O``. For tensors without data (on
         meta, deferred or fake) only the shapes are checked.
 
     Raises

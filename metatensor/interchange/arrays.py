@@ -1,4 +1,4 @@
-"""Convert between tensors and NumPy arrays or other arrays in memory; deep copies and pickles of tensors."""
+"""Conversion between tensors and arrays of NumPy and other libraries, and deep copies and pickles of tensors."""
 
 import warnings
 
@@ -84,7 +84,7 @@ def to_numpy(tensor, force=False):
     Parameters
     ----------
     tensor : Tensor
-        A cpu tensor; a deferred one is materialized in place.
+        A cpu tensor. A deferred one is materialized in place.
     force : bool, default False
         Copy a tensor that is on another device, requires grad, or is lazily conjugated or negated.
 

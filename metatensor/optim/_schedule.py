@@ -170,7 +170,7 @@ class LRScheduler:
         Parameters
         ----------
         epoch : int, optional
-            Deprecated. Advance to this epoch instead; a warning is emitted.
+            Deprecated. Advance to this epoch instead, with a warning.
         """
         if self._step_count == 1:
             self._warn_of_order()

@@ -86,7 +86,7 @@ class UpdateRule(Optimizer):
     """Base of optimizers that update each parameter by the same formula.
 
     A subclass passes the arguments of its constructor on, by ``super().__init__(params, vars())``, and defines
-    `ranges`, `state_tensors` and `update`. ``foreach`` and ``fused`` select implementations in PyTorch; here there is
+    `ranges`, `state_tensors` and `update`. ``foreach`` and ``fused`` select implementations in PyTorch. metatensor has
     only one.
 
     Raises

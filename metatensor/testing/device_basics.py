@@ -40,7 +40,7 @@ def random_bytes(dtype: str, count: int) -> bytes:
 
 def check_identity(backend: DeviceBackend, reference: str) -> None:
     assert isinstance(backend, DeviceBackend), f"{type(backend).__name__} is not a DeviceBackend"
-    assert backend.type.isidentifier() and backend.type == backend.type.lower(), f"the device type {backend.type!r} is not a lower-case identifier"
+    assert backend.type.isidentifier() and backend.type == backend.type.lower(), f"invalid device type {backend.type!r}"
     assert backend_for(backend.type) is backend, "backend_for() returns a new backend each time"
     count = backend.device_count()
     assert isinstance(count, int) and count > 0, f"device_count() is {count!r}"

@@ -97,7 +97,7 @@ def _compare(op: Any, samples: list[Sample], device: str, reference: str) -> Non
 
 
 def _computable(sample: Sample, expected: Any, device: str) -> bool:
-    """Return True if the device claims to support the dtypes of all arguments and results."""
+    """Return True if the backend declares support for the dtypes of all arguments and results."""
     dtypes = backend_for(device).dtypes
     if dtypes is None:
         return True

@@ -1,4 +1,4 @@
-"""Check an operator: the claims of its schema, its meta kernel, and its values on every device."""
+"""Check an operator: its schema, its meta kernel, and its values on every device."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def check_op(
         Device types to run on. Default: all available ones that can compute the operator.
     strides : bool
         Whether to compare strides with the reference. Strides of NumPy arrays are compared only if all arguments are
-        contiguous; the result must then have either the array's own strides or contiguous ones.
+        contiguous. The result must then have either the array's own strides or contiguous ones.
     pytorch : bool, optional
         Whether ``reference`` takes PyTorch's tensors. Default: true for PyTorch's own functions.
 

@@ -31,7 +31,7 @@ TOLERANCES = {
 
 
 def empty(device: str, shape: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = None, offset: int = 0) -> Tensor:
-    """Return an uninitialized tensor with memory of its own; ``strides`` and ``offset`` are in elements."""
+    """Return an uninitialized tensor with its own memory. ``strides`` and ``offset`` are in elements."""
     kind = dtype_by_name(dtype)
     strides = contiguous_strides(shape) if strides is None else strides
     reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + 1
@@ -122,7 +122,7 @@ def difference(got: Any, expected: Any, dtype: str) -> str:
         with np.errstate(all="ignore"):
             close = functools.partial(np.isclose, rtol=relative, atol=absolute, equal_nan=True)
             wrong = ~close(got, expected)
-            if dtype.startswith("complex"):  # where one part is infinite or NaN, the other one has a tolerance as well
+            if dtype.startswith("complex"):  # if one part is infinite or NaN, the other part still has a tolerance
                 wrong &= ~(close(got.real, expected.real) & close(got.imag, expected.imag))
     if not wrong.any():
         return ""

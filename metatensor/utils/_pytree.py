@@ -315,7 +315,7 @@ class TreeSpec:
 
 
 def _keys(context: Any) -> list:
-    """Return the keys in the context of a dict or a defaultdict. The context of the latter starts with its factory."""
+    """Return the keys in the context of a dict or a defaultdict. A defaultdict's context starts with its factory."""
     of_default = len(context) == 2 and isinstance(context[1], list) and (callable(context[0]) or context[0] is None)
     return list(context[1] if of_default else context)
 

@@ -247,7 +247,7 @@ class FlopCounterMode:
         Whether the table is printed on exit. Default: True.
     custom_mapping : dict, optional
         Additional formulas by operator, which replace registered ones. A formula receives shapes, or tensors if it has
-        a true attribute ``_get_raw``; see `register_flop_formula`.
+        a true attribute ``_get_raw``. See `register_flop_formula`.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The stand-in for a GPU in a planned script."""
+"""The device that imitates a GPU in a planned script."""
 
 from __future__ import annotations
 

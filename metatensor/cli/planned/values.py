@@ -1,4 +1,4 @@
-"""Stand-ins for values that a script requests from tensors without data, and the lines that requested them."""
+"""Substitutes for values that a script requests from tensors without data, and the lines that requested them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _short(file: str) -> str:
 
 
 class Values:
-    """Stand-ins for values that are not available.
+    """Substitutes for values that are not available.
 
     With the policy "bound" every number is 1, every condition is False, and a size that depends on values is the
     largest possible one. With "zero", numbers and sizes are those of tensors of zeros. With "raise" a request raises
@@ -80,11 +80,11 @@ class Values:
 
     @property
     def replaces(self) -> bool:
-        """Whether requests are answered with stand-ins."""
+        """Whether requests are answered with substitutes."""
         return self.policy != "raise"
 
     def number(self, dtype: Any) -> Any:
-        """Return the stand-in for an element of a dtype."""
+        """Return the substitute for an element of a dtype."""
         if dtype == mt.bool:
             return False
         one = int(self.policy == "bound")

@@ -65,7 +65,7 @@ class Replicate(Placement):
 
 @dataclass(frozen=True, repr=False)
 class Partial(Placement):
-    """Each process has a partial result; combining them with ``reduce_op`` gives the tensor."""
+    """Each process has a partial result. Reducing them with ``reduce_op`` gives the tensor."""
 
     reduce_op: str = "sum"
 

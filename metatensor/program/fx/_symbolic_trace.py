@@ -183,7 +183,7 @@ class Tracer(TracerBase):
         ----------
         root : Module or callable
         concrete_args : dict, optional
-            Values of arguments by name. They are used as they are; the other arguments are proxies.
+            Values of arguments by name, which are used unchanged. The other arguments are proxies.
 
         Returns
         -------
@@ -285,7 +285,7 @@ def symbolic_trace(root: Any, concrete_args: dict[str, Any] | None = None) -> Gr
     ----------
     root : Module or callable
     concrete_args : dict, optional
-        Values of arguments by name. They are used as they are; the other arguments become placeholders.
+        Values of arguments by name, which are used unchanged. The other arguments become placeholders.
 
     Returns
     -------

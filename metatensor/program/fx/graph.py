@@ -95,7 +95,7 @@ class Graph:
         args, kwargs : tuple and dict, optional
             Arguments. A node among them represents its result.
         name : str, optional
-            Wanted name; a number is appended if it is taken. Default: derived from `target`.
+            Requested name. A number is appended if it is taken. Default: derived from `target`.
         type_expr : any, optional
             Stored as the node's `type`.
         """

@@ -1,4 +1,4 @@
-"""Rare names of PyTorch's top-level module: old spellings, removed functions, and functions that metatensor lacks.
+"""Rare names of PyTorch's top-level module: old names, removed functions, and functions that metatensor does not have.
 
 Functions that PyTorch removed raise RuntimeError, as in PyTorch. Those of sparse and quantized tensors raise
 NotImplementedError.
