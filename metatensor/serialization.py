@@ -178,7 +178,7 @@ def location_tag(storage: Any) -> str:
 
 
 def restored(storage: Any, location: str) -> Any:
-    """Return a storage moved to the device that a registered package reads from ``location``; None if no package does.
+    """Return a storage moved to the device that a registered package chooses for ``location``, or None if none does.
     """
     known = location.partition(":")[0] in KNOWN_LOCATIONS
     for priority, _, deserializer in _packages:

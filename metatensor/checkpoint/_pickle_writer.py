@@ -250,7 +250,7 @@ def pickler_for(pickle_module: Any = None) -> Any:
 
     Its instances take a file, a protocol and a `StoredTensors`.
 
-    Objects for which ``pickle_module`` has its own handling keep it: through its pickler's methods if that pickler is
+    ``pickle_module`` still pickles the objects that it handles specially: through its pickler's methods if that is
     written in Python, or through ``reducer_override`` and ``dispatch_table`` if it extends the compiled pickler.
     """
     theirs = pickle._Pickler if pickle_module in (None, pickle) else pickle_module.Pickler  # type: ignore[attr-defined]

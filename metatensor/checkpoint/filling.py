@@ -30,7 +30,7 @@ class Filler:
     order : {"little", "big"}
         Byte order of the data.
     mapped : memoryview, optional
-        The file's mapped bytes, for devices that can use them in place. Offsets are those of `fill_from`.
+        The file's mapped bytes, for devices that can use them in place. They begin at offset 0 of the source.
     """
 
     def __init__(self, order: str = "little", mapped: memoryview | None = None) -> None:

@@ -113,7 +113,7 @@ def format_of(file: BinaryIO, name: str) -> Format:
     for candidate in formats:
         suffixes = getattr(candidate, "suffixes", ())
         if isinstance(suffixes, (tuple, list)) and any(isinstance(suffix, str) and name.endswith(suffix) for suffix in suffixes):
-            return candidate  # its reader gives the most precise error
+            return candidate  # its reader raises the most precise error
     if size == 0:
         raise CheckpointError(name, "the file is empty")
     names = ", ".join(dict.fromkeys(candidate.name for candidate in formats))

@@ -45,7 +45,7 @@ def load_into(
     Names, shapes and dtypes are checked before any data is read. Each tensor is then read once, directly into its
     memory on the device. No second copy of the model ever exists. A conversion holds at most one extra tensor.
     Parameters keep their identity, so tied parameters stay tied, and a tied parameter is found under any of its names.
-    If a call is interrupted (Ctrl-C, say), the tensors already loaded keep their values, and a second call with the
+    If a call is interrupted (by Ctrl-C, say), tensors that are already loaded keep their values, and a call with the
     same checkpoint resumes.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Tensors of an ONNX model: initializers and the constants among its nodes, including those of subgraphs.
+"""Tensors of an ONNX model: initializers and constant nodes, including those of subgraphs.
 
 The name of a tensor in a subgraph begins with the node and attribute that contain the subgraph:
 ``If_0.then_branch.weight``. The graph itself is not loaded. Elements smaller than a byte, whose dtypes metatensor

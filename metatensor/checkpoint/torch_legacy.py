@@ -56,7 +56,7 @@ class TorchLegacy:
         return self._filled(_Stream(file, name, place), file)
 
     def unpickle(self, file: BinaryIO, name: str, place: Places, pickle_module: Any = None, **options: Any) -> Any:
-        """Return what Python's unpickler, or that of ``pickle_module``, makes of the stream."""
+        """Return the object that Python's unpickler, or that of ``pickle_module``, loads from the stream."""
         from metatensor.checkpoint.unpickling import unpickler_for
 
         stream = _Stream(file, name, place, unpickle=lambda data, trusted: unpickler_for(pickle_module)(data, trusted, **options).load())
@@ -85,7 +85,7 @@ class _Stream:
 
     def __init__(self, file: BinaryIO, name: str, place: Places, tolerant: bool = False, unpickle: Any = None) -> None:
         self.unpickle = unpickle
-        """``unpickle(file, Trusted)`` if Python's own unpickler makes the object, else None."""
+        """``unpickle(file, Trusted)`` if Python's own unpickler loads the object, else None."""
         self.source = Source(file, name)
         self.place = place
         self.tolerant = tolerant

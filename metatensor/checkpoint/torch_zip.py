@@ -64,7 +64,7 @@ class TorchZip:
         return value
 
     def unpickle(self, directory: Directory, place: Places, pickle_module: Any = None, **options: Any) -> Any:
-        """Return what Python's unpickler, or that of ``pickle_module``, makes of the file."""
+        """Return the object that Python's unpickler, or that of ``pickle_module``, loads from the file."""
         from metatensor.checkpoint.unpickling import Trusted, unpickler_for
 
         archive = Archive.of(directory)

@@ -1,4 +1,4 @@
-"""Load with Python's own unpickler, which runs what the file says. Used only for ``weights_only=False``.
+"""Load with Python's own unpickler, which calls whatever the file names. Used only for ``weights_only=False``.
 
 PyTorch's names resolve to their counterparts in this package. Everything else is imported and called as by `pickle`.
 """

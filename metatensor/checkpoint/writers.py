@@ -88,7 +88,7 @@ def write_torch(
 ) -> None:
     """Write PyTorch's zip format. Each storage is written once. Tensors on meta are written as a skeleton.
 
-    ``options`` are those of `pickled`. If ``byte_order`` is false, the file does not record its byte order.
+    ``options`` are passed to `pickled`. If ``byte_order`` is false, the file does not record its byte order.
     """
     _refuse_metadata(metadata)
     pickle, stored = pickled(obj, source.holds_meta, **options)

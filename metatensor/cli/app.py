@@ -19,7 +19,7 @@ __all__ = ["app"]
 OWN = {
     "check": "Check that a model runs on meta and is within budgets.",
     "convert": "Write a checkpoint in another format.",
-    "devices": "List devices and plugins, and the reason if one is broken.",
+    "devices": "List devices and plugins, and why a plugin cannot be used.",
     "estimate": "Estimate the cost of a model: parameters, FLOPs, memory, shapes.",
     "inspect": "List the tensors of a checkpoint, compare it with another or with a model.",
     "run": "Run a script written for PyTorch, with metatensor in place of PyTorch.",

@@ -53,7 +53,7 @@ class CategoryPair(_Pair):
     _binary = False
 
     def _set_categories(self, validate_args: bool | None, probs: Any, logits: Any, is_event: bool, **others: Any) -> None:
-        """Normalize and set the given parameter.
+        """Normalize and set the parameter that is not None.
 
         With `is_event`, a value is a vector with one element for each category.
         """

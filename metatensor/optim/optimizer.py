@@ -178,7 +178,7 @@ class Optimizer:
         return step
 
     def _patch_step_function(self) -> None:
-        """Wrap the `step` of this class so that it runs hooks, unless that is done already."""
+        """Wrap the `step` of this class so that it runs hooks, unless it is wrapped already."""
         cls: Any = type(self)
         if not hasattr(cls.step, "hooked"):
             cls.step = self.profile_hook_step(cls.step)

@@ -94,7 +94,7 @@ class PlanMode(mt.DispatchMode):
     # Devices --------------------------------------------------------------------------
 
     def _placed(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Replace the device of a call, given or default, by meta."""
+        """Replace the device of a call, explicit or default, with meta."""
         if any(isinstance(value, mt.device) for value in args):
             args = tuple(self.meta if self._elsewhere(value) else value for value in args)
         elif _takes_device(op):

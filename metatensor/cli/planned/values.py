@@ -71,7 +71,7 @@ class Values:
 
     With the policy "bound" every number is 1, every condition is False, and a size that depends on values is the
     largest possible one. With "zero", numbers and sizes are those of tensors of zeros. With "raise" a request raises
-    `DataDependentError`. In an ``assert`` statement, a condition has the value that makes the assertion hold.
+    `DataDependentError`. In an ``assert`` statement, a condition has the value with which the assertion succeeds.
     """
 
     def __init__(self, policy: str) -> None:
@@ -121,7 +121,7 @@ def _nested(shape: tuple[int, ...], number: Any) -> Any:
 
 
 def _asserted() -> bool:
-    """Return the condition that makes an ``assert`` statement in the running line hold, or False if there is none."""
+    """Return the value with which an ``assert`` statement in the running line succeeds. Without one, return False."""
     where = running_line(sys._getframe(1))
     found = _ASSERT.match(linecache.getline(*where)) if where is not None else None
     return found is not None and found[1] is None

@@ -23,7 +23,7 @@ def lambda_auto_wrap_policy(module: Any, recurse: bool, nonwrapped_numel: int, l
 
 
 def transformer_auto_wrap_policy(module: Any, recurse: bool, nonwrapped_numel: int, transformer_layer_cls: Iterable[type]) -> bool:
-    """Return True for modules of the given classes, and while recursing."""
+    """Return True while recursing, else whether the module is an instance of one of the classes."""
     return recurse or isinstance(module, tuple(transformer_layer_cls))
 
 
@@ -47,7 +47,7 @@ size_based_auto_wrap_policy.FORCE_LEAF_MODULES = {mt.nn.MultiheadAttention}  # t
 
 
 def _or_policy(module: Any, recurse: bool, nonwrapped_numel: int, policies: Iterable[Callable[..., bool]]) -> bool:
-    """Return True if any of the policies does."""
+    """Return True if any of the policies returns True."""
     return any(policy(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel) for policy in policies)
 
 

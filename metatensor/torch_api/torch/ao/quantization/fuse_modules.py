@@ -21,7 +21,7 @@ _KNOWN: tuple[tuple[Any, ...], ...] = (
 
 
 def fuse_known_modules(mod_list: Sequence[Any], is_qat: bool, additional_fuser_method_mapping: Any = None) -> list[Any]:
-    """Fuse a list of layers into one that computes the same.
+    """Fuse a list of layers into one layer with the same results.
 
     Parameters
     ----------
