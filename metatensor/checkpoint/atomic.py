@@ -214,7 +214,7 @@ class Staged:
         if self.name is None:
             self.link(self._temporary_path())
         assert self.name is not None
-        if fcntl is None:  # Windows renames only closed files. Elsewhere the lock must be held until the file is renamed
+        if fcntl is None:  # Windows renames only closed files; elsewhere the lock must be held until the renaming
             self.file.close()
         os.replace(self.name, path)
         self.name = None

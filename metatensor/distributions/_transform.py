@@ -306,7 +306,8 @@ class ComposeTransform(Transform):
         return y
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        # `dims` is the number of event dimensions before each part. If a part has fewer, its term is summed over the rest.
+        # `dims` is the number of event dimensions before each part. If a part has fewer, its term is summed over the
+        # rest.
         dims, total = self.domain.event_dim, None
         for at, part in enumerate(self.parts, 1):
             out = y if at == len(self.parts) else part(x)

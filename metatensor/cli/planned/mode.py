@@ -52,7 +52,8 @@ class PlanMode(mt.DispatchMode):
 
     Tensors with values known to the script, such as ``tensor([1, 2])`` or tensors of NumPy arrays, stay on cpu with
     their values. An operation on them and a tensor on meta has its result on meta. If an operation would write values
-    from meta into a tensor on cpu, that tensor is moved to meta. If it is a view, substitute values are written instead.
+    from meta into a tensor on cpu, that tensor is moved to meta. If the tensor is a view, substitute values are written
+    instead.
     """
 
     def __init__(self, values: Values, after: Callable[[], None]) -> None:
