@@ -133,7 +133,7 @@ class StoredTensors:
     def _over_storage(self, tensor: Any) -> tuple[Name, tuple]:
         name = tensor.dtype.name
         if name in QUANTIZED:
-            raise TypeError(f"save: cannot save a tensor of {name}, of shape {tuple(tensor.shape)}: quantized tensors are not saved")
+            raise TypeError(f"save: cannot save a tensor of {name} and shape {tuple(tensor.shape)}, because it is quantized")
         storage = tensor.untyped_storage()
         kind = self._kind(storage, tensor.dtype)
         arguments: tuple[Any, ...] = (StorageRef(storage, kind), tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()),

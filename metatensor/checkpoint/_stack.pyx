@@ -226,7 +226,7 @@ cdef class Stack:
                 raise self.wrong(f"a line of more than {most:,} bytes")
             raise self.truncated("a line")
         if found - here > most:
-            raise self.wrong(f"a line of {found - here:,} bytes, at most {most:,} are allowed")
+            raise self.wrong(f"a line has {found - here:,} bytes; at most {most:,} are allowed")
         self.at += found - here + 1
         return PyBytes_FromStringAndSize(<const char*>here, found - here)
 
@@ -234,7 +234,7 @@ cdef class Stack:
         cdef const unsigned char* here = self.bytes_(n)
         charge(self, 64 + 4 * <long long>n)
         try:
-            return PyUnicode_DecodeUTF8(<const char*>here, <Py_ssize_t>n, "surrogatepass")    # as Python writes them
+            return PyUnicode_DecodeUTF8(<const char*>here, <Py_ssize_t>n, "surrogatepass")    # as in Python's own pickles
         except UnicodeDecodeError:
             raise self.wrong("a string is not UTF-8") from None
 

@@ -21,7 +21,7 @@ cdef extern from "Python.h":
 TENSOR, TENSOR_V2, TENSOR_V3, PARAMETER, ORDERED = 1, 2, 3, 4, 5
 
 cdef enum:
-    HOOKS = 5                           # ORDERED, for C
+    HOOKS = 5                           # equals ORDERED, as a C constant
 
 cdef type ODICT = OrderedDict
 cdef object make_subclass = Tensor._make_subclass
@@ -410,7 +410,7 @@ cdef class TensorMachine(Machine):
         cdef Py_ssize_t found
         cdef long long nbytes
         if numel < 0 or numel > (<long long>1 << 62) // (1 if dtype is None else dtype.itemsize):
-            raise self.wrong(f"a storage of {numel:,} elements")
+            raise self.wrong(f"a storage cannot have {numel:,} elements")
         nbytes = numel * (1 if dtype is None else dtype.itemsize)
         found = -1
         if self.directory is not None:

@@ -312,7 +312,7 @@ cdef class Directory:
         return self.entries[<Py_ssize_t>self.index[name]].method == 0
 
     def place_of(self, str name not None):
-        """Return the offset and the number of a member's bytes in the file, from its local header."""
+        """Return the offset and the size of a member's data in the file. Read the local header for the offset."""
         cdef Entry* e = &self.entries[<Py_ssize_t>self.index[name]]
         cdef Py_ssize_t n, n_extra
         cdef bytes head = self.source.read(e.header, min(30 + 4 * len(name) + 256, e.limit - e.header), "a member's header")
@@ -369,5 +369,5 @@ cdef class Directory:
             raise CheckpointError(self.file, f"{name[:100]!r} cannot be decompressed: {error}") from None
         if len(content) != size or not engine.eof:
             more = "more" if len(content) > size else "fewer"
-            raise CheckpointError(self.file, f"{name[:100]!r} claims {size:,} bytes, decompressed it has {more}")
+            raise CheckpointError(self.file, f"{name[:100]!r} claims {size:,} bytes, but has {more} when decompressed")
         return content

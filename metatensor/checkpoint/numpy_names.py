@@ -71,7 +71,7 @@ def _checked(machine: Any, dtype: Any, shape: Any, data: Any) -> Any:
     if type(shape) is not tuple or len(shape) > 32 or any(type(size) is not int or not 0 <= size < 2**62 for size in shape):
         raise machine.error("the shape of an array must be a tuple of sizes")
     if prod(shape) * dtype.itemsize != len(data):
-        raise machine.error(f"an array of {prod(shape):,} elements of {dtype.itemsize} bytes in {len(data):,} bytes")
+        raise machine.error(f"an array of {prod(shape):,} elements of {dtype.itemsize} bytes each cannot have {len(data):,} bytes")
     machine.charge(200 + len(data))
     return dtype
 

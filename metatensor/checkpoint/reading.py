@@ -242,7 +242,7 @@ def beside(file: str, name: Any, what: str) -> str:
 def json_integer(text: str) -> int:
     """Return the integer in a JSON text. Raise ValueError for a very long one, whose conversion would take time."""
     if len(text) > 4300:
-        raise ValueError(f"a number of {len(text):,} digits")
+        raise ValueError(f"a number has {len(text):,} digits")
     return int(text)
 
 

@@ -134,7 +134,7 @@ def check_target(f: Any) -> None:
     if isinstance(f, io.TextIOBase):
         raise TypeError(f'save: {getattr(f, "name", "the file")} is open for text; open it in binary mode: open(path, "wb")')
     if not hasattr(f, "write") and not isinstance(f, (str, bytes, os.PathLike)):
-        raise TypeError(f"save: expected a path, or a file opened for writing in binary, got {type(f).__name__}")
+        raise TypeError(f"save: expected a path, or a file open for writing in binary mode, got {type(f).__name__}")
 
 
 TORCH = ("torch", "torch-legacy")

@@ -137,7 +137,7 @@ def read_index(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, str
     """
     source = Source(file, name)
     if source.size > MAX_INDEX:
-        raise CheckpointError(name, f"an index of {source.size:,} bytes; at most {MAX_INDEX:,} are read")
+        raise CheckpointError(name, f"the index has {source.size:,} bytes; at most {MAX_INDEX:,} are read")
     try:
         index = _DECODER.decode(source.read(0, source.size, "the index").decode("utf-8"))
     except RecursionError:

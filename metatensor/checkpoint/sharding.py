@@ -244,7 +244,9 @@ class _Turn:
                 os.fsync(self.handle)
 
     def _read(self) -> list[Mark]:
-        """Return the journal's entries. A damaged journal counts as empty: its saver died before it created any file.
+        """Return the journal's entries.
+
+        A damaged journal counts as empty, because the process that wrote it died before it created any file.
         """
         if self.handle is None:
             return []

@@ -29,7 +29,7 @@ def opened(f: Any) -> Iterator[tuple[BinaryIO, str]]:
         yield f, _described(f)
         return
     if not isinstance(f, (str, bytes, os.PathLike)):
-        raise TypeError(f"load: expected a path, or a file opened for reading in binary, got {type(f).__name__}")
+        raise TypeError(f"load: expected a path, or a file open for reading in binary mode, got {type(f).__name__}")
     path = os.fsdecode(os.fspath(f))
     with open_file(path) as file:
         yield file, path

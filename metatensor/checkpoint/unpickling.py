@@ -67,7 +67,7 @@ class Trusted:
         _, kind, key, location, numel, *view = id
         dtype = kind.dtype
         if not isinstance(numel, int) or numel < 0:
-            raise CheckpointError(self.file, f"storage {str(key)[:40]!r} has {str(numel)[:40]} elements")
+            raise CheckpointError(self.file, f"storage {str(key)[:40]!r} cannot have {str(numel)[:40]} elements")
         nbytes = numel * (1 if dtype is None else dtype.itemsize)
         found = self.storages.get(key)
         if found is None:
@@ -76,9 +76,9 @@ class Trusted:
             if self.fill is not None and storage.device.type != "meta":
                 self.fill(found)
         elif found.nbytes != nbytes:
-            raise CheckpointError(self.file, f"storage {str(key)[:40]!r} is {nbytes:,} bytes here, and was {found.nbytes:,} before")
+            raise CheckpointError(self.file, f"storage {str(key)[:40]!r} has {nbytes:,} bytes here, but had {found.nbytes:,} before")
         if view and view[0] is not None:
-            raise CheckpointError(self.file, "it has views of storages, as PyTorch wrote before 0.4: load it with weights_only=True")
+            raise CheckpointError(self.file, "it has views of storages, which PyTorch wrote before 0.4; load it with weights_only=True")
         return found.storage if dtype is None else TypedStorage(wrap_storage=found.storage, dtype=dtype)
 
 

@@ -124,7 +124,7 @@ def write_torch_legacy(
 
 def _refuse_metadata(metadata: Any) -> None:
     if metadata:
-        raise ValueError("save: PyTorch's format has no metadata beside the object")
+        raise ValueError("save: PyTorch's format stores no metadata besides the object")
 
 
 class _Placed(NamedTuple):
@@ -164,7 +164,7 @@ def safetensors_header(obj: Any, metadata: Mapping[str, str] | None) -> tuple[by
         shape = list(tensor.shape)
         if kind == "F4":
             if not shape:
-                raise TypeError(f"save: tensor {name!r}: safetensors has no single pair of 4-bit floats")
+                raise TypeError(f"save: tensor {name!r}: 4-bit floats need at least one dimension in safetensors")
             shape[-1] *= 2
         nbytes = prod(tensor.shape) * tensor.dtype.itemsize
         entries[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + nbytes]}
@@ -178,7 +178,7 @@ def safetensors_header(obj: Any, metadata: Mapping[str, str] | None) -> tuple[by
 def write_npz(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None) -> None:
     """Write NumPy's archive of arrays: a dict of tensors with dtypes that NumPy has."""
     if metadata:
-        raise ValueError("save: npz has no metadata")
+        raise ValueError("save: npz stores no metadata")
     archive = ZipWriter(file)
     for name, tensor in tensors_of(obj, "npz").items():
         header = npy_header(name, tensor)

@@ -194,7 +194,7 @@ class DataLoader(Generic[_T_co]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and self.__initialized:
-            raise ValueError(f"DataLoader: {name} cannot be set once the loader has been made")
+            raise ValueError(f"DataLoader: {name} cannot be changed after construction")
         super().__setattr__(name, value)
 
     def __iter__(self) -> Any:

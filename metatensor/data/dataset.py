@@ -110,7 +110,7 @@ class StackDataset(Dataset[Any]):
             if callable(getattr(dataset, "__getitems__", None)):
                 items = list(dataset.__getitems__(indices))
                 if len(items) != len(indices):
-                    raise ValueError(f"StackDataset: a dataset gave {len(items)} samples for {len(indices)} indices")
+                    raise ValueError(f"StackDataset: a dataset returned {len(items)} samples for {len(indices)} indices")
                 return items
             return [dataset[index] for index in indices]
 

@@ -200,7 +200,7 @@ register_kl(Bernoulli, Bernoulli)(_of_trial)
 def _binomials(p: Any, q: Any) -> Any:
     fewer = p.total_count < q.total_count
     if has_data(fewer) and bool(fewer.any()):
-        raise NotImplementedError("kl_divergence(): no closed form for a Binomial with fewer trials than the second one")
+        raise NotImplementedError("kl_divergence(): there is no closed form if the first Binomial has fewer trials than the second")
     return mt.where(p.total_count > q.total_count, math.inf, p.total_count * _of_trial(p, q))
 
 

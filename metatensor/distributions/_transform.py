@@ -226,7 +226,7 @@ class _InverseTransform(Transform):
 
 
 def widened(constraint: Any, event_dim: int) -> Any:
-    """Return `constraint` widened to `event_dim` event dimensions. It must not have more."""
+    """Return `constraint` widened to `event_dim` event dimensions. It must not have more than that."""
     missing = event_dim - constraint.event_dim
     return constraints.independent(constraint, missing) if missing else constraint
 

@@ -61,7 +61,7 @@ def item(storage: Any, index: Any) -> Any:
         return as_bytes(storage)[index].item()
     start, stop, step = index.indices(storage.nbytes())
     if step != 1:
-        raise RuntimeError(f"a slice of a storage has step 1, got {step}")
+        raise RuntimeError(f"a slice of a storage must have step 1, got {step}")
     if stop <= start:
         return mt.empty(0, dtype=mt.uint8, device=storage.device).untyped_storage()
     if storage.data is None:

@@ -37,7 +37,7 @@ def swap_in_optimizer_params_and_state(
     replacements = list(swapin_parameters.values())
     count = sum(len(group["params"]) for group in groups)
     if len(replacements) != count:
-        raise ValueError(f"swap_in_optimizer_params_and_state: {len(replacements)} parameters for the {count} of the optimizer")
+        raise ValueError(f"swap_in_optimizer_params_and_state: got {len(replacements)} parameters, but the optimizer has {count}")
     swapped: defaultdict[Any, Any] = defaultdict(dict)
     swapped.update({replacements[i]: dict(kept) for i, kept in swapin_optim_state["state"].items()})
     optimizer.state = swapped

@@ -38,7 +38,7 @@ def number(value: Any, p: Any) -> Any:
     if has_data(value):
         return value.item()
     if has_data(p):
-        raise RuntimeError(f"a hyperparameter on {value.device} has no data, but the parameter of shape {tuple(p.shape)} has")
+        raise RuntimeError(f"a hyperparameter on {value.device} has no data, unlike the parameter of shape {tuple(p.shape)}")
     return _UNKNOWN
 
 
@@ -182,7 +182,7 @@ class UpdateRule(Optimizer):
             need, have = ("a sparse", "a dense") if self.sparse else ("a dense", "a sparse")
             raise RuntimeError(f"{name}: {need} gradient is needed, but the parameter of shape {tuple(p.shape)} has {have} one")
         if group.get("capturable") and p.device.type == "cpu":
-            raise AssertionError(f"{name}: capturable is for parameters on an accelerator, got one on cpu")
+            raise AssertionError(f"{name}: capturable needs parameters on an accelerator, got one on cpu")
         state = self.state.get(p) or self.begin(p, group)
         option = SimpleNamespace(**{key: self._value(value, p) for key, value in group.items() if key not in ("params", "step")})
         if "step" in state:

@@ -200,7 +200,7 @@ class SWALR(LRScheduler):
         self, optimizer: Any, swa_lr: Any, anneal_epochs: int = 10, anneal_strategy: str = "cos", last_epoch: int = -1
     ) -> None:
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
-            raise ValueError(f"SWALR: anneal_epochs must be an int that is not negative, got {anneal_epochs}")
+            raise ValueError(f"SWALR: anneal_epochs must be a non-negative int, got {anneal_epochs}")
         self.anneal_epochs, self._anneal_strategy = anneal_epochs, annealing(self, anneal_strategy)
         for lr, group in zip(per_group("SWALR: swa_lr", optimizer, swa_lr), optimizer.param_groups, strict=True):
             group["swa_lr"] = lr

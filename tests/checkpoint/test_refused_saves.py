@@ -67,7 +67,7 @@ def test_files_that_are_none(tmp_path):
     with open(tmp_path / "text", "w") as file, pytest.raises(TypeError, match=r'open for text.*"wb"'):
         save({}, file)
     for thing in (None, 3, ["a.pt"]):
-        with pytest.raises(TypeError, match="expected a path, or a file opened for writing"):
+        with pytest.raises(TypeError, match="expected a path, or a file open for writing"):
             save({}, thing)
 
 

@@ -150,7 +150,7 @@ def test_conjugates_stay_lazy():
 
 @pytest.mark.parametrize("dtype", sorted(set(DTYPES) - set(SAVED)))
 def test_quantised_dtypes_are_refused(dtype):
-    with pytest.raises(TypeError, match=rf"a tensor of {dtype}, of shape \(2,\): quantized"):
+    with pytest.raises(TypeError, match=rf"a tensor of {dtype} and shape \(2,\), because it is quantized"):
         save({"q": mt.empty(2, dtype=getattr(mt, dtype), device="cpu")}, io.BytesIO())
 
 

@@ -84,7 +84,7 @@ def _computed(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: Va
             return tensor
         total += tensor.numel()
         if total > MOST_COMPUTED:
-            raise DataDependentError(f"{op.name}(): the result depends on values, of tensors with more than {MOST_COMPUTED:,} elements")
+            raise DataDependentError(f"{op.name}(): the result depends on the values of more than {MOST_COMPUTED:,} elements")
         return values.filled(tensor)
 
     with mt.no_grad():

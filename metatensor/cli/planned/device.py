@@ -33,7 +33,7 @@ class PlannedDevice(DeviceBackend):
 
     def allocate(self, nbytes: int, index: int) -> Any:
         """Raise RuntimeError. Only threads of the script reach this, because no mode redirects them to meta."""
-        raise RuntimeError(f"{self.type}: this device is planned, and threads of the script cannot make tensors on it; name meta there")
+        raise RuntimeError(f"{self.type}: threads of a planned script cannot create tensors on this device; use meta there")
 
     def memory_stats(self, index: int | None = None) -> dict[str, int]:
         """Return the current and the peak bytes of the script's tensors."""

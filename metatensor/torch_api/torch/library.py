@@ -279,7 +279,7 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = N
 def register_fake(op: Any, func: Any = None, /, *, lib: Library | None = None, _stacklevel: int = 1, allow_override: bool = False) -> Any:
     """Register the function that computes the metadata of an operator's results. Without `func`, return a decorator.
 
-    Raise RuntimeError if there is one already, unless `allow_override` is true.
+    Raise RuntimeError if the operator has such a function already, unless `allow_override` is true.
     """
 
     def register(function: Any) -> Any:
