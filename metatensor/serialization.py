@@ -45,7 +45,7 @@ def add_safe_globals(safe_globals: Iterable[Allowed]) -> None:
     ----------
     safe_globals : iterable of callable or (callable, str)
         The classes and functions to allow. A pair gives the name, ``"module.name"``, under which files refer to the
-        callable; by default that is its own module and qualified name.
+        callable. The default is its own module and qualified name.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def register_package(
     Parameters
     ----------
     priority : int
-        Packages are tried in ascending order. A package below 10 is tried for every storage; the others only for
+        Packages are tried in ascending order. Those below 10 are tried for every storage, the others only for
         devices that neither this module nor PyTorch knows.
     tagger : callable
         Called with each storage that is saved. Returns the text that records its device in the file, or None to leave
@@ -178,7 +178,7 @@ def location_tag(storage: Any) -> str:
 
 
 def restored(storage: Any, location: str) -> Any:
-    """Return a storage moved to the device that a registered package reads from ``location``; None if no package does.
+    """Return a storage moved to the device that a registered package chooses for ``location``, or None if none does.
     """
     known = location.partition(":")[0] in KNOWN_LOCATIONS
     for priority, _, deserializer in _packages:
@@ -204,7 +204,7 @@ _endianness: LoadEndianness | None = None
 
 
 def get_default_load_endianness() -> LoadEndianness | None:
-    """Return the byte order set by `set_default_load_endianness`; None means little-endian."""
+    """Return the byte order set by `set_default_load_endianness`. None means little-endian."""
     return _endianness
 
 
@@ -252,7 +252,7 @@ def get_crc32_options() -> bool:
 def set_crc32_options(compute_crc32: bool) -> None:
     """Choose whether this thread saves PyTorch's zip files with checksums.
 
-    Python's `zipfile` cannot read a file without them; `metatensor.load` can.
+    Python's `zipfile` cannot read a file without them, but `metatensor.load` can.
     """
     _settings.checksums = compute_crc32
 
@@ -331,7 +331,7 @@ def _refresh() -> None:
     table = {}
     for name, item in _safe.items():
         module = getattr(item, "__module__", "") or ""
-        # A nested class is "module\nOuter.Inner"; its __module__ tells where to split the name.
+        # A nested class is "module\nOuter.Inner". Its __module__ tells where to split the name.
         cut = len(module) if name.startswith(module + ".") else name.rindex(".")
         table[f"{name[:cut]}\n{name[cut + 1 :]}".encode()] = item
         theirs = name_in_torch(item) if name == _own_name(item) else None

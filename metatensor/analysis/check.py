@@ -34,7 +34,7 @@ class Overrun:
 
 @dataclass
 class CheckResult:
-    """The result of `check`. It is true if the model passed (`ok`); otherwise it holds the reasons.
+    """The result of `check`. It is true if the model passed (`ok`). Otherwise it holds the reasons.
 
     ``str()`` of it is a short report.
     """
@@ -43,7 +43,7 @@ class CheckResult:
     error: BaseException | None = None
     """The exception that building or running the model raised."""
     module: str | None = None
-    """The path of the module that failed; empty for the model itself, None if the model was not running."""
+    """The path of the module that failed: empty for the model itself, None if no module was running."""
     module_kind: str | None = None
     module_inputs: Any = None
     """The positional arguments of that module, as strings such as ``float32[1,1024,768]``."""
@@ -56,7 +56,7 @@ class CheckResult:
     """The estimate, if the model ran."""
     overruns: list[Overrun] = field(default_factory=list)
     hint: str | None = None
-    """What to do about the error, where that is known."""
+    """Advice about the error, if there is any."""
 
     @property
     def ok(self) -> bool:
@@ -109,7 +109,7 @@ class CheckResult:
         return "\n".join([head, *(f"  {overrun}" for overrun in self.overruns), *(f"  {text}" for text in self.warnings())])
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return all that is known of the error, as (label, text) pairs."""
+        """Return the lines of the report about the error, as (label, text) pairs."""
         lines = [("error", f"{type(self.error).__name__}: {self.error}".removesuffix(": "))]
         if self.module is not None:
             where = f"{self.module} ({self.module_kind})" if self.module else f"the model itself ({self.module_kind})"
@@ -141,7 +141,7 @@ def check(
 ) -> CheckResult:
     """Run ``model(*inputs, **kwargs)`` as `estimate` does and report whether it works and stays within budgets.
 
-    An `Exception` that the model raises is not propagated; the result describes it.
+    An `Exception` that the model raises is not propagated but described by the result.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ def check(
 
 
 def _limit(name: str, value: Any, parse: Callable[[str], int]) -> int | None:
-    """Return a budget as an integer. TypeError or ValueError, with its name, for what is none."""
+    """Return a budget as an integer, or None. Raise TypeError or SizeError, with its name, if it is invalid."""
     if value is None or isinstance(value, int):
         return value
     if not isinstance(value, str):
@@ -223,7 +223,7 @@ def build_failure(name: str, error: BaseException) -> CheckResult:
 
 
 def _explain(result: CheckResult, error: BaseException, inventory: Inventory, observer: RunObserver) -> None:
-    """Record where ``error`` came from."""
+    """Record the module, the operator and the line that raised ``error``."""
     result.error = error
     result.location = location_of(error.__traceback__)
     failure = failure_of(error)

@@ -44,5 +44,5 @@ def spec_text(described: Any) -> str:
 
 
 def relative(location: str) -> str:
-    """Return a ``file:line`` relative to the current directory if it is inside that."""
+    """Return a ``file:line`` with a path relative to the current directory, if the file is in it."""
     return location.removeprefix(os.getcwd() + os.sep)

@@ -27,19 +27,19 @@ def estimate(model: Any, /, *inputs: Any, **kwargs: Any) -> Report:
     Parameters
     ----------
     model : nn.Module or callable
-        The model. The parameters of other callables than modules are unknown.
+        The model. If it is a callable other than a module, its parameters are not counted.
     *inputs, **kwargs
         Arguments of the model.
 
     Returns
     -------
     Report
-        The figures; ``str()`` of it is a table.
+        The figures. ``str()`` of the report is a table.
 
     Raises
     ------
     Exception
-        Whatever the model raises.
+        Any exception that the model raises.
 
     Examples
     --------

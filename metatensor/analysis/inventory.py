@@ -1,7 +1,7 @@
 """Inventory of a model: its modules by path, and the memory of their parameters and buffers, counting each byte once.
 
-Sharing is detected by storage and not by object. Two names of one parameter, or two views of one tensor, together take
-the memory of their union.
+Sharing is detected by storage and not by object. Two names of one parameter, or two views of one tensor, together count
+as the union of their memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Extent(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """Elements and bytes of a module's parameters or buffers, with shared ones kept separately."""
+    """Elements and bytes of a module's parameters or buffers. Shared ones are listed separately."""
 
     elements: int
     bytes: int
@@ -44,7 +44,7 @@ class Sum(NamedTuple):
 class Inventory:
     """The modules of ``model`` by path, with a row for each, and the groups of names that share memory.
 
-    A module with several names has a row for each. Totals count it once.
+    A module with several names has a row for each name. Totals count it once.
     """
 
     def __init__(self, model: Any) -> None:

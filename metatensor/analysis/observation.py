@@ -137,7 +137,10 @@ class RunObserver(DispatchMode):
                 break
 
     def _path(self, module: Any) -> str:
-        """Return the path under which ``module`` is called, or the caller's path if it is not part of the model."""
+        """Return the path under which ``module`` is called.
+
+        If it is not part of the model, return its caller's path.
+        """
         above = self._stack[-1][1]
         paths = self.inventory.paths.get(id(module))
         if paths is None:

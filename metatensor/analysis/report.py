@@ -25,7 +25,7 @@ class ModuleRow:
     """The name of its class."""
     depth: int
     parameters: int = 0
-    """Number of elements; tied parameters count once."""
+    """Number of elements. Tied parameters count once."""
     own_parameters: int = 0
     """Number of elements without those of submodules."""
     buffers: int = 0
@@ -87,7 +87,7 @@ class Gap:
 
 @dataclass
 class Report:
-    """The cost of a model at inference. ``str()`` of it is a table, and so is printing it with rich."""
+    """The cost of a model at inference. ``str()`` and printing with rich give a table."""
 
     model: str
     """Name of the model's class, or of the function."""
@@ -108,7 +108,7 @@ class Report:
 
     @property
     def parameters(self) -> int:
-        """Number of elements of all parameters; tied ones count once."""
+        """Number of elements of all parameters. Tied ones count once."""
         return self.modules[0].parameters
 
     @property
@@ -118,7 +118,7 @@ class Report:
 
     @property
     def parameter_bytes(self) -> int:
-        """Size of all parameters in bytes; tied ones count once."""
+        """Size of all parameters in bytes. Tied ones count once."""
         return self.modules[0].parameter_bytes
 
     @property

@@ -19,7 +19,7 @@ class SizeError(ValueError):
 
 
 def parse_count(text: str, unit: str = "") -> int:
-    """A count with a suffix K, M, G or B, T, P, E (powers of 1000), and optionally ``unit`` ("flops") after it."""
+    """Parse a count with a suffix K, M, G or B, T, P, E (powers of 1000), optionally followed by ``unit`` ("flops")."""
     number, suffix = _split(text, "8B, 7e9 or 125M")
     if unit and suffix.endswith(unit):
         suffix = suffix.removesuffix(unit)
@@ -31,7 +31,7 @@ def parse_count(text: str, unit: str = "") -> int:
 
 
 def parse_bytes(text: str) -> int:
-    """Bytes: 10GB is 10 * 1000**3, 10GiB is 10 * 1024**3; the B may be left out."""
+    """Parse a number of bytes: 10GB is 10 * 1000**3, and 10GiB is 10 * 1024**3. The B is optional."""
     number, suffix = _split(text, "10GB, 512MiB or 8e9")
     unit = suffix.removesuffix("b") if suffix != "b" else ""
     scale = BYTES.get(unit) or BINARY.get(unit)
@@ -41,7 +41,7 @@ def parse_bytes(text: str) -> int:
 
 
 def _split(text: str, examples: str) -> tuple[Fraction, str]:
-    """The number, exactly, and what follows it in lower case."""
+    """Return the exact number at the start of a text, and its suffix in lower case."""
     match = _FORM.fullmatch(text)
     if match is None or len(text) > 100:
         raise SizeError(f"{text[:100]!r} is not a size; expected a number such as {examples}")

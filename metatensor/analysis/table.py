@@ -18,19 +18,19 @@ __all__ = ["as_rich", "as_text", "lines", "totals"]
 HEADINGS = ("module", "type", "output", "parameters", "FLOPs")
 OUTPUT_WIDTH = 44
 MAX_LINES = 60
-"""Longest table; the deepest modules are omitted to keep within it."""
+"""Maximum number of lines of a table. If there are more, the deepest modules are omitted."""
 
 
 @dataclass
 class Group:
-    """Adjacent siblings that look the same in the table, represented by one of them."""
+    """Adjacent modules with the same parent that look the same in the table. One of them represents all."""
 
     row: ModuleRow
     names: list[str]
     children: list[Group] = field(default_factory=list)
 
     def key(self) -> tuple:
-        """Return a key that is equal for groups that look the same except for their names."""
+        """Return a key that is equal for two groups if they look the same except for their names."""
         row = self.row
         children = tuple((len(child.names), child.names[0], child.key()) for child in self.children)
         return row.kind, row.parameters, row.buffers, row.flops, spec_text(row.output), children
@@ -69,7 +69,7 @@ def _fold(group: Group) -> None:
 
 
 def _walk(group: Group, times: int, depth: int) -> Iterator[tuple[int, tuple[str, ...]]]:
-    """Yield the depth and cells of each group's line, down to ``depth``. Figures cover all modules of a group."""
+    """Yield the depth and cells of each group's line, down to ``depth``. Figures are sums over the group's modules."""
     row = group.row
     names = group.names
     name = _names(names)

@@ -1,7 +1,7 @@
 """Read and write checkpoints: `load` and `save` tensors, or `inspect` a file without reading their data.
 
-The content of a file determines its format; its name does not. A format is an object with the members of `Format`.
-Other packages can add formats through the hook ``metatensor_checkpoint_formats``.
+The format of a file is detected from its content, not from its name. A format is an object with the members of
+`Format`. Other packages can add formats through the hook ``metatensor_checkpoint_formats``.
 """
 
 from __future__ import annotations

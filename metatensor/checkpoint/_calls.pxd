@@ -6,7 +6,7 @@ from metatensor.checkpoint._values cimport Inert, Known, Marker
 cdef class Calls(Stack):
     cdef readonly object source         # for use by handlers; the machine ignores it
     cdef dict table                     # b"module\nname" -> a value or a Known
-    cdef dict allowed                   # the same for names that the user allows
+    cdef dict allowed                   # like `table`, for names that the user allows
     cdef set callables                  # ids of the allowed objects that this pickle has named
     cdef dict builders                  # type -> callable(machine, instance, state)
     cdef object persist                 # callable(machine, id) -> value, or None

@@ -1,4 +1,4 @@
-"""Names, calls, states and keys of the pickle machine.
+"""The part of the pickle machine that handles names, calls, states and keys.
 
 It never imports anything and only calls what its tables contain.
 """
@@ -21,7 +21,7 @@ cdef enum:
 MAX_ATTRIBUTE = 1000
 """Longest name of an attribute."""
 MAX_NAMES = 1000
-"""Most unknown names in a pickle; more are an error even if the machine is tolerant."""
+"""Largest number of unknown names in a pickle. More are an error even if the machine is tolerant."""
 
 cdef type ODICT = OrderedDict
 cdef type COUNTER = Counter
@@ -29,7 +29,7 @@ cdef type DEFAULTDICT = defaultdict
 
 
 def _set_state(instance, state):
-    """Perform BUILD on an instance of a class that the user allows."""
+    """Perform the opcode BUILD on an instance of a class that the user allows."""
     if hasattr(instance, "__setstate__"):
         instance.__setstate__(state)
         return
@@ -64,7 +64,7 @@ cdef class Calls(Stack):
         self.spend(nbytes)
 
     def error(self, str reason):
-        """Return a `CheckpointError` with the current place in the pickle."""
+        """Return a `CheckpointError` with the current position in the pickle."""
         return self.wrong(reason)
 
     def set_item(self, mapping, key, value):
@@ -76,11 +76,11 @@ cdef class Calls(Stack):
         self.add(target, key)
 
     def meaning(self, Marker marker not None):
-        """Return the value that a marker in the result stands for."""
+        """Return the value that a marker in the result represents."""
         return self.value_of(marker)
 
     def add_builder(self, cls, builder):
-        """Make BUILD of instances of ``cls`` call ``builder(machine, instance, state)``."""
+        """Make the opcode BUILD call ``builder(machine, instance, state)`` for instances of ``cls``."""
         self.builders[cls] = builder
 
     def may_call(self, value):
@@ -92,11 +92,11 @@ cdef class Calls(Stack):
         return None
 
     def apply(self, function, args):
-        """Perform REDUCE: call a named function with a tuple of arguments."""
+        """Perform the opcode REDUCE: call a named function with a tuple of arguments."""
         return self.call(function, args, False)
 
     def unknown_names(self):
-        """Return the error that lists the unknown names."""
+        """Return an error that lists the unknown names."""
         cdef list names = list(self.unknown)
         cdef str text = ", ".join(names[:20])
         if len(names) > 20:
@@ -211,7 +211,7 @@ cdef class Calls(Stack):
         return self.guarded(name, function.__new__, (function, *args))
 
     cdef object plain(self, object value):
-        """Return ``value`` with its markers replaced, for callables that the user allows. The walk is charged."""
+        """Return ``value`` with its markers replaced, as an argument for a callable that the user allows."""
         cdef double steps = 0
         found = survey(value, &steps)
         self.spend(16 * <long long>steps)
@@ -243,7 +243,7 @@ cdef class Calls(Stack):
         return 0
 
     cdef object guarded(self, str name, object function, tuple args, dict kwargs=None):
-        """Call ``function`` and turn its errors into `CheckpointError` with the current place."""
+        """Call ``function``. Turn its errors into a `CheckpointError` with the current position."""
         self.spend(256)
         try:
             return function(*args, **kwargs) if kwargs else function(*args)
@@ -254,7 +254,7 @@ cdef class Calls(Stack):
             raise self.wrong(f"{name}: {type(error).__name__}: {what[:200]}") from error
 
     cdef object with_keywords(self):
-        """Perform NEWOBJ_EX, which is possible for classes that the user allows only."""
+        """Perform the opcode NEWOBJ_EX. Only classes that the user allows accept keyword arguments."""
         kwargs = self.pop()
         args = self.pop()
         cls = self.pop()
@@ -287,7 +287,10 @@ cdef class Calls(Stack):
         return 0
 
     cdef int attributes(self, object mapping, object state) except -1:
-        """Set the instance attributes of a mapping, such as an OrderedDict's ``_metadata``. None may shadow its own."""
+        """Set instance attributes of a mapping, such as an OrderedDict's ``_metadata``.
+
+        They must not shadow its own.
+        """
         cls = type(mapping)
         if type(state) is not dict:
             raise self.wrong(f"the state of {describe(mapping)} must be a dict, got {describe(state)}")
@@ -312,7 +315,8 @@ cdef class Calls(Stack):
     cdef HashTableModel hash_model(self, object container, object key):
         """Charge the lookup of a key that is neither str nor bytes.
 
-        Return the container's `HashTableModel`, which must be told when the key has been inserted, or None if it has none.
+        Return the container's `HashTableModel`, or None if it has none. The caller must call its `note_inserted` after
+        inserting the key.
         """
         cdef HashTableModel hash_model
         cdef long long cost = 32

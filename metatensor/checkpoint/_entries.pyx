@@ -2,8 +2,8 @@
 
 It accepts only unambiguous headers: objects with exactly the three expected members, names without escapes, plain
 numbers, and shapes that match the number of bytes. For anything else it returns None, and the full parser
-(`safetensors.read_header`) reads the text again and finds the reason. Where this parser returns a result, the two
-agree.
+(`safetensors.read_header`) reads the text again and reports errors. If this parser returns a result, the full parser
+returns the same.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
@@ -153,9 +153,9 @@ cdef object _entry(_Text t, str name, dict kinds, dict bits):
 
 
 def plain_entries(bytes text not None, dict bits not None):
-    """Return (text of ``__metadata__`` or None, entries), or None if the header needs the full parser.
+    """Return a pair: the text of ``__metadata__`` or None, and the entries. Return None if the full parser is needed.
 
-    An entry is (name, dtype, shape, begin, end). `bits` maps names of dtypes to bits per element. Tensors without
+    An entry is (name, dtype, shape, begin, end). ``bits`` maps names of dtypes to bits per element. Tensors without
     elements also need the full parser.
     """
     cdef _Text t = _Text.__new__(_Text)

@@ -1,4 +1,4 @@
-"""Cost of dict and set keys in a pickle: hashing, comparing, and probing the hash table.
+"""The cost of dict and set keys in a pickle: hashing, comparing, and probing the hash table.
 
 A file cannot choose the hashes of str and bytes. With keys of other types it can make every lookup probe all existing
 keys. A `HashTableModel` simulates the container's hash table, so that the steps of a lookup can be charged before they happen.
@@ -9,7 +9,7 @@ cdef extern from "Python.h":
     long long as_long_long "PyLong_AsLongLongAndOverflow"(object n, int* overflow) except? -1
 
 MAX_KEY = 256
-"""Most items of a tuple or frozenset used as a key, including nested ones."""
+"""Largest number of items of a tuple or frozenset that is a key, including nested items."""
 MAX_KEY_BITS = 4096
 
 cdef enum:
@@ -123,7 +123,7 @@ cdef class HashTableModel:
             i = (i * 5 + perturb + 1) & mask
 
     cdef Py_ssize_t steps(self, object key) except -1:
-        """Return an upper bound on the steps needed to find ``key`` or its place in the container."""
+        """Return an upper bound on the steps needed to find ``key`` or its free slot in the container."""
         return self.probe(hash(key))
 
     cdef int note_inserted(self) except -1:

@@ -22,9 +22,9 @@ cdef extern from "Python.h":
     int PyGC_Disable()
 
 PER_BYTE = 128
-"""Bytes that objects may take per byte of the pickle before the budget is charged. Ordinary opcodes need less."""
+"""Bytes of memory that objects may take per byte of the pickle before the budget is charged. Most opcodes need less."""
 PER_PACKED_BYTE = 256
-"""The same, per byte in the file, for a compressed pickle."""
+"""The same for a compressed pickle, per byte that it takes in the file."""
 
 cdef type ODICT = OrderedDict
 cdef type COUNTER = Counter
@@ -43,7 +43,7 @@ cdef class Machine(Calls):
     allowed : dict, optional
         Like ``table``, for classes and functions that the user allows. The pickle determines how they are called.
     builders : dict, optional
-        Maps a type to ``callable(machine, instance, state)``, which performs BUILD.
+        Maps a type to ``callable(machine, instance, state)``, which performs the opcode BUILD.
     persist : callable, optional
         ``callable(machine, id)`` that returns the object for a persistent id.
     tolerant : bool, default False
@@ -71,7 +71,7 @@ cdef class Machine(Calls):
         self.per_byte = PER_BYTE if paid < 0 else 0
         paid = -1 if paid < 0 else min(PER_BYTE * <long long>self.end, PER_PACKED_BYTE * paid)
         self.allowance = self.limit = <long long>budget.left + max(paid, 0)
-        cdef bint collecting = PyGC_Disable()   # no garbage and no cycles are created here
+        cdef bint collecting = PyGC_Disable()   # the objects created here form no cycles
         try:
             try:
                 value = self.run()
@@ -105,7 +105,7 @@ cdef class Machine(Calls):
         return value, self.at
 
     cdef int again(self) except -1:
-        """Start again, interpreting every opcode on its own."""
+        """Run the pickle again without `record`, so that every opcode is interpreted by itself."""
         self.clear()
         self.reset()
         self.at = self.here = 0
@@ -119,7 +119,7 @@ cdef class Machine(Calls):
         return 0
 
     cdef bint record(self) except -1:
-        """Execute the whole series of opcodes that makes one object, if ``maker`` is on top of the stack.
+        """Execute all opcodes that make one object at once, if ``maker`` is on top of the stack.
 
         Return False if not possible.
         """
@@ -131,14 +131,14 @@ cdef class Machine(Calls):
     # Containers ---------------------------------------------------------------
 
     cdef int items(self, Py_ssize_t height) except -1:
-        """Perform SETITEMS: put what is above a height into the mapping below it."""
+        """Perform SETITEMS: put the keys and values above ``height`` into the mapping below them."""
         cdef Py_ssize_t n = self.top - height
         cdef Py_ssize_t i
         cdef object mapping
         if n & 1:
-            raise self.wrong("SETITEMS of a key without a value")
+            raise self.wrong("SETITEMS with a key that has no value")
         if height <= self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         mapping = <object>self.stack[height - 1]
         cls = type(mapping)
         if cls is dict or cls is ODICT or cls is DEFAULTDICT or cls is COUNTER:
@@ -150,33 +150,33 @@ cdef class Machine(Calls):
                 self.put(made, <object>self.stack[i], <object>self.stack[i + 1])
             self.keep(mapping, made)
         else:
-            raise self.wrong(f"setting items of {describe(mapping)}")
+            raise self.wrong(f"setting items of {describe(mapping)}, which is not a mapping")
         return self.drop(height)
 
     cdef int appends(self, Py_ssize_t height) except -1:
-        """Perform APPENDS: append what is above a height to the list below it."""
+        """Perform APPENDS: append the values above ``height`` to the list below them."""
         cdef object target
         cdef Py_ssize_t i
         if height <= self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         target = <object>self.stack[height - 1]
         if type(target) is list:
             charge(self, 8 * (self.top - height) + 8)
             for i in range(height, self.top):
                 PyList_Append(target, <object>self.stack[i])
         elif not isinstance(target, Inert):
-            raise self.wrong(f"appending to {describe(target)}")
+            raise self.wrong(f"appending to {describe(target)}, which is not a list")
         return self.drop(height)
 
     cdef int add_items(self, Py_ssize_t height) except -1:
         cdef object target
         if height <= self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         target = <object>self.stack[height - 1]
         if type(target) is set:
             self.fill_set(target, height)
         elif not isinstance(target, Inert):
-            raise self.wrong(f"adding items to {describe(target)}")
+            raise self.wrong(f"adding items to {describe(target)}, which is not a set")
         return self.drop(height)
 
     cdef int fill_set(self, object target, Py_ssize_t height) except -1:
@@ -262,7 +262,7 @@ cdef class Machine(Calls):
                 push(self, set())
             elif op == b's':                            # SETITEM
                 if self.top - 2 < self.fence:
-                    raise self.wrong("stack underflow: an opcode takes more than there is")
+                    raise self.wrong("stack underflow: an opcode takes more values than the stack has")
                 self.items(self.top - 2)
             elif op == b'u':                            # SETITEMS
                 self.items(self.unmark())
@@ -286,7 +286,7 @@ cdef class Machine(Calls):
             elif op == 0x80:                            # PROTO
                 n = self.number(1)
                 if n > 5:
-                    raise self.wrong(f"pickle protocol {n}, 5 is the last that is known")
+                    raise self.wrong(f"pickle protocol {n}; only protocols 0 to 5 are supported")
             elif op == 0x95:                            # FRAME
                 n = self.number(8)
                 if n > <unsigned long long>(self.end - self.at):
@@ -392,13 +392,13 @@ cdef class Machine(Calls):
         cdef Py_ssize_t i
         self.spend(80)
         if len(pairs) & 1:
-            raise self.wrong("DICT of a key without a value")
+            raise self.wrong("DICT with a key that has no value")
         for i in range(0, len(pairs), 2):
             self.put(made, pairs[i], pairs[i + 1])
         return self.push(made)
 
     cdef int old_object(self, unsigned char op) except -1:
-        """Perform INST or OBJ: call a class with what is above the mark."""
+        """Perform INST or OBJ: call a class with the values above the mark as arguments."""
         cdef Py_ssize_t height
         if op == b'i':
             cls = self.global_()
@@ -408,6 +408,6 @@ cdef class Machine(Calls):
             height = self.unmark()
             args = self.take(height)
             if not args:
-                raise self.wrong("stack underflow: an opcode takes more than there is")
+                raise self.wrong("stack underflow: an opcode takes more values than the stack has")
             cls, args = args[0], args[1:]
         return self.push(self.call(cls, args, False))

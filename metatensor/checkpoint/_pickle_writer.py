@@ -60,9 +60,12 @@ class StoredTensors:
         self.meta_as_cpu = meta_as_cpu
         self.legacy = legacy
         self.storages: dict[str, Any] = {}
-        """The storages whose bytes the file needs, by key."""
+        """The storages whose bytes the file must contain, by key."""
         self.kinds: dict[str, str] = {}
-        """Storage classes by key. The first tensor or typed storage over a storage decides its class."""
+        """Names of storage classes by key.
+
+        The first tensor or typed storage that uses a storage determines its class.
+        """
         self._keys: dict[Any, str] = {}
 
     # Storages -----------------------------------------------------------------
@@ -76,7 +79,7 @@ class StoredTensors:
         return _ITEMSIZES[self.kinds[key]]
 
     def _kind(self, storage: Any, dtype: Any) -> str:
-        """Return the storage class of a storage. The first dtype that it is used with decides."""
+        """Return the name of a storage's class. The first dtype with which it is used determines the class."""
         kind = STORAGES.get(dtype.name, UNTYPED) if dtype is not None else UNTYPED
         if kind != UNTYPED and storage.nbytes() % dtype.itemsize:
             kind = UNTYPED
@@ -130,7 +133,7 @@ class StoredTensors:
     def _over_storage(self, tensor: Any) -> tuple[Name, tuple]:
         name = tensor.dtype.name
         if name in QUANTIZED:
-            raise TypeError(f"save: cannot save a tensor of {name}, of shape {tuple(tensor.shape)}: quantized tensors are not saved")
+            raise TypeError(f"save: cannot save a tensor of {name} and shape {tuple(tensor.shape)}, because it is quantized")
         storage = tensor.untyped_storage()
         kind = self._kind(storage, tensor.dtype)
         arguments: tuple[Any, ...] = (StorageRef(storage, kind), tensor.storage_offset(), tuple(tensor.shape), tuple(tensor.stride()),
@@ -150,9 +153,9 @@ _ITEMSIZES = {UNTYPED: 1, **{kind: getattr(mt, name).itemsize for name, kind in 
 
 
 def _module(module: Any) -> Any:
-    """Reduce a module, adding the state entries that PyTorch's classes need.
+    """Reduce a module, adding the hook tables that PyTorch's classes expect in its state.
 
-    This package creates hook tables lazily.
+    This package creates these tables only when they are used.
     """
     reduced = module.__reduce_ex__(2)
     state = reduced[2] if len(reduced) > 2 else None
@@ -247,8 +250,8 @@ def pickler_for(pickle_module: Any = None) -> Any:
 
     Its instances take a file, a protocol and a `StoredTensors`.
 
-    Objects that ``pickle_module`` handles specially are still saved its way: through its pickler's methods if that is
-    written in Python, through ``reducer_override`` and ``dispatch_table`` if it extends the compiled pickler.
+    ``pickle_module`` still pickles the objects that it handles specially: through its pickler's methods if that is
+    written in Python, or through ``reducer_override`` and ``dispatch_table`` if it extends the compiled pickler.
     """
     theirs = pickle._Pickler if pickle_module in (None, pickle) else pickle_module.Pickler  # type: ignore[attr-defined]
     found = _picklers.get(theirs)

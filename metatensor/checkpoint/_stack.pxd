@@ -5,7 +5,7 @@ from cpython.ref cimport Py_INCREF
 cdef class Stack:
     cdef readonly str file
     cdef readonly long long spent       # bytes charged so far
-    cdef readonly long long limit       # most bytes that may be charged; `spend` raises it by `per_byte` per byte read
+    cdef readonly long long limit       # limit of bytes charged; `spend` raises it by `per_byte` per byte read
     cdef long long allowance
     cdef long long per_byte
     # The pickle and the position in it.
@@ -19,7 +19,7 @@ cdef class Stack:
     cdef PyObject** stack
     cdef Py_ssize_t top
     cdef Py_ssize_t room
-    cdef Py_ssize_t fence               # height at the last mark; opcodes must not touch anything below
+    cdef Py_ssize_t fence               # height at the last mark; opcodes must not access values below it
     cdef PyObject** memo
     cdef Py_ssize_t memo_room
     cdef Py_ssize_t memo_next           # number of memo entries, for MEMOIZE

@@ -1,4 +1,4 @@
-"""State of the pickle machine: the pickle, a stack, marks, a memo, and how much it may still allocate."""
+"""State of the pickle machine: the pickle, a stack, marks, a memo, and the number of bytes that it may allocate."""
 from _codecs import escape_decode
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
@@ -15,7 +15,7 @@ cdef extern from "Python.h":
     void tuple_set "PyTuple_SET_ITEM"(PyObject* t, Py_ssize_t i, PyObject* p)
 
 MAX_DIGITS = 1000
-"""Longest line of a number in bytes."""
+"""Longest line in bytes that may hold a number."""
 
 
 class Again(Exception):
@@ -27,7 +27,7 @@ class Truncated(CheckpointError):
 
 
 cdef class Stack:
-    """A pickle's bytes and the machine's memory, which `spend` bounds."""
+    """The bytes of a pickle and the machine's memory. `spend` bounds the memory that objects take."""
 
     def __cinit__(self, *args, **kwargs):
         cdef Py_ssize_t i
@@ -93,7 +93,7 @@ cdef class Stack:
     cdef object pop(self):
         cdef object value
         if self.top <= self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         self.top -= 1
         value = <object>self.stack[self.top]
         decref(self.stack[self.top])
@@ -101,7 +101,7 @@ cdef class Stack:
 
     cdef object peek(self):
         if self.top <= self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         return <object>self.stack[self.top - 1]
 
     cdef int mark(self) except -1:
@@ -127,11 +127,11 @@ cdef class Stack:
         return height
 
     cdef tuple take(self, Py_ssize_t height):
-        """Pop everything above a height and return it as a tuple."""
+        """Pop all values above ``height`` and return them as a tuple."""
         cdef Py_ssize_t n = self.top - height, i
         cdef PyObject* made
         if n < 0 or height < self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         if n == 0:
             return ()
         charge(self, 56 + 8 * n)
@@ -148,10 +148,10 @@ cdef class Stack:
         cdef Py_ssize_t room, i
         cdef PyObject* value
         if self.top <= self.fence:
-            raise self.wrong("stack underflow: an opcode takes more than there is")
+            raise self.wrong("stack underflow: an opcode takes more values than the stack has")
         value = self.stack[self.top - 1]
         if index < 0 or index > self.end:
-            raise self.wrong(f"memo index {index:,} is beyond the bound, the pickle's length of {self.end:,}")
+            raise self.wrong(f"memo index {index:,} is larger than the pickle's length, {self.end:,}")
         if index >= self.memo_room:
             room = min(max(2 * self.memo_room, index + 1), self.end + 1)
             self.spend(8 * (room - self.memo_room))
@@ -218,7 +218,7 @@ cdef class Stack:
         return value
 
     cdef bytes line(self, Py_ssize_t most):
-        """Read the bytes up to the next newline, and the newline."""
+        """Read and return the bytes before the next newline, and skip the newline."""
         cdef const unsigned char* here = self.data + self.at
         cdef const unsigned char* found = <const unsigned char*>memchr(here, 10, self.end - self.at)
         if found == NULL:
@@ -226,7 +226,7 @@ cdef class Stack:
                 raise self.wrong(f"a line of more than {most:,} bytes")
             raise self.truncated("a line")
         if found - here > most:
-            raise self.wrong(f"a line of {found - here:,} bytes, at most {most:,} are allowed")
+            raise self.wrong(f"a line has {found - here:,} bytes; at most {most:,} are allowed")
         self.at += found - here + 1
         return PyBytes_FromStringAndSize(<const char*>here, found - here)
 
@@ -234,7 +234,7 @@ cdef class Stack:
         cdef const unsigned char* here = self.bytes_(n)
         charge(self, 64 + 4 * <long long>n)
         try:
-            return PyUnicode_DecodeUTF8(<const char*>here, <Py_ssize_t>n, "surrogatepass")    # as Python writes them
+            return PyUnicode_DecodeUTF8(<const char*>here, <Py_ssize_t>n, "surrogatepass")    # as in Python's own pickles
         except UnicodeDecodeError:
             raise self.wrong("a string is not UTF-8") from None
 
@@ -279,7 +279,7 @@ cdef class Stack:
             raise self.wrong(f"{describe(line)} is not a memo index")
         found = int(line)
         if found > self.end:
-            raise self.wrong(f"memo index {found:,} is beyond the bound, the pickle's length of {self.end:,}")
+            raise self.wrong(f"memo index {found:,} is larger than the pickle's length, {self.end:,}")
         return found
 
     cdef unsigned long long length4(self) except? 0xFFFFFFFFFFFF:

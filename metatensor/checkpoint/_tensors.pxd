@@ -22,11 +22,11 @@ cdef class StorageType(Marker):
 
 cdef class StorageRef(Marker):
     cdef readonly Storage storage
-    cdef readonly DType dtype           # of its elements; None if untyped
+    cdef readonly DType dtype           # dtype of its elements; None if untyped
     cdef readonly str key
     cdef readonly str location
     cdef readonly long long begin       # byte offset in the storage; nonzero only for views
-    cdef readonly long long nbytes      # size in bytes from there on
+    cdef readonly long long nbytes      # size in bytes from `begin` on
 
 
 cdef class TensorMachine(Machine):

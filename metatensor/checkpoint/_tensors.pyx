@@ -17,11 +17,11 @@ from metatensor.checkpoint._zip cimport Directory
 cdef extern from "Python.h":
     long long as_long_long "PyLong_AsLongLongAndOverflow"(object n, int* overflow) except? -1
 
-# Codes of calls that `quick` handles: the argument ``code`` of `Known`.
+# Codes of calls that `quick` handles, for the argument ``code`` of `Known`.
 TENSOR, TENSOR_V2, TENSOR_V3, PARAMETER, ORDERED = 1, 2, 3, 4, 5
 
 cdef enum:
-    HOOKS = 5                           # ORDERED, for C
+    HOOKS = 5                           # equals ORDERED, as a C constant
 
 cdef type ODICT = OrderedDict
 cdef object make_subclass = Tensor._make_subclass
@@ -114,9 +114,9 @@ cdef class TensorMachine(Machine):
         self.fillings.append((tensor, data))
 
     def charge_values(self, nbytes, owner, available):
-        """Charge for a tensor of ``nbytes`` made from the bytes of ``owner``.
+        """Charge for a tensor of ``nbytes`` bytes whose values come from ``owner``.
 
-        The first time, ``available`` bytes are free.
+        For the first tensor from ``owner``, ``available`` bytes are free.
         """
         charge(self, 320)
         if id(owner) not in self.sources:
@@ -166,13 +166,13 @@ cdef class TensorMachine(Machine):
         raise self.wrong(f"{known.name} does not take {n} arguments")
 
     cdef bint record(self) except -1:
-        """Execute the whole call that makes a tensor, if the next opcodes are as torch.save writes them.
+        """Execute the whole call that makes a tensor, if the next opcodes have the form that torch.save writes.
 
-        Otherwise read nothing.
+        Otherwise read nothing and return False.
 
-        The position is after the name of the function and a mark. Strings and tuples in the call are not stored in the
-        memo, because normally nothing refers to them. If something does, `Stack.recall` runs the pickle again without
-        this shortcut.
+        The current position is after the name of the function and a mark. Strings and tuples in the call are not stored
+        in the memo, because normally nothing refers to them. If an opcode does, `Stack.recall` causes a second run
+        without this shortcut.
         """
         cdef Reader r
         cdef Layout lay
@@ -255,7 +255,7 @@ cdef class TensorMachine(Machine):
         return True
 
     cdef object remembered(self, Reader* r):
-        """Return the memo entry that the next opcode fetches. Clear ``ok`` if it is another opcode."""
+        """Return the memo entry that the next opcode fetches. Clear ``ok`` if the opcode does not fetch one."""
         cdef Py_ssize_t index = read_index(r, b'h', b'j')
         if r.ok and index < self.memo_room and self.memo[index] != NULL:
             return <object>self.memo[index]
@@ -263,7 +263,10 @@ cdef class TensorMachine(Machine):
         return None
 
     cdef int forgotten(self, Reader* r) except -1:
-        """Skip the next opcode if it stores to a free memo index. Clear ``ok`` if it is another opcode."""
+        """Skip the next opcode if it stores to a free memo index.
+
+        Clear ``ok`` if it stores to a used one or not at all.
+        """
         cdef Py_ssize_t index = read_index(r, b'q', b'r')
         if r.ok and (index > self.end or (index < self.memo_room and self.memo[index] != NULL)):
             r.ok = False
@@ -407,7 +410,7 @@ cdef class TensorMachine(Machine):
         cdef Py_ssize_t found
         cdef long long nbytes
         if numel < 0 or numel > (<long long>1 << 62) // (1 if dtype is None else dtype.itemsize):
-            raise self.wrong(f"a storage of {numel:,} elements")
+            raise self.wrong(f"a storage cannot have {numel:,} elements")
         nbytes = numel * (1 if dtype is None else dtype.itemsize)
         found = -1
         if self.directory is not None:
@@ -451,7 +454,7 @@ cdef class TensorMachine(Machine):
         return ref
 
     cdef StorageRef view(self, StorageRef whole, object view):
-        """Return a part of a storage, described as in the older format by (key, offset, size) in elements."""
+        """Return a part of a storage. The older format describes it by (key, offset, size), in elements."""
         cdef long long item = 1 if whole.dtype is None else whole.dtype.itemsize
         if type(view) is not tuple or len(<tuple>view) != 3 or type((<tuple>view)[0]) is not str:
             raise self.wrong(f"a view of a storage must be (key, offset, size), got {describe(view)}")

@@ -13,7 +13,7 @@ cdef class Known(Marker):
     cdef readonly object value          # its meaning as an argument or a value; None if it has none
     cdef readonly bint new              # whether NEWOBJ may call it too
     cdef readonly int code              # code for `Machine.quick`; 0 if only `call` handles it
-    cdef readonly Empty part            # placeholder for an empty one inside a tuple; usually None
+    cdef readonly Empty part            # placeholder for an empty container inside a tuple; usually None
 
 
 cdef class Empty(Marker):
@@ -29,7 +29,7 @@ cdef class Kept(Inert):
 
 
 cdef class Record:
-    cdef readonly str name              # of its class, which exists only in the file
+    cdef readonly str name              # name of its class, which is defined only in the file
     cdef public object state            # set by BUILD
 
 

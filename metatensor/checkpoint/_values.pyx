@@ -1,4 +1,4 @@
-"""Markers that stand for names on the pickle machine's stack, and a check of the finished result."""
+"""Markers, which represent names on the pickle machine's stack, and a check of the finished result."""
 cimport cython
 from collections import Counter, OrderedDict, defaultdict
 from cpython.object cimport PyObject
@@ -9,7 +9,7 @@ cdef extern from "Python.h":
 MAX_DEPTH = 200
 """Greatest nesting depth of containers in a result."""
 MAX_WALK = 10_000_000
-"""Most steps of a walk of a result that visits shared containers every time."""
+"""Largest number of steps that walking a result may take if shared containers are visited every time."""
 
 cdef type ODICT = OrderedDict
 cdef type COUNTER = Counter
@@ -23,10 +23,10 @@ cdef class Marker:
 cdef class Known(Marker):
     """A name that pickles may use.
 
-    ``call(machine, args)`` performs a call; without it, the name cannot be called. ``value`` is what the name stands
-    for if it is not called. If ``new`` is true, NEWOBJ may call it too. If ``empty`` is true, a call without arguments
-    whose result is immediately put into a tuple creates a placeholder instead of an object. Most of these placeholders
-    of a state dict are dropped. If one remains, the object is created at the end.
+    ``call(machine, args)`` performs a call. Without it, the name cannot be called. ``value`` is what the name means
+    if it is not called. If ``new`` is true, the opcode NEWOBJ may call it too. If ``empty`` is true, a call without
+    arguments whose result is immediately put into a tuple creates a placeholder instead of an object. Most of the
+    placeholders for a state dict are dropped. If one remains in the result, its object is created at the end.
     """
 
     def __init__(self, str name, call=None, value=None, new=False, int code=0, empty=False):
@@ -51,7 +51,7 @@ cdef class Empty(Marker):
 
 
 cdef class Inert(Marker):
-    """Placeholder for an unknown name and for everything that a pickle makes of it."""
+    """Placeholder for an unknown name and for the results of calling it."""
 
     def __init__(self, str name):
         self.name = name
@@ -70,7 +70,7 @@ cdef class Kept(Inert):
 
 @cython.trashcan(True)
 cdef class Record:
-    """An object of a class that exists only in the file: the class's name, and a state."""
+    """An object whose class is defined only in the file, with the class's name and the object's state."""
 
     def __init__(self, str name):
         self.name = name
@@ -116,7 +116,7 @@ cdef inline int _scan_one(_Frame frame, object item, bint* marked) except -1:
     cdef type cls = type(item)
     if cls is tuple or cls is list or cls is dict or cls is set or cls is frozenset or cls is ODICT or cls is DEFAULTDICT or cls is COUNTER:
         if len(item):
-            # Two references are this function's argument and the container's. A caller's loop variable may be a third.
+            # Two references are this function's argument and the container's. A variable of the caller may be a third.
             frame.flags.append(refcount(<PyObject*>item) > 2)
             frame.children.append(item)
     elif cls is Record:
@@ -151,7 +151,7 @@ cdef _Frame _frame(object container, bint shared, bint* marked):
 
 
 cdef object survey(object root, double* steps):
-    """Walk a result. Return a str that describes what is wrong with it, else whether it contains markers.
+    """Check a result. Return a str that describes an error, or a bool that tells whether it contains markers.
 
     Each container is walked once, so time and memory are proportional to their total size, which is stored in
     ``steps``.

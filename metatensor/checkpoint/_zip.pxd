@@ -18,7 +18,7 @@ cdef class Directory:
     cdef readonly Py_ssize_t start      # offset of the directory
     cdef Entry* entries
     cdef Py_ssize_t count
-    cdef bytes data                     # of the directory
+    cdef bytes data                     # bytes of the central directory
     cdef Py_ssize_t hint                # the member that `find_next` tries first
 
     cdef object wrong(self, long long at, str reason)

@@ -1,8 +1,8 @@
 """The directory of a zip file: names, offsets and sizes of its members, all checked before use.
 
 It is read from the central directory in one pass. A member's local header is read, and compared with its entry, when
-its content is needed. The following are refused: names that are repeated, absolute, or lead out of the archive;
-encrypted and overlapping members; sizes that the file cannot hold; methods other than stored and deflated; multi-part
+its content is needed. These are refused: names that are repeated, absolute, or lead out of the archive, encrypted
+or overlapping members, sizes that the file cannot hold, methods other than stored and deflated, and multi-part
 archives.
 
 Format: APPNOTE.TXT of PKWARE, version 6.3.
@@ -61,7 +61,7 @@ cdef str name_problem(const unsigned char* p, Py_ssize_t n):
 
 
 def problem_of(bytes name not None):
-    """Return why no member may have a name, or None."""
+    """Return the reason why a member must not have this name, or None."""
     return name_problem(<const unsigned char*>PyBytes_AS_STRING(name), len(name))
 
 
@@ -85,7 +85,7 @@ cdef class Directory:
         tail = source.read(base, total - base, "the end of the zip file")
         at = self.find_end(tail)
         if at < 0:
-            raise self.wrong(total, "the zip file has no end record: it is truncated, or no zip file")
+            raise self.wrong(total, "the zip file has no end record: it is truncated, or not a zip file")
         self.read_end(tail, base, at, &count, &size, &start)
         if start >= base:
             self.fill(tail[start - base:start - base + size], start, count, size)
@@ -141,7 +141,7 @@ cdef class Directory:
     # Reading the directory ----------------------------------------------------
 
     cdef Py_ssize_t find_end(self, bytes tail) except -2:
-        """Return the offset in ``tail`` of the end record, whose comment must reach the end of the file, or -1."""
+        """Return the offset of the end record in ``tail``, or -1. Its comment must reach the end of the file."""
         cdef const unsigned char* p = <const unsigned char*>PyBytes_AS_STRING(tail)
         cdef Py_ssize_t n = len(tail)
         cdef Py_ssize_t at = n - 22
@@ -180,7 +180,7 @@ cdef class Directory:
             many, long_, first = number(q + 32, 8), number(q + 40, 8), number(q + 48, 8)
             end = where
         if long_ > MAX_DIRECTORY:
-            raise self.wrong(base + at, f"the directory claims {long_:,} bytes, {<long long>MAX_DIRECTORY:,} are the most")
+            raise self.wrong(base + at, f"the directory claims {long_:,} bytes; at most {<long long>MAX_DIRECTORY:,} are read")
         if first > <unsigned long long>end or first + long_ != <unsigned long long>end:
             raise self.wrong(base + at, f"the directory, {long_:,} bytes from byte {first:,} on, does not end at byte {end:,}")
         if many > long_ // 46:
@@ -275,7 +275,7 @@ cdef class Directory:
             raise self.wrong(at, f"{name[:100]!r} is stored, but claims {size:,} bytes in {packed:,}")
         # Deflate compresses at most 1032 to 1.
         if e.method and size > 1032 * packed + 64:
-            raise self.wrong(at, f"{name[:100]!r} claims {size:,} bytes in {packed:,} compressed ones, which cannot be")
+            raise self.wrong(at, f"{name[:100]!r} claims {size:,} bytes in {packed:,} compressed ones, which is impossible")
         e.header, e.packed, e.size = <long long>header, <long long>packed, <long long>size
         return 0
 
@@ -298,7 +298,7 @@ cdef class Directory:
                 e.limit = start
             if e.header + 30 + e.packed > e.limit:
                 names = list(self.index)
-                raise self.wrong(e.header, f"{names[i][:100]!r} reaches into what follows it at byte {e.limit:,}")
+                raise self.wrong(e.header, f"{names[i][:100]!r} extends beyond byte {e.limit:,}, where the next part of the file begins")
         return 0
 
     # Members ------------------------------------------------------------------
@@ -312,7 +312,7 @@ cdef class Directory:
         return self.entries[<Py_ssize_t>self.index[name]].method == 0
 
     def place_of(self, str name not None):
-        """Read a member's local header. Return the offset and the number of its bytes in the file."""
+        """Return the offset and the size of a member's data in the file. Read the local header for the offset."""
         cdef Entry* e = &self.entries[<Py_ssize_t>self.index[name]]
         cdef Py_ssize_t n, n_extra
         cdef bytes head = self.source.read(e.header, min(30 + 4 * len(name) + 256, e.limit - e.header), "a member's header")
@@ -325,7 +325,7 @@ cdef class Directory:
             raise self.wrong(e.header, f"there is no member where the directory has {name[:100]!r}")
         n, n_extra = <Py_ssize_t>number(p + 26, 2), <Py_ssize_t>number(p + 28, 2)
         if n != n_wanted or len(head) < 30 + n or head[30:30 + n] != wanted[:n_wanted]:
-            raise self.wrong(e.header, f"the member that the directory calls {name[:100]!r} has another name itself")
+            raise self.wrong(e.header, f"the member that the directory calls {name[:100]!r} has another name in its own header")
         if number(p + 8, 2) != e.method or number(p + 6, 2) & 0x2041:
             raise self.wrong(e.header, f"the header of {name[:100]!r} and the directory contradict each other")
         if not e.flags & 8:
@@ -334,7 +334,7 @@ cdef class Directory:
                     raise self.wrong(e.header, f"the header of {name[:100]!r} claims {own:,} bytes, the directory {listed:,}")
         begin = e.header + 30 + n + n_extra
         if begin + e.packed > e.limit:
-            raise self.wrong(e.header, f"{name[:100]!r} reaches into what follows it at byte {e.limit:,}")
+            raise self.wrong(e.header, f"{name[:100]!r} extends beyond byte {e.limit:,}, where the next part of the file begins")
         return begin, e.packed
 
     def read(self, str name not None, long long most=1 << 62, bint check=True):
@@ -348,7 +348,7 @@ cdef class Directory:
             raise CheckpointError(self.file, f"the zip file has no member {name[:100]!r}")
         e = &self.entries[<Py_ssize_t>found]
         if e.size > most:
-            raise self.wrong(e.header, f"{name[:100]!r} has {e.size:,} bytes, {most:,} are the most")
+            raise self.wrong(e.header, f"{name[:100]!r} has {e.size:,} bytes; at most {most:,} are read")
         begin, packed = self.place_of(name)
         data = self.source.read(begin, packed, f"{name[:100]!r}")
         if e.method:
@@ -360,7 +360,7 @@ cdef class Directory:
     def inflated(self, str name not None, data, long long size):
         """Decompress ``data``, which must yield exactly ``size`` bytes.
 
-        Never produces more than one byte beyond that.
+        At most one byte more is produced.
         """
         engine = zlib.decompressobj(-15)
         try:
@@ -369,5 +369,5 @@ cdef class Directory:
             raise CheckpointError(self.file, f"{name[:100]!r} cannot be decompressed: {error}") from None
         if len(content) != size or not engine.eof:
             more = "more" if len(content) > size else "fewer"
-            raise CheckpointError(self.file, f"{name[:100]!r} claims {size:,} bytes, decompressed it has {more}")
+            raise CheckpointError(self.file, f"{name[:100]!r} claims {size:,} bytes, but has {more} when decompressed")
         return content

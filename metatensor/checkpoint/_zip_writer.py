@@ -17,7 +17,7 @@ CHUNK = 1 << 24
 _FULL = 0xFFFFFFFF
 _PADDING = 0x4246
 """ID of the extra field that aligns a member's bytes; PyTorch uses the same one."""
-_DATE = 0x21  # 1 January 1980, the earliest date; a constant, so that equal contents give equal files
+_DATE = 0x21  # 1 January 1980, the earliest date. It is constant, so that equal contents give equal files
 
 
 class _Member(NamedTuple):
@@ -109,5 +109,5 @@ def _crc(view: memoryview, crc: int) -> int:
 
 
 def _flags(name: bytes) -> int:
-    """Return the flags of a member. Bit 11 marks a UTF-8 name; an ASCII name does not need it."""
+    """Return the flags of a member. Bit 11 marks a name in UTF-8. An ASCII name does not need it."""
     return 0 if name.isascii() else 0x800

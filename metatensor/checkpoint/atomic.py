@@ -1,6 +1,6 @@
 """Write files atomically: the complete new file replaces the old one, or nothing changes.
 
-A file is written without a name where the system supports that, else under a temporary name beside its target. It gets
+A file is written without a name if the system supports that, else under a temporary name beside its target. It gets
 the target's name once its content is on the disk. Until then the old file stays as it was.
 
 `sweep` recognises temporary names and removes the files whose writers have died. A live writer holds a lock on its
@@ -54,7 +54,7 @@ def _digest(*parts: str) -> str:
 def _temporary(base: str, token: str) -> str:
     """Return the temporary name for ``base`` and ``token``.
 
-    Its last twelve hex digits are a digest of the rest, so `sweep` can recognise it.
+    Its last twelve hex digits are a digest of the rest of the name, so `sweep` can recognise it.
     """
     return hidden_name(base, f".{token}{_digest(base, token)}.tmp")
 
@@ -80,7 +80,7 @@ def lock(handle: int, wait: bool) -> bool | None:
 
 
 def sweep(folder: str, base: str) -> None:
-    """Remove temporary files of ``base`` whose writers have died."""
+    """Remove temporary files of ``base`` whose writing process has died."""
     if fcntl is None:
         return
     with suppress(OSError):
@@ -161,7 +161,7 @@ class Staged:
         mode = 0o666 if self._mode is None else 0o600
         unnamed = getattr(os, "O_TMPFILE", None)
         if unnamed is not None and os.path.isdir("/proc/self/fd"):
-            with suppress(OSError):  # the file system has no unnamed files
+            with suppress(OSError):  # raised if the file system has no unnamed files
                 handle = os.open(self.folder, unnamed | os.O_RDWR | os.O_CLOEXEC, mode)
                 lock(handle, wait=False)
                 return os.fdopen(handle, "wb", buffering=0)
@@ -169,7 +169,7 @@ class Staged:
             path = self._temporary_path()
             handle = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | getattr(os, "O_BINARY", 0), mode)
             held = lock(handle, wait=False)
-            if held is None or (held and os.path.exists(path)):  # otherwise `sweep` removed it between the two calls
+            if held is None or (held and os.path.exists(path)):  # otherwise `sweep` removed it before it was locked
                 self.name = path
                 return os.fdopen(handle, "wb", buffering=0)
             os.close(handle)
@@ -214,7 +214,7 @@ class Staged:
         if self.name is None:
             self.link(self._temporary_path())
         assert self.name is not None
-        if fcntl is None:  # Windows renames only closed files; elsewhere the lock must outlast the renaming
+        if fcntl is None:  # Windows renames only closed files; elsewhere the lock must be held until the renaming
             self.file.close()
         os.replace(self.name, path)
         self.name = None

@@ -1,7 +1,7 @@
 """Bounds on the time and memory that reading one checkpoint may take.
 
-Each reader may spend time and memory in proportion to the file's size, plus what the checkpoint's budget allows.
-Anything that could multiply is charged before it happens: many tensors over one range of the file, names that grow with
+Each reader may use time and memory in proportion to the file's size, plus what the checkpoint's budget allows.
+Work that could multiply is charged before it is done: many tensors over one range of the file, names that grow with
 nesting, keys that are slow to compare. All files of one checkpoint share a budget through `shared`.
 """
 
@@ -19,7 +19,7 @@ ALLOWANCE = 64 << 20
 
 
 class Budget:
-    """The rest of an allowance."""
+    """The remaining number of bytes that reading a checkpoint may cost in addition to its size."""
 
     __slots__ = ("left",)
 
@@ -36,7 +36,7 @@ class Budget:
 class Claims:
     """Counts the bytes of a file that tensors refer to.
 
-    On average each byte may be used a few times, as with shared memory.
+    On average each byte may be counted `TIMES` times, because tensors may share memory.
     """
 
     TIMES = 4

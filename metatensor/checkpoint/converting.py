@@ -36,7 +36,7 @@ def convert(
     """Convert a checkpoint of any readable format into one that `save` can write.
 
     Values are preserved bit for bit. PyTorch's formats preserve shared storages and, if the source is also a PyTorch
-    file, all other saved values. The other formats keep only one of several names for the same tensor; the metadata of
+    file, all other saved values. The other formats keep only one of several names for the same tensor. The metadata of
     safetensors records the omitted names, as the safetensors library does.
 
     Parameters
@@ -48,7 +48,8 @@ def convert(
     format, max_shard_size
         As for `save`.
     drop : bool, default False
-        Omit values that the target format cannot hold and tensors that cannot be loaded. By default they are an error.
+        Omit values that the target format cannot hold, and tensors that cannot be loaded. By default they raise an
+        error.
     progress : bool or callable, optional
         As for `load_into`.
 
@@ -115,7 +116,7 @@ def convert(
 
 
 def _bytes_behind(opened: Opened) -> int:
-    """Return the memory that all tensors need together. Shared and repeated elements count once."""
+    """Return the number of bytes of memory behind all tensors. Shared and repeated elements count once."""
     total = 0
     storages: dict[str, int] = {}
     for info in opened.checkpoint.tensors.values():
@@ -128,7 +129,7 @@ def _bytes_behind(opened: Opened) -> int:
 
 
 def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any], list[str]]:
-    """Return the object to save, on meta; its tensors by name; and descriptions of what the target will lack.
+    """Return the object to save with its tensors on meta, these tensors by name, and what the target will lack.
 
     For PyTorch's formats the object is everything that was saved, or only its tensors if the file contains unknown
     objects.
@@ -140,7 +141,7 @@ def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any], list[str
     if not hasattr(opened.format, "unpickle"):
         return tensors, tensors, lacking
     if unknown:
-        # For a module, saving its state dict is enough.
+        # The tensors of a module are saved as its state dict, so the module itself is not reported as missing.
         return tensors, tensors, lacking + [f"objects of {name}" for name in unknown if not name.startswith("torch.nn.")]
     with opened.again() as file:
         value = opened.format.load(file, opened.path, Places("meta"))
@@ -167,7 +168,7 @@ def _no_tensors(value: Any, walk: Walk, path: str = "") -> Iterator[str]:
 
 
 def _on_meta(opened: Opened, lazy: bool) -> dict[str, Any]:
-    """Return meta tensors that stand for the stored ones and share storages like them.
+    """Return meta tensors that represent the stored ones and share storages like them.
 
     With ``lazy``, conjugated and negated tensors stay lazy views.
     """
@@ -196,7 +197,7 @@ def _on_meta(opened: Opened, lazy: bool) -> dict[str, Any]:
 
 
 def _same(opened: Opened, tensors: dict[str, Any]) -> dict[str, str]:
-    """Return the names of tensors that are identical to an earlier one, each with that one's name."""
+    """Return the names of tensors that are identical to an earlier tensor, mapped to the earlier one's name."""
     first: dict[Any, str] = {}
     found = {}
     for name in tensors:
@@ -230,7 +231,7 @@ class _FileContents(Contents):
             self.over.setdefault(tensor.untyped_storage(), []).append(name)
 
     def storage(self, storage: Any) -> Any:
-        """Return all bytes of a storage, assembled from the tensors over it."""
+        """Return all bytes of a storage, assembled from its tensors."""
         names = self.over[storage]
         data = memoryview(bytearray(storage.nbytes()))
         filled: set[tuple[int, int]] = set()

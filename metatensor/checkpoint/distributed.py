@@ -1,8 +1,8 @@
 """PyTorch's distributed checkpoints: a folder with ``.metadata`` and the ``.distcp`` files of each rank.
 
 ``.metadata`` is a pickle. It lists the tensors, the chunks that each was split into, and the location of each chunk.
-The safe pickle machine reads it and turns its few classes into inert records. A chunk is a tensor in PyTorch's zip
-format, in a range of a ``.distcp`` file. Tensors are assembled from their chunks; other saved values are loaded like
+The safe pickle machine reads it and represents its few classes by inert records. A chunk is a tensor in PyTorch's zip
+format, in a range of a ``.distcp`` file. Tensors are assembled from their chunks. Other saved values are loaded like
 any checkpoint.
 """
 
@@ -99,7 +99,7 @@ FORMAT = Distributed()
 
 
 class Part(io.RawIOBase):
-    """A range of an open file, as a file of its own."""
+    """A file object over a range of an open file."""
 
     def __init__(self, file: BinaryIO, begin: int, length: int) -> None:
         self._file = file
@@ -136,7 +136,7 @@ class _Layout:
         self.name = name
         source = Source(file, name)
         if source.size > MAX_METADATA:
-            raise CheckpointError(name, f"metadata of {source.size:,} bytes; at most {MAX_METADATA:,} are read")
+            raise CheckpointError(name, f"the metadata has {source.size:,} bytes; at most {MAX_METADATA:,} are read")
         root = _unpickled(source.read(0, source.size, "the metadata"), name)
         must_be_found(file, name, "files of chunks")
         self.size = source.size
@@ -218,7 +218,7 @@ class _Layout:
             if place is None:
                 raise self._wrong(key, f"its chunk at {shown(list(offsets))} is not stored anywhere")
             claimed = prod(sizes) * dtype.itemsize
-            if claimed > place.length:  # an expanded tensor
+            if claimed > place.length:  # the chunk was saved from an expanded tensor
                 self.budget.charge(self.name, claimed - place.length, f"the chunks of {shown(key)} take memory")
             found.append(place._replace(offsets=tuple(offsets), sizes=tuple(sizes)))
         _check_cover(self, key, shape, found)
@@ -233,7 +233,7 @@ class _Layout:
             part: Any = Part(file, chunk.begin, chunk.length)
             form = format_of(part, path)
             if form is FORMAT:
-                raise CheckpointError(path, "a checkpoint within itself")
+                raise CheckpointError(path, "the checkpoint contains itself")
             return form.load(part, path, place)
 
     def _wrong(self, key: Any, reason: str) -> CheckpointError:
@@ -264,7 +264,7 @@ def _check_cover(layout: _Layout, key: str, shape: tuple[int, ...], chunks: list
     if not full:
         return
     if len(cut) > MAX_CUT:
-        raise layout._wrong(key, f"its chunks cut {len(cut)} dimensions; at most {MAX_CUT} are supported")
+        raise layout._wrong(key, f"its chunks divide {len(cut)} dimensions; at most {MAX_CUT} are supported")
     layout.budget.charge(layout.name, max(0, 16 * len(full) << len(cut)) - 1024 * len(full), f"the chunks of {shown(key)} take time")
     corners: list[tuple[tuple[int, ...], int]] = []
     whole = [(0, shape[dim]) for dim in cut]

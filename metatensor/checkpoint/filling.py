@@ -30,7 +30,7 @@ class Filler:
     order : {"little", "big"}
         Byte order of the data.
     mapped : memoryview, optional
-        The file's mapped bytes, for devices that can use them in place. Offsets are those of `fill_from`.
+        The file's mapped bytes, for devices that can use them in place. They begin at offset 0 of the source.
     """
 
     def __init__(self, order: str = "little", mapped: memoryview | None = None) -> None:
@@ -59,7 +59,7 @@ class Filler:
     def _allocated(self, storage: Any) -> tuple[Any, Any]:
         """Allocate a storage.
 
-        Return its backend and a byte tensor over its memory, or None if there is nothing to copy.
+        Return its backend and a byte tensor over its memory. The latter is None if there is nothing to copy.
         """
         backend, index = _backend_of(storage)
         nbytes = storage.nbytes()

@@ -1,4 +1,4 @@
-"""Checkpoint formats, and how the format of a file is detected: by its content, never by its name.
+"""Checkpoint formats, and the detection of a file's format from its content.
 
 `BUILTIN` lists the built-in formats. Their modules are imported when a file may be in that format. The hook
 ``metatensor_checkpoint_formats`` adds others.
@@ -87,7 +87,7 @@ def known() -> Iterator[Format]:
 
 
 def format_of(file: BinaryIO, name: str) -> Format:
-    """Return the format of a file, read from its position on. Raise `CheckpointError` if none matches."""
+    """Return the format of the file at its current position. Raise `CheckpointError` if none matches."""
     start = file.seek(0, os.SEEK_CUR)
     size = file.seek(0, os.SEEK_END) - start
     file.seek(start)
@@ -113,7 +113,7 @@ def format_of(file: BinaryIO, name: str) -> Format:
     for candidate in formats:
         suffixes = getattr(candidate, "suffixes", ())
         if isinstance(suffixes, (tuple, list)) and any(isinstance(suffix, str) and name.endswith(suffix) for suffix in suffixes):
-            return candidate  # its reader gives the most precise error
+            return candidate  # its reader raises the most precise error
     if size == 0:
         raise CheckpointError(name, "the file is empty")
     names = ", ".join(dict.fromkeys(candidate.name for candidate in formats))

@@ -1,7 +1,7 @@
-"""GGUF, the format of llama.cpp: metadata and a table of tensors, then their aligned data.
+"""GGUF, the format of llama.cpp: metadata and a table of tensors, followed by the tensors' aligned data.
 
-Quantised tensors have no dtype here. They load as uint8 tensors of their blocks, with the bytes of a row in the last
-dimension. `inspect` reports their type ("Q4_K") and the shape that they represent.
+metatensor has no dtype for quantized tensors. They load as uint8 tensors of their blocks, with the bytes of a row in
+the last dimension. `inspect` reports their type ("Q4_K") and the shape that they represent.
 
 Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 """
@@ -25,11 +25,11 @@ MAGIC = b"GGUF"
 MAX_TENSORS = 1 << 17
 MAX_PAIRS = 1 << 16
 MAX_ITEMS = 1 << 20
-"""Most array items in the metadata that must be read one by one. A nested array counts as 16."""
+"""Largest number of array items in the metadata that must be read one by one. A nested array counts as 16."""
 MAX_NAME = 1 << 16
 MAX_DIMS = 8
 MAX_SHOWN = 8
-"""Number of array items shown in the metadata; a vocabulary has hundreds of thousands."""
+"""Number of array items shown in the metadata. The array of a vocabulary has hundreds of thousands."""
 
 # Type number: (name, metatensor's dtype).
 PLAIN = {
@@ -52,7 +52,7 @@ TEXT, ARRAY = 8, 9
 
 
 class _Entry(NamedTuple):
-    """A checked tensor of the table."""
+    """A validated entry of the table of tensors."""
 
     name: str
     kind: int
@@ -74,7 +74,7 @@ class Gguf:
         return head.startswith(MAGIC)
 
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
-        """Return the tensors and metadata listed before the data."""
+        """Return the tensors and metadata that the header lists."""
         source = Source(file, name)
         header = _Header(source)
         raw = header.order == sys.byteorder
@@ -140,7 +140,7 @@ class _Header:
             version, self.order = int.from_bytes(version.to_bytes(4, "little"), "big"), "big"
         self._mark = "<" if self.order == "little" else ">"
         if version not in (2, 3):
-            raise CheckpointError(source.name, f"GGUF of version {version}; versions 2 and 3 are known")
+            raise CheckpointError(source.name, f"GGUF of version {version}; versions 2 and 3 are supported")
         tensors = self._count("Q", "the number of tensors", MAX_TENSORS, 24)
         pairs = self._count("Q", "the number of metadata", MAX_PAIRS, 13)
         for _ in range(pairs):
@@ -153,7 +153,7 @@ class _Header:
         return struct.unpack(self._mark + code, self.window.take(struct.calcsize(self._mark + code), what))[0]
 
     def _count(self, code: str, what: str, limit: int, least: int) -> int:
-        """Return a number of things of at least ``least`` bytes each.
+        """Read and return the number of items that follow, each of at least ``least`` bytes.
 
         Raise immediately if the file is too short to hold them.
         """
@@ -214,7 +214,7 @@ class _Header:
         return f"{first}" if count <= MAX_SHOWN else f"{str(first)[:-1]}, ... {count:,} items]"
 
     def _skip_texts(self, count: int) -> None:
-        """Skip ``count`` strings without reading them; a vocabulary has many."""
+        """Skip ``count`` strings without reading them. The array of a vocabulary has many."""
         window = self.window
         length_at = struct.Struct(self._mark + "Q").unpack_from
         data, begin = b"", window.at

@@ -43,20 +43,20 @@ def load_into(
     """Load the parameters and persistent buffers of ``model`` from the checkpoint at ``path``, by name.
 
     Names, shapes and dtypes are checked before any data is read. Each tensor is then read once, directly into its
-    memory on the device. No second copy of the model ever exists; a conversion holds at most one extra tensor.
+    memory on the device. No second copy of the model ever exists. A conversion holds at most one extra tensor.
     Parameters keep their identity, so tied parameters stay tied, and a tied parameter is found under any of its names.
-    If a call is interrupted (Ctrl-C, say), the tensors already loaded keep their values, and a second call with the
+    If a call is interrupted (by Ctrl-C, say), tensors that are already loaded keep their values, and a call with the
     same checkpoint resumes.
 
     Parameters
     ----------
     model : nn.Module
-        The module to fill, usually on meta. Fake tensors of a device that is not available stay fake; their data is not
+        The module to fill, usually on meta. Fake tensors of a device that is not available stay fake: their data is not
         read.
     path : str or path
         A file or folder that `load` accepts.
     device : device, str, dict or callable, optional
-        Where to put the tensors. A dict maps names or name prefixes ("layers.0", "") to devices; a callable maps a name
+        Where to put the tensors. A dict maps names or name prefixes ("layers.0", "") to devices. A callable maps a name
         to a device. By default tensors stay on their device, and those on meta go to the default device.
     dtype : dtype or "checkpoint", optional
         The dtype of floating-point tensors. By default the model's dtypes are kept. "checkpoint" takes every dtype from
@@ -161,7 +161,7 @@ def _beside(model: Any, units: list[list[Part]]) -> dict[Any, list[Any]]:
 
 
 def _move_along(other: Any, target: Any, begin: int) -> None:
-    """Make ``other`` view the memory that replaces its old storage.
+    """Make ``other`` a view of the memory that replaces its old storage.
 
     ``begin`` is the old offset of the new memory's first element.
     """
@@ -269,7 +269,7 @@ def _read(target: Any, part: Part, source: Opened, shown: Progress) -> None:
 
 
 def _warn_of_meta(model: Any) -> None:
-    """Warn about buffers that have no values because checkpoints do not hold them."""
+    """Warn about buffers without values, which checkpoints do not contain."""
     persistent = {name for name, _ in state_of(model)}
     left = [
         name for name, buffer in model.named_buffers()

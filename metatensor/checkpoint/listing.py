@@ -1,4 +1,4 @@
-"""List the tensors of a checkpoint that holds nested values, under their paths in it."""
+"""List the tensors in a checkpoint of nested values, each under its path."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PER_BYTE", "Walk", "entries_of", "free_for", "listed", "tensors_of",
 
 
 PER_SPENT, PER_BYTE = 8, 64
-"""Cost of a listing beyond which the budget is charged: multiples of its pickle's cost and of the file's size."""
+"""Cost of a listing above which the budget is charged, as multiples of the pickle's cost and of the file's size."""
 PER_TENSOR = 1000
 """Cost of a tensor in a listing in bytes, without its name."""
 
@@ -23,7 +23,7 @@ PER_TENSOR = 1000
 def tensors_of(value: Any, file: str, free: int = 0) -> Iterator[tuple[str, Any]]:
     """Yield each tensor in a nested value with its path: keys, indices and attribute names, joined by dots.
 
-    A path may occur more than once. Shared values are visited every time, so the walk can be long: `CheckpointError`,
+    A path may occur more than once. Shared values are visited every time, so the walk can be long. `CheckpointError`,
     which names ``file``, is raised if its cost exceeds ``free`` and the budget.
     """
     for name, entry in entries_of(value, file, free):
@@ -62,14 +62,14 @@ MODULE_MEMBERS = ("_parameters", "_buffers", "_modules")
 NOT_PERSISTENT = "_non_persistent_buffers_set"
 MAX_DEPTH = 200
 MAX_AGAIN = 100_000
-"""Most items that may be visited again because a part of a module has several names."""
+"""Largest number of items that may be visited again because a part of a module has several names."""
 
 
 class Walk:
     """Finds the tensors in nested values and in the state of unknown objects.
 
-    The state of unknown objects may be deep, shared or cyclic. Each object in it is visited once, but a part of a
-    module under each of its names, as in a state dict.
+    The state of unknown objects may be deep, shared or cyclic. Each object in it is visited once. Only a part of a
+    module is visited under each of its names, as in a state dict.
     """
 
     def __init__(self, file: str, free: int, attributes: set[str] | None = None) -> None:
@@ -113,14 +113,14 @@ class Walk:
             yield from self.entries(value, path)
 
     def entries(self, value: Any, path: str, part: bool = False, table: bool = False) -> Iterator[tuple[str, Any]]:
-        """Yield the tensors in a value of unknown objects.
+        """Yield the tensors in a value that may contain unknown objects.
 
-        ``part`` is true for a part of a module, ``table`` for the dict that holds such parts.
+        ``part`` is true if the value is a part of a module, ``table`` if it is the dict that holds such parts.
         """
         if isinstance(value, (Tensor, UnsupportedTensor)):
             self.pay(PER_TENSOR + len(path))
             if self.inside:
-                if id(value) in self.seen:  # a parameter under another name
+                if id(value) in self.seen:  # it was found under another name
                     return
                 self.attributes.add(path)
             self.seen[id(value)] = value

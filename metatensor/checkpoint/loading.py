@@ -37,11 +37,11 @@ def load(
     Parameters
     ----------
     f : str, path or binary file
-        The file to load. An open file must be readable in binary and seekable; it is read from its current position to
+        The file to load. An open file must be readable in binary and seekable. It is read from its current position to
         its end. For a checkpoint in several files, pass the path of its index or of its folder.
     map_location : device, str, dict, callable or None
         Where to put the tensors. A dict maps locations in the file ("cpu", "cuda:0") to devices. A callable receives a
-        placeholder storage and its location; it returns the placeholder moved to a device, a device, or None for the
+        placeholder storage and its location. It returns the placeholder moved to a device, a device, or None for the
         location itself. By default each tensor goes to the device it was saved from, where "cpu" means the default
         device. With "meta" no tensor data is read, so a checkpoint of any size loads quickly and takes no memory.
     weights_only : bool, default True

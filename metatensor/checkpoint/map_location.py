@@ -1,4 +1,4 @@
-"""Resolve ``map_location`` in each of its forms to the device of every stored tensor."""
+"""Find the device for each stored tensor from a ``map_location`` of any form."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ __all__ = ["FakePlaces", "NoDevice", "Places", "StoredAt", "is_device"]
 
 
 class StoredAt:
-    """Placeholder for a stored storage that a callable ``map_location`` receives.
+    """The placeholder for a storage in the file that a callable ``map_location`` receives.
 
-    It has a size but no bytes; they are read once the device is known. Like PyTorch's storages at this point, it is on
+    It has a size but no bytes, which are read once the device is known. Like PyTorch's storages at this point, it is on
     the cpu. `cuda`, `cpu` and `to` return a placeholder on another device.
     """
 
@@ -64,7 +64,7 @@ class Places:
     ----------
     map_location : device, str, mapping, callable or None
         One device for everything, a mapping from locations to devices, or a callable. The callable receives a
-        `StoredAt` and the location; it returns a `StoredAt`, a device, or None for the location itself. By default
+        `StoredAt` and the location. It returns a `StoredAt`, a device, or None for the location itself. By default
         every storage goes to its location, where "cpu" means the default device.
     mmap : bool, default False
         Use mapped bytes of the file in place on devices that can do so.
@@ -123,7 +123,7 @@ class Places:
         return _named(location)
 
 
-# Device types that may occur in PyTorch's files, available here or not.
+# Device types that may occur in PyTorch's files, whether or not they are available.
 _OF_PYTORCH = frozenset((
     "cpu", "cuda", "fpga", "hip", "hpu", "ipu", "maia", "meta", "mkldnn", "mps", "mtia", "musa", "npu", "privateuseone", "vulkan", "xla",
     "xpu",
@@ -146,7 +146,7 @@ class NoDevice(CheckpointError, RuntimeError):
 
 
 class FakePlaces(Places):
-    """Places that send all tensors to meta and record the devices that ``real`` returns for them."""
+    """A `Places` that loads all tensors onto meta and records the devices that ``real`` chooses for them."""
 
     def __init__(self, real: Places) -> None:
         super().__init__("meta")
@@ -159,7 +159,10 @@ class FakePlaces(Places):
             self._devices[id(ref.storage)] = self.real(ref.location, ref.nbytes)
 
     def device_of(self, tensor: Any) -> Any:
-        """Return the device recorded for a loaded tensor's storage; by default that for data saved on the cpu."""
+        """Return the device recorded for a tensor's storage.
+
+        Without a record, return the device for data saved on cpu.
+        """
         found = self._devices.get(id(tensor.untyped_storage()))
         return self.real("cpu", tensor.nbytes) if found is None else found
 

@@ -1,4 +1,4 @@
-"""Members of a zip archive that is read one tensor at a time."""
+"""The members of a zip archive, for reading one tensor at a time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Members"]
 
 
 class Members:
-    """Members of an archive.
+    """Reads the members of an archive.
 
     The last decompressed one is cached, because tensors of one storage usually follow each other.
     """

@@ -14,7 +14,7 @@ class TensorInfo(NamedTuple):
     """Description of one tensor of a checkpoint."""
 
     dtype: str
-    """The dtype under metatensor's name, or under the format's if metatensor has no such dtype."""
+    """metatensor's name of the dtype, or the format's name if metatensor has no such dtype."""
     shape: tuple[int, ...]
     nbytes: int
     offset: int
@@ -22,7 +22,7 @@ class TensorInfo(NamedTuple):
     stride: tuple[int, ...] | None = None
     """Strides in elements; None means contiguous."""
     storage: str | None = None
-    """Key of the tensor's storage; tensors that share a storage have the same key. None if the format shares none."""
+    """Key of the tensor's storage. Tensors with the same key share it. None if the format cannot share storages."""
     storage_offset: int = 0
     """Offset of the first element in its storage, in elements."""
     location: str = "cpu"
@@ -30,7 +30,7 @@ class TensorInfo(NamedTuple):
     file: str | None = None
     """The file that holds the data, relative to the checkpoint's folder; None for the checkpoint file itself."""
     lazy: str = ""
-    """"conj", "neg" or "conj neg" if the elements are the conjugated or negated stored values; else empty."""
+    """"conj", "neg" or "conj neg" if the elements are the conjugated or negated stored values, else empty."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """NumPy's ``.npy`` files: a header, which is a Python dict literal with three keys, then the elements.
 
-A small parser reads the header; nothing is evaluated. It knows dicts, tuples, lists, strings, integers, True and False.
+A small parser reads the header without evaluating it. It knows dicts, tuples, lists, strings, integers, True and False.
 Arrays of Python objects, which contain pickles, are refused.
 
 Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
@@ -22,7 +22,7 @@ __all__ = ["FORMAT", "MAGIC", "MAX_HEADER", "Array", "Npy", "array_at", "header_
 
 MAGIC = b"\x93NUMPY"
 MAX_HEADER = 1 << 16
-"""Longest accepted header in bytes. The header of a plain array usually takes 118."""
+"""Longest accepted header in bytes. The header of a plain array usually has 118 bytes."""
 
 DTYPES = {
     "b1": "bool", "u1": "uint8", "i1": "int8", "u2": "uint16", "i2": "int16", "u4": "uint32", "i4": "int32", "u8": "uint64",
@@ -90,7 +90,7 @@ FORMAT = Npy()
 
 
 def info_of(array: Array, offset: int = 0) -> TensorInfo:
-    """Return the description of an array. ``offset`` is where its file begins within a larger file."""
+    """Return the description of an array. ``offset`` is the position of the ``.npy`` file within a larger file."""
     raw = array.order == sys.byteorder or array.width == 1
     return TensorInfo(array.dtype, array.shape, array.nbytes, array.data + offset if raw else -1, array.stride)
 
@@ -120,7 +120,7 @@ def read_array(source: Source, at: int = 0, end: int | None = None, name: str = 
         raise CheckpointError(source.name, f"{shown(name)} begins with {magic!r}, which is not the signature of an array")
     version = (magic[6], magic[7])
     if version not in ((1, 0), (2, 0), (3, 0)):
-        raise CheckpointError(source.name, f"{shown(name)} has version {version[0]}.{version[1]}; known are 1.0, 2.0 and 3.0")
+        raise CheckpointError(source.name, f"{shown(name)} has version {version[0]}.{version[1]}; versions 1.0, 2.0 and 3.0 are supported")
     length = int.from_bytes(window.take(2 if version == (1, 0) else 4, "the length of a header"), "little")
     if length > MAX_HEADER:
         raise CheckpointError(source.name, f"the header of {shown(name)} claims {length:,} bytes, more than the limit of {MAX_HEADER:,}")
@@ -149,7 +149,7 @@ def read_array(source: Source, at: int = 0, end: int | None = None, name: str = 
 
 
 def header_size(head: bytes) -> int:
-    """Return the size in bytes that a header beginning with ``head`` records for itself."""
+    """Return the size in bytes of the whole header, of which ``head`` holds the first 12 bytes."""
     wide = head[6:7] != b"\1"
     return 12 + int.from_bytes(head[8:12], "little") if wide else 10 + int.from_bytes(head[8:10], "little")
 
@@ -191,7 +191,7 @@ def _members(file: str, name: str, text: str) -> tuple[Any, bool, tuple[int, ...
 
 
 class _Parser:
-    """Parser for Python literals of a few types and limited depth."""
+    """Parser for Python literals of a few types, with limited nesting."""
 
     MAX_DEPTH = 8
 

@@ -20,11 +20,11 @@ __all__ = ["FORMAT", "Npz"]
 
 ENDING = ".npy"
 MAX_INFLATED = 1 << 34
-"""Most bytes of one array after decompression. The total for all arrays is limited too, by the size of the file."""
+"""Largest size in bytes of one decompressed array. The size of the file also limits the total of all arrays."""
 
 
 FIRST, MAX_HEAD = 1 << 13, 1 << 17
-"""Bytes to decompress for a header: at first, and at most."""
+"""Number of bytes to decompress for a header: the first attempt, and the limit."""
 
 
 class _Arrays(Members):
@@ -50,7 +50,7 @@ class Npz:
     name: str = "npz"
 
     def has(self, directory: Directory) -> bool:
-        """Return True if all members of an archive have names of arrays."""
+        """Return True if the names of all members end in ``.npy``."""
         return all(member.endswith(ENDING) for member in directory)
 
     def inspect(self, directory: Directory) -> Checkpoint:
@@ -84,7 +84,7 @@ class Npz:
         return item._replace(fetch=fetch, place=None)
 
     def _arrays(self, source: Source, directory: Directory) -> Iterator[_Found]:
-        """Yield all arrays with their headers. Of a compressed array, only as much as the header needs is decompressed.
+        """Yield all arrays with their headers. Only the beginning of a compressed array is decompressed.
         """
         for member in directory:
             name = member.removesuffix(ENDING)

@@ -39,7 +39,7 @@ def names() -> dict[bytes, Any]:
 
 
 def _dtype(machine: Any, args: tuple[Any, ...]) -> Any:
-    """Make a dtype from (code, align, copy). BUILD sets its byte order later."""
+    """Make a dtype from (code, align, copy). The pickle opcode BUILD sets its byte order later."""
     import numpy as np
 
     if not args or type(args[0]) is not str or not PLAIN.match(args[0]) or len(args) > 3:
@@ -71,7 +71,7 @@ def _checked(machine: Any, dtype: Any, shape: Any, data: Any) -> Any:
     if type(shape) is not tuple or len(shape) > 32 or any(type(size) is not int or not 0 <= size < 2**62 for size in shape):
         raise machine.error("the shape of an array must be a tuple of sizes")
     if prod(shape) * dtype.itemsize != len(data):
-        raise machine.error(f"an array of {prod(shape):,} elements of {dtype.itemsize} bytes in {len(data):,} bytes")
+        raise machine.error(f"an array of {prod(shape):,} elements of {dtype.itemsize} bytes each cannot have {len(data):,} bytes")
     machine.charge(200 + len(data))
     return dtype
 
@@ -87,7 +87,7 @@ def _scalar(machine: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _reconstruct(machine: Any, args: tuple[Any, ...]) -> Any:
-    """Make an empty array from (class, shape, code). BUILD fills it later."""
+    """Make an empty array from (class, shape, code). The pickle opcode BUILD fills it later."""
     import numpy as np
 
     if len(args) != 3 or not isinstance(args[0], Known) or args[0].name != "numpy.ndarray":

@@ -1,4 +1,4 @@
-"""Tensors of an ONNX model: initializers and the constants among its nodes, including those of subgraphs.
+"""Tensors of an ONNX model: initializers and constant nodes, including those of subgraphs.
 
 The name of a tensor in a subgraph begins with the node and attribute that contain the subgraph:
 ``If_0.then_branch.weight``. The graph itself is not loaded. Elements smaller than a byte, whose dtypes metatensor
@@ -30,9 +30,9 @@ MAX_DEPTH = 32
 MAX_TEXT = 1 << 16
 MAX_SIZES = 2048
 MAX_ATTRIBUTES = 1 << 12
-"""Most attributes of a node, and most graphs and tensors of an attribute."""
+"""Largest number of attributes of a node, and of graphs or tensors of an attribute."""
 MAX_PARTS = 1 << 18
-"""Most typed data fields of all tensors together."""
+"""Largest number of typed data fields of all tensors together."""
 PIECE = 1 << 16
 
 # Type number: (name, bits per element, metatensor's dtype or None).
@@ -53,7 +53,7 @@ OWN_FIELD = {1: 4, 14: 4, 7: 7, 11: 10, 15: 10, 12: 11, 13: 11}
 
 
 class _Tensor(NamedTuple):
-    """A checked tensor of the model."""
+    """A validated tensor of the model."""
 
     name: str
     kind: int
@@ -235,7 +235,7 @@ class _Model:
     # Tensors ------------------------------------------------------------------
 
     def _tensor(self, message: Field, prefix: str, name: str | None) -> None:
-        """Read and check a tensor. ``name`` is the name for a constant, which has none of its own."""
+        """Read and check a tensor. ``name`` is the name of a constant, whose message contains none."""
         file = self.source.name
         dims: list[int] = []
         kind, location = 0, 0

@@ -41,7 +41,7 @@ def span_bytes(info: TensorInfo) -> int:
 
 
 class Opened:
-    """An open checkpoint; `checkpoint` describes its contents. Use it as a context manager, or call `close`."""
+    """An open checkpoint, described by `checkpoint`. Use it as a context manager, or call `close`."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path: str = path_of(path)
@@ -104,7 +104,7 @@ class Opened:
         return open_file(self.path)
 
     def _file(self, path: str) -> BinaryIO:
-        """Return the open file for a path. Of all shards, only the one used last stays open."""
+        """Return the open file for a path. Only the shard that was used last stays open."""
         found = self._files.get(path)
         if found is None:
             for other in [key for key in self._files if key != self.path]:

@@ -16,7 +16,7 @@ __all__ = ["Part", "Plan", "plan_for", "quoted", "state_of"]
 
 
 def plan_for(model: Any, checkpoint: Checkpoint, prefix: str = "", **options: Any) -> Plan:
-    """Return the `Plan` for loading a checkpoint into a model. It holds every mismatch, and no data is read."""
+    """Return the `Plan` for loading a checkpoint into a model. It lists every mismatch. No data is read."""
     names, unsupported = (
         {name[len(prefix) :]: name for name in found if name.startswith(prefix)} for found in (checkpoint.tensors, checkpoint.unsupported)
     )
@@ -53,7 +53,7 @@ class Part(NamedTuple):
 
 
 class Plan:
-    """Assignment of stored tensors to a model's tensors, with every mismatch."""
+    """An assignment of stored tensors to a model's tensors, with a list of all mismatches."""
 
     def __init__(self, model: Any, infos: Mapping[str, TensorInfo], names: Mapping[str, str],
                  device: Any = None, dtype: Any = None, shard: Any = None,
@@ -118,9 +118,9 @@ class Plan:
         return [name for name in self.names if name not in self.known]
 
     def hint(self, of_model: bool = False) -> str:
-        """Return the prefix of the checkpoint's names without which most of them would match the model's, or "".
+        """Return the prefix to remove from the checkpoint's names so that most of them match the model's, or "".
 
-        With ``of_model``, return the prefix of the model's names instead.
+        With ``of_model``, return the prefix to remove from the model's names instead.
         """
         known, names = (self.names.keys(), self.known) if of_model else (self.known, self.names.keys())
         fitting: Counter[str] = Counter()
@@ -196,7 +196,7 @@ class Plan:
 
 
 def state_of(model: Any) -> Any:
-    """Yield (name, tensor) for everything in the model's state dict, a tied tensor under each of its names."""
+    """Yield (name, tensor) for each entry of the model's state dict. A tied tensor appears under each of its names."""
     for path, module in model.named_modules(remove_duplicate=False):
         start = f"{path}." if path else ""
         temporary = module._non_persistent_buffers_set

@@ -13,7 +13,7 @@ from metatensor.checkpoint.errors import printable
 __all__ = ["Progress", "progress_for"]
 
 PATIENCE = 0.5
-"""Seconds before progress appears that the caller did not request."""
+"""Delay in seconds before progress is shown, if the caller did not request it."""
 INTERVAL = 0.1
 LINE_INTERVAL = 10.0
 
@@ -35,7 +35,7 @@ class Progress:
         self.done += count
 
     def close(self) -> None:
-        """End the display, whether or not all bytes were done."""
+        """End the display, whether or not all bytes were processed."""
 
 
 class Calling(Progress):
@@ -87,7 +87,7 @@ class Plain(Progress):
 
 
 class Lines(Plain):
-    """Write a line now and then and at the end, for logs, where a line cannot be redrawn."""
+    """Write a line every few seconds and at the end. For logs, where a line cannot be redrawn."""
 
     def advance(self, count: int) -> None:
         self.done += count
@@ -133,7 +133,7 @@ def _stderr() -> Any:
 
 @contextmanager
 def progress_for(wanted: Any, total: int) -> Iterator[Progress]:
-    """Yield the progress display for ``wanted``: True, False or a callable. None shows it on a terminal after a while.
+    """Yield a progress display. ``wanted`` is True, False, a callable, or None to show it on a terminal after a delay.
     """
     shown: Progress
     if callable(wanted):

@@ -31,7 +31,7 @@ class Item(NamedTuple):
     """Name of a dtype of metatensor."""
     shape: tuple[int, ...]
     stride: tuple[int, ...] | None
-    """Strides in elements; None means contiguous. The elements fill their memory without gaps in any case."""
+    """Strides in elements, without gaps between elements. None means contiguous."""
     fetch: Callable[[], Any]
     """Returns the bytes in memory order, in the machine's byte order."""
     place: tuple[Source, int] | None = None
@@ -39,7 +39,7 @@ class Item(NamedTuple):
 
 
 def materialise(items: Iterable[Item], place: Places) -> dict[str, Tensor]:
-    """Create the tensors on the device for data saved on the cpu. On meta, nothing is fetched."""
+    """Create the tensors on the device that ``place`` maps "cpu" to. On meta, no bytes are fetched."""
     import metatensor as mt
 
     target = place("cpu")
@@ -118,7 +118,7 @@ def row_major(data: Any, info: TensorInfo) -> Any:
 
 
 def _row_major(view: memoryview, shape: tuple[int, ...], stride: tuple[int, ...], size: int) -> bytearray:
-    """Do the work of `row_major` without NumPy, one run of elements at a time."""
+    """Implement `row_major` without NumPy, one run of elements at a time."""
     total = prod(shape) * size
     out = bytearray(total)
     inner, step = shape[-1], stride[-1]
@@ -147,7 +147,7 @@ def _row_major(view: memoryview, shape: tuple[int, ...], stride: tuple[int, ...]
 
 
 def resolved(data: Any, info: TensorInfo, file: str) -> Any:
-    """Return a tensor's bytes. Flip the sign bits that its `lazy` field names."""
+    """Return a tensor's bytes with the conjugation and negation of its `lazy` field applied."""
     if not info.lazy or not info.nbytes:
         return data
     if not info.dtype.startswith(("float", "bfloat", "complex")):
@@ -168,7 +168,7 @@ _TURNED = bytes(byte ^ 0x80 for byte in range(256))
 class Window:
     """Reads a header piece by piece from ``at`` up to ``end``, in blocks that grow while reads are sequential.
 
-    ``limit`` bounds the total number of bytes returned, so that no header can keep its reader busy.
+    ``limit`` bounds the total number of bytes returned, so that reading a hostile header ends.
     """
 
     SMALL, LARGE = 1 << 10, 1 << 16
@@ -213,7 +213,7 @@ class Window:
 
 
 def must_be_found(file: BinaryIO, name: str, what: str) -> None:
-    """Raise `CheckpointError` unless ``name`` is the path of the open file. Otherwise its folder is unknown."""
+    """Raise `CheckpointError` unless ``name`` is the path of the open file, because its folder is needed."""
     try:
         found = os.path.samestat(os.fstat(file.fileno()), os.stat(name))
     except (AttributeError, OSError, ValueError):
@@ -223,9 +223,9 @@ def must_be_found(file: BinaryIO, name: str, what: str) -> None:
 
 
 def beside(file: str, name: Any, what: str) -> str:
-    """Return the path of a file in the same folder that ``file`` refers to by ``name``.
+    """Return the path of the file called ``name`` in the folder of ``file``.
 
-    Raise `CheckpointError` for any other name.
+    Raise `CheckpointError` if ``name`` is not a plain file name or the file is missing.
 
     Symbolic links are allowed: download caches consist of them, and whoever can create a link could create the file
     itself.
@@ -242,7 +242,7 @@ def beside(file: str, name: Any, what: str) -> str:
 def json_integer(text: str) -> int:
     """Return the integer in a JSON text. Raise ValueError for a very long one, whose conversion would take time."""
     if len(text) > 4300:
-        raise ValueError(f"a number of {len(text):,} digits")
+        raise ValueError(f"a number has {len(text):,} digits")
     return int(text)
 
 

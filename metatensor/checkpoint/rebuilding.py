@@ -21,7 +21,7 @@ __all__ = [
 
 
 def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any, dtype: Any = None) -> Any:
-    """Return a view of a storage with the given dtype, by default that of a typed storage."""
+    """Return a tensor over a storage. ``dtype`` defaults to that of a typed storage."""
     if isinstance(storage, TypedStorage):
         storage, dtype = storage.untyped(), dtype or storage.dtype
     made = mt.empty(0, dtype=dtype or mt.get_default_dtype(), device=storage.device)
@@ -31,7 +31,7 @@ def _rebuild_tensor(storage: Any, storage_offset: int, size: Any, stride: Any, d
 def _rebuild_tensor_v2(
     storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, metadata: Any = None
 ) -> Any:
-    """Return a view of a typed storage, conjugated or negated if ``metadata`` says so."""
+    """Return a tensor over a typed storage, lazily conjugated or negated if ``metadata`` says so."""
     return _with_bits(_rebuild_tensor(storage, storage_offset, size, stride), metadata).requires_grad_(requires_grad)
 
 
@@ -39,7 +39,7 @@ def _rebuild_tensor_v3(
     storage: Any, storage_offset: int, size: Any, stride: Any, requires_grad: bool, backward_hooks: Any, dtype: Any,
     metadata: Any = None,
 ) -> Any:  # fmt: skip
-    """Return a view of a storage with the given dtype, conjugated or negated if ``metadata`` says so."""
+    """Return a tensor over a storage with the given dtype, lazily conjugated or negated if ``metadata`` says so."""
     return _with_bits(_rebuild_tensor(storage, storage_offset, size, stride, dtype), metadata).requires_grad_(requires_grad)
 
 
@@ -56,12 +56,12 @@ def _rebuild_parameter(data: Any, requires_grad: bool, backward_hooks: Any) -> A
 
 
 def _rebuild_parameter_with_state(data: Any, requires_grad: bool, backward_hooks: Any, state: Any) -> Any:
-    """Return a parameter over ``data`` with Python attributes from ``state``."""
+    """Return a parameter over ``data`` with the attributes in ``state``."""
     return _set_obj_state(mt.nn.Parameter(data, requires_grad), state)
 
 
 def _set_obj_state(obj: Any, state: Any) -> Any:
-    """Set an object's attributes. ``state`` is a dict of them, or a pair of that dict and a dict of its slots."""
+    """Set an object's attributes. ``state`` is a dict of them, or a pair of dicts: attributes and slots."""
     attributes, slots = state if isinstance(state, tuple) else (state, None)
     for name, value in {**(attributes or {}), **(slots or {})}.items():
         setattr(obj, name, value)
@@ -69,12 +69,12 @@ def _set_obj_state(obj: Any, state: Any) -> Any:
 
 
 def _rebuild_from_type(func: Any, new_type: type, args: tuple, dict: Any) -> Any:
-    """Return the tensor that ``func(*args)`` makes as an instance of ``new_type``, with attributes."""
+    """Return the result of ``func(*args)`` as an instance of ``new_type``, with the attributes in ``dict``."""
     return _rebuild_from_type_v2(func, new_type, args, dict)
 
 
 def _rebuild_from_type_v2(func: Any, new_type: type, args: tuple, state: Any) -> Any:
-    """Return the tensor that ``func(*args)`` makes as an instance of ``new_type``, with its attributes or state."""
+    """Return the result of ``func(*args)`` as an instance of ``new_type``, with its attributes or state."""
     made = func(*args)
     if type(state) is dict:
         state = {name: value for name, value in state.items() if name != SKELETON_STATE}
@@ -109,7 +109,7 @@ def _get_layout(name: str) -> Any:
     return found
 
 
-# Kinds of tensors that metatensor lacks ---------------------------------------------
+# Kinds of tensors that metatensor does not have ---------------------------------------------
 
 
 def _rebuild_sparse_tensor(layout: Any, data: Any) -> Any:

@@ -63,12 +63,12 @@ DTYPES: dict[str, tuple[int, str | None]] = {
 
 _BITS = {kind: bits for kind, (bits, _) in DTYPES.items()}
 
-# A checked tensor of the header: name, dtype, shape, and begin and end of its bytes relative to the start of all data.
+# A validated entry of the header: name, dtype, shape, and begin and end of its bytes relative to the start of all data.
 Entry = tuple[str, str, list[int], int, int]
 
 
 class Header(NamedTuple):
-    """A checked header. Its tensors are in the order of their data."""
+    """A validated header, with its tensors in the order of their data."""
 
     entries: list[Entry]
     metadata: dict[str, str]
@@ -101,7 +101,7 @@ class Safetensors:
     def load(self, file: BinaryIO, name: str, place: Places) -> dict[str, Tensor]:
         """Return the tensors by name.
 
-        All go to the device for data saved on the cpu, because the format records no devices.
+        All are loaded onto the device that ``place`` maps "cpu" to, because the format records no devices.
         """
         import metatensor as mt
 
@@ -201,7 +201,7 @@ _KEYS = ("dtype", "shape", "data_offsets")
 
 
 def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[str, str], list[Entry]]:
-    """Check each entry on its own: its keys, their types, and that shape and dtype match its number of bytes."""
+    """Check each entry by itself: keys, types of values, and that shape and dtype match the number of bytes."""
     metadata: dict[str, str] = {}
     entries: list[Entry] = []
     names = dict(pairs)

@@ -19,10 +19,10 @@ FORMATS = {".safetensors": "safetensors", ".npz": "npz", ".npy": "npy"}
 """Formats by file name extension. Any other extension means PyTorch's zip format, except those in `UNWRITTEN`."""
 
 UNWRITTEN = {
-    ".gguf": "GGUF", ".onnx": "ONNX", ".distcp": "a distributed checkpoint", ".h5": "HDF5", ".hdf5": "HDF5", ".keras": "Keras",
-    ".tflite": "TensorFlow Lite", ".pb": "TensorFlow's", ".msgpack": "Flax's", ".mlmodel": "Core ML", ".json": "JSON",
-    ".engine": "TensorRT", ".pdparams": "PaddlePaddle's", ".mat": "MATLAB's", ".csv": "CSV", ".zip": "a zip archive",
-    ".tar": "a tar archive", ".gz": "a gzip file",
+    ".gguf": "GGUF", ".onnx": "ONNX", ".distcp": "distributed checkpoints", ".h5": "HDF5", ".hdf5": "HDF5", ".keras": "Keras",
+    ".tflite": "TensorFlow Lite", ".pb": "TensorFlow", ".msgpack": "Flax", ".mlmodel": "Core ML", ".json": "JSON",
+    ".engine": "TensorRT", ".pdparams": "PaddlePaddle", ".mat": "MATLAB", ".csv": "CSV", ".zip": "zip",
+    ".tar": "tar", ".gz": "gzip",
 }  # fmt: skip
 """Names by extension of formats that cannot be written."""
 
@@ -49,13 +49,13 @@ def save(
     obj : object
         PyTorch's formats take any object that can be pickled: a state dict, a module, an optimizer, arrays, plain
         values, containers of them. Shared storages stay shared, and views stay views. safetensors and npz take a dict
-        of tensors by name; npy takes one tensor.
+        of tensors by name, npy one tensor.
     f : str, path or binary file
         Where to write. A path is replaced atomically once the new content is on the disk, so the old file survives if
         saving fails or the machine crashes.
     format : {"torch", "torch-legacy", "safetensors", "npz", "npy"}, optional
         "torch" is PyTorch's zip format, "torch-legacy" its format before version 1.6. By default the file name's
-        extension decides; an unknown extension means "torch".
+        extension selects the format, and an unknown extension means "torch".
     metadata : mapping of str to str, optional
         Text to store in a safetensors file.
     max_shard_size : int or str, optional
@@ -132,9 +132,9 @@ def save_torch(
 def check_target(f: Any) -> None:
     """Raise TypeError if ``f`` is neither a path nor a binary file."""
     if isinstance(f, io.TextIOBase):
-        raise TypeError(f'save: {getattr(f, "name", "the file")} is open for text; a checkpoint is bytes: open(path, "wb")')
+        raise TypeError(f'save: {getattr(f, "name", "the file")} is open for text; open it in binary mode: open(path, "wb")')
     if not hasattr(f, "write") and not isinstance(f, (str, bytes, os.PathLike)):
-        raise TypeError(f"save: expected a path, or a file opened for writing in binary, got {type(f).__name__}")
+        raise TypeError(f"save: expected a path, or a file open for writing in binary mode, got {type(f).__name__}")
 
 
 TORCH = ("torch", "torch-legacy")
@@ -143,7 +143,7 @@ TORCH = ("torch", "torch-legacy")
 def checked_protocol(protocol: Any) -> int:
     """Return a valid pickle protocol.
 
-    A negative number means the highest; raise ValueError if ``protocol`` is too high.
+    A negative number means the highest. Raise ValueError if ``protocol`` is too high.
     """
     number = int(protocol)
     if number > pickle.HIGHEST_PROTOCOL:
@@ -152,21 +152,21 @@ def checked_protocol(protocol: Any) -> int:
 
 
 def format_for(f: Any, format: str | None = None) -> str:
-    """Return the name of the format in which to write ``f``.
+    """Return the name of the format in which to write the file ``f``.
 
     Raise ValueError if ``format`` is unknown, or if the file name's extension belongs to a format that cannot be
     written.
     """
     if format is not None:
         if format not in WRITERS:
-            raise ValueError(f"save: unknown format {format!r}: known are {', '.join(WRITERS)}")
+            raise ValueError(f"save: unknown format {format!r}; the formats are {', '.join(WRITERS)}")
         return format
     name = str(getattr(f, "name", "")) if hasattr(f, "write") else os.fsdecode(os.fspath(f))
     ending = os.path.splitext(name)[1].lower()
     if ending in UNWRITTEN:
         raise ValueError(
-            f"save: {os.path.basename(name)!r} would be {UNWRITTEN[ending]} by its name, which is not written; choose another ending "
-            f"({', '.join(('.pt', *FORMATS))}), or choose the format with format= ({', '.join(WRITERS)})"
+            f"save: {os.path.basename(name)!r} has the extension of a format that cannot be written, {UNWRITTEN[ending]}; choose another "
+            f"extension ({', '.join(('.pt', *FORMATS))}), or choose the format with format= ({', '.join(WRITERS)})"
         )
     return FORMATS.get(ending, "torch")
 

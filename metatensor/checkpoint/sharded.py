@@ -47,7 +47,7 @@ def file_in(folder: str) -> str:
 
 
 def _several(names: list[str]) -> str:
-    """Return why a folder with these files and no index cannot be read."""
+    """Return the message for a folder that has these files but no index."""
     parts = [re.fullmatch(r"(.+)-\d{5}-of-(\d{5})(\.\w+)", name) for name in names]
     whole = {f"{part[1]}{part[3]}" for part in parts if part}
     if len(whole) != 1 or not all(parts):
@@ -66,7 +66,7 @@ class Sharded:
     suffixes: tuple[str, ...] = (".index.json",)
 
     def matches(self, head: bytes, size: int) -> bool:
-        """Return True if the file begins like a JSON object with a key that an index has."""
+        """Return True if the file begins with a JSON object and a key of an index."""
         return head.lstrip()[:1] == b"{" and (b'"weight_map"' in head or b'"metadata"' in head)
 
     def inspect(self, file: BinaryIO, name: str) -> Checkpoint:
@@ -133,11 +133,11 @@ FORMAT = Sharded()
 def read_index(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return the index's metadata as strings, and the shard of each tensor.
 
-    Raise `CheckpointError` if it is invalid.
+    Raise `CheckpointError` if the index is invalid.
     """
     source = Source(file, name)
     if source.size > MAX_INDEX:
-        raise CheckpointError(name, f"an index of {source.size:,} bytes; at most {MAX_INDEX:,} are read")
+        raise CheckpointError(name, f"the index has {source.size:,} bytes; at most {MAX_INDEX:,} are read")
     try:
         index = _DECODER.decode(source.read(0, source.size, "the index").decode("utf-8"))
     except RecursionError:

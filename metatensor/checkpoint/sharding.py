@@ -5,8 +5,8 @@ the new one. Concurrent savers of one path take turns under a lock. A turn lasts
 old ones.
 
 A file is removed only if it belongs to this checkpoint: either the old index names it, or the journal of a saver that
-died does. The journal identifies files by inode, size and modification time, so a file that later takes the same name
-is left alone. A file that any index in the folder names is never removed.
+died lists it. The journal identifies files by inode, size and modification time, so a file that later takes the same
+name is left alone. A file that any index in the folder names is never removed.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ Mark = tuple[str, int, int, int]
 def save_shards(obj: Any, path: str, form: str, limit: int, metadata: Mapping[str, str] | None = None, contents: Contents = OWN) -> None:
     """Write shards of at most ``limit`` bytes, then their index.
 
-    A shard exceeds the limit if a single tensor or storage does.
+    A shard exceeds the limit only if a single tensor or storage does.
 
     A checkpoint that fits in one shard becomes a single file. Raise ValueError if the format has no shards or a name
     occurs twice.
     """
     if form not in ("torch", "safetensors"):
-        raise ValueError(f"save: {form} has no shards; torch and safetensors have")
+        raise ValueError(f"save: the format {form} cannot be sharded; torch and safetensors can")
     checkpoint = _Checkpoint(*os.path.split(os.path.realpath(path)))
     mode = checkpoint.mode()
     shards: list[Staged] = []
@@ -83,7 +83,7 @@ class _Checkpoint:
         self._shard = re.compile(re.escape(self._stem) + r"(-[0-9a-f]{8})?-\d{5,7}-of-\d{5,7}" + re.escape(self._ending))
 
     def is_shard(self, name: Any) -> bool:
-        """Return True if ``name`` is a possible shard name of this checkpoint. Shards of others may match too."""
+        """Return True if ``name`` may be a shard of this checkpoint. Shards of other checkpoints may match too."""
         return isinstance(name, str) and self._shard.fullmatch(name) is not None
 
     def free_names(self, count: int, plain: bool) -> list[str]:
@@ -209,7 +209,7 @@ class _Turn:
         self._write([*self.waiting, *marks, *new])
 
     def remove(self, names: Iterable[str]) -> None:
-        """Remove files of this checkpoint that no index names. If an index cannot be read, leave them to a later saver.
+        """Remove files of this checkpoint that no index names. If an index is unreadable, leave them to a later saver.
         """
         marks = [mark for name in names if (mark := self.checkpoint.mark(name)) is not None]
         self.waiting = self._removed([*self.waiting, *marks])
@@ -220,7 +220,7 @@ class _Turn:
         self.waiting = self._removed(self._read())
 
     def _removed(self, marks: list[Mark]) -> list[Mark]:
-        """Remove files; return those that a later saver must remove."""
+        """Remove files. Return those that could not be removed and are left to a later saver."""
         checkpoint = self.checkpoint
         if not marks or self.handle is None:
             return []
@@ -244,7 +244,9 @@ class _Turn:
                 os.fsync(self.handle)
 
     def _read(self) -> list[Mark]:
-        """Return the journal's entries. A damaged journal counts as empty: its saver died before it created any file.
+        """Return the journal's entries.
+
+        A damaged journal counts as empty, because the process that wrote it died before it created any file.
         """
         if self.handle is None:
             return []
@@ -292,7 +294,10 @@ def _opener(path: str, flags: int) -> int:
 
 
 def _groups(obj: Any, form: str, limit: int) -> Iterator[dict[str, Any]]:
-    """Yield groups of tensors of at most ``limit`` bytes, at least one. Tensors that share a storage stay together."""
+    """Yield at least one group of tensors, of at most ``limit`` bytes each.
+
+    Tensors that share a storage stay together.
+    """
     if isinstance(obj, dict):
         units = _units(tensors_of(obj, form))
     else:

@@ -19,7 +19,7 @@ __all__ = ["MAPPED_ALIGNMENT", "Source", "mapped_for_writing", "native", "open_f
 
 
 MAPPED_ALIGNMENT = 8
-"""Required alignment of mapped bytes that are used in place; safetensors guarantees no more."""
+"""Required alignment of mapped bytes that are used in place. safetensors guarantees only this much."""
 
 
 @contextmanager
@@ -29,7 +29,7 @@ def opened(f: Any) -> Iterator[tuple[BinaryIO, str]]:
         yield f, _described(f)
         return
     if not isinstance(f, (str, bytes, os.PathLike)):
-        raise TypeError(f"load: expected a path, or a file opened for reading in binary, got {type(f).__name__}")
+        raise TypeError(f"load: expected a path, or a file open for reading in binary mode, got {type(f).__name__}")
     path = os.fsdecode(os.fspath(f))
     with open_file(path) as file:
         yield file, path
@@ -61,7 +61,7 @@ def _described(file: Any) -> str:
     """Return an open file's name for messages. Raise, with advice, if the file is open for text or cannot seek."""
     name = str(getattr(file, "name", "the open file"))
     if isinstance(file, io.TextIOBase):
-        raise TypeError(f'load: {name} is open for text; a checkpoint is read from bytes: open(path, "rb")')
+        raise TypeError(f'load: {name} is open for text; open it in binary mode: open(path, "rb")')
     try:
         file.seek(0, os.SEEK_CUR)
     except (AttributeError, io.UnsupportedOperation):
@@ -71,7 +71,7 @@ def _described(file: Any) -> str:
 
 
 def read(file: BinaryIO, count: int) -> bytes:
-    """Return ``count`` bytes, or fewer at the end of the file. A raw file may return fewer bytes per call."""
+    """Return ``count`` bytes, or fewer at the end of the file. One call of a raw file's ``read`` may return fewer."""
     data = file.read(count)
     if len(data) == count or not data:
         return data
@@ -86,12 +86,12 @@ def read(file: BinaryIO, count: int) -> bytes:
 class Source:
     """The bytes of a file from its current position to its end. Offsets count from that position.
 
-    The file is read, never mapped. If another process truncates it meanwhile, the result is an error and not a signal.
-    `read` is for structured data; `at` and `read_into` are for tensor data.
+    The file is read and never mapped, so if another process truncates it meanwhile, an error is raised.
+    Use `read` for structured data, `at` and `read_into` for tensor data.
     """
 
     LEAST, BLOCK = 1 << 12, 1 << 18
-    """Least and greatest number of bytes that `at` reads ahead; the amount grows while reads are sequential."""
+    """Minimum and maximum number of bytes that `at` reads ahead. The number grows while reads are sequential."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self.file = file
@@ -121,7 +121,7 @@ class Source:
             )
 
     def at(self, begin: int, end: int) -> memoryview:
-        """Return the bytes from ``begin`` to ``end``. Consecutive small ranges are read together."""
+        """Return the bytes from ``begin`` to ``end``. Consecutive small ranges are read from the file together."""
         if end - begin >= self.BLOCK:
             return memoryview(self.read(begin, end - begin))
         at = begin - self._begin
@@ -156,9 +156,10 @@ class Source:
 
 
 def mapped_for_writing(source: Source) -> memoryview | None:
-    """Map all bytes of a source; return None if the file cannot be mapped or is not aligned.
+    """Map all bytes of a source. Return None if the file cannot be mapped or is not aligned.
 
-    Writes change a private copy, or the file itself if `metatensor.serialization.set_default_mmap_options` says so.
+    Writing to it changes a private copy, or the file itself if `metatensor.serialization.set_default_mmap_options` says
+    so.
     """
     if source.start % MAPPED_ALIGNMENT:
         return None

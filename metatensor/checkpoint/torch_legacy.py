@@ -1,8 +1,8 @@
 """PyTorch's format before 1.6: a stream of pickles, followed by the bytes of the storages.
 
 The pickles hold a magic number, a version, properties of the machine that wrote the file, the object, and the keys of
-the storages in the order in which they follow. Each storage consists of its number of elements (8 bytes) and its data.
-The still older tar format is recognised and refused.
+the storages in file order. Each storage consists of its number of elements (8 bytes) and its data.
+The even older tar format is recognised and refused.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["FORMAT", "MAGIC", "TorchLegacy"]
 MAGIC = 0x1950A86A20F9469CFC6C
 PROTOCOL = 1001
 FIRST = 4096
-"""Bytes to read at first for a pickle; 64 times as many for the object's."""
+"""Number of bytes to read at first for a pickle. For the pickle of the object, 64 times as many are read."""
 
 
 class TorchLegacy:
@@ -38,9 +38,9 @@ class TorchLegacy:
     suffixes: tuple[str, ...] = (".pt", ".pth", ".bin", ".ckpt")
 
     def matches(self, head: bytes, size: int) -> bool:
-        """Return True if the file begins with a pickle of the magic number or is a tar archive.
+        """Return True if the file begins with a pickle of the magic number, or is a tar archive.
 
-        The reader rejects the latter.
+        The reader then rejects the tar archive.
         """
         binary, text = MAGIC.to_bytes(10, "little"), b"L%dL\n" % MAGIC  # in pickle protocol 2 and up, and in 0 and 1
         return binary in head[:32] or head.startswith(text) or b"ustar" in head[250:270]
@@ -56,7 +56,7 @@ class TorchLegacy:
         return self._filled(_Stream(file, name, place), file)
 
     def unpickle(self, file: BinaryIO, name: str, place: Places, pickle_module: Any = None, **options: Any) -> Any:
-        """Return what Python's unpickler, or that of ``pickle_module``, makes of the stream."""
+        """Return the object that Python's unpickler, or that of ``pickle_module``, loads from the stream."""
         from metatensor.checkpoint.unpickling import unpickler_for
 
         stream = _Stream(file, name, place, unpickle=lambda data, trusted: unpickler_for(pickle_module)(data, trusted, **options).load())
@@ -81,11 +81,11 @@ FORMAT = TorchLegacy()
 
 
 class _Stream:
-    """A stream, read and checked up to its end except for the bytes of the storages."""
+    """A stream whose pickles have been read and checked. The bytes of the storages have not been read."""
 
     def __init__(self, file: BinaryIO, name: str, place: Places, tolerant: bool = False, unpickle: Any = None) -> None:
         self.unpickle = unpickle
-        """``unpickle(file, Trusted)`` if Python's own unpickler makes the object, else None."""
+        """``unpickle(file, Trusted)`` if Python's own unpickler loads the object, else None."""
         self.source = Source(file, name)
         self.place = place
         self.tolerant = tolerant
@@ -103,7 +103,7 @@ class _Stream:
         self.begins = self._storages(self._plain("the storages' keys"))
 
     def _plain(self, what: str) -> Any:
-        """Return the value of a pickle without names."""
+        """Return the value of the next pickle, which may not name classes or functions."""
         return self._pickle(lambda: Machine(self.source.name, {}), what)[1]
 
     def _expect(self, value: int, what: str) -> None:
@@ -128,7 +128,7 @@ class _Stream:
         return self._pickle(make, "the object", 64 * FIRST)
 
     def _pickle(self, make: Any, what: str, chunk: int = FIRST) -> tuple[Any, Any]:
-        """Run the next pickle; return the machine that ran it, and its value."""
+        """Run the next pickle. Return the machine that ran it, and its value."""
         source = self.source
         while True:
             data = source.read(self.end, min(chunk, source.size - self.end), what)
@@ -154,7 +154,7 @@ class _Stream:
             raise CheckpointError(
                 source.name,
                 f"at byte {self.end:,}: the file has {len(keys):,} storages with {len(set(keys)):,} keys, "
-                f"its tensors use {len(storages):,} storages: not the same ones",
+                f"its tensors use {len(storages):,} storages; the two sets of keys must be equal",
             )
         begins = {}
         for key in keys:

@@ -1,4 +1,4 @@
-"""The names that PyTorch's checkpoints may use, and their handlers. Safely loaded pickles can do nothing else.
+"""The names that PyTorch's checkpoints may use, and their handlers. Safely loaded pickles can call nothing else.
 
 A handler receives the machine and the arguments of a call. It charges for copies before it makes them.
 """
@@ -112,7 +112,7 @@ def class_value(known: Any) -> Any:
 
 
 def storage_value(machine: Any, ref: Any) -> Any:
-    """Return a storage that is a value by itself rather than part of a tensor."""
+    """Return the storage for a reference that is a value itself and not part of a tensor."""
     if ref.begin or ref.nbytes != ref.storage.nbytes():
         raise machine.error("a view of a storage is part of the result: only tensors may use views")
     if ref.dtype is None:
@@ -178,7 +178,7 @@ def _share(machine: Any, tensor: Any, place: Any) -> None:
 
 
 def _with_state(machine: Any, tensor: Any, state: Any) -> Any:
-    """Set the attributes that a tensor was saved with. None may shadow an attribute of tensors."""
+    """Set the attributes that a tensor was saved with. Refuse names that would shadow an attribute of tensors."""
     parts = state if type(state) is tuple and len(state) == 2 else (state, None)
     for part in parts:
         if part is None:
@@ -307,7 +307,7 @@ def _set(cls: type) -> Callable[..., Any]:
 
 
 def _encode(machine: Any, args: tuple[Any, ...]) -> bytes:
-    """Return the bytes that protocol 2 encodes as (text, "latin1")."""
+    """Return a bytes object, which pickle protocol 2 writes as (text, "latin1")."""
     if len(args) != 2 or type(args[0]) is not str or args[1] not in ("latin1", "latin-1"):
         raise machine.error("_codecs.encode takes a text and 'latin1' here")
     machine.charge(64 + len(args[0]))

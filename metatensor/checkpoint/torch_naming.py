@@ -17,7 +17,7 @@ __all__ = ["Name", "find", "name_in_torch"]
 
 
 class Name:
-    """A name of PyTorch's in a pickle. Equal names are the same object, so that the pickler writes each once."""
+    """The module and name of an object of PyTorch. Equal names are the same object, so the pickler writes each once."""
 
     __slots__ = ("module", "name")
 
@@ -34,13 +34,13 @@ class Name:
     def __call__(self, *args: Any) -> Any:
         """Raise TypeError.
 
-        Picklers require functions to be callable; the reader of the pickle calls the function that has this name.
+        Picklers require functions to be callable. Only the reader of the pickle calls the function with this name.
         """
-        raise TypeError(f"{self.module}.{self.name} is a name in a pickle, and no function")
+        raise TypeError(f"{self.module}.{self.name} is a name in a pickle and cannot be called")
 
 
 def name_in_torch(obj: Any, name: str | None = None) -> tuple[str, str] | None:
-    """Return the module and name of ``obj`` in PyTorch, or None if it is not part of this package.
+    """Return the module and name of ``obj`` in PyTorch, or None if ``obj`` is not part of this package.
 
     ``name`` is the name within its module if the object's ``__reduce__`` returned one.
     """
@@ -94,14 +94,14 @@ HOMES = {
     "torch.distributions": ("torch.distributions",),
     "torch": ("torch.autograd.grad_mode", "torch.storage"),
 }
-"""For prefixes of our modules' aliases: the modules in which PyTorch defines their contents."""
+"""Prefixes of our modules' aliases, with the modules in which PyTorch defines their contents."""
 
 _CORE = {
     mt.dtype: ("torch", "dtype"), mt.device: ("torch", "device"), mt.layout: ("torch", "layout"), mt.Generator: ("torch._C", "Generator"),
     mt.memory_format: ("torch", "memory_format"), mt.UntypedStorage: ("torch.storage", "UntypedStorage"), mt.Size: ("torch", "Size"),
     mt.Tensor: ("torch", "Tensor"),
 }  # fmt: skip
-"""Names in PyTorch of core classes that are named differently here."""
+"""PyTorch's names of core classes that have other names or modules in this package."""
 
 
 def _is_there(module: str, name: str, obj: Any) -> bool:

@@ -1,4 +1,4 @@
-"""TorchScript archives: the tensors and attributes of a scripted module by path. Its code is not read.
+"""TorchScript archives: the tensors and attributes of a scripted module by attribute path. Its code is not read.
 
 ``data.pkl`` holds the module as objects of classes that the archive itself defines. They become `Record` objects, with
 a name and a state. ``constants.pkl`` holds the tensors that the code refers to.

@@ -1,7 +1,7 @@
 """PyTorch's zip format: a pickle, ``data.pkl``, and a member ``data/KEY`` with the bytes of each storage.
 
 `TensorMachine` runs the pickle and creates the tensors. Members are read only for tensors that go to a device with
-data. TorchScript archives are zip files too; `torch_script` reads those.
+data. TorchScript archives are zip files too. `torch_script` reads those.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["FORMAT", "MAX_PICKLE", "TorchZip"]
 MAX_PICKLE = 1 << 30
 """Longest pickle in bytes."""
 MAX_RATIO = 32
-"""Expansion of a compressed pickle, relative to its bytes in the file, beyond which the budget is charged."""
+"""Ratio of decompressed to compressed size of a pickle above which the budget is charged."""
 
 
 class TorchZip:
@@ -64,7 +64,7 @@ class TorchZip:
         return value
 
     def unpickle(self, directory: Directory, place: Places, pickle_module: Any = None, **options: Any) -> Any:
-        """Return what Python's unpickler, or that of ``pickle_module``, makes of the file."""
+        """Return the object that Python's unpickler, or that of ``pickle_module``, loads from the file."""
         from metatensor.checkpoint.unpickling import Trusted, unpickler_for
 
         archive = Archive.of(directory)
@@ -102,7 +102,7 @@ FORMAT = TorchZip()
 
 
 def run_member(machine: TensorMachine, directory: Directory, member: str) -> Any:
-    """Return the value of the pickle that fills a whole member."""
+    """Return the value of the pickle that a whole member consists of."""
     begin, packed = directory.place_of(member)
     size = directory.size_of(member)
     if size > MAX_RATIO * packed:
@@ -141,7 +141,7 @@ def fill_one(ref: Any, directory: Directory, prefix: str, filler: Filler) -> Non
 
 
 def part_of_member(members: Members, member: str, info: TensorInfo, order: str) -> Any:
-    """Return a tensor's bytes, from its first to its last element, from the member that holds its storage."""
+    """Return a tensor's bytes, from its first to its last element in memory, out of the member with its storage."""
     from metatensor.checkpoint.opening import span_bytes
 
     directory = members.directory
@@ -164,7 +164,7 @@ def fill_tensor(tensor: Any, values: Any, file: str = "the checkpoint") -> None:
 
 
 def prefix_of(directory: Directory, member: str) -> str | None:
-    """Return the prefix before ``member``: the common folder of all members, or "".
+    """Return the prefix of ``member`` in the archive: the common folder of all members, or "".
 
     Return None if there is no such member.
     """
@@ -184,7 +184,7 @@ class Archive(NamedTuple):
 
     @classmethod
     def of(cls, directory: Directory) -> Archive:
-        """Return the properties of a zip file. Raise `CheckpointError` if it is not an archive of PyTorch's."""
+        """Return the properties of a zip file. Raise `CheckpointError` if PyTorch did not write it."""
         prefix = prefix_of(directory, "data.pkl")
         if prefix is None:
             raise CheckpointError(directory.file, "the zip file has no member data.pkl")

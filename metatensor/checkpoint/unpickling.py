@@ -1,7 +1,6 @@
-"""Load with Python's own unpickler, which runs what the file says. Used only for ``weights_only=False``.
+"""Load with Python's own unpickler, which calls whatever the file names. Used only for ``weights_only=False``.
 
-PyTorch's names resolve to their counterparts in this package. Everything else is imported and called as `pickle` does
-it.
+PyTorch's names resolve to their counterparts in this package. Everything else is imported and called as by `pickle`.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class Trusted:
     place : Places
         Devices of the storages.
     fill : callable, optional
-        Called with each new `Stored` to fill it immediately. By default the bytes come later in the file.
+        Called with each new `Stored` to fill it immediately. By default the caller fills it later.
     """
 
     def __init__(self, file: str, place: Places, fill: Any = None) -> None:
@@ -68,7 +67,7 @@ class Trusted:
         _, kind, key, location, numel, *view = id
         dtype = kind.dtype
         if not isinstance(numel, int) or numel < 0:
-            raise CheckpointError(self.file, f"storage {str(key)[:40]!r} has {str(numel)[:40]} elements")
+            raise CheckpointError(self.file, f"storage {str(key)[:40]!r} cannot have {str(numel)[:40]} elements")
         nbytes = numel * (1 if dtype is None else dtype.itemsize)
         found = self.storages.get(key)
         if found is None:
@@ -77,9 +76,9 @@ class Trusted:
             if self.fill is not None and storage.device.type != "meta":
                 self.fill(found)
         elif found.nbytes != nbytes:
-            raise CheckpointError(self.file, f"storage {str(key)[:40]!r} is {nbytes:,} bytes here, and was {found.nbytes:,} before")
+            raise CheckpointError(self.file, f"storage {str(key)[:40]!r} has {nbytes:,} bytes here, but had {found.nbytes:,} before")
         if view and view[0] is not None:
-            raise CheckpointError(self.file, "it has views of storages, as PyTorch wrote before 0.4: load it with weights_only=True")
+            raise CheckpointError(self.file, "it has views of storages, which PyTorch wrote before 0.4; load it with weights_only=True")
         return found.storage if dtype is None else TypedStorage(wrap_storage=found.storage, dtype=dtype)
 
 
@@ -109,7 +108,7 @@ def unpickler_for(pickle_module: Any = None) -> Any:
 def alias_installed() -> Iterator[None]:
     """Make ``import torch`` find this package inside the block, for modules that a file names.
 
-    An imported PyTorch stays.
+    If PyTorch is already imported, nothing changes.
     """
     torch_api = import_module(ALIAS)
     if torch_api.is_installed() or "torch" in sys.modules:

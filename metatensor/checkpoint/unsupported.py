@@ -10,7 +10,7 @@ __all__ = ["UnsupportedTensor"]
 class UnsupportedTensor:
     """Placeholder for a tensor in a checkpoint that metatensor cannot represent.
 
-    Using it raises NotImplementedError with the reason; `repr` shows the reason. The rest of the checkpoint loads
+    Using it raises NotImplementedError with the reason, which `repr` also shows. The rest of the checkpoint loads
     normally.
 
     Parameters

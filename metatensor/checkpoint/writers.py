@@ -1,7 +1,7 @@
 """Writers for each checkpoint format. They write one storage or tensor at a time to an open file.
 
-A writer takes an object and a `Contents`, which supplies the bytes: those of tensors that hold data or, in a
-conversion, those of the file that tensors on meta stand for.
+A writer takes an object and a `Contents`, which supplies the bytes. They come from tensors with data or, in a
+conversion, from the source file, whose tensors are then represented on meta.
 """
 
 from __future__ import annotations
@@ -41,10 +41,13 @@ NPY_DTYPES = {
 
 
 class Contents:
-    """Supplies the bytes of the tensors themselves. Deferred tensors are computed one at a time and stay deferred."""
+    """Supplies bytes from the tensors' own data. Deferred tensors are computed one at a time and stay deferred."""
 
     holds_meta = False
-    """True if there are bytes for tensors on meta. Otherwise they become a skeleton, if the format allows it."""
+    """True if bytes are available for tensors on meta.
+
+    Otherwise these are saved as a skeleton, if the format allows it.
+    """
 
     def storage(self, storage: Any) -> Any:
         """Return all bytes of a storage as a buffer."""
@@ -83,9 +86,9 @@ OWN = Contents()
 def write_torch(
     obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None, *, byte_order: bool = True, **options: Any
 ) -> None:
-    """Write PyTorch's zip format. Each storage is written once; tensors on meta are written as a skeleton.
+    """Write PyTorch's zip format. Each storage is written once. Tensors on meta are written as a skeleton.
 
-    ``options`` are those of `pickled`. If ``byte_order`` is false, the file does not record its byte order.
+    ``options`` are passed to `pickled`. If ``byte_order`` is false, the file does not record its byte order.
     """
     _refuse_metadata(metadata)
     pickle, stored = pickled(obj, source.holds_meta, **options)
@@ -121,7 +124,7 @@ def write_torch_legacy(
 
 def _refuse_metadata(metadata: Any) -> None:
     if metadata:
-        raise ValueError("save: PyTorch's format has no metadata beside the object")
+        raise ValueError("save: PyTorch's format stores no metadata besides the object")
 
 
 class _Placed(NamedTuple):
@@ -161,7 +164,7 @@ def safetensors_header(obj: Any, metadata: Mapping[str, str] | None) -> tuple[by
         shape = list(tensor.shape)
         if kind == "F4":
             if not shape:
-                raise TypeError(f"save: tensor {name!r}: safetensors has no single pair of 4-bit floats")
+                raise TypeError(f"save: tensor {name!r}: 4-bit floats need at least one dimension in safetensors")
             shape[-1] *= 2
         nbytes = prod(tensor.shape) * tensor.dtype.itemsize
         entries[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + nbytes]}
@@ -175,7 +178,7 @@ def safetensors_header(obj: Any, metadata: Mapping[str, str] | None) -> tuple[by
 def write_npz(obj: Any, file: BinaryIO, source: Contents = OWN, metadata: Mapping[str, str] | None = None) -> None:
     """Write NumPy's archive of arrays: a dict of tensors with dtypes that NumPy has."""
     if metadata:
-        raise ValueError("save: npz has no metadata")
+        raise ValueError("save: npz stores no metadata")
     archive = ZipWriter(file)
     for name, tensor in tensors_of(obj, "npz").items():
         header = npy_header(name, tensor)
@@ -255,7 +258,7 @@ def _refuse_sharing(tensors: Mapping[str, Any]) -> None:
 
 
 def tensor_span(tensor: Any) -> tuple[int, int]:
-    """Return the first byte of a tensor in its storage, and the byte after its last."""
+    """Return the offset in bytes of a tensor's first byte in its storage, and of the byte after its last."""
     begin = tensor.storage_offset()
     end = begin + 1 + sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride()))
     return begin * tensor.dtype.itemsize, end * tensor.dtype.itemsize
@@ -268,7 +271,7 @@ def _nbytes(tensor: Any) -> int:
 def _checked(name: str, data: Any, nbytes: int) -> memoryview:
     view = memoryview(data).cast("B")
     if len(view) != nbytes:
-        raise RuntimeError(f"save: tensor {name!r} should have {nbytes:,} bytes, {len(view):,} came")
+        raise RuntimeError(f"save: tensor {name!r} should have {nbytes:,} bytes, got {len(view):,}")
     return view
 
 

@@ -1,4 +1,4 @@
-"""Zip files: the names of their members decide which of the zip-based formats a file has."""
+"""Zip files. The names of the members tell which zip-based format a file has."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Zips:
         return reader.load(directory, place)
 
     def unpickle(self, file: BinaryIO, name: str, place: Places, pickle_module: Any = None, **options: Any) -> Any:
-        """Return what Python's unpickler loads from an archive of PyTorch's; load any other archive as `load` does."""
+        """Return what Python's unpickler loads from PyTorch's archive. Load any other archive as `load` does."""
         reader, directory = self.reader(file, name)
         if not hasattr(reader, "unpickle"):
             return reader.load(directory, place)

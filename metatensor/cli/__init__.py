@@ -1,4 +1,4 @@
-"""The ``metatensor`` command. It needs click and rich, which are dependencies of the extra ``cli``."""
+"""The ``metatensor`` command. It needs click and rich, which the extra ``cli`` installs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The group of commands: built-in ones, which are imported when they run, and those of plugins."""
+"""The group of commands: built-in commands, which are imported when they run, and commands of plugins."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ __all__ = ["app"]
 OWN = {
     "check": "Check that a model runs on meta and is within budgets.",
     "convert": "Write a checkpoint in another format.",
-    "devices": "List devices and plugins, and the reason if one is broken.",
+    "devices": "List devices and plugins, and why a plugin cannot be used.",
     "estimate": "Estimate the cost of a model: parameters, FLOPs, memory, shapes.",
     "inspect": "List the tensors of a checkpoint, compare it with another or with a model.",
     "run": "Run a script written for PyTorch, with metatensor in place of PyTorch.",
 }
-"""Built-in commands with their short help. The module of each has its name."""
+"""Short help of the built-in commands by name. Each command is in the module with the same name."""
 
 
 class Commands(click.Group):
     """A group of built-in commands and commands of plugins. A plugin cannot replace a built-in command."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run a command. Characters that the terminal's encoding lacks are written as escapes."""
+        """Run a command. Characters that the output's encoding lacks are written as escape sequences."""
         for stream in (sys.stdout, sys.stderr):
             if getattr(stream, "errors", None) == "strict":
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
@@ -81,7 +81,7 @@ class Commands(click.Group):
         return _plugin_commands().get(cmd_name)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands. Built-in ones are not imported for this."""
+        """Write the list of commands, without importing the built-in ones."""
         plugins = _plugin_commands()
         rows = [(printable(name), OWN.get(name) or _help(plugins[name])) for name in self.list_commands(ctx)]
         with formatter.section("Commands"):

@@ -50,7 +50,7 @@ def command(
 ) -> None:
     """Check that FILE.py:NAME can be built and run on meta, and that it is within all budgets.
 
-    The exit status is 0 if so, and 1 if not. On failure, the report shows the error, the path of the module that
+    The exit status is 0 on success and 1 on failure. A failure is reported with the error, the path of the module that
     failed, its inputs, and the line of code. No accelerator and no weights are needed, and most models take
     milliseconds.
 

@@ -31,7 +31,7 @@ def shown(content: str) -> str:
 
 
 def text(content: str, style: str = "") -> Text:
-    """Return ``content`` as rich text, prepared by `shown`. rich's markup in it is not interpreted."""
+    """Return ``content``, escaped by `shown`, as rich text. Markup in it is not interpreted."""
     return Text(shown(content), style=style)
 
 
@@ -68,7 +68,7 @@ class Module:
         return own, tuple((name, self.children[name].key()) for name in sorted(self.children))
 
     def folded(self) -> list[tuple[list[str], Module]]:
-        """Return the child modules. Consecutive numbered modules with equal keys are one entry with all names."""
+        """Return pairs of names and a child module. Consecutive numbered modules with equal keys form one pair."""
         found: list[tuple[list[str], Module]] = []
         for name, child in sorted(self.children.items(), key=lambda pair: (0, int(pair[0]), "") if _number(pair[0]) else (1, 0, pair[0])):
             if found and _number(name) and _number(found[-1][0][-1]) and found[-1][1].key() == child.key():
@@ -128,7 +128,10 @@ def sharing(checkpoint: Checkpoint) -> dict[str, str]:
 
 
 def differences(path: str, before: Checkpoint, other: str, after: Checkpoint, values: bool) -> dict[str, dict[str, str]]:
-    """Return what differs, by name, as "removed", "added", "changed" (dtype or shape) and, on request, "values"."""
+    """Return descriptions of differences by name, in the groups "removed", "added", "changed" and "values".
+
+    "changed" is about dtypes and shapes. "values" is empty unless ``values`` is true.
+    """
     found: dict[str, dict[str, str]] = {"removed": {}, "added": {}, "changed": {}, "values": {}}
     both = []
     for name, info in before.tensors.items():

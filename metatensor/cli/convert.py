@@ -37,7 +37,7 @@ def command(source: str, target: str, form: str | None, max_shard_size: str | No
     from metatensor.checkpoint import CheckpointError, convert
 
     if os.path.exists(target) and not force:
-        raise click.UsageError(f"{target} is there already; --force replaces it")
+        raise click.UsageError(f"{target} already exists; --force replaces it")
     try:
         left_out = convert(source, target, format=form, max_shard_size=max_shard_size, drop=drop)
     except (CheckpointError, RuntimeError, TypeError, ValueError) as error:

@@ -21,7 +21,7 @@ STYLES = {"available": "green", "loaded": "green", "no device": "yellow", "broke
 @click.option("--ops", "device", metavar="DEVICE", help="List how DEVICE computes each operator instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(device: str | None, as_json: bool) -> None:
-    """List all plugins: package, version, state, devices, and the reason if one is broken.
+    """List all plugins: package, version, state, devices, and why a plugin cannot be used.
 
     With --ops DEVICE, list how the device computes each operator: by its own kernel, by decomposition into other
     operators, on the cpu, or not at all. Core operators, into which the others decompose, are marked.

@@ -22,7 +22,7 @@ PATIENCE = 0.3
 
 @click.command("estimate")
 @model_options
-@click.option("--depth", type=click.IntRange(min=0), help="Depth of the modules in the table [default: as many as fit].")
+@click.option("--depth", type=click.IntRange(min=0), help="Depth of the modules in the table [default: as deep as fits].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every module.")
 def command(request: Request, depth: int | None, as_json: bool) -> None:
     """Build FILE.py:NAME on meta, run its forward there, and report its cost.

@@ -18,10 +18,10 @@ ON_TORCH = {
     "open_clip": ("open_clip_torch timm torchvision", "pillow regex ftfy tqdm huggingface_hub safetensors"),
     "lightning": ("lightning lightning-utilities torchmetrics", "numpy PyYAML fsspec packaging tqdm typing-extensions"),
 }
-"""By module that requires PyTorch: packages to install without dependencies, and other packages that they import."""
+"""Modules that require PyTorch: packages to install without dependencies, and other packages that they import."""
 PACKAGES = {"PIL": "pillow", "yaml": "PyYAML", "cv2": "opencv-python-headless", "sklearn": "scikit-learn", "skimage":
 "scikit-image"}
-"""Names of packages that differ from the names of their modules."""
+"""Packages by module name, where the two names differ."""
 
 
 def how_to_install(module: str) -> str:

@@ -65,7 +65,7 @@ def parse_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
 def _parse(source: str, text: str | None = None) -> ast.expr:
     text = source if text is None else text
     if len(text) > 10_000:
-        raise InputError(f"{_shown(text)}: an input may have 10,000 characters, this one has {len(text):,}")
+        raise InputError(f"{_shown(text)}: an input may have at most 10,000 characters, got {len(text):,}")
     try:
         return ast.parse(_NO_SIZES.sub(r"\1[()]", source.strip()), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -93,10 +93,10 @@ def _value(node: ast.expr, text: str) -> Any:
         if isinstance(number, (int, float, complex)):
             return -number if isinstance(node.op, ast.USub) else number
     if isinstance(node, (ast.Name, ast.Attribute)) and dtype_named(name := ast.unparse(node)) is not None:
-        raise InputError(f"{_shown(text)}: {name} lacks a shape; a tensor is written {name}[1,1024], or {name}[] for one number")
+        raise InputError(f"{_shown(text)}: {name} lacks a shape; write {name}[1,1024] for a tensor, or {name}[] for a single number")
     raise InputError(
         f"{_shown(text)}: {ast.unparse(node)!r} is neither a tensor such as int64[1,1024] nor a plain Python value; "
-        "a text needs quotes"
+        "a string needs quotes"
     )
 
 
@@ -111,7 +111,7 @@ def _tensor(node: ast.Subscript, text: str) -> mt.Tensor:
     shape = []
     for item in items:
         if not isinstance(item, ast.Constant) or type(item.value) is not int:
-            raise InputError(f"{_shown(text)}: the size {ast.unparse(item)!r} must be an integer from 0 on")
+            raise InputError(f"{_shown(text)}: the size {ast.unparse(item)!r} must be a non-negative integer")
         shape.append(item.value)
     try:
         return mt.empty(shape, dtype=dtype, device="meta")

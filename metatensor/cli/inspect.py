@@ -206,9 +206,9 @@ def _check(checkpoint: Checkpoint, target: str, arguments: str, torch: bool, pre
         raise SystemExit(0 if fits else 1)
     console = Terminal()
     if fits:
-        console.print(text(f"ok: {target} takes {checkpoint.file}: {len(plan.known)} names", style="green"))
+        console.print(text(f"ok: {checkpoint.file} fits {target}: {len(plan.known)} names", style="green"))
         raise SystemExit(0)
-    console.print(text(f"{target} does not take {checkpoint.file}", style="bold red"))
+    console.print(text(f"{checkpoint.file} does not fit {target}", style="bold red"))
     for label, names in (("missing in the checkpoint", plan.missing), ("unexpected in the checkpoint", plan.unexpected)):
         for name in names[:50]:
             console.print(text(f"  {label}: {name}"))

@@ -25,7 +25,7 @@ Budgets = tuple[int | None, int | None, int | None]
 
 
 class Request(NamedTuple):
-    """A model, its inputs and options, as parsed from the command line."""
+    """A model, its inputs and options, parsed from the command line."""
 
     target: str
     make_args: list[Any]
@@ -61,7 +61,7 @@ class Request(NamedTuple):
 
 
 def built(target: str, arguments: str, torch: bool = False) -> Any:
-    """Return the model of a target and its arguments, on meta. If there is none, raise a usage error."""
+    """Return the model that a target and its arguments describe, on meta. Raise a usage error if there is none."""
     request = _request(target, arguments, (), None)._replace(torch=torch)
     try:
         with output_on_stderr():
@@ -73,7 +73,7 @@ def built(target: str, arguments: str, torch: bool = False) -> Any:
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options of `Request` to a command, which gets the request as its first argument."""
+    """Add the options of `Request` to a command. The command receives the request as its first argument."""
 
     @functools.wraps(command)  # also copies the options that the command already has
     def with_request(

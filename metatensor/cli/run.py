@@ -34,7 +34,7 @@ def command(device: str | None, policy: str | None, as_module: bool, script: str
     ARGUMENTS are passed to the script. The exit status is that of the script.
 
     With --device meta the run is planned: a training loop for a GPU runs to its end without data, memory or a GPU. All
-    devices that the script names ("cuda", "cuda:0", "mps", "cpu") mean meta, and one stand-in for a GPU is available. At the
+    devices that the script names ("cuda", "cuda:0", "mps", "cpu") mean meta, and one imitated GPU is available. At the
     end, a summary on stderr names the lines that requested values, and what was omitted.
 
     \b

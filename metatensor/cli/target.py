@@ -43,9 +43,9 @@ def load_target(target: str) -> Any:
             found = importlib.import_module(place)
         except ModuleNotFoundError as error:
             if error.name is not None and (place == error.name or place.startswith(f"{error.name}.")):
-                advice = f"a file is written with its ending, {place}.py:{name}"
+                advice = f"to name a file, write its extension: {place}.py:{name}"
                 if error.name == place.partition(".")[0] and not os.path.exists(f"{place}.py"):
-                    advice += f"; as a library, {how_to_install(error.name)}"
+                    advice += f"; to use a library, note that {how_to_install(error.name)}"
                 raise TargetError(f"there is no module {place!r}; {advice}") from None
             raise
     for part in name.split("."):
@@ -71,7 +71,7 @@ def _load_file(path: str) -> Any:
 
 
 def _suggestions(module: Any) -> str:
-    """Return a message with the models, classes and functions that a module itself defines."""
+    """Return the end of a message that lists the models, classes and functions that a module itself defines."""
     own = [
         name
         for name, value in vars(module).items()

@@ -35,7 +35,7 @@ class _DatasetKind:
 
 
 class _InfiniteConstantSampler(Sampler[None]):
-    """Yields None forever, as the sampler of datasets without indices."""
+    """Yields None forever. It is the sampler of datasets without indices."""
 
     def __iter__(self) -> Iterator[None]:
         return itertools.repeat(None)
@@ -81,7 +81,7 @@ class DataLoader(Generic[_T_co]):
     multiprocessing_context : str or context, optional
         Validated and stored, but not used.
     pin_memory, pin_memory_device, in_order
-        Stored, but without effect: memory is not pinned, and batches are always in order.
+        Stored, but not used: memory is not pinned, and batches are always in order.
 
     Raises
     ------
@@ -194,7 +194,7 @@ class DataLoader(Generic[_T_co]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FIXED and self.__initialized:
-            raise ValueError(f"DataLoader: {name} cannot be set once the loader has been made")
+            raise ValueError(f"DataLoader: {name} cannot be changed after construction")
         super().__setattr__(name, value)
 
     def __iter__(self) -> Any:
@@ -262,7 +262,7 @@ class _BaseDataLoaderIter:
         told = self._IterableDataset_len_called
         if self._dataset_kind == _DatasetKind.Iterable and told is not None and self._num_yielded > told:
             warnings.warn(
-                f"DataLoader: the dataset's length is said to be {told}, but there are {self._num_yielded} batches already",
+                f"DataLoader: the dataset reports a length of {told}, but has already yielded {self._num_yielded} batches",
                 stacklevel=2,
             )
         return data
@@ -285,7 +285,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
 
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
-    """Loads batches ahead in threads, to which batches are assigned in turn."""
+    """Loads batches ahead of time. They are assigned to the threads in turn."""
 
     def __init__(self, loader: DataLoader[Any]) -> None:
         super().__init__(loader)

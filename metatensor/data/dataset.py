@@ -49,7 +49,7 @@ class TensorDataset(Dataset[tuple[Any, ...]]):
     Parameters
     ----------
     *tensors : Tensor
-        Tensors of equal length (size of dimension 0); anything else raises AssertionError.
+        Tensors of equal length (size of dimension 0). Other tensors raise AssertionError.
 
     Examples
     --------
@@ -77,7 +77,7 @@ class StackDataset(Dataset[Any]):
     Parameters
     ----------
     *args, **kwargs : Dataset
-        Datasets of the same length, either all by position (for tuples) or all by name (for dicts). Anything else
+        Datasets of the same length, either all by position (samples are tuples) or all by name (dicts). Anything else
         raises ValueError.
 
     Examples
@@ -110,7 +110,7 @@ class StackDataset(Dataset[Any]):
             if callable(getattr(dataset, "__getitems__", None)):
                 items = list(dataset.__getitems__(indices))
                 if len(items) != len(indices):
-                    raise ValueError(f"StackDataset: a dataset gave {len(items)} samples for {len(indices)} indices")
+                    raise ValueError(f"StackDataset: a dataset returned {len(items)} samples for {len(indices)} indices")
                 return items
             return [dataset[index] for index in indices]
 
@@ -247,10 +247,10 @@ def random_split(dataset: Any, lengths: Sequence[int | float], generator: Any = 
     Parameters
     ----------
     dataset : Dataset
-        The dataset to split; it must have a length.
+        The dataset to split, which must have a length.
     lengths : sequence of int or float
-        The sizes of the subsets, which must sum to the length of the dataset; or fractions that sum to 1. Fractions are
-        rounded down, and the remaining samples go to the first subsets, one each.
+        Either the sizes of the subsets, which must sum to the length of the dataset, or fractions that sum to 1. Sizes
+        are then rounded down, and the remaining samples go to the first subsets, one each.
     generator : Generator, optional
         Generates the random order.
 

@@ -21,7 +21,7 @@ def _group() -> Any:
 
 
 class DistributedSampler(Sampler[int]):
-    """Yields the indices that belong to one of several processes.
+    """Yields the indices that one of several processes loads.
 
     Process ``rank`` gets every ``num_replicas``-th index, beginning with index number ``rank``. All processes use the
     same order and get the same number of indices.
@@ -29,7 +29,7 @@ class DistributedSampler(Sampler[int]):
     Parameters
     ----------
     dataset : Dataset
-        The dataset; only its length is used.
+        The dataset, of which only the length is used.
     num_replicas, rank : int, optional
         Number of processes and number of this process. By default they come from the process group. metatensor has no
         groups of several processes, so a default raises RuntimeError.

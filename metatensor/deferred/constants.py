@@ -1,8 +1,8 @@
 """Compute small constants with Python's numbers when no device plugin is installed.
 
-It supports `arange`, `linspace`, ``tensor([...])`` and the like, their sums, differences, products and quotients, and
-conversions. The results equal those of the cpu device bit for bit: after each step, numbers are rounded to the dtype in
-which that device computes.
+It supports `arange`, `linspace`, ``tensor([...])`` and similar functions, sums, differences, products and quotients,
+and conversions. The results equal those of the cpu device bit for bit, because after each step numbers are rounded to
+the dtype in which that device computes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Unsupported(Exception):
 
 
 def bytes_on_host(recipe: Recipe, steps: list[Step]) -> bytearray | None:
-    """Return the bytes of a recorded storage after these steps, or None if computing them takes a device."""
+    """Return the bytes of a recorded storage after these steps, or None if only a device can compute them."""
     memory: dict[Recipe, bytearray] = {}
     try:
         for step in steps:
@@ -86,7 +86,7 @@ class _Call:
 
     def __init__(self, result: Ref, memory: dict[Recipe, bytearray]) -> None:
         self.result, self.memory = result, memory
-        self.dtype = mt.float32 if _name(result.dtype) in _HALVES else result.dtype  # the device's dtype
+        self.dtype = mt.float32 if _name(result.dtype) in _HALVES else result.dtype  # in which a device computes
 
     def read(self, value: Any) -> list[Any]:
         """Return an operand's elements, broadcast to the result's shape, in the dtype of the computation."""

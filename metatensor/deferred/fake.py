@@ -47,7 +47,7 @@ class FakeTensorMode(Recorder):
     """Context manager inside which tensors on devices other than meta hold no data.
 
     ``device="meta"`` and ``.to("meta")`` give plain meta tensors. An operator on tensors with data returns a fake
-    result; writing to a tensor with data raises RuntimeError. Convert tensors that must be written to with
+    result. Writing to a tensor with data raises RuntimeError. Convert tensors that must be written to with
     `from_tensor`.
 
     The constructor accepts the parameters of PyTorch's mode for compatibility and ignores them.
@@ -71,7 +71,9 @@ class FakeTensorMode(Recorder):
         self._storages: weakref.WeakValueDictionary[int, _Shared] = weakref.WeakValueDictionary()
 
     def from_tensor(self, tensor: Any, **_: Any) -> Any:
-        """Return the fake tensor for a real one: always the same, with shared storages preserved.
+        """Return the fake tensor for a real one.
+
+        The same tensor gives the same result, and shared storages stay shared.
 
         The fake tensor has the real one's sizes, strides, offset, dtype, device, class, ``requires_grad`` and Python
         attributes. The mode does not keep the real tensor alive.
@@ -98,7 +100,7 @@ class FakeTensorMode(Recorder):
         return found[1]
 
     def _faked(self, tensor: Any, device: Any = None) -> tuple[Any, Any]:
-        """Return a new fake tensor, on ``device`` if given, and an object that must live as long as the real tensor."""
+        """Return a new fake tensor and an object that must live as long as the real tensor. ``device`` may be None."""
         if is_lazy(tensor):
             return type(tensor)(tensor.requires_grad, device or tensor.data.device, tensor.dtype), None
         storage = tensor.untyped_storage()
@@ -122,7 +124,7 @@ class FakeTensorMode(Recorder):
 def _layout(tensor: Any) -> tuple[Any, ...]:
     """Return the properties that a fake tensor copies.
 
-    If ``tensor.data = ...`` or `resize_` changes them, a new one is needed.
+    If ``tensor.data = ...`` or `resize_` changes them, `from_tensor` must return a new fake tensor.
     """
     if is_lazy(tensor):
         return (tensor.dtype,)
@@ -131,7 +133,7 @@ def _layout(tensor: Any) -> tuple[Any, ...]:
 
 
 class _Shared:
-    """A fake storage, and weak references to the real tensors whose storage it stands for."""
+    """A fake storage, and weak references to the real tensors whose storage it represents."""
 
     def __init__(self, fake: Any) -> None:
         self.fake = fake
@@ -139,7 +141,7 @@ class _Shared:
         self.kept = 0
 
     def stands_for(self, storage: Any) -> bool:
-        """Return True if the storage is still the same. Addresses of dead storages are reused."""
+        """Return True if the fake storage represents this storage. A dead storage's address may have been reused."""
         if len(self.members) > 2 * self.kept + 8:
             self.members = [member for member in self.members if member() is not None]
             self.kept = len(self.members)
@@ -148,7 +150,7 @@ class _Shared:
 
 
 def dressed(made: Any, tensor: Any) -> Any:
-    """Give a plain tensor the class, the ``requires_grad`` and the leaf status of another one."""
+    """Return ``made`` with the class, the ``requires_grad`` and the leaf status of ``tensor``."""
     if type(tensor) is not mt.Tensor:
         made = mt.Tensor._make_subclass(type(tensor), made)
     if tensor.requires_grad:

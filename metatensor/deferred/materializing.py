@@ -141,7 +141,10 @@ def refs_of(value: Any) -> Iterator[Ref]:
 
 
 def groups_of(recipes: Iterable[Recipe]) -> list[tuple[list[Recipe], list[Step]]]:
-    """Partition recorded storages into groups that share no step. Return each group with its steps in order."""
+    """Partition recorded storages into groups that have no steps in common.
+
+    Return each group with its steps in order.
+    """
     walk = _Walk()
     wanted = list(dict.fromkeys(recipes))
     for number, recipe in enumerate(wanted):
@@ -168,7 +171,7 @@ class _Walk:
         self.merged: dict[int, int] = {}  # group -> the group that it was merged into
 
     def group(self, number: int) -> int:
-        """Return the group that a group has been merged into."""
+        """Return the group into which group ``number`` has been merged."""
         while number in self.merged:
             above = self.merged[number]
             self.merged[number] = self.merged.get(above, above)
@@ -181,7 +184,7 @@ class _Walk:
             self.merged[two] = one
 
     def back(self, recipe: Recipe, number: int) -> None:
-        """Collect the steps that compute a recorded storage, for a group."""
+        """Collect the steps that compute a recorded storage, and assign them to group ``number``."""
         queue: list[tuple[Recipe, int | None]] = [(recipe, None)]
         while queue:
             recipe, before = queue.pop()
@@ -252,7 +255,7 @@ def _replay_noted(step: Step, storages: dict[Recipe, Any], relocate: Callable[[A
 
 
 def _same_bytes(step: Step) -> tuple[Recipe, Recipe] | None:
-    """If a step copies a whole storage to another with the same layout, return both; else None."""
+    """Return the target and the source if a step copies a whole storage to one with the same layout, else None."""
     if step.name not in ("copy", "clone"):
         return None
     made, source = step.result, step.args[1 if step.op is None else 0]
@@ -289,7 +292,7 @@ def _relocation(device: Any) -> Callable[[Any], Any]:
     return relocate
 
 
-forbidden = threading.local()  # `now`: whether this thread runs an operator inside `assert_no_materialization`
+forbidden = threading.local()  # `now` is true while this thread runs an operator inside `assert_no_materialization`
 _KEPT_BYTES = 1 << 22
 _SMALL_BYTES = 1 << 16
 _FREE_BYTES = 512  # constants up to this size may be computed even inside assert_no_materialization
@@ -297,7 +300,7 @@ _latest: tuple[Any, ...] = (None, 0, None)  # (weak reference to a Recipe, its l
 
 
 def value_of(tensor: Any) -> Any:
-    """Return a tensor with the values that a deferred one will have, for reading only.
+    """Return a tensor with the values that a deferred one will have. The caller must not write to it.
 
     The deferred tensor is unchanged.
     """
@@ -333,9 +336,9 @@ def bytes_of(tensor: Any) -> Any:
 
 
 def filled(storage: Any) -> Any:
-    """Return a storage with the data that a deferred one will have.
+    """Return a new storage with the data that a deferred one will have.
 
-    A fake device's constants are computed on the cpu.
+    Constants of a fake device are computed on the cpu.
     """
     recipe = recipe_of(storage)
     if any(ref.recipe.nbytes > _FREE_BYTES for step in _if_forbidden(recipe) for ref in refs_of([step.args, step.result])):
@@ -394,7 +397,7 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
     Parameters
     ----------
     obj : Tensor, nn.Module or container
-        What to materialize. An iterator, such as ``model.parameters()``, is turned into a list.
+        What to materialize. An iterator, such as ``model.parameters()``, is converted to a list.
     device : device or str, optional
         Where to compute the data. By default each tensor's own device.
     dtype : dtype, optional
@@ -413,8 +416,9 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
     TypeError
         If ``obj`` is not a tensor, module or container, or if ``dtype`` is not floating-point or complex.
     RuntimeError
-        If ``device`` is meta; if there are tensors on meta but no deferred ones; if a step needs a tensor with data
-        that has been modified since; or inside `assert_no_materialization`. In these cases no tensor receives data.
+        If ``device`` is meta, if there are tensors on meta but no deferred ones, or inside `assert_no_materialization`.
+        Also if a step needs a tensor with data that has been modified since it was recorded. In these cases no tensor
+        receives data.
 
     Examples
     --------
@@ -479,7 +483,7 @@ def _is_forbidden() -> bool:
 
 def _check_allowed() -> None:
     if _is_forbidden():
-        raise RuntimeError("materialize: assert_no_materialization forbids it, and also reading the values of deferred tensors")
+        raise RuntimeError("materialize: assert_no_materialization forbids it, as well as reading the values of deferred tensors")
 
 
 def _move_rest(module: Any, device: Any, dtype: Any) -> None:
@@ -577,7 +581,7 @@ def materialize_slice(tensor: Any, index: Any, *, device: Any = None, dtype: Any
             alone = part_alone(recipe, steps_for([recipe]), view, target, _relocation(device))
             if alone is not None:
                 return alone if _own(alone, dtype) else mt.empty_like(alone, dtype=dtype).copy_(alone)
-        # Allocate the part first, so that the memory of the whole can be reused for the next tensor.
+        # Allocate the part first, so that the memory of the whole tensor can be reused for the next one.
         made = _empty_part(tensor, index, target, dtype)
         part = _over(run([recipe], device)[recipe], tensor)[index]
         return part.to(dtype or part.dtype, copy=True) if made is None else made.copy_(part)

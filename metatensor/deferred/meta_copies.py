@@ -21,7 +21,8 @@ def to_meta(obj: Any) -> Any:
     """Copy a tensor, a module, a state dict or any nested container to the meta device.
 
     Sizes, strides, offsets, dtypes, classes, ``requires_grad`` and Python attributes are kept. Tensors that share a
-    storage, or view each other, do so in the copy. Other objects are copied as `copy.deepcopy` does.
+    storage, or of which one is a view of the other, do so in the copy too. Other objects are copied as by
+    `copy.deepcopy`.
 
     Parameters
     ----------
@@ -53,7 +54,7 @@ def to_meta(obj: Any) -> Any:
 
 
 def converted(obj: Any, converter: Callable[[Any], Any]) -> Any:
-    """Return a deep copy of ``obj`` with ``converter(t)`` in place of each tensor and array."""
+    """Return a deep copy of ``obj`` in which ``converter(t)`` replaces each tensor or array ``t``."""
     memo: dict[int, Any] = {}
     kept = []  # deepcopy finds copies by id, so the originals must stay alive
     with suspended(), mt.no_grad():
@@ -131,7 +132,7 @@ class MetaConverter:
     def _of_attribute(self, value: Any) -> Any:
         """Convert an attribute of a tensor.
 
-        Tensors go to meta, also in containers; other values are copied if possible.
+        Tensors are converted, also those in containers. Other values are copied if possible.
         """
         if isinstance(value, mt.Tensor) or _is_array(value):
             return self(value)

@@ -1,6 +1,6 @@
 """Compute a part of a deferred tensor without the whole.
 
-This works if each element depends on nothing but its own position in the random draw.
+This works if each element can be computed from numbers and its own position in the random stream.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NEXT = frozenset((*_COPIES, _CAST, "add", "sub", "mul", "div", "neg", "clamp", 
 
 
 def part_alone(recipe: Recipe, steps: list[Step], view: Any, device: Any, relocate: Any) -> Any:
-    """Return the part of a recorded storage that ``view`` shows, or None if it takes the whole tensor.
+    """Return the part of a recorded storage that ``view`` covers, or None if computing it needs the whole tensor.
 
     ``view`` is a meta tensor over the whole storage, and ``steps`` are those that compute it. The result's storage
     covers the elements from the part's first to its last.
@@ -70,7 +70,7 @@ def _by_elements(steps: list[Step], recipe: Recipe) -> bool:
             return False
         refs = [arg for arg in step.args if isinstance(arg, Ref)]
         if last is None:
-            last = made.recipe  # a first step only refers to what it overwrites
+            last = made.recipe  # a first step refers to nothing but the storage that it overwrites
         elif step.op is None:
             del refs[0]  # a plain copy overwrites its first argument
         if step.op is not None:

@@ -15,9 +15,9 @@ __all__ = ["Plan", "carry_out", "rebuild_deferred", "reduce_storage", "run_with"
 
 
 class Plan:
-    """Steps in order, with numbers in target of recorded storages.
+    """Steps in order, in which numbers replace the recorded storages.
 
-    ``targets`` are the storages whose bytes are needed.
+    ``targets`` are the storages whose bytes are requested.
     """
 
     def __init__(self, steps: list[Step], targets: list[Recipe], device: str | None) -> None:
@@ -33,7 +33,7 @@ class Plan:
         del self.numbers
 
     def _writes(self, step: Step) -> list[int]:
-        """Return the recorded storages that list the step as a writer."""
+        """Return the numbers of the recorded storages that list the step as a writer."""
         found = dict.fromkeys(ref.recipe for ref in refs_of([step.args, step.result]))
         return [self._number(recipe) for recipe in found if any(writer is step for writer in recipe.writers)]
 

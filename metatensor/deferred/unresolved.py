@@ -73,7 +73,7 @@ def assert_materialized(module: Any) -> None:
     Raises
     ------
     RuntimeError
-        Lists up to 20 of these tensors, and the ways to give them data.
+        If a tensor holds no data. The message lists up to 20 of these tensors, and ways to give them data.
 
     Examples
     --------

@@ -1,7 +1,8 @@
 """`torch.distributed` for a single process. metatensor has no communication between processes.
 
-`is_available` returns False, so libraries do not try to use it. Still, `init_process_group` creates a world of one
-process, whose collectives behave like those of any other world of that size. Larger worlds raise NotImplementedError.
+`is_available` returns False, so libraries do not try to use it. Nevertheless, `init_process_group` creates a world of
+one process, whose collectives behave like those of any other world of that size. Larger worlds raise
+NotImplementedError.
 """
 
 from __future__ import annotations

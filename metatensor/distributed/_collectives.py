@@ -32,7 +32,7 @@ def _tensors(name: str, *values: Any) -> None:
 
 
 def _reducible(name: str, op: Any, *tensors: Any) -> None:
-    """Raise if ``op`` cannot reduce tensors of these dtypes, as in larger groups."""
+    """Raise an error if ``op`` cannot reduce tensors of these dtypes. PyTorch does so in groups of any size."""
     _tensors(name, *tensors)
     for tensor in tensors:
         if tensor.is_complex() and not supports_complex(op):
@@ -74,14 +74,14 @@ def _copy(name: str, target: Any, source: Any) -> None:
 
 
 def all_reduce(tensor: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
-    """Reduce ``tensor`` over the group, which leaves it unchanged."""
+    """Reduce ``tensor`` over the group. With one process, the tensor stays unchanged."""
     _reducible("all_reduce", op, tensor)
     member(group)
     return _done(async_op, tensor)
 
 
 def all_reduce_coalesced(tensors: Any, op: Any = ReduceOp.SUM, group: Any = None, async_op: bool = False) -> Work | None:
-    """Reduce ``tensors`` over the group, which leaves them unchanged."""
+    """Reduce ``tensors`` over the group. With one process, the tensors stay unchanged."""
     _reducible("all_reduce_coalesced", op, *tensors)
     member(group)
     return _done(async_op, *tensors)
@@ -189,11 +189,11 @@ def all_to_all_single(
     output: Any, input: Any, output_split_sizes: Sequence[int] | None = None, input_split_sizes: Sequence[int] | None = None,
     group: Any = None, async_op: bool = False,
 ) -> Work | None:  # fmt: skip
-    """Copy ``input`` to ``output``. Split sizes, if given, contain just the size of the first dimension."""
+    """Copy ``input`` to ``output``. If split sizes are given, their only element must be the size of dimension 0."""
     if member(group):
         for sizes, tensor in ((output_split_sizes, output), (input_split_sizes, input)):
             if sizes and _one("all_to_all_single", sizes) != tensor.shape[0]:
-                raise RuntimeError(f"torch.distributed.all_to_all_single: split sizes {list(sizes)} of a tensor of {tensor.shape[0]} rows")
+                raise RuntimeError(f"torch.distributed.all_to_all_single: split sizes {list(sizes)} do not fit {tensor.shape[0]} rows")
         _copy("all_to_all_single", output, input)
     return _done(async_op, output)
 
@@ -254,7 +254,7 @@ def scatter_object_list(
 def _nobody(name: str) -> Callable[..., Any]:
     def refused(*_: Any, **__: Any) -> Any:
         member(None)
-        raise ValueError(f"torch.distributed.{name}: this process is alone in its world, and cannot send to itself")
+        raise ValueError(f"torch.distributed.{name}: this process is the only one in the world and cannot send to itself")
 
     refused.__name__ = refused.__qualname__ = name
     refused.__doc__ = "Raise ValueError: there is no other process."
@@ -272,10 +272,10 @@ class P2POp:
         self, op: Any, tensor: Any, peer: int | None = None, group: Any = None, tag: int = 0, group_peer: int | None = None
     ) -> None:
         if op not in (isend, irecv):
-            raise ValueError("torch.distributed.P2POp: op is isend or irecv")
+            raise ValueError("torch.distributed.P2POp: op must be isend or irecv")
         self.op, self.tensor, self.peer, self.group, self.tag, self.group_peer = op, tensor, peer, group, tag, group_peer
 
 
 def batch_isend_irecv(p2p_op_list: list[P2POp]) -> list[Work]:
-    """Start a batch of operations. It must be empty, as each operation raises ValueError."""
+    """Start a batch of operations. Every operation raises ValueError, so only an empty batch succeeds."""
     return [one.op(one.tensor, one.peer, one.group, one.tag) for one in p2p_op_list]

@@ -164,7 +164,7 @@ def is_initialized() -> bool:
 
 
 def member(given: Any) -> bool:
-    """Return True if this process belongs to the group; None stands for the default group.
+    """Return True if this process belongs to the group. None means the default group.
 
     Raise ValueError if there is no default group.
     """
@@ -340,14 +340,14 @@ def get_process_group_ranks(group: Any = None) -> list[int]:
 
 
 def get_global_rank(group: Any, group_rank: int) -> int:
-    """Convert a rank in a group to the rank in the world. Both are 0; raise ValueError for other ranks."""
+    """Convert a rank in a group to the rank in the world. Both are 0. Raise ValueError for other ranks."""
     if group_rank != 0:
         raise ValueError(f"torch.distributed.get_global_rank: the only rank in the group is 0, got {group_rank}")
     return 0
 
 
 def get_group_rank(group: Any, global_rank: int) -> int:
-    """Convert a rank in the world to the rank in a group. Both are 0; raise ValueError for other ranks."""
+    """Convert a rank in the world to the rank in a group. Both are 0. Raise ValueError for other ranks."""
     if global_rank != 0:
         raise ValueError(f"torch.distributed.get_group_rank: the only rank in the group is 0, got {global_rank}")
     return 0

@@ -64,7 +64,7 @@ class DeviceMesh:
         return tuple(self.mesh.shape)
 
     def size(self, mesh_dim: int | None = None) -> int:
-        """Return the number of processes or the size of one dimension; both are 1."""
+        """Return the number of processes or the size of one dimension. Both are 1."""
         return int(self.mesh.numel()) if mesh_dim is None else self.shape[mesh_dim]
 
     def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> DeviceMesh:
@@ -158,7 +158,7 @@ def init_device_mesh(
     device_type : str
         Device type without an index.
     mesh_shape : sequence of int
-        Size of each dimension; all must be 1.
+        Size of each dimension, which must be 1.
     mesh_dim_names : tuple of str, optional
         One distinct name per dimension.
 

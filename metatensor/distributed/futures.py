@@ -73,7 +73,7 @@ class Future(Generic[T]):
 
 
 def collect_all(futures: Iterable[Future[Any]]) -> Future[list[Future[Any]]]:
-    """Return a future of the list of all futures. It is completed once each of them is."""
+    """Return a future whose value is the list of all futures. It is completed when all of them are."""
     given = list(futures)
     result: Future[list[Future[Any]]] = Future()
     left = {"count": len(given)}

@@ -44,7 +44,7 @@ __all__ = [
     "transform_to", *_transform_names,
 ]  # fmt: skip
 
-# PyTorch has a module for each distribution. These names are aliases of the modules here.
+# PyTorch has a module for each distribution. Its module names are aliases of the modules in this package.
 _FAMILIES = {
     "binary": "bernoulli continuous_bernoulli",
     "categories": "categorical multinomial one_hot_categorical",

@@ -54,7 +54,7 @@ class ExpTransform(_Increasing):
 class SigmoidTransform(_Increasing):
     """Map real numbers to (0, 1) by ``y = 1 / (1 + exp(-x))``.
 
-    Results are clamped, so that they are neither 0 nor 1.
+    Results are clamped to numbers between 0 and 1, exclusive.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
 """Formulas for the Kullback-Leibler divergence.
 
-Pairs of continuous families use KL(p || q) = -E_p[log q] - H(p). `_MEANS` has the expectations that are known for each
-family p, and `_CROSS_ENTROPIES` computes -E_p[log q] from them for each family q. Two members of one exponential family
-use the Bregman divergence of its log normalizer.
+Pairs of continuous families use KL(p || q) = -E_p[log q] - H(p). `_MEANS` lists the expectations that are known for
+each family p, and `_CROSS_ENTROPIES` has functions that compute -E_p[log q] from them for each family q. Two members
+of one exponential family use the Bregman divergence of its log normalizer.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _MEANS: dict[type, dict[str, Callable[..., Any]]] = {
         "exp": lambda p, t: ((p.high * t).exp() - (p.low * t).exp()) / (t * (p.high - p.low)),
     },
 }
-"""Expectations under p, by family: of log(x), log(1 - x), exp(t x) and |x - point|. Mean and variance are not listed."""
+"""Expectations of log(x), log(1 - x), exp(t x) and |x - point| under p, by family. They exclude mean and variance."""
 
 
 def _cross_normal(q: Any, p: Any, mean: Any) -> Any:
@@ -93,7 +93,7 @@ _CROSS_ENTROPIES: dict[type, tuple[set[str], Callable[..., Any]]] = {
     Pareto: ({"log"}, lambda q, p, mean: (q.alpha + 1) * mean["log"](p) - q.alpha * q.scale.log() - q.alpha.log()),
     Uniform: (set(), lambda q, p, mean: (q.high - q.low).log()),
 }
-"""By family q: the expectations under p that are needed, and a function that computes -E_p[log q]."""
+"""Pairs by family q: the names of the required expectations under p, and a function that computes -E_p[log q]."""
 
 _LOWER = {Beta: 0.0, ContinuousBernoulli: 0.0, Exponential: 0.0, Gamma: 0.0, Pareto: "scale", Uniform: "low"}
 _UPPER = {Beta: 1.0, ContinuousBernoulli: 1.0, Uniform: "high"}
@@ -106,7 +106,7 @@ def _end(ends: dict[type, Any], family: type, d: Any, unbounded: float) -> Any:
 
 
 def _never_within(p: type, q: type) -> bool:
-    """Return True if no member of family p has its support inside that of a member of family q."""
+    """Return True if the support of a member of family p never lies inside that of a member of family q."""
     from_zero = _LOWER.get(p) == 0.0 and q is Pareto
     return from_zero or (q in _LOWER and p not in _LOWER) or (q in _UPPER and p not in _UPPER)
 
@@ -200,7 +200,7 @@ register_kl(Bernoulli, Bernoulli)(_of_trial)
 def _binomials(p: Any, q: Any) -> Any:
     fewer = p.total_count < q.total_count
     if has_data(fewer) and bool(fewer.any()):
-        raise NotImplementedError("kl_divergence(): no closed form for a Binomial with fewer trials than the second one")
+        raise NotImplementedError("kl_divergence(): there is no closed form if the first Binomial has fewer trials than the second")
     return mt.where(p.total_count > q.total_count, math.inf, p.total_count * _of_trial(p, q))
 
 
@@ -233,9 +233,9 @@ register_kl(Poisson, Binomial)(_infinite)
 
 def _gaussians(p: Any, q: Any) -> Any:
     if p.event_shape != q.event_shape:
-        raise ValueError(f"kl_divergence(): vectors of shapes {tuple(p.event_shape)} and {tuple(q.event_shape)}")
-    # The trace of (precision of q) @ (covariance of p) is the sum of q's squared distances of the columns of p's
-    # factor.
+        raise ValueError(f"kl_divergence(): the event shapes {tuple(p.event_shape)} and {tuple(q.event_shape)} differ")
+    # The trace of (precision of q) @ (covariance of p) is the sum of the squared Mahalanobis distances, under q, of the
+    # columns of p's factor.
     trace = q._distance(p._factor()).sum(-1)
     apart = q._distance((q.loc - p.loc).unsqueeze(-1)).squeeze(-1)
     return q._half_log_det() - p._half_log_det() + 0.5 * (trace + apart - p.event_shape[0])
@@ -252,7 +252,7 @@ for _p in (MultivariateNormal, LowRankMultivariateNormal):
 def _independents(p: Any, q: Any) -> Any:
     if p.reinterpreted_batch_ndims != q.reinterpreted_batch_ndims:
         raise NotImplementedError(
-            f"kl_divergence(): Independent with {p.reinterpreted_batch_ndims} and with {q.reinterpreted_batch_ndims} dimensions"
+            f"kl_divergence(): reinterpreted_batch_ndims differ: {p.reinterpreted_batch_ndims} and {q.reinterpreted_batch_ndims}"
         )
     return _sum_rightmost(kl_divergence(p.base_dist, q.base_dist), p.reinterpreted_batch_ndims)
 

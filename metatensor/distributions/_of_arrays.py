@@ -70,9 +70,9 @@ class SoftmaxTransform(Transform):
 class StickBreakingTransform(Transform):
     """Map vectors of n real numbers to the simplex of n + 1 numbers, as a bijection.
 
-    Element i, counted from 0, is the share ``sigmoid(x_i - log(n - i))`` of what the elements before it leave of 1. The
-    last element is the rest. A vector of zeros is thus mapped to equal parts. This is the stick-breaking transform of
-    the Stan reference manual.
+    Element i, counted from 0, is the fraction ``sigmoid(x_i - log(n - i))`` of 1 minus the sum of the elements before
+    it. The last element is the remainder. A vector of zeros is thus mapped to equal elements. This is the
+    stick-breaking transform of the Stan reference manual.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ class StickBreakingTransform(Transform):
         return odds + self._log_rest(odds)
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        # The Jacobian is triangular. Its diagonal dy_i / dx_i is y_i times 1 minus the share of element i.
+        # The Jacobian is triangular. Its diagonal element dy_i / dx_i is y_i times (1 - the fraction for element i).
         return (y[..., :-1].log() - softplus(self._log_odds(x))).sum(-1)
 
     def forward_shape(self, shape: Sequence[int]) -> Any:
@@ -156,8 +156,8 @@ class CorrCholeskyTransform(Transform):
         return tril_matrix_to_vec(y / left.clamp(min=mt.finfo(y.dtype).tiny), -1).atanh()
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        # Partial correlation j of row i counts 1 for its own element, and 1/2 for each of the i - 1 - j elements after
-        # it.
+        # The logarithm of 1 - tanh(x)**2 for element j of row i counts once for that element, and 1/2 for each of the
+        # i - 1 - j elements after it.
         n = _triangle_size(x.shape[-1], -1)
         rows, columns = mt.tril_indices(n, n, -1, device=x.device)
         weights = 1 + (rows - 1 - columns).to(x.dtype) / 2
@@ -211,7 +211,7 @@ class LowerCholeskyTransform(Transform):
 class PositiveDefiniteTransform(Transform):
     """Map square matrices to positive definite matrices.
 
-    `LowerCholeskyTransform` turns the input into the Cholesky factor L of the result ``L @ L.mT``. The transform has no
+    `LowerCholeskyTransform` maps the input to the Cholesky factor L of the result ``L @ L.mT``. The transform has no
     `log_abs_det_jacobian`.
 
     Parameters

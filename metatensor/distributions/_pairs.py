@@ -14,7 +14,7 @@ class _Pair(Parametric):
     _binary: bool
 
     def _set_pair(self, validate_args: bool | None, probs: Any, logits: Any, event_shape: Any = (), **others: Any) -> None:
-        """Set `probs` or `logits`, whichever is given, and further parameters. See `_set_parameters`."""
+        """Set the one of `probs` and `logits` that is not None, and further parameters. See `_set_parameters`."""
         name, given = exactly_one(self, probs=probs, logits=logits)
         self._set_parameters(validate_args, event_shape, **others, **{name: given})
 
@@ -53,7 +53,7 @@ class CategoryPair(_Pair):
     _binary = False
 
     def _set_categories(self, validate_args: bool | None, probs: Any, logits: Any, is_event: bool, **others: Any) -> None:
-        """Normalize and set the given parameter.
+        """Normalize and set the parameter that is not None.
 
         With `is_event`, a value is a vector with one element for each category.
         """

@@ -16,8 +16,8 @@ __all__ = ["Parametric", "enumerated"]
 class Parametric(Distribution):
     """Base class of families that declare their parameters.
 
-    A subclass defines `arg_constraints` and `support`, and passes its parameters to `_set_parameters`. Of the formulas
-    `_draw`, `_log_density`, `_cumulative` and `_quantile` it defines those that exist for the family. Broadcasting,
+    A subclass defines `arg_constraints` and `support`, and passes its parameters to `_set_parameters`. It also defines
+    the formulas `_draw`, `_log_density`, `_cumulative` and `_quantile`, as far as they exist. Broadcasting,
     validation, `expand`, `sample`, `rsample`, `log_prob`, `cdf` and `icdf` are inherited.
     """
 
@@ -74,8 +74,8 @@ class Parametric(Distribution):
     def _declaring_class(cls) -> type:
         """Return the class whose constructor sets the parameters.
 
-        It is the nearest class of this package that has a constructor. If there is none, it is the most basic class
-        outside the package that has one.
+        It is the first class of this package in the method resolution order that has a constructor. If there is none,
+        it is the last class outside the package that has one.
         """
         constructors = [c for c in cls.__mro__ if "__init__" in c.__dict__ and c not in (Distribution, object)]
         ours = [c for c in constructors if c.__module__.startswith(f"{__package__}.")]
@@ -148,9 +148,9 @@ def _expanded(value: Any, batch_shape: Sequence[int], event_dims: int) -> Any:
 
 
 def enumerated(values: Any, batch_shape: Sequence[int], expand: bool) -> Any:
-    """Insert batch dimensions into `values`, which lie along the first dimension.
+    """Insert batch dimensions after the first dimension of `values`.
 
-    With `expand` the batch dimensions are those of `batch_shape`, else they have size 1.
+    With `expand`, their sizes are those of `batch_shape`, else 1.
     """
     event = values.shape[1:]
     values = values.reshape((-1, *(1 for _ in batch_shape), *event))
@@ -167,7 +167,7 @@ def same_for_all(owner: Any, name: str) -> int:
     """
     value = getattr(owner, name)
     if not has_data(value) or not bool((value == value.flatten()[0]).all()):
-        raise NotImplementedError(f"{type(owner).__name__}: {name} must be one known value for the whole batch")
+        raise NotImplementedError(f"{type(owner).__name__}: {name} must have a known value that is the same for the whole batch")
     return int(value.flatten()[0].item())
 
 

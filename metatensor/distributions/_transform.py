@@ -99,7 +99,9 @@ class Transform:
         return self._cached(1, y, self._inverse)
 
     def _cached(self, side: int, given: Any, compute: Any) -> Any:
-        """Return the partner of `given` in the cached pair, or compute it and cache the new pair.
+        """Return the other element of the cached pair if it contains `given`.
+
+        Otherwise compute it and cache the new pair.
 
         `side` is 0 if `given` is an input, and 1 if it is an output.
         """
@@ -140,7 +142,7 @@ class Transform:
         raise NotImplementedError(f"{type(self).__name__} does not define a sign")
 
     def with_cache(self, cache_size: int = 1) -> Transform:
-        """Return this transform with the given cache size: itself if it has it already, else a copy."""
+        """Return a transform with the given cache size: this one if its size is equal, else a copy."""
         if self._cache_size == cache_size:
             return self
         twin = copy.copy(self)
@@ -163,7 +165,7 @@ class Transform:
     __hash__ = None  # type: ignore[assignment]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_inv": None}  # a weak reference cannot be pickled; `inv` makes a new inverse
+        return {**self.__dict__, "_inv": None}  # a weak reference cannot be pickled, and `inv` makes a new inverse
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -224,13 +226,13 @@ class _InverseTransform(Transform):
 
 
 def widened(constraint: Any, event_dim: int) -> Any:
-    """Return `constraint` with `event_dim` event dimensions, which must not be fewer than it has."""
+    """Return `constraint` widened to `event_dim` event dimensions. It must not have more than that."""
     missing = event_dim - constraint.event_dim
     return constraints.independent(constraint, missing) if missing else constraint
 
 
 def _dims_before(ends: Sequence[tuple[int, int]]) -> int:
-    """Return the number of event dimensions that a composition of maps needs as its input.
+    """Return the number of event dimensions of the input of a composition of maps.
 
     `ends` gives the event dimensions of the input and output of each map, last map first.
     """
@@ -304,7 +306,8 @@ class ComposeTransform(Transform):
         return y
 
     def log_abs_det_jacobian(self, x: Any, y: Any) -> Any:
-        # `dims` event dimensions enter each part. If the part itself has fewer, its term is summed over the rest.
+        # `dims` is the number of event dimensions before each part. If a part has fewer, its term is summed over the
+        # rest.
         dims, total = self.domain.event_dim, None
         for at, part in enumerate(self.parts, 1):
             out = y if at == len(self.parts) else part(x)

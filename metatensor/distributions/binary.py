@@ -128,7 +128,7 @@ class ContinuousBernoulli(BinaryPair, ExponentialFamily):
 
     @property
     def _slope(self) -> Any:
-        """The logits, with 0 replaced by a negligible number, so that they can be divided by."""
+        """The logits as a divisor: 0 is replaced by a negligible number."""
         return mt.where(self.logits == 0, 1e-30, self.logits)
 
     def _log_normalizer(self, logits: Any) -> Any:  # type: ignore[override]
@@ -136,7 +136,7 @@ class ContinuousBernoulli(BinaryPair, ExponentialFamily):
         return logits.clamp(min=0.0) + (-(-size).expm1() / size).log()
 
     def _by_series(self, exact: Any, *coefficients: float) -> Any:
-        """Return ``exact(eta)``. Near 0, where it would cancel, return a power series in eta**2 instead."""
+        """Return ``exact(eta)``, or a power series in eta**2 near 0, where the exact formula loses precision."""
         p, square, series = self.logits.sigmoid(), self.logits.square(), 0.0
         for c in reversed(coefficients):
             series = c + square * series
@@ -181,7 +181,7 @@ class ContinuousBernoulli(BinaryPair, ExponentialFamily):
     def _quantile(self, probability: Any) -> Any:
         eta = self._slope
         size = eta.abs()
-        # Measured from the bound at which the density is larger.
+        # `distance` is measured from the bound at which the density is larger.
         share = mt.where(eta > 0, 1 - probability, probability)
         distance = -(share * (-size).expm1()).log1p() / size
         return mt.where(eta > 0, 1 - distance, distance)

@@ -20,7 +20,7 @@ class _Categories(CategoryPair):
     arg_constraints: ClassVar[Any] = {"probs": constraints.simplex, "logits": constraints.real_vector}
 
     def _draw_indices(self, shape: Any) -> Any:
-        """Draw indices of categories, of the given shape, which ends with the batch shape."""
+        """Draw indices of categories. Return them in the given shape, which must end with the batch shape."""
         k, batch = self._num_events, math.prod(self.batch_shape)
         draws = math.prod(shape[: len(shape) - len(self.batch_shape)])
         if draws * batch == 0:
@@ -138,7 +138,7 @@ class OneHotCategorical(_Categories):
         return self._one_hot(self._draw_indices(shape[:-1]))
 
     def _log_density(self, value: Any) -> Any:
-        # A product would be NaN if the probability of another category is 0.
+        # A product of value and logits would be NaN if the probability of another category is 0.
         return mt.where(value > 0, self.logits, 0.0).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Any:
@@ -213,7 +213,7 @@ class Multinomial(_Categories):
         return ways + mt.where(value == 0, 0.0, value * self.logits).sum(-1)
 
     def entropy(self) -> Any:
-        """Return the entropy in nats: that of the sequence of draws minus the expected information in its order."""
+        """Return the entropy in nats: that of the sequence of draws minus the expected information in their order."""
         n = self.total_count
         counts = Binomial(n, probs=self.probs, validate_args=False)
         values = counts.enumerate_support(expand=False)

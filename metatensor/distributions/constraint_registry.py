@@ -28,7 +28,7 @@ class ConstraintRegistry:
         self._registry: dict[type, Callable[[Any], Any]] = {}
 
     def register(self, constraint: Any, factory: Any = None) -> Any:
-        """Register the function that makes the transform for a class of constraints.
+        """Register the function that creates the transform for a class of constraints.
 
         Parameters
         ----------

@@ -17,7 +17,7 @@ Constraints with parameters are classes:
 - vectors: `multinomial`
 - combinations of constraints: `independent`, `cat`, `stack`, `MixtureSameFamilyConstraint`
 
-`dependent` and `dependent_property` stand for a region that depends on the parameters of a distribution.
+`dependent` and `dependent_property` represent a region that depends on the parameters of a distribution.
 
 >>> import metatensor as mt
 >>> from metatensor.distributions import constraints
@@ -43,7 +43,7 @@ __all__ = [
     "symmetric", "unit_interval",
 ]  # fmt: skip
 
-SUM_TOLERANCE = 1e-6  # for sums of simplex values, and for symmetry of matrices
+SUM_TOLERANCE = 1e-6  # tolerance for the sum of a vector in the simplex, and for the symmetry of matrices
 
 
 class Constraint:
@@ -79,7 +79,7 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A region that depends on the parameters of a distribution. Only an instance of the distribution knows it.
+    """A region that depends on the parameters of a distribution. It is known only for an instance of the distribution.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ class Distribution:
         Shape of one value: () for numbers, (d,) for vectors of d elements.
     validate_args : bool, optional
         Check the parameters now, and values when they are passed to `log_prob` or `cdf`. The default is set by
-        `set_default_validate_args`; initially it is True unless Python runs with ``-O``. For tensors without data (on
+        `set_default_validate_args`. Initially it is True unless Python runs with ``-O``. For tensors without data (on
         meta, deferred or fake) only the shapes are checked.
 
     Raises
@@ -120,7 +120,8 @@ class Distribution:
         batch_shape : sequence of int
             The new batch shape. The current one must be expandable to it.
         _instance : Distribution, optional
-            An object to fill. Subclasses that override this method pass one; by default a new object is created.
+            An object that is filled and returned. Subclasses that override this method pass one. By default a new
+            object is created.
 
         Examples
         --------
@@ -247,12 +248,12 @@ class Distribution:
         Parameters
         ----------
         value : Tensor
-            A shape that broadcasts with ``batch_shape + event_shape`` and ends with `event_shape`.
+            Values. The shape broadcasts with ``batch_shape + event_shape`` and ends with `event_shape`.
 
         Returns
         -------
         Tensor
-            The broadcast shape without the event dimensions.
+            One number for each value: the broadcast shape without the event dimensions.
 
         Raises
         ------

@@ -52,7 +52,7 @@ class ExponentialFamily(Distribution):
             ) from error
 
     def _pairing(self, eta: tuple[Any, ...], statistics: tuple[Any, ...]) -> Any:
-        """Return the sum of the products of `eta` and `statistics` over all parameters and event dimensions.
+        """Return the inner product of `eta` and `statistics`, summed over all parameters and event dimensions.
 
         A term is 0 if eta is 0, even if the statistic is infinite.
         """

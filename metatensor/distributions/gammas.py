@@ -224,8 +224,7 @@ class Beta(_Exponential):
 
     @property
     def mode(self) -> Any:
-        # If a concentration is at most 1, the mode is a bound: 1 if concentration1 is the larger one, 0 if
-        # concentration0 is.
+        # If a concentration is at most 1, the mode is a bound: 1 if concentration1 is the larger one, else 0.
         one, zero = ((c - 1).clamp(min=0.0) for c in (self.concentration1, self.concentration0))
         ends = (self.concentration1 > self.concentration0).to(one.dtype)
         return mt.where(one + zero > 0, one / (one + zero), ends)

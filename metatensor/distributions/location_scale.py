@@ -224,7 +224,7 @@ class StudentT(LocationScale):
     df : float or Tensor
         Degrees of freedom.
     loc : float or Tensor
-        Location. It is the mean if df > 1; otherwise the mean is NaN. Default: 0.
+        Location. It is the mean if df > 1. Otherwise the mean is NaN. Default: 0.
     scale : float or Tensor
         Scale. Default: 1.
     validate_args : bool, optional

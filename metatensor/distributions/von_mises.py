@@ -12,7 +12,7 @@ from metatensor.distributions.utils import has_data, noise
 
 __all__ = ["VonMises"]
 
-ATTEMPTS = 40  # rounds of rejection sampling; each accepts a proposal with probability above 0.65
+ATTEMPTS = 40  # rounds of rejection sampling, each of which accepts a proposal with probability above 0.65
 
 
 class VonMises(Parametric):

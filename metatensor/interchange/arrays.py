@@ -1,4 +1,4 @@
-"""Convert between tensors and NumPy arrays or other arrays in memory; deep copies and pickles of tensors."""
+"""Conversion between tensors and arrays of NumPy and other libraries, and deep copies and pickles of tensors."""
 
 import warnings
 
@@ -33,7 +33,7 @@ def frombuffer(buffer, *, dtype, count=-1, offset=0, requires_grad=False):
     dtype : dtype
         Dtype of the elements.
     count : int, default -1
-        Number of elements. A negative number means all that are left.
+        Number of elements. A negative number means all elements up to the end of the buffer.
     offset : int, default 0
         Offset of the first element in bytes.
     requires_grad : bool, default False
@@ -84,7 +84,7 @@ def to_numpy(tensor, force=False):
     Parameters
     ----------
     tensor : Tensor
-        A cpu tensor; a deferred one is materialized in place.
+        A cpu tensor. A deferred one is materialized in place.
     force : bool, default False
         Copy a tensor that is on another device, requires grad, or is lazily conjugated or negated.
 
@@ -128,14 +128,14 @@ def to_array(tensor, dtype=None, copy=None):
 
 
 def array_wrap(tensor, array):
-    """Return a NumPy function's result for a tensor argument as a tensor."""
+    """Return the result of a NumPy function that was called with a tensor, converted to a tensor."""
     import numpy
 
     return from_numpy(numpy.asarray(array))
 
 
 def operand(value, tensor):
-    """Return the operand for a NumPy array or scalar beside ``tensor``: a number for a scalar, else a cpu tensor.
+    """Convert a NumPy array or scalar to an operand for ``tensor``: a number for a scalar, else a cpu tensor.
 
     Return None for an array if ``tensor`` has no values.
     """
@@ -210,7 +210,7 @@ def buffer_of(tensor):
 
 
 def _plain(tensor):
-    """Return True if the memory holds the values themselves, and others may change them."""
+    """Return True if the memory holds the values themselves, and other libraries may write to it."""
     storage = tensor.untyped_storage()
     return not (storage.data is None or tensor.requires_grad or tensor.is_conj() or tensor.is_neg())
 
@@ -233,7 +233,7 @@ def cuda_array_interface(tensor):
 
 
 def from_array(data):
-    """Return a tensor over another library's array, using the first protocol that it supports, or None."""
+    """Import another library's array through the first protocol that it supports. Return None if there is none."""
     if hasattr(data, "__array_interface__"):
         import numpy
 
@@ -253,7 +253,7 @@ def array_namespace(version=None):
 
     known = ("2021.12", "2022.12", "2023.12", array_api.__array_api_version__)
     if version is not None and version not in known:
-        raise ValueError(f"version {version!r} of the array API standard: there are {', '.join(known)}")
+        raise ValueError(f"unknown version {version!r} of the array API standard; known are {', '.join(known)}")
     return array_api
 
 
@@ -287,7 +287,7 @@ def deep_copy_storage(storage, memo):
     """Implement `copy.deepcopy` of a storage. All tensors and typed storages over it get the same copy."""
     if id(storage) not in memo:
         memo[id(storage)] = copy_storage(storage)
-        memo.setdefault(id(memo), []).append(storage)  # as `copy` does, to keep ids from being reused
+        memo.setdefault(id(memo), []).append(storage)  # kept alive, as by `copy`, so that its id is not reused
     return memo[id(storage)]
 
 

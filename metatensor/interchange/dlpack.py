@@ -24,7 +24,7 @@ def _candidates(kind: int) -> Iterator[str]:
 
 
 def taker(kind: int) -> Any:
-    """Return the backend that accepts memory of a DLPack device type. Raise RuntimeError if there is no working one."""
+    """Return the backend that accepts memory of a DLPack device type. Raise RuntimeError if no available one does."""
     broken = None
     for type in _candidates(kind):
         try:
@@ -105,7 +105,7 @@ def _exportable(tensor: Any, what: str) -> None:
 def to_dlpack(tensor: Any, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
     """Return the capsule for ``__dlpack__``.
 
-    The capsule has version 1 if ``max_version`` and the array library support it; only this version can describe
+    The capsule has version 1 if ``max_version`` and the array library support it. Only this version can describe
     read-only memory. ``dl_device`` is the tensor's own device or the host. Raise BufferError if ``copy`` is False but a
     copy is needed, and for tensors that cannot be exported: those without data, that require grad, that are lazily
     conjugated or negated, or whose dtype DLPack lacks.

@@ -11,7 +11,7 @@ __all__ = ["legacy_tensor"]
 
 
 def _with_values():
-    """Return the default device, or cpu if that is meta, because values are given and are likely to be read.
+    """Return the default device, or cpu if the default is meta, because the given values are likely to be read.
 
     PyTorch's constructor ignores the default device.
     """
@@ -24,9 +24,9 @@ def _with_values():
 def legacy_tensor(*args, device=None):
     """Implement ``Tensor(*args, device=device)``.
 
-    Without arguments the result is an empty tensor. Integers or a `Size` give an uninitialized tensor of these sizes,
-    and a sequence a tensor of its values, all of the default dtype. A tensor gives an alias of it, on ``device`` if
-    that is given. Raise TypeError for other arguments.
+    Without arguments, return an empty tensor. For integers or a `Size`, return an uninitialized tensor of these sizes.
+    For a sequence, return a tensor of its values. All of these have the default dtype. For a tensor, return an alias of
+    it, on ``device`` if that is not None. Raise TypeError for other arguments.
     """
     empty, make = op_by_name("empty"), op_by_name("tensor")
     dtype = get_default_dtype()

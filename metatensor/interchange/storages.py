@@ -20,7 +20,7 @@ def as_bytes(storage: Any) -> Any:
 def elements(storage: Any, dtype: Any = None) -> Any:
     """Return a 1-D tensor over a typed or untyped storage, whose bytes are interpreted as ``dtype``.
 
-    By default ``dtype`` is int64 for an untyped storage. For a typed one it is bool, int64, or the default
+    For an untyped storage, ``dtype`` defaults to int64. For a typed one, it defaults to bool, int64, or the default
     floating-point or complex dtype, whichever is of the same kind. Raise RuntimeError if a typed storage has another
     dtype.
     """
@@ -61,7 +61,7 @@ def item(storage: Any, index: Any) -> Any:
         return as_bytes(storage)[index].item()
     start, stop, step = index.indices(storage.nbytes())
     if step != 1:
-        raise RuntimeError(f"a slice of a storage has step 1, got {step}")
+        raise RuntimeError(f"a slice of a storage must have step 1, got {step}")
     if stop <= start:
         return mt.empty(0, dtype=mt.uint8, device=storage.device).untyped_storage()
     if storage.data is None:

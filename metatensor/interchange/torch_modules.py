@@ -1,4 +1,4 @@
-"""Map PyTorch's module names to this package's: for ``import torch``, and for names in PyTorch's files."""
+"""Map PyTorch's module names to this package's, for ``import torch`` and for names in PyTorch's files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHARED = {
 
 
 def target_of(name: str) -> str:
-    """Return the module that stands for PyTorch's module ``name``: "metatensor.nn.init" for "torch.nn.init"."""
+    """Return the counterpart of PyTorch's module ``name``, such as "metatensor.nn.init" for "torch.nn.init"."""
     parts = name.split(".")
     for count in range(len(parts), 1, -1):
         head = ".".join(parts[:count])

@@ -22,7 +22,7 @@ differentiable : bool
 capturable : bool
     Keep the step counter on the device of the parameter, which must be an accelerator. Default False.
 foreach, fused : bool, optional
-    Choices among implementations in PyTorch. metatensor has a single implementation, so results do not depend on them.
+    Choose an implementation in PyTorch. metatensor has only one, so results do not depend on these arguments.
 
 Examples
 --------

@@ -15,7 +15,7 @@ __all__ = ["Adafactor"]
 
 
 def _mean_over(dim: int) -> Any:
-    """Return a function that makes zeros for the mean over one dimension, for parameters of 2 or more dimensions."""
+    """Return a function that makes zeros for means over one dimension, or None for fewer than 2 dimensions."""
 
     def make(p: Any, group: Group) -> Any:
         shape = list(p.shape)
@@ -28,7 +28,7 @@ def _mean_over(dim: int) -> Any:
 
 
 class Adafactor(UpdateRule):
-    """Adafactor: an adaptive step without momentum whose state is small (Shazeer and Stern, 2018).
+    """Adafactor: adaptive steps without momentum, with a small state (Shazeer and Stern, 2018).
 
     For parameters of 2 or more dimensions, the squared gradients are represented by the means of their rows and
     columns. The step is relative to the root mean square of the parameter.

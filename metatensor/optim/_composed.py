@@ -90,7 +90,7 @@ class SequentialLR(_Composed):
         self._last_lr = self._schedulers[0].get_last_lr()
 
     def recursive_undo(self, sched: Any = None) -> None:
-        """Undo the first step of all schedules in ``sched``, by default this one: only the first has begun."""
+        """Undo the initial step of each schedule in ``sched``, which is this schedule by default."""
         for scheduler in (self if sched is None else sched)._schedulers:
             if hasattr(scheduler, "_schedulers"):
                 self.recursive_undo(scheduler)

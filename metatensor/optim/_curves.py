@@ -357,9 +357,9 @@ class CosineAnnealingLR(Curve):
 
 
 class _ByFunctions(LRScheduler):
-    """Base of schedules that are given functions of the epoch, one per group or one for all.
+    """Base of schedules defined by functions of the epoch, one for each group or one for all.
 
-    The state dict contains the attributes of functions that are callable objects, but not the functions.
+    The state dict contains the attributes of callable objects, but no functions.
     """
 
     def __init__(self, optimizer: Any, lr_lambda: Any, last_epoch: int = -1) -> None:

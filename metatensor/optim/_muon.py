@@ -22,7 +22,7 @@ _RATE_FACTORS = {
 
 
 def _orthogonalized(matrix: Any, coefficients: tuple[float, float, float], steps: int, eps: float) -> Any:
-    """Return, in bfloat16, an approximation of the nearest semi-orthogonal matrix, by Newton-Schulz iteration.
+    """Approximate the nearest semi-orthogonal matrix by Newton-Schulz iteration. The result is in bfloat16.
 
     Each step applies the odd polynomial a s + b s**3 + c s**5 to the singular values s, which are at most 1 at first.
     """

@@ -40,7 +40,7 @@ class ReduceLROnPlateau(LRScheduler):
     min_lr : float or list of float
         Minimal rate, for all parameter groups or one per group. Default 0.
     eps : float
-        Skip reductions by this or less. Default 1e-8.
+        Reductions by at most this amount are skipped. Default 1e-8.
 
     Raises
     ------

@@ -46,7 +46,7 @@ def per_group(name: str, optimizer: Any, value: Any) -> list[Any]:
 
 
 def attributes_of(function: Any) -> dict[str, Any] | None:
-    """Return the state of a callable for a state dict: the attributes of an object, or None for a function or None."""
+    """Return the attributes of a callable object for a state dict, or None if it is a function or None."""
     return None if function is None or isinstance(function, types.FunctionType) else dict(vars(function))
 
 
@@ -170,7 +170,7 @@ class LRScheduler:
         Parameters
         ----------
         epoch : int, optional
-            Deprecated. Advance to this epoch instead; a warning is emitted.
+            Deprecated. Advance to this epoch instead, with a warning.
         """
         if self._step_count == 1:
             self._warn_of_order()

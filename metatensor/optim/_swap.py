@@ -26,7 +26,7 @@ def swap_in_optimizer_params_and_state(
     swapin_parameters : dict
         Parameters by name, in the order of the optimizer's own.
     swapin_optim_state : dict
-        A `state_dict` for them. Its tensors are used without copying, so a step in the block changes them.
+        A `state_dict` for these parameters. Its tensors are not copied, so a step in the block changes them.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def swap_in_optimizer_params_and_state(
     replacements = list(swapin_parameters.values())
     count = sum(len(group["params"]) for group in groups)
     if len(replacements) != count:
-        raise ValueError(f"swap_in_optimizer_params_and_state: {len(replacements)} parameters for the {count} of the optimizer")
+        raise ValueError(f"swap_in_optimizer_params_and_state: got {len(replacements)} parameters, but the optimizer has {count}")
     swapped: defaultdict[Any, Any] = defaultdict(dict)
     swapped.update({replacements[i]: dict(kept) for i, kept in swapin_optim_state["state"].items()})
     optimizer.state = swapped

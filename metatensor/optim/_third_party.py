@@ -48,7 +48,7 @@ def _get_fused_kernels_supported_devices() -> list[str]:
 
 
 def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
-    """Return the device types that support step counters. Meta is included because it stands for any device."""
+    """Return the device types that support step counters. They include meta, which represents any device."""
     return ["cuda", "xpu", "hpu", "privateuseone", "meta"] + (["xla"] if supports_xla else [])
 
 

@@ -1,6 +1,6 @@
 """Declarative optimizers: hyperparameters with ranges, state tensors, and an update formula for one parameter.
 
-`UpdateRule` does the rest for all of them. It checks hyperparameters, creates the state at a parameter's first step,
+`UpdateRule` implements everything else. It checks hyperparameters, creates the state at a parameter's first step,
 negates the gradient to maximize, applies weight decay, and updates complex parameters as pairs of real numbers.
 """
 
@@ -22,7 +22,10 @@ Maker: TypeAlias = Callable[[Any, Group], Any]
 """Function that makes a state tensor from a parameter and the hyperparameters of its group, or returns None."""
 
 _UNKNOWN = 0.5
-"""Value of a hyperparameter that is a tensor without data. All formulas are defined for it; results have no data."""
+"""Value that replaces a hyperparameter without data.
+
+All formulas are defined for it, and their results have no data.
+"""
 
 
 def number(value: Any, p: Any) -> Any:
@@ -35,7 +38,7 @@ def number(value: Any, p: Any) -> Any:
     if has_data(value):
         return value.item()
     if has_data(p):
-        raise RuntimeError(f"a hyperparameter on {value.device} has no data, the parameter of shape {tuple(p.shape)} has")
+        raise RuntimeError(f"a hyperparameter on {value.device} has no data, unlike the parameter of shape {tuple(p.shape)}")
     return _UNKNOWN
 
 
@@ -83,7 +86,7 @@ class UpdateRule(Optimizer):
     """Base of optimizers that update each parameter by the same formula.
 
     A subclass passes the arguments of its constructor on, by ``super().__init__(params, vars())``, and defines
-    `ranges`, `state_tensors` and `update`. ``foreach`` and ``fused`` select implementations in PyTorch; here there is
+    `ranges`, `state_tensors` and `update`. ``foreach`` and ``fused`` select implementations in PyTorch. metatensor has
     only one.
 
     Raises
@@ -95,7 +98,7 @@ class UpdateRule(Optimizer):
     """
 
     ranges: ClassVar[dict[str, str | tuple[str, ...]]] = {}
-    """Interval of each hyperparameter. For a tuple, a single interval for all elements or one per element."""
+    """Interval of each hyperparameter. A tuple of numbers has one interval for all elements, or one for each."""
 
     state_tensors: ClassVar[dict[str, Maker]] = {}
     """Function that makes each state tensor, at the first step of a parameter."""
@@ -177,9 +180,9 @@ class UpdateRule(Optimizer):
         name = type(self).__name__
         if grad.is_sparse != self.sparse:
             need, have = ("a sparse", "a dense") if self.sparse else ("a dense", "a sparse")
-            raise RuntimeError(f"{name}: {need} gradient is needed, the parameter of shape {tuple(p.shape)} has {have} one")
+            raise RuntimeError(f"{name}: {need} gradient is needed, but the parameter of shape {tuple(p.shape)} has {have} one")
         if group.get("capturable") and p.device.type == "cpu":
-            raise AssertionError(f"{name}: capturable is for parameters on an accelerator, got one on cpu")
+            raise AssertionError(f"{name}: capturable needs parameters on an accelerator, got one on cpu")
         state = self.state.get(p) or self.begin(p, group)
         option = SimpleNamespace(**{key: self._value(value, p) for key, value in group.items() if key not in ("params", "step")})
         if "step" in state:

@@ -87,7 +87,7 @@ def _strong_wolfe(
         near, far = min(a, b), max(a, b)
         margin = 0.1 * (far - near)
         if min(far - t, t - near) < margin:
-            # Too close to an end of the bracket: move away the second time in a row, or if the point is not inside.
+            # The point is too close to an end of the bracket. Move it if this happens twice in a row or it is outside.
             if stuck or t >= far or t <= near:
                 t = far - margin if abs(t - far) < abs(t - near) else near + margin
                 stuck = False
@@ -129,9 +129,10 @@ class LBFGS(Optimizer):
     max_eval : int, optional
         Maximal number of evaluations per `step`. Default ``max_iter * 5 // 4``.
     tolerance_grad : float
-        Stop if no element of the gradient is larger in magnitude. Default 1e-7.
+        Stop if no element of the gradient has a larger magnitude. Default 1e-7.
     tolerance_change : float
-        Stop if the loss, or all elements of the step, change by no more. Default 1e-9.
+        Stop if the loss changes by less than this, no element of the step is larger, or the slope along the step is
+        almost 0. Default 1e-9.
     history_size : int
         Number of past updates that approximate the Hessian. Default 100.
     line_search_fn : str, optional

@@ -178,7 +178,7 @@ class Optimizer:
         return step
 
     def _patch_step_function(self) -> None:
-        """Wrap the `step` of this class so that it runs hooks, unless that is done already."""
+        """Wrap the `step` of this class so that it runs hooks, unless it is wrapped already."""
         cls: Any = type(self)
         if not hasattr(cls.step, "hooked"):
             cls.step = self.profile_hook_step(cls.step)
@@ -286,7 +286,7 @@ class Optimizer:
             raise ValueError(f"{type(self).__name__}: the state has groups of {sizes} parameters, this optimizer has groups of {expected}")
 
         def placed(p: Any, value: Any, position: Any, key: Hashable = None) -> Any:
-            """Return a state value with all tensors in it converted to the dtype and device they need."""
+            """Return a state value. Convert the tensors in it to the dtype and device that they must have."""
             if isinstance(value, mt.Tensor):
                 return self._process_value_according_to_param_policy(p, value, position, state_dict["param_groups"], key)
             if isinstance(value, dict):
@@ -332,7 +332,7 @@ class Optimizer:
         ----------
         param_group : dict
             Under "params" a tensor, or several tensors or (name, tensor) pairs in a list. Other keys are hyperparameters.
-            Missing ones are set to the optimizer's defaults in this dict.
+            Missing ones are added to this dict with the optimizer's defaults.
 
         Raises
         ------

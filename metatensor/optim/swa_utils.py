@@ -65,7 +65,8 @@ class AveragedModel(mt.nn.Module):
     avg_fn : callable, optional
         ``avg_fn(average, current, num_averaged)`` returns the new average of one parameter. Default: the mean.
     multi_avg_fn : callable, optional
-        The same for lists of parameters, in place. Only one of the two functions may be given.
+        ``multi_avg_fn(averages, current, num_averaged)`` updates a list of averages in place. Only one of the two
+        functions may be given.
     use_buffers : bool
         Average buffers too, instead of copying their current values. Default False.
 
@@ -138,7 +139,7 @@ def update_bn(loader: Iterable[Any], model: Any, device: Any = None) -> None:
     Parameters
     ----------
     loader : iterable
-        Batches: the argument of the model, or a list or tuple whose first element is it.
+        Batches. Each is the argument of the model, or a list or tuple whose first element is the argument.
     model : Module
         Model, which is called in training mode.
     device : optional
@@ -199,7 +200,7 @@ class SWALR(LRScheduler):
         self, optimizer: Any, swa_lr: Any, anneal_epochs: int = 10, anneal_strategy: str = "cos", last_epoch: int = -1
     ) -> None:
         if not isinstance(anneal_epochs, int) or anneal_epochs < 0:
-            raise ValueError(f"SWALR: anneal_epochs must be an int that is not negative, got {anneal_epochs}")
+            raise ValueError(f"SWALR: anneal_epochs must be a non-negative int, got {anneal_epochs}")
         self.anneal_epochs, self._anneal_strategy = anneal_epochs, annealing(self, anneal_strategy)
         for lr, group in zip(per_group("SWALR: swa_lr", optimizer, swa_lr), optimizer.param_groups, strict=True):
             group["swa_lr"] = lr

@@ -1,4 +1,4 @@
-"""Candidate values for an argument, chosen by its type and name. The meta kernel decides which of them are valid."""
+"""Candidate values for an argument, chosen by its type and name. The meta kernel determines which of them are valid."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metatensor.testing.samples import Sample, Spec
 
 __all__ = ["NOT_VARIED", "required_values", "optional_values"]
 
-# Arguments that do not change the values: placement and layout of the result, and legacy arguments kept for
+# Arguments that do not change the values. They choose the device or layout of the result, or are kept only for
 # compatibility.
 NOT_VARIED = {"device", "pin_memory", "layout", "requires_grad", "inplace", "non_blocking", "copy", "sparse", "generator",
               "memory_format", "check_errors", "_stacklevel", "size_average", "reduce", "sparse_grad", "use_fast_accum",
@@ -44,7 +44,7 @@ def required_values(argument: Any) -> list[Any]:
     by_type: dict[str, list[Any]] = {
         "int": [1, 0, 2, 3] + [-1, -2] * name.startswith("dim"), "float": [0.5, 2.0], "Scalar": [2, 0.5], "bool": [False, True],
         "dtype": [dtype_by_name("float32")],
-        # Only the kernel knows what it accepts. Arguments for sizes are recognized by name.
+        # Such a schema does not tell what the kernel accepts. Arguments for sizes are recognized by name.
         "any": [2, (2, 2), (3, 3, 3)] if name.endswith("size") else [],
     }
     return by_type.get(base, [])

@@ -19,13 +19,13 @@ def check_deferred_matches(build: Callable[[], Any], *, seed: int = 0, device: A
     """Build an object directly and under `deferred_init`, from the same seed, and compare the results.
 
     Tensors are compared by values, shape, strides, offset, dtype, device, class, ``requires_grad`` and Python
-    attributes. It is also compared which names refer to the same tensor and which tensors share a storage. Values of
+    attributes. The same names must refer to one tensor, and the same tensors must share a storage. Values of
     tensors that were never written to are arbitrary and are not compared.
 
     Parameters
     ----------
     build : callable
-        Creates and returns the object: a tensor, a module, or a nest of containers of them. It is called twice.
+        Creates and returns the object: a tensor, a module, or nested containers of them. It is called twice.
     seed : int
         Seeds metatensor, `random` and, if it is imported, NumPy before each call.
     device : device
@@ -72,7 +72,7 @@ def _seed(seed: int) -> None:
 
 
 def places(obj: Any, path: str = "", seen: set[int] | None = None) -> Iterator[tuple[str, Any]]:
-    """Yield the path and the tensor for each tensor in a module or a nest of containers."""
+    """Yield (path, tensor) for each tensor in a module or in nested containers."""
     seen = set() if seen is None else seen
     if isinstance(obj, mt.Tensor):
         yield path, obj
@@ -96,7 +96,7 @@ def places(obj: Any, path: str = "", seen: set[int] | None = None) -> Iterator[t
 
 
 def differences(one: Any, other: Any) -> list[str]:
-    """Return the differences between two models or nests of tensors that hold data; [] if there are none."""
+    """Return descriptions of the differences between two models or nested containers of tensors with data."""
     first, second = list(places(one)), list(places(other))
     names, others = [name for name, _ in first], [name for name, _ in second]
     if names != others:
@@ -135,7 +135,7 @@ def _groups(tensors: list[Any], key: Callable[[Any], Any]) -> list[int]:
 
 
 def never_written(tensor: Any) -> bool:
-    """Return True if values of a (formerly) deferred tensor come from memory that no recorded step wrote to."""
+    """Return True if some values of a tensor, deferred now or before, come from memory that no recorded step wrote."""
     from metatensor.deferred import overwrites, read, steps_for, written
 
     recipe = recipe_of(tensor.untyped_storage())

@@ -40,7 +40,7 @@ def random_bytes(dtype: str, count: int) -> bytes:
 
 def check_identity(backend: DeviceBackend, reference: str) -> None:
     assert isinstance(backend, DeviceBackend), f"{type(backend).__name__} is not a DeviceBackend"
-    assert backend.type.isidentifier() and backend.type == backend.type.lower(), f"odd device type {backend.type!r}"
+    assert backend.type.isidentifier() and backend.type == backend.type.lower(), f"invalid device type {backend.type!r}"
     assert backend_for(backend.type) is backend, "backend_for() returns a new backend each time"
     count = backend.device_count()
     assert isinstance(count, int) and count > 0, f"device_count() is {count!r}"
@@ -80,7 +80,7 @@ def check_host_copies_of_every_dtype(backend: DeviceBackend, reference: str) -> 
             backend.from_host(tensor, data)
             assert bytes(backend.to_host(tensor)) == data, f"{dtype} {shape}: bits change on the way in and out"
             backend.from_host(tensor, memoryview(bytearray(data)))
-            assert bytes(backend.to_host(tensor)) == data, f"{dtype} {shape}: from_host takes no memoryview"
+            assert bytes(backend.to_host(tensor)) == data, f"{dtype} {shape}: from_host does not accept a memoryview"
 
 
 def check_host_copies_keep_no_reference(backend: DeviceBackend, reference: str) -> None:
@@ -89,7 +89,7 @@ def check_host_copies_keep_no_reference(backend: DeviceBackend, reference: str) 
     backend.from_host(tensor, data)
     kept = bytes(data)
     data[:] = bytes(64)
-    assert bytes(backend.to_host(tensor)) == kept, "from_host keeps using the caller's memory"
+    assert bytes(backend.to_host(tensor)) == kept, "from_host still uses the caller's memory after it returned"
 
 
 def check_host_copies_of_the_wrong_size(backend: DeviceBackend, reference: str) -> None:
@@ -98,7 +98,7 @@ def check_host_copies_of_the_wrong_size(backend: DeviceBackend, reference: str) 
             backend.from_host(empty(backend.type, (2, 3), "float32"), bytes(size))
         except (RuntimeError, ValueError):
             continue
-        raise AssertionError(f"from_host takes {size} bytes for a tensor of 24")
+        raise AssertionError(f"from_host accepts {size} bytes for a tensor of 24 bytes")
 
 
 def check_layouts(backend: DeviceBackend, reference: str) -> None:
@@ -251,7 +251,7 @@ def check_threads(backend: DeviceBackend, reference: str) -> None:
                 out = empty(backend.type, (17, 5), "float64")
                 backend.copy(out, tensor)
                 if not (to_values(out) == values).all():
-                    problems.append(f"thread {seed} reads what it did not write")
+                    problems.append(f"thread {seed} reads values that it did not write")
         except Exception as error:
             problems.append(f"thread {seed}: {type(error).__name__}: {error}")
 

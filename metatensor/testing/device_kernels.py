@@ -28,11 +28,11 @@ SHOWN = 3
 HALVES = ("bfloat16", "float16")
 # Operators that only move values.
 MOVES = frozenset("cat stack flip roll repeat gather index_select clone _index where take diag_embed".split())
-# Operators whose zeros have a sign defined by IEEE 754.
+# Operators for which IEEE 754 defines the sign of a zero result.
 SIGNED = frozenset("copysign atan2 neg sqrt sin tan tanh asin atan sinh asinh trunc ceil floor expm1 log1p erf".split())
 # Operators that return uninitialized memory.
 UNINITIALISED = ("empty", "new_empty")
-# The meta kernel has accepted the arguments. A kernel may still reject their values, but not their types.
+# Errors that a kernel must not raise: the meta kernel has accepted the arguments, so only their values may be wrong.
 NOT_OF_VALUES = (TypeError, AttributeError, KeyError, NameError, AssertionError)
 
 
@@ -85,7 +85,7 @@ def _compare(op: Any, samples: list[Sample], device: str, reference: str) -> Non
             if not _computable(sample, expected, device):
                 continue
         if isinstance(expected, RuntimeError) and str(expected).endswith(f"not supported on {reference}"):
-            continue  # only the reference refuses, such as PyTorch's cpu refusing FFTs in half precision
+            continue  # only the reference rejects the call, as PyTorch's cpu does for FFTs in half precision
         problem = _problem(got, expected, device) or _rounding(op, sample, got, expected)
         if problem:
             problems.append(f"({sample}): {problem}")
@@ -97,7 +97,7 @@ def _compare(op: Any, samples: list[Sample], device: str, reference: str) -> Non
 
 
 def _computable(sample: Sample, expected: Any, device: str) -> bool:
-    """Return True if the device claims to support the dtypes of all arguments and results."""
+    """Return True if the backend declares support for the dtypes of all arguments and results."""
     dtypes = backend_for(device).dtypes
     if dtypes is None:
         return True
@@ -109,7 +109,7 @@ def _computable(sample: Sample, expected: Any, device: str) -> bool:
 
 
 def _call(op: Any, sample: Sample, device: str, strided: bool) -> Any:
-    """Return the results and the changed arguments, or the exception. Random operators always use one ticket."""
+    """Return the results and the changed arguments, or the exception. Random operators always draw the same numbers."""
     import metatensor
 
     arguments = sample.on(device, strided)
@@ -135,7 +135,7 @@ def _call(op: Any, sample: Sample, device: str, strided: bool) -> Any:
 
 
 def _invoke(op: Any, sample: Sample, arguments: dict[str, Any]) -> Any:
-    """Call the operator, with positional arguments where names alone would select another schema."""
+    """Call the operator. Pass arguments by position if names alone would select another schema."""
     if sample.positional:
         first = [arguments[name] for name in sample.positional]
         return op(*first, **{name: value for name, value in arguments.items() if name not in sample.positional})

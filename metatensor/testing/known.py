@@ -1,4 +1,4 @@
-"""Starting points for samples: shapes to combine, and calls for operators whose schema does not suffice."""
+"""Shapes from which samples are made, and sample calls for operators whose schema does not suffice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from metatensor.testing.samples import Sample, Spec
 
 __all__ = ["BASES", "SHAPES", "TENSOR_LISTS"]
 
-# Shapes to combine, by number of tensors: equal, broadcasting, for matrix products, for convolutions.
+# Combinations of shapes by number of tensors: equal, broadcasting, for matrix products, for convolutions.
 SHAPES: dict[int, list[tuple[tuple[int, ...], ...]]] = {
     0: [()],
     1: [((2, 3),), ((4,),), ((),), ((3, 3),), ((2, 3, 4),), ((1, 2, 6, 6),), ((1, 2, 4, 4, 4),), ((0, 3),), ((3, 2),), ((1, 2, 3),)],
@@ -143,7 +143,7 @@ def _losses() -> dict[str, list[Sample]]:
 
 
 def _moments() -> dict[str, list[Sample]]:
-    """Return calls that select a schema by a positional argument, or by an optional one."""
+    """Return calls in which a positional or an optional argument selects the schema."""
     found = {}
     for name in ("var", "std", "var_mean", "std_mean"):
         found[f"{name}.dim"] = _calls({"input": _t(2, 3), "dim": (1,), "unbiased": True},

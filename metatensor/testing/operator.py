@@ -1,4 +1,4 @@
-"""Check an operator: the claims of its schema, its meta kernel, and its values on every device."""
+"""Check an operator: its schema, its meta kernel, and its values on every device."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def check_op(
 
     * Results that differ from the reference in number, shape, dtype or device, or in strides.
     * Arguments that the operator writes to although the schema does not mark them, or that are marked but never change.
-    * Arguments that end up with other values than under the reference.
+    * Arguments that have other values after the call than after a call of the reference.
     * Results that share memory with an argument although the schema does not say so, or vice versa. If PyTorch
       is the reference, the same results and arguments must share memory as in PyTorch.
     * Values that differ on any device. Each call is repeated, run on arguments with another memory layout, and run with
-      new memory that holds garbage.
+      new memory filled with ones, so that values that are never written are noticed.
 
     With a plain function as the reference, the options of the first samples that are numbers, strings or bools are also
     tried with other values. Without a reference, all devices are compared with the first one.
@@ -76,7 +76,7 @@ def check_op(
         Device types to run on. Default: all available ones that can compute the operator.
     strides : bool
         Whether to compare strides with the reference. Strides of NumPy arrays are compared only if all arguments are
-        contiguous; the result must then have either the array's own strides or contiguous ones.
+        contiguous. The result must then have either the array's own strides or contiguous ones.
     pytorch : bool, optional
         Whether ``reference`` takes PyTorch's tensors. Default: true for PyTorch's own functions.
 
@@ -128,7 +128,7 @@ class _Check:
         self.written: dict[str, bool] = {}
 
     def varied(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[tuple[tuple[Any, ...], dict[str, Any]]]:
-        """Yield calls with other values of optional numbers, strings and bools, if the reference is plain."""
+        """Yield calls with other values of optional numbers, strings and bools if the reference is a plain function."""
         if self.reference is None or self.pytorch or self.samples > VARIED:
             return
         schema = _schema(self.op, args, kwargs)
@@ -142,7 +142,7 @@ class _Check:
                 yield args, kwargs | {argument.name: value}
 
     def sample(self, args: tuple[Any, ...], kwargs: dict[str, Any], derived: bool = False) -> list[str]:
-        """Return the problems of one sample. A derived sample counts only if meta and the reference accept it."""
+        """Return the problems of one sample. A derived sample is ignored unless meta and the reference accept it."""
         self.samples += not derived
         schema = _schema(self.op, args, kwargs)
         expected: Run | Reference | None = None
@@ -197,7 +197,7 @@ class _Check:
         return problems
 
     def _run(self, device: str, schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Run | None, list[str]]:
-        """Return the run on one device (None if it failed) and the problems visible from it alone.
+        """Return the run on one device, or None if it failed, and the problems that this run alone shows.
 
         A device without a kernel is removed from the list of devices, unless the caller named the devices.
         """

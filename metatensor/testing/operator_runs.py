@@ -82,7 +82,7 @@ class Run:
                 yield f"argument {name} is written to (its version rises), {said}"
 
     def aliasing(self) -> Iterator[str]:
-        """Yield messages about results that do not share memory as the schema declares."""
+        """Yield messages about results that share memory differently than the schema declares."""
         marks = [_letter(kind) for kind, _ in self.schema.returns]
         aliased = {argument.name: _letter(argument.type) for argument in self.schema.arguments if argument.aliased}
         seen: dict[int, int] = {}
@@ -230,7 +230,7 @@ def repeated(second: Run, first: Run) -> Iterable[str]:
 
 
 def strided(value: Any) -> Any:
-    """Return a tensor argument, or a list of them, with the same values in transposed memory with gaps."""
+    """Return a tensor or list of tensors with the same values and strides that are transposed and have gaps."""
 
     def with_gaps(t: Tensor) -> Tensor:
         if t.dtype.name not in FORMATS:
@@ -260,7 +260,7 @@ def _snapshot(arguments: dict[str, Any]) -> dict[str, np.ndarray]:
 
 
 def move(value: Any, device: str) -> Any:
-    """Return a copy of a tensor argument, or a list of them, on ``device`` with the same strides."""
+    """Return a copy of a tensor or list of tensors on ``device``, with the same strides."""
     return map_tensors(lambda tensor: _moved(tensor, device), value)
 
 
@@ -321,7 +321,7 @@ def _array(value: Any) -> np.ndarray:
 
 
 def _layout(value: Any) -> tuple[Any, ...]:
-    """Return shape, significant strides, and dtype."""
+    """Return the shape, the strides that matter (see `_used`), and the dtype."""
     return tuple(value.shape), _strides(value)[0], str(value.dtype).rpartition(".")[2]
 
 
@@ -343,7 +343,7 @@ def _strides(value: Any) -> list[tuple[int, ...]]:
 
 
 def _used(shape: Any, strides: Any) -> tuple[int, ...]:
-    """Return the significant strides: without dimensions of size 1, and none for an empty tensor."""
+    """Return the strides of dimensions whose size is not 1, or () for an empty tensor."""
     return tuple(step for extent, step in zip(shape, strides, strict=True) if extent != 1) if 0 not in shape else ()
 
 

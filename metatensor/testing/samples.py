@@ -1,4 +1,4 @@
-"""Sample calls. They describe tensors instead of holding them, so one sample can run on every device."""
+"""Sample calls. Their tensors are only descriptions, so one sample can run on every device."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metatensor.testing.values import empty, encode, place
 
 __all__ = ["Sample", "Spec"]
 
-# Roles of tensors that are not numerical data. They keep their values when a sample gets other values.
+# Roles of tensors that are not numerical data. `Sample.with_values` does not change their values.
 _FIXED = {"fives": [5, 4], "twos": [3, 2], "descending": [2, 2, 1], "pivots": [2, 3, 3], "offsets": [0, 2, 3], "group_ends": [3, 8],
           "short": [1, 4], "all_offsets": [0, 2, 6]}
 _STRUCTURAL = {"index", "labels", "classes", "ordered", *_FIXED}
@@ -35,7 +35,7 @@ class Spec(NamedTuple):
     * "extreme": the limits of an integer dtype, huge and tiny floats; "large": integers that float32 cannot represent;
     * "sorted": ascending along the last dimension; "definite": symmetric positive definite matrices.
 
-    All other roles are structural and keep their values when a sample gets other values: "index" (0 and 1), "labels" (1
+    All other roles are structural, and `Sample.with_values` does not change them: "index" (0 and 1), "labels" (1
     and -1), "classes" (0 to 4), "ordered" (0, 1, 2, ... in each image), and those of `_FIXED`: lengths, pivots and so
     on.
     """
@@ -151,7 +151,7 @@ class Spec(NamedTuple):
         return not self.dtype.startswith(("int", "uint", "bool"))
 
     def tensor(self, device: str, strided: bool = False) -> Any:
-        """Return the tensor on a device; with ``strided`` its memory is transposed and has gaps."""
+        """Return the tensor on a device. With ``strided``, its strides are transposed and have gaps."""
         if self.role == "descending" and device != "meta":
             device = "cpu"  # batch sizes are always on the cpu
         if device == "meta":
@@ -166,7 +166,7 @@ def _encoded(spec: Spec) -> bytes:
 
 
 class Sample(NamedTuple):
-    """The named arguments of one call. Tensors are described by Specs."""
+    """The arguments of one call by name. A `Spec` describes each tensor."""
 
     arguments: dict[str, Any]
     factory: bool = False

@@ -3,7 +3,7 @@
 Every required argument gets candidate values by its type and name. Combinations are tried on the meta device, where an
 invalid one raises an error within microseconds. The valid ones are the *bases*. Further samples are derived from them:
 
-* option values that are *telling*: with them the reference device computes something else than without;
+* option values that are *telling*: they change what the reference device computes;
 * other dtypes and special values: NaN, infinities, negative zeros, ties, the limits of a dtype, numbers that need
   rounding;
 * empty tensors and larger ones;
@@ -35,7 +35,7 @@ ATTEMPTS = 600  # maximum number of combinations of required arguments
 TRIALS = 160  # maximum number of reference calls per option
 LENGTHS = ("size", "steps", "n", "end", "window_length", "row", "high")
 LARGEST = 4000  # maximum number of elements of a tensor
-# Matrix decompositions: for non-finite values their results are not unique or not defined.
+# Matrix decompositions. For non-finite values, their results are not unique or not defined.
 MATRICES = frozenset("""cholesky cholesky_ex cholesky_inverse cholesky_solve eig eigh eigvals eigvalsh svd svdvals qr lu lu_factor_ex
     lu_solve lu_unpack solve_ex solve_triangular triangular_solve inv_ex det slogdet logdet _linalg_lstsq ldl_factor_ex ldl_solve
     ormqr orgqr geqrf householder_product matrix_exp pinv matrix_norm""".split())
@@ -52,7 +52,7 @@ ROLES = [
 
 
 def find_samples(op: Any, overload: Any, dtypes: tuple[str, ...], reference: str, limit: int = 4) -> list[Sample]:
-    """Return samples for one schema of `op`, or [] if no combination tried is valid on the meta device.
+    """Return samples for one schema of `op`, or [] if none of the combinations tried is valid on the meta device.
 
     ``dtypes`` are the dtypes to try, ``reference`` is the device that shows the effect of an option, and ``limit`` is
     the maximum number of bases.
@@ -81,7 +81,7 @@ def find_samples(op: Any, overload: Any, dtypes: tuple[str, ...], reference: str
 
 
 def base_samples(op: Any, overload: Any, limit: int = 4) -> list[Sample]:
-    """Return the first samples for one schema of `op`, whose arguments are the required ones. Only meta is used."""
+    """Return samples for one schema of `op` that have the required arguments. Only meta is used."""
     known = [sample for sample in BASES.get(overload.qualname, []) if on_meta(op, sample) is not None]
     return known + (_bases(op, parse(overload.text), limit) if len(known) < 2 else [])
 
@@ -134,7 +134,7 @@ def _bytes(value: Any) -> Any:
 
 
 def _bases(op: Any, schema: Any, limit: int) -> list[Sample]:
-    """Return up to ``limit`` samples with different results, in the first dtype that gives any."""
+    """Return up to ``limit`` samples with different results, all of the first dtype for which there are any."""
     found: list[Sample] = []
     seen = set()
     for dtype in FIRST_DTYPES:
@@ -152,7 +152,7 @@ def _bases(op: Any, schema: Any, limit: int) -> list[Sample]:
 
 
 def _combinations(schema: Any, dtype: str) -> Iterator[Sample]:
-    """Yield combinations of the required arguments, then with each optional tensor added."""
+    """Yield combinations of the required arguments, then the same with each optional tensor added."""
     required = [argument for argument in schema.arguments if argument.required]
     optional = [a for a in schema.arguments if not a.required and a.type in ("Tensor?", "Tensor|Scalar?")]
     for extra in [[], *([argument] for argument in optional)]:
@@ -198,7 +198,7 @@ def _dtypes(op: Any, base: Sample, dtypes: tuple[str, ...]) -> list[Sample]:
 
 
 def _options(op: Any, schema: Any, bases: list[Sample], reference: str) -> list[Sample]:
-    """Return samples that vary each option, as long as that changes what the reference computes."""
+    """Return samples that give each option other values, if these change what the reference computes."""
     found: list[Sample] = []
     for argument in schema.arguments:
         if argument.name in NOT_VARIED or (argument.type.startswith("Tensor") and argument.required and "|" not in argument.type):
@@ -247,7 +247,7 @@ def _is_negative(value: Any) -> bool:
 
 
 def _stages(schema: Any, argument: Any, bases: list[Sample]) -> Iterator[Iterator[Sample]]:
-    """Yield groups of bases to try an option on: plain, with other values, and with a second option as well."""
+    """Yield groups of bases with which an option is tried: unchanged, with other values, and with a second option."""
     yield iter(bases)
     yield (base.with_values(role=role) for base in bases[:2] for role in ("special", "wide", "ties", "unit", "fine"))
     yield iter((bases[0].with_values(dtype="int64", role="ties"), bases[0].with_values(dtype="complex64")))
@@ -276,7 +276,7 @@ def _special(op: Any, bases: list[Sample], dtypes: tuple[str, ...]) -> list[Samp
 
 
 def _sizes(op: Any, bases: list[Sample], others: list[Sample]) -> list[Sample]:
-    """Return the first bases with one of their sizes replaced by 0, and by a larger size."""
+    """Return the first bases with one size replaced by 0 and with one size replaced by a larger one."""
     found = []
     for base in bases[:3]:
         sizes = dict.fromkeys(size for _, spec in base.specs() for size in spec.shape if size)
@@ -322,7 +322,7 @@ def _variants(op: Any, overload: Any, samples: list[Sample]) -> list[Sample]:
 
 
 def _may_alias(op: Any, sample: Sample) -> bool:
-    """Return True if the result has the shape and dtype of the first argument, so that it can be written to it."""
+    """Return True if the result can be written to the first argument, because shape and dtype are equal."""
     first = next(iter(sample.arguments.values()), None)
     return isinstance(first, Spec) and on_meta(op, sample) == ((first.shape, first.dtype),)
 

@@ -22,7 +22,7 @@ __all__ = ["FORMATS", "TOLERANCES", "difference", "empty", "encode", "from_value
 
 FORMATS = formats()
 
-# Relative and absolute tolerance: a few ulp, for sums evaluated in another order.
+# Relative and absolute tolerances of a few ulp, because a device may add up numbers in another order.
 TOLERANCES = {
     "float64": (1e-10, 1e-12), "complex128": (1e-10, 1e-12), "float32": (1e-4, 1e-5), "complex64": (1e-4, 1e-5),
     "float16": (4e-3, 1e-3), "complex32": (4e-3, 1e-3), "bfloat16": (2e-2, 1e-2),
@@ -31,7 +31,7 @@ TOLERANCES = {
 
 
 def empty(device: str, shape: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = None, offset: int = 0) -> Tensor:
-    """Return an uninitialized tensor with memory of its own; ``strides`` and ``offset`` are in elements."""
+    """Return an uninitialized tensor with its own memory. ``strides`` and ``offset`` are in elements."""
     kind = dtype_by_name(dtype)
     strides = contiguous_strides(shape) if strides is None else strides
     reach = sum((extent - 1) * stride for extent, stride in zip(shape, strides, strict=True)) + 1
@@ -101,7 +101,7 @@ def place(device: str, shape: tuple[int, ...], dtype: str, data: bytes, *, strid
 
 
 def to_values(tensor: Tensor) -> np.ndarray:
-    """Return the tensor's values as a NumPy array of the dtype that they are computed in."""
+    """Return the tensor's values as a NumPy array of the dtype in which the cpu computes them."""
     fmt = FORMATS[tensor.dtype.name]
     raw = np.frombuffer(backend_for(tensor.device).to_host(tensor), np.uint8).view(fmt.raw)
     values = fmt.decode(np, raw) if fmt.decode is not None else raw
@@ -109,7 +109,7 @@ def to_values(tensor: Tensor) -> np.ndarray:
 
 
 def difference(got: Any, expected: Any, dtype: str) -> str:
-    """Describe how two arrays differ beyond the tolerance of ``dtype``; "" if they do not."""
+    """Describe how two arrays differ by more than the tolerance of ``dtype``. Return "" if they do not."""
     got, expected = np.asarray(got), np.asarray(expected)
     if got.shape != expected.shape:
         return f"shape {got.shape} instead of {expected.shape}"
@@ -122,7 +122,7 @@ def difference(got: Any, expected: Any, dtype: str) -> str:
         with np.errstate(all="ignore"):
             close = functools.partial(np.isclose, rtol=relative, atol=absolute, equal_nan=True)
             wrong = ~close(got, expected)
-            if dtype.startswith("complex"):  # where one part is infinite or NaN, the other one has a tolerance as well
+            if dtype.startswith("complex"):  # if one part is infinite or NaN, the other part still has a tolerance
                 wrong &= ~(close(got.real, expected.real) & close(got.imag, expected.imag))
     if not wrong.any():
         return ""

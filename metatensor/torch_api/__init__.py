@@ -50,7 +50,7 @@ def install() -> Installation:
     """Make ``import torch`` resolve to metatensor in this process.
 
     Call it before anything imports torch, and before importing libraries that check only once whether torch is
-    available. An installed PyTorch is hidden while metatensor takes its place; its files are not changed. Processes
+    available. An installed PyTorch is hidden while metatensor replaces it, and its files are not changed. Processes
     started through `multiprocessing` in the meantime call `install` before they import the main script. A second call
     has no effect.
 

@@ -53,7 +53,7 @@ class _Alias:
 class TorchFinder:
     """Finder for torch and its submodules.
 
-    It does not inherit from `importlib.abc.MetaPathFinder`, whose import takes 10 ms and which has nothing to offer
+    It does not inherit from `importlib.abc.MetaPathFinder`, because importing that takes 10 ms and adds nothing
     here.
     """
 

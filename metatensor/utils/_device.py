@@ -1,4 +1,7 @@
-"""The default device as a mode. In metatensor a device is itself a context manager; libraries use these names."""
+"""The default device as a mode, for libraries that use these names.
+
+In metatensor a device is itself a context manager.
+"""
 
 from __future__ import annotations
 

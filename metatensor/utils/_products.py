@@ -1,6 +1,6 @@
 """Decomposition of operators into matrix products and convolutions, as on PyTorch's meta device.
 
-Only the shapes of a `Product` matter. Which product a `matmul` becomes depends on the strides of its operands and on
+A `Product` contains only shapes. Which product a `matmul` becomes depends on the strides of its operands and on
 whether they require gradients. A product with a vector may become `mv`, which PyTorch's counter does not count.
 """
 
@@ -18,8 +18,8 @@ Shape = tuple[int, ...]
 
 
 class Product(NamedTuple):
-    """A product as an operator of ``torch.ops.aten``: its name, its arguments with shapes for tensors, and its output
-    shape.
+    """A product as an operator of ``torch.ops.aten``: its name, its arguments with shapes in place of tensors, and its
+    output shape.
     """
 
     name: str
@@ -28,7 +28,7 @@ class Product(NamedTuple):
 
 
 class _Operand(NamedTuple):
-    """The properties of a tensor that decide how it is multiplied."""
+    """The properties of a tensor that determine how it is multiplied."""
 
     shape: Shape
     stride: Shape
@@ -89,7 +89,7 @@ def matmul(result: Any, input: Any, other: Any, out: Any = None) -> Iterator[Pro
 
 
 def linear(result: Any, input: Any, weight: Any, bias: Any = None) -> Iterator[Product]:
-    """Yield the product of a linear layer. The bias is part of it where PyTorch fuses the two."""
+    """Yield the product of a linear layer. It includes the bias if PyTorch fuses product and addition."""
     shape = tuple(input.shape)
     if bias is not None and weight.dim() == 2 and (len(shape) == 2 or input.is_contiguous()):
         yield Product("addmm", (tuple(bias.shape), (prod(shape[:-1]), shape[-1]), tuple(weight.shape)[::-1]))
@@ -123,7 +123,7 @@ def attention(
 
 
 def _convolution(result: Any, input: Any, weight: Any, transposed: bool) -> Iterator[Product]:
-    """Yield the products of a convolution. A batch dimension is added if missing; complex numbers take three products.
+    """Yield the products of a convolution: one, or three for complex numbers. A missing batch dimension is added.
     """
     shapes = tuple(input.shape), tuple(result.shape)
     if input.dim() < weight.dim():
@@ -192,4 +192,4 @@ PRODUCTS: dict[str, Callable[..., Iterator[Product]]] = {
     "rnn_tanh_cell": recurrent_cell,
     "rnn_relu_cell": recurrent_cell,
 }
-"""Functions by the name of an operator that PyTorch decomposes. Any other operator counts by its own formula, if any."""
+"""Functions for operators that PyTorch decomposes, by name. Other operators are counted by their own formulas."""

@@ -30,7 +30,7 @@ def is_traceable_wrapper_subclass(t: Any) -> bool:
 
 
 def return_and_correct_aliasing(func: Any, args: tuple, kwargs: dict[str, Any], out: Any) -> Any:
-    """Return what ``__torch_dispatch__`` of a wrapper subclass has to return.
+    """Return the result that ``__torch_dispatch__`` of a wrapper subclass must return.
 
     If the operator writes to arguments, these are returned. If it is a view, the results in `out` share the storage of
     the argument that they view.
@@ -57,7 +57,7 @@ def return_and_correct_aliasing(func: Any, args: tuple, kwargs: dict[str, Any], 
 
 
 def _put_on(view: Any, storage: Any) -> None:
-    """Let a wrapper share a storage, if that is large enough for its layout."""
+    """Make a wrapper share a storage if the storage is large enough for its layout."""
     steps = sum((size - 1) * step for size, step in zip(view.shape, view.stride(), strict=True))
     need = (view.storage_offset() + steps + 1) * view.dtype.itemsize if view.numel() else 0
     if need <= storage.nbytes():

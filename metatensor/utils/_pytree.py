@@ -107,7 +107,7 @@ def register_pytree_node(
     to_dumpable_context, from_dumpable_context : callable, optional
         Conversion of the context to a str and back. Default: JSON.
     flatten_with_keys_fn : callable, optional
-        As `flatten_fn`, with (key, child) pairs. Functions that return paths need it.
+        Like `flatten_fn`, but with (key, child) pairs instead of children. Functions that return paths need it.
 
     Raises
     ------
@@ -226,7 +226,7 @@ def _get_node_type(tree: Any) -> Any:
 
 
 def tree_is_leaf(tree: Any, is_leaf: IsLeaf | None = None) -> bool:
-    """Return whether `tree` is a leaf: not a container, or one for which `is_leaf` returns true."""
+    """Return whether `tree` is a leaf: either not a container, or a value for which `is_leaf` returns true."""
     return (is_leaf is not None and is_leaf(tree)) or _node_type(tree) is None
 
 
@@ -241,7 +241,7 @@ class TreeSpec:
     type : type, optional
         Type of the root node. None for a leaf.
     context : any, optional
-        What the type needs besides its children to be rebuilt, such as the keys of a dict.
+        Data besides the children from which the node is rebuilt, such as the keys of a dict.
     children : iterable of TreeSpec
         Structures of the children.
     """
@@ -258,7 +258,7 @@ class TreeSpec:
 
     @property
     def context(self) -> Any:
-        """What the type needs besides its children to be rebuilt, such as the keys of a dict."""
+        """Data besides the children from which the node is rebuilt, such as the keys of a dict."""
         return self._context
 
     @property
@@ -315,7 +315,7 @@ class TreeSpec:
 
 
 def _keys(context: Any) -> list:
-    """Return the keys in the context of a dict or a defaultdict. The context of the latter starts with its factory."""
+    """Return the keys in the context of a dict or a defaultdict. A defaultdict's context starts with its factory."""
     of_default = len(context) == 2 and isinstance(context[1], list) and (callable(context[0]) or context[0] is None)
     return list(context[1] if of_default else context)
 

@@ -32,7 +32,7 @@ class CheckpointPolicy(enum.Enum):
 
 
 class SelectiveCheckpointContext:
-    """The first argument of a selective checkpointing policy; tells whether it is called for the recomputation."""
+    """The first argument of a selective checkpointing policy. It tells whether the call is for a recomputation."""
 
     def __init__(self, *, is_recompute: bool) -> None:
         self.is_recompute = is_recompute

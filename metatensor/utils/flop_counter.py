@@ -185,7 +185,7 @@ suffixes = ["", "K", "M", "B", "T"]
 
 
 def get_suffix_str(number: int) -> str:
-    """Return the unit for displaying `number`, one of `suffixes`: two to four digits are left before the decimal point.
+    """Return the suffix with which to display `number`: two to four digits are then before the decimal point.
     """
     return suffixes[max(0, min(len(suffixes) - 1, (len(str(number)) - 2) // 3))]
 
@@ -247,7 +247,7 @@ class FlopCounterMode:
         Whether the table is printed on exit. Default: True.
     custom_mapping : dict, optional
         Additional formulas by operator, which replace registered ones. A formula receives shapes, or tensors if it has
-        a true attribute ``_get_raw``; see `register_flop_formula`.
+        a true attribute ``_get_raw``. See `register_flop_formula`.
 
     Examples
     --------
@@ -280,7 +280,7 @@ class FlopCounterMode:
         return sum(self.flop_counts["Global"].values())
 
     def get_flop_counts(self) -> dict[str, dict[Any, int]]:
-        """Return the counts by the name of a module, then by operator. "Global" has all of them."""
+        """Return the counts by module name and then by operator. The entry "Global" has the totals."""
         return {name: dict(counts) for name, counts in self.flop_counts.items()}
 
     def get_table(self, depth: int | None = None) -> str:

@@ -150,7 +150,7 @@ def test_conjugates_stay_lazy():
 
 @pytest.mark.parametrize("dtype", sorted(set(DTYPES) - set(SAVED)))
 def test_quantised_dtypes_are_refused(dtype):
-    with pytest.raises(TypeError, match=rf"a tensor of {dtype}, of shape \(2,\): quantized"):
+    with pytest.raises(TypeError, match=rf"a tensor of {dtype} and shape \(2,\), because it is quantized"):
         save({"q": mt.empty(2, dtype=getattr(mt, dtype), device="cpu")}, io.BytesIO())
 
 
@@ -392,7 +392,7 @@ def test_shard_errors(tmp_path):
     for size in ("many", "", "1XB", 0, -3):
         with pytest.raises(ValueError, match="max_shard_size"):
             save(tensors, tmp_path / "x.safetensors", max_shard_size=size)
-    with pytest.raises(ValueError, match="no shards"):
+    with pytest.raises(ValueError, match="cannot be sharded"):
         save(tensors, tmp_path / "x.npz", max_shard_size=10)
     with pytest.raises(TypeError, match="path"):
         save(tensors, io.BytesIO(), max_shard_size=10)

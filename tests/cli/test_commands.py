@@ -98,7 +98,7 @@ def test_estimate_of_a_model_that_fails(models, run):
         (("models.py:number",), "of type int"),
         (("models.py:model", "--args", "3"), "already"),
         (("models.py:Net", "--input", "int64"), "lacks a shape"),
-        (("models.py:Net", "--args", "x"), "a text needs quotes"),
+        (("models.py:Net", "--args", "x"), "a string needs quotes"),
         (("models.py:Net", "--dtype", "int64"), "floating-point"),
         (("models.py:Net", "--dtype", "nothing"), "floating-point"),
         (("models.py:Net", "-i", "scale=1", "-i", "scale=2"), "twice"),

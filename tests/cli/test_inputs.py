@@ -82,7 +82,7 @@ def test_tensors_within_values():
         ("int64['a']", "must be"),
         ("int64[1][2]", "is not the name of a dtype"),
         ("mt.int64[1]", "is not the name of a dtype"),
-        ("hello", "a text needs quotes"),
+        ("hello", "a string needs quotes"),
         ("f(1)", "neither a tensor"),
         ("1 + 1", "neither a tensor"),
         ("[*x]", "neither a tensor"),

@@ -86,7 +86,7 @@ def test_foreach():
     torch._foreach_maximum_([one], 3.0)
     assert one.tolist() == [3.0, 4.0]
     assert [t.item() for t in torch._foreach_norm([mt.tensor([3.0, 4.0])])] == [5.0]
-    with pytest.raises(RuntimeError, match="one length"):
+    with pytest.raises(RuntimeError, match="equal length"):
         torch._foreach_add([one, two], [one])
 
 

@@ -1,4 +1,4 @@
-"""Stand-ins for results whose sizes depend on values that are not available."""
+"""Substitutes for results whose sizes depend on values that are not available."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metatensor.cli.planned.values import Values
 __all__ = ["result", "without_masks"]
 
 MOST_COMPUTED = 1 << 22
-"""Maximum number of elements of stand-in arguments for which an operator is computed."""
+"""Maximum number of elements of substituted arguments with which an operator is computed."""
 
 
 def _integers(*shape: int) -> Any:
@@ -84,7 +84,7 @@ def _computed(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: Va
             return tensor
         total += tensor.numel()
         if total > MOST_COMPUTED:
-            raise DataDependentError(f"{op.name}(): the result depends on values, of tensors with more than {MOST_COMPUTED:,} elements")
+            raise DataDependentError(f"{op.name}(): the result depends on the values of more than {MOST_COMPUTED:,} elements")
         return values.filled(tensor)
 
     with mt.no_grad():

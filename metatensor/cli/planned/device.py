@@ -1,4 +1,4 @@
-"""The stand-in for a GPU in a planned script."""
+"""The device that imitates a GPU in a planned script."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class PlannedDevice(DeviceBackend):
 
     def allocate(self, nbytes: int, index: int) -> Any:
         """Raise RuntimeError. Only threads that C code started reach this, because no mode redirects them to meta."""
-        raise RuntimeError(f"{self.type}: this device is planned, and threads that Python did not start cannot make tensors on it; name meta there")
+        raise RuntimeError(f"{self.type}: threads that Python did not start cannot create tensors on this planned device; use meta there")
 
     def memory_stats(self, index: int | None = None) -> dict[str, int]:
         """Return the current and the peak bytes of the script's tensors."""

@@ -18,13 +18,13 @@ from metatensor.cli.planned.values import Values
 __all__ = ["PlanMode"]
 
 GIVEN = frozenset(("_from_host", "arange", "linspace", "logspace", "range", "randperm"))
-"""Operators whose results have known values. These are created on cpu, unless an accelerator is named."""
+"""Operators whose results have known values. These results are created on cpu, unless an accelerator is named."""
 MOST_GIVEN = 1 << 24
 """Maximum number of elements of such a result."""
 DRAWN = frozenset(("rand", "randn", "randint", "normal"))
 DRAWN_INTO = frozenset(("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_",
                         "geometric_"))  # fmt: skip
-"""Operators that draw random numbers. A single number is drawn on cpu, because scripts often request its value."""
+"""Operators that draw random numbers. A single number is drawn on cpu, because scripts often read its value."""
 _MUTATED = re.compile(r"Tensor(?:\[\])?\([a-z]!\)\S* (\w+)")
 
 
@@ -52,7 +52,8 @@ class PlanMode(mt.DispatchMode):
 
     Tensors with values known to the script, such as ``tensor([1, 2])`` or tensors of NumPy arrays, stay on cpu with
     their values. An operation on them and a tensor on meta has its result on meta. If an operation would write values
-    from meta into a tensor on cpu, that tensor is moved to meta. If it is a view, stand-in values are written instead.
+    from meta into a tensor on cpu, that tensor is moved to meta. If the tensor is a view, substitute values are written
+    instead.
     """
 
     def __init__(self, values: Values, after: Callable[[], None]) -> None:
@@ -94,7 +95,7 @@ class PlanMode(mt.DispatchMode):
     # Devices --------------------------------------------------------------------------
 
     def _placed(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Replace the device of a call, given or default, by meta."""
+        """Replace the device of a call, explicit or default, with meta."""
         if any(isinstance(value, mt.device) for value in args):
             args = tuple(self.meta if self._elsewhere(value) else value for value in args)
         elif _takes_device(op):
@@ -127,7 +128,10 @@ class PlanMode(mt.DispatchMode):
     # Tensors with and without data -------------------------------------------------------
 
     def _together(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Move the tensors of a call to meta, or if it writes to a view on cpu, replace those on meta by stand-ins."""
+        """Move the tensors of a call to meta.
+
+        If it writes to a view on cpu, fill in values for those on meta instead.
+        """
         places = {tensor.is_meta for tensor in tensors_in((args, tuple(kwargs.values())))}
         if len(places) < 2:
             return args, kwargs

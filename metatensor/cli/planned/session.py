@@ -67,7 +67,7 @@ class Plan:
         """Return what was replaced or omitted, one line for each kind."""
         lines = []
         if self.values.requests.total:
-            lines.append(f"{self.values.requests.total:,} requests for values of tensors on meta were answered with stand-ins "
+            lines.append(f"{self.values.requests.total:,} requests for values of tensors on meta returned substitutes "
                          f"(--values {self.values.policy}): {self.values.requests}")  # fmt: skip
         passes = self.gradients.passes
         if passes.total:

@@ -1,4 +1,4 @@
-"""Stand-ins for values that a script requests from tensors without data, and the lines that requested them."""
+"""Substitutes for values that a script requests from tensors without data, and the lines that requested them."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ def _short(file: str) -> str:
 
 
 class Values:
-    """Stand-ins for values that are not available.
+    """Substitutes for values that are not available.
 
     With the policy "bound" every number is 1, every condition is False, and a size that depends on values is the
     largest possible one. With "zero", numbers and sizes are those of tensors of zeros. With "raise" a request raises
-    `DataDependentError`. In an ``assert`` statement, a condition has the value that makes the assertion hold.
+    `DataDependentError`. In an ``assert`` statement, a condition has the value with which the assertion succeeds.
     """
 
     def __init__(self, policy: str) -> None:
@@ -80,11 +80,11 @@ class Values:
 
     @property
     def replaces(self) -> bool:
-        """Whether requests are answered with stand-ins."""
+        """Whether requests are answered with substitutes."""
         return self.policy != "raise"
 
     def number(self, dtype: Any) -> Any:
-        """Return the stand-in for an element of a dtype."""
+        """Return the substitute for an element of a dtype."""
         if dtype == mt.bool:
             return False
         one = int(self.policy == "bound")
@@ -121,7 +121,7 @@ def _nested(shape: tuple[int, ...], number: Any) -> Any:
 
 
 def _asserted() -> bool:
-    """Return the condition that makes an ``assert`` statement in the running line hold, or False if there is none."""
+    """Return the value with which an ``assert`` statement in the running line succeeds. Without one, return False."""
     where = running_line(sys._getframe(1))
     found = _ASSERT.match(linecache.getline(*where)) if where is not None else None
     return found is not None and found[1] is None

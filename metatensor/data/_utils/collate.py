@@ -53,7 +53,7 @@ def _remapped(like: Any, change: Callable[[Any], Any]) -> Any:
 def default_convert(data: Any) -> Any:
     """Convert every NumPy array in ``data`` to a tensor. Leave everything else unchanged.
 
-    Mappings, named tuples and sequences are converted item by item; a plain tuple becomes a list. Arrays of strings or
+    Mappings, named tuples and sequences are converted item by item. A plain tuple becomes a list. Arrays of strings or
     objects are left unchanged.
 
     Examples
@@ -93,7 +93,7 @@ def collate(batch: Any, *, collate_fn_map: Mapping[Any, Callable[..., Any]] | No
     Returns
     -------
     object
-        The batch. Mappings, named tuples and sequences without a function of their own are merged item by item.
+        The batch. Mappings, named tuples and sequences whose type has no function are merged item by item.
 
     Raises
     ------

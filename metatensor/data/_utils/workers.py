@@ -14,7 +14,7 @@ from metatensor.data._utils.worker import WorkerInfo, enter
 __all__ = ["EXHAUSTED", "Worker"]
 
 EXHAUSTED = object()
-"""The result of a request after the worker's dataset is exhausted."""
+"""The result of a request if the worker's dataset is exhausted."""
 
 
 class Worker:
@@ -30,7 +30,7 @@ class Worker:
         self._fetch: Any = None
 
     def restart(self) -> None:
-        """Start again from the beginning of the dataset."""
+        """Make the next request start again at the beginning of the dataset."""
         self._thread.submit(self._forget)
 
     def submit(self, index: Any) -> Future[Any]:

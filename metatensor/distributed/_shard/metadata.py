@@ -18,6 +18,6 @@ class ShardMetadata:
 
     def __post_init__(self) -> None:
         if len(self.shard_offsets) != len(self.shard_sizes):
-            raise ValueError(f"ShardMetadata: {len(self.shard_offsets)} offsets and {len(self.shard_sizes)} sizes")
+            raise ValueError(f"ShardMetadata: got {len(self.shard_offsets)} offsets, but {len(self.shard_sizes)} sizes")
         if any(value < 0 for value in (*self.shard_offsets, *self.shard_sizes)):
-            raise ValueError(f"ShardMetadata: offsets and sizes are not negative, got {self.shard_offsets} and {self.shard_sizes}")
+            raise ValueError(f"ShardMetadata: offsets and sizes must not be negative, got {self.shard_offsets} and {self.shard_sizes}")

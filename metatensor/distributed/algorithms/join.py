@@ -8,11 +8,11 @@ __all__ = ["Join", "Joinable"]
 
 
 class Joinable:
-    """Base class of objects that take part in a `Join`."""
+    """Base class of the objects that a `Join` synchronizes."""
 
 
 class Join:
-    """A context manager without effect."""
+    """A context manager that does nothing, because there is one process."""
 
     def __init__(self, joinables: list[Any], enable: bool = True, throw_on_early_termination: bool = False, **kwargs: Any) -> None:
         if not joinables:

@@ -1,4 +1,4 @@
-"""Sharded checkpoints. The classes that describe them work; functions that write or read them raise."""
+"""Sharded checkpoints. The classes that describe them work, but functions that write or read them raise."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class StorageMeta:
 
 @dataclass
 class Metadata:
-    """Metadata of a whole checkpoint, by name."""
+    """Metadata of all entries of a checkpoint, by name."""
 
     state_dict_metadata: dict[str, Any]
     planner_data: Any = None

@@ -27,7 +27,10 @@ class StateDictOptions:
 
 
 def get_model_state_dict(model: Any, *, submodules: Any = None, options: StateDictOptions | None = None) -> dict[str, Any]:
-    """Return the state dict of a module; ``options`` may move it to the cpu and drop frozen parameters."""
+    """Return the state dict of a module.
+
+    With ``options``, tensors are moved to the cpu or frozen parameters omitted.
+    """
     if submodules is not None:
         raise NotImplementedError("get_model_state_dict: submodules is deprecated in PyTorch and not supported")
     options = options or StateDictOptions()

@@ -1,4 +1,4 @@
-"""Fully sharded data parallelism. The settings can be created; functions and classes that shard raise."""
+"""Fully sharded data parallelism. Settings can be created, but functions and classes that shard modules raise."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class FullyShardedDataParallel(mt.nn.Module):
 
     @staticmethod
     def fsdp_modules(module: Any, root_only: bool = False) -> list[Any]:
-        """Return the instances among the submodules of a module."""
+        """Return the submodules of a module that are instances of this class."""
         return [one for one in module.modules() if isinstance(one, FullyShardedDataParallel)]
 
     state_dict_type = _method("state_dict_type")

@@ -100,7 +100,7 @@ class StateDictConfig:
 
 @dataclass
 class FullStateDictConfig(StateDictConfig):
-    """Settings of complete state dicts; with ``rank0_only`` only rank 0 gets one."""
+    """Settings of complete state dicts. With ``rank0_only`` only rank 0 gets one."""
 
     rank0_only: bool = False
 
@@ -126,7 +126,7 @@ class OptimStateDictConfig:
 
 @dataclass
 class FullOptimStateDictConfig(OptimStateDictConfig):
-    """Settings of complete optimizer states; with ``rank0_only`` only rank 0 gets one."""
+    """Settings of complete optimizer states. With ``rank0_only`` only rank 0 gets one."""
 
     rank0_only: bool = False
 

@@ -1,4 +1,4 @@
-"""Policies that select the submodules to shard separately. They are ordinary functions of modules."""
+"""Policies, which select the submodules to shard separately."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def lambda_auto_wrap_policy(module: Any, recurse: bool, nonwrapped_numel: int, l
 
 
 def transformer_auto_wrap_policy(module: Any, recurse: bool, nonwrapped_numel: int, transformer_layer_cls: Iterable[type]) -> bool:
-    """Return True for modules of the given classes, and while recursing."""
+    """Return True while recursing, else whether the module is an instance of one of the classes."""
     return recurse or isinstance(module, tuple(transformer_layer_cls))
 
 
@@ -33,7 +33,7 @@ def size_based_auto_wrap_policy(
 ) -> bool:  # fmt: skip
     """Return True if a module has at least ``min_num_params`` unwrapped parameters and is not excluded by its class.
 
-    While recursing, ``force_leaf_modules`` are excluded, else ``exclude_wrap_modules``.
+    The excluded classes are ``force_leaf_modules`` while recursing, else ``exclude_wrap_modules``.
     """
     large = nonwrapped_numel >= min_num_params
     name = "FORCE_LEAF_MODULES" if recurse else "EXCLUDE_WRAP_MODULES"
@@ -47,7 +47,7 @@ size_based_auto_wrap_policy.FORCE_LEAF_MODULES = {mt.nn.MultiheadAttention}  # t
 
 
 def _or_policy(module: Any, recurse: bool, nonwrapped_numel: int, policies: Iterable[Callable[..., bool]]) -> bool:
-    """Return True if any of the policies does."""
+    """Return True if any of the policies returns True."""
     return any(policy(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel) for policy in policies)
 
 
@@ -69,7 +69,7 @@ class CustomPolicy:
 
 
 def wrap(module: Any, **wrap_overrides: Any) -> Any:
-    """Return ``module`` unchanged, as always outside `enable_wrap`."""
+    """Return ``module`` unchanged, as PyTorch does outside `enable_wrap`."""
     return module
 
 

@@ -155,9 +155,9 @@ def distribute_module(
     module: Any, device_mesh: DeviceMesh | None = None, partition_fn: Callable[..., None] | None = None,
     input_fn: Callable[..., Any] | None = None, output_fn: Callable[..., Any] | None = None,
 ) -> Any:  # fmt: skip
-    """Call ``partition_fn(name, submodule, mesh)`` for each submodule and register hooks for inputs and outputs.
+    """Call ``partition_fn(name, submodule, mesh)`` for each submodule and register hooks. Return the module.
 
-    Return the module. ``input_fn(module, inputs, mesh)`` and ``output_fn(module, outputs, mesh)`` are registered as
+    ``input_fn(module, inputs, mesh)`` and ``output_fn(module, outputs, mesh)`` are registered as
     forward hooks.
     """
     mesh = DeviceMesh("cpu") if device_mesh is None else device_mesh

@@ -13,7 +13,7 @@ __all__ = ["compute_local_shape_and_global_offset"]
 def compute_local_shape_and_global_offset(
     global_shape: Sequence[int], mesh: Any, placements: Sequence[Placement], skip_offset: bool = False
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the shape of this process's shard and its offset in the whole tensor (the size if the shard is empty)."""
+    """Return the shape of this process's shard and its offset in the tensor. An empty shard's offset is the size."""
     shape, offset = _compute_local_shape_and_global_offset(global_shape, mesh.shape, mesh.get_coordinate(), placements)
     return (shape, ()) if skip_offset else (shape, offset)
 
@@ -39,7 +39,7 @@ def _compute_local_shape_and_global_offset(
 
 
 def _part(held: list[range], count: int, index: int) -> list[range]:
-    """Divide runs of elements into ``count`` equal parts, of which the last may be smaller; return part ``index``."""
+    """Divide runs of elements into ``count`` parts and return part ``index``. All but the last have equal size."""
     total = sum(map(len, held))
     size = -(-total // count)
     start, stop = min(size * index, total), min(size * (index + 1), total)

@@ -12,7 +12,7 @@ class Placement:
     """Base class of placements."""
 
     def is_shard(self, dim: int | None = None) -> bool:
-        """Return True for `Shard`, along dimension ``dim`` if that is given."""
+        """Return True for `Shard`. With ``dim``, return True only for that dimension."""
         return isinstance(self, Shard) and (dim is None or self.dim == dim)
 
     def is_replicate(self) -> bool:
@@ -20,7 +20,7 @@ class Placement:
         return isinstance(self, Replicate)
 
     def is_partial(self, reduce_op: str | None = None) -> bool:
-        """Return True for `Partial`, with ``reduce_op`` if that is given."""
+        """Return True for `Partial`. With ``reduce_op``, return True only for that operation."""
         return isinstance(self, Partial) and (reduce_op is None or self.reduce_op == reduce_op)
 
 
@@ -65,7 +65,7 @@ class Replicate(Placement):
 
 @dataclass(frozen=True, repr=False)
 class Partial(Placement):
-    """Each process has a partial result; combining them with ``reduce_op`` gives the tensor."""
+    """Each process has a partial result. Reducing them with ``reduce_op`` gives the tensor."""
 
     reduce_op: str = "sum"
 

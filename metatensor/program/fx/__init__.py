@@ -28,5 +28,5 @@ __getattr__, __dir__ = attributes(
     {name: f"{__name__}.{place}:{name}" for name, place in _places.items()},
 )  # fmt: skip
 
-replace_pattern = _function("fx.replace_pattern", "metatensor finds no patterns in graphs; go over graph.nodes")
+replace_pattern = _function("fx.replace_pattern", "metatensor does not search graphs for patterns; iterate over graph.nodes")
 CodeGen = _kind("fx.CodeGen", "the form of the code of a graph cannot be changed; Graph.python_code returns it")

@@ -1,4 +1,4 @@
-"""Registration of functions that flatten containers according to a given tree spec."""
+"""Registration of functions that flatten containers according to a tree spec."""
 
 from __future__ import annotations
 

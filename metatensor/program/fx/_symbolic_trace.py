@@ -140,7 +140,7 @@ class Tracer(TracerBase):
         return a
 
     def _constant(self, tensor: Any) -> str:
-        """Return the name of the root's attribute that holds `tensor`. The attribute is created if there is none."""
+        """Return the name of the root's attribute that holds `tensor`. Create the attribute if there is none."""
         for name, value in vars(self.root).items():
             if value is tensor:
                 return str(name)
@@ -183,7 +183,7 @@ class Tracer(TracerBase):
         ----------
         root : Module or callable
         concrete_args : dict, optional
-            Values of arguments by name. They are used as they are; the other arguments are proxies.
+            Values of arguments by name, which are used unchanged. The other arguments are proxies.
 
         Returns
         -------
@@ -213,15 +213,15 @@ class Tracer(TracerBase):
     @contextmanager
     def _watched(self, fn: Any) -> Any:
         """Return a context in which module calls, parameters and wrapped functions are recorded."""
-        alias = sys.modules.get(TREE)  # the module `torch`, if anything imported it
+        alias = sys.modules.get(TREE)  # the module `torch`, if it has been imported
         with ExitStack() as stack:
             for module in self.root.modules():
                 stack.callback(object.__setattr__, module, "__class__", type(module))
                 object.__setattr__(module, "__class__", self._watched_class(type(module)))
             for namespace, name in WRAPPED:
                 self._wrap(stack, namespace, name)
-            # An operator called with a proxy for a tensor reaches the tracer by itself. One with a proxy for a number
-            # does not, so all are wrapped.
+            # A call of an operator with a proxy for a tensor reaches the tracer by itself. A call with a proxy for a
+            # number does not, so all are wrapped.
             for place in filter(None, (mt, alias, mt.nn.functional, mt.fft, mt.linalg, mt.special)):
                 for name, value in list(vars(place).items()):
                     if isinstance(value, Op) or isinstance(value, FunctionType) and (name == "_assert" or not name.startswith("_")):
@@ -285,7 +285,7 @@ def symbolic_trace(root: Any, concrete_args: dict[str, Any] | None = None) -> Gr
     ----------
     root : Module or callable
     concrete_args : dict, optional
-        Values of arguments by name. They are used as they are; the other arguments become placeholders.
+        Values of arguments by name, which are used unchanged. The other arguments become placeholders.
 
     Returns
     -------

@@ -94,9 +94,9 @@ class Graph:
         target : callable or str
             The function for "call_function", else a name.
         args, kwargs : tuple and dict, optional
-            Arguments. A node among them stands for its result.
+            Arguments. A node among them represents its result.
         name : str, optional
-            Wanted name; a number is appended if it is taken. Default: derived from `target`.
+            Requested name. A number is appended if it is taken. Default: derived from `target`.
         type_expr : any, optional
             Stored as the node's `type`.
         """

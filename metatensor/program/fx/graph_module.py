@@ -189,7 +189,7 @@ class GraphModule(mt.nn.Module):
 
 
 class _Reference:
-    """The name of a node, which stands for the node in pickled arguments."""
+    """The name of a node, which represents the node in pickled arguments."""
 
     def __init__(self, name: str) -> None:
         self.name = name

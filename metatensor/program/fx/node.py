@@ -58,7 +58,7 @@ class Node:
     target : callable or str
         The function for "call_function", else the name of an argument, attribute, method or submodule.
     args, kwargs : tuple and dict
-        Arguments. A node among them stands for its result.
+        Arguments. A node among them represents its result.
     return_type : any, optional
         Stored as `type`.
 
@@ -98,7 +98,7 @@ class Node:
 
     @property
     def args(self) -> tuple[Any, ...]:
-        """The positional arguments. A node among them stands for its result."""
+        """The positional arguments. A node among them represents its result."""
         return self._args
 
     @args.setter
@@ -107,7 +107,7 @@ class Node:
 
     @property
     def kwargs(self) -> dict[str, Any]:
-        """The keyword arguments. A node among them stands for its result."""
+        """The keyword arguments. A node among them represents its result."""
         return self._kwargs
 
     @kwargs.setter

@@ -78,7 +78,7 @@ def _behind() -> Any:
 
 
 class Proxy(mt.Tensor):
-    """A tensor that stands for the result of a node. Every operation on it adds a node to the graph.
+    """A tensor that represents the result of a node. Every operation on it adds a node to the graph.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ class Proxy(mt.Tensor):
 
 
 class Attribute(Proxy):
-    """An attribute of a proxy. Using it adds a node that reads it; calling it adds a method call."""
+    """An attribute of a proxy. Using it adds a node that reads it, and calling it adds a method call."""
 
     _node: Node | None
 

@@ -22,7 +22,7 @@ _TensorMeta = type(TensorBase)
 
 
 class _nn:
-    """Functions for modules that libraries call."""
+    """The functions of ``torch._C._nn`` that libraries call."""
 
     @staticmethod
     def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
@@ -92,7 +92,7 @@ class _ExcludeDispatchKeyGuard:
         self._guard: Any = None
         names = {key.name for key in keys}
         if not names <= {"Python", "PythonTLSSnapshot"}:
-            raise NotImplementedError(f"torch._C._ExcludeDispatchKeyGuard: metatensor cannot leave out {', '.join(sorted(names))}")
+            raise NotImplementedError(f"torch._C._ExcludeDispatchKeyGuard: metatensor cannot exclude {', '.join(sorted(names))}")
         if names:
             self._guard = _DisableTorchDispatch()
 

@@ -1,4 +1,4 @@
-"""Rare names of PyTorch's top-level module: old spellings, removed functions, and functions that metatensor lacks.
+"""Rare names of PyTorch's top-level module: old names, removed functions, and functions that metatensor does not have.
 
 Functions that PyTorch removed raise RuntimeError, as in PyTorch. Those of sparse and quantized tensors raise
 NotImplementedError.
@@ -51,12 +51,12 @@ def nuclear_norm(input: Any, dim: Any = (-2, -1), keepdim: bool = False) -> Any:
 
 
 def _adaptive_avg_pool2d(input: Any, output_size: Any) -> Any:
-    """Average over areas, whose number is `output_size`. See `nn.functional.adaptive_avg_pool2d`."""
+    """Divide the input into `output_size` areas and return their means. See `nn.functional.adaptive_avg_pool2d`."""
     return mt.nn.functional.adaptive_avg_pool2d(input, output_size)
 
 
 def _adaptive_avg_pool3d(input: Any, output_size: Any) -> Any:
-    """Average over volumes, whose number is `output_size`. See `nn.functional.adaptive_avg_pool3d`."""
+    """Divide the input into `output_size` volumes and return their means. See `nn.functional.adaptive_avg_pool3d`."""
     return mt.nn.functional.adaptive_avg_pool3d(input, output_size)
 
 
@@ -81,7 +81,10 @@ def _has_compatible_shallow_copy_type(input: Any, from_: Any) -> bool:
 
 
 class _StorageType(type):
-    """Metaclass of `FloatStorage` and similar classes. Every typed storage of their dtype is an instance of them."""
+    """Metaclass of `FloatStorage` and similar classes.
+
+    Every typed storage of a class's dtype is an instance of the class.
+    """
 
     dtype: Any
 

@@ -88,7 +88,7 @@ class DeviceApi:
         self.require()
 
     def current_device(self) -> int:
-        """Return the index of the current device, which a type without an index refers to."""
+        """Return the index of the current device, which is used for a device without an index."""
         return int(self.require().current_index())
 
     def set_device(self, device: Any) -> None:
@@ -115,7 +115,7 @@ class DeviceApi:
         return int(known.get("major", 0)), int(known.get("minor", 0))
 
     def is_bf16_supported(self, including_emulation: bool = True) -> bool:
-        """Return whether there is a device, and, without emulation, whether it supports bfloat16 natively."""
+        """Return whether the current device supports bfloat16. With `including_emulation`, every device does."""
         return self.is_available() and (including_emulation or self.get_device_capability()[0] >= 8)
 
     def is_current_stream_capturing(self) -> bool:

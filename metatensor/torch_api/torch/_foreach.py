@@ -23,7 +23,7 @@ def _spread(name: str, n: int, value: Any) -> list[Any]:
     """Return a list of `n` values: `value` itself if it is a list, else `value` repeated."""
     if isinstance(value, (list, tuple)):
         if len(value) != n:
-            raise RuntimeError(f"{name}: expected lists of one length, got {n} and {len(value)}")
+            raise RuntimeError(f"{name}: expected lists of equal length, got {n} and {len(value)}")
         return list(value)
     return [value] * n
 
@@ -62,7 +62,7 @@ def _make(op: str, arity: int, in_place: bool) -> Callable[..., Any]:
         return None if in_place else tuple(results)
 
     foreach.__name__ = foreach.__qualname__ = name
-    foreach.__doc__ = f"Apply `{op}` to each tensor{', in place' if in_place else ''}. Other arguments are lists or shared by all."
+    foreach.__doc__ = f"Apply `{op}` to each tensor{', in place' if in_place else ''}. Other arguments are lists or single values."
     return foreach
 
 

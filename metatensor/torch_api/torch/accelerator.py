@@ -17,7 +17,7 @@ __all__ = ["current_accelerator", "current_device_idx", "current_device_index", 
            "reset_peak_memory_stats", "set_device_idx", "set_device_index", "set_stream", "synchronize"]  # fmt: skip
 
 _KNOWN = ("cuda", "xpu", "mps", "mtia", "hpu", "npu", "privateuseone")
-"""PyTorch's accelerator types in order of preference. Other device types are not used: they may not compute at all."""
+"""PyTorch's accelerator types in order of preference. Other device types, such as disk, are never the accelerator."""
 
 
 def _found() -> str | None:

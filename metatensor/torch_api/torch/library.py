@@ -1,7 +1,7 @@
 """Custom operators with PyTorch's interface, on top of `metatensor.library`.
 
-If an operator has a fake (meta) function, that computes the metadata of its results on every device. Otherwise the
-operator itself is run to find the metadata, which needs arguments with data.
+If an operator has a fake (meta) function, this function computes the metadata of its results on every device. Otherwise
+the operator itself is run to find the metadata, which needs arguments with data.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class _Record:
             except mt.DataDependentError:
                 if function is None or any(t.untyped_storage().data is None for t in tensors):
                     raise
-                # The fake function needs values, and there are: run the kernel instead.
+                # The fake function needs values and the arguments have them, so run the kernel instead.
         elif function is None or any(t.untyped_storage().data is None for t in tensors) and not self.kernels.get(None):
             raise NotImplementedError(
                 f"{self.name}: the metadata of its results for tensors on {kind} cannot be computed; "
@@ -137,7 +137,7 @@ def _record(name: Any) -> _Record:
 
 
 def _name_of(op: Any) -> str:
-    """Return the name of an operator; an overload has a method for it."""
+    """Return the name of an operator or an overload. The attribute ``name`` of an overload is a method."""
     name = op.name() if callable(op.name) else op.name
     return str(name)
 
@@ -279,7 +279,7 @@ def impl(qualname: Any, types: Any, func: Any = None, *, lib: Library | None = N
 def register_fake(op: Any, func: Any = None, /, *, lib: Library | None = None, _stacklevel: int = 1, allow_override: bool = False) -> Any:
     """Register the function that computes the metadata of an operator's results. Without `func`, return a decorator.
 
-    Raise RuntimeError if there is one already, unless `allow_override` is true.
+    Raise RuntimeError if the operator has such a function already, unless `allow_override` is true.
     """
 
     def register(function: Any) -> Any:

@@ -80,7 +80,7 @@ def is_tensor_like(inp: Any) -> bool:
 def _tensor_attributes() -> dict[str, Any]:
     """Return the overridable attributes of Tensor by name: methods, and ``__get__`` of properties."""
     found: dict[str, Any] = {}
-    # Of several names of an operator, only its own: ``__torch_function__`` receives that one.
+    # An operator with several names is listed only under its own, because ``__torch_function__`` receives that one.
     attributes = {
         name: value for name, value in vars(mt.Tensor).items() if isinstance(value, (OpMethod, OpProperty)) and value.op.__name__ == name
     }
@@ -167,7 +167,7 @@ def get_ignored_functions() -> set[Any]:
 
 
 def get_default_nowrap_functions() -> set[Any]:
-    """Return the functions whose results keep their class for subclasses: ``__get__`` of `_base` and `grad`."""
+    """Return the functions whose results are not converted to a subclass: ``__get__`` of `_base` and `grad`."""
     return {getattr(vars(mt.Tensor)[name], "__get__") for name in ("_base", "grad")}  # noqa: B009
 
 

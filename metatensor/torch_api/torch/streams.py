@@ -1,6 +1,6 @@
 """Streams and events, on top of the streams of a device's backend (`metatensor.devices.streams`).
 
-Most devices execute all work in order on a single stream, which every `Stream` then refers to.
+Most devices have a single stream, on which all work runs in order. Every `Stream` of such a device refers to it.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ def _place(device: Any, default: str = "cpu") -> tuple[Any, int]:
 class Stream:
     """A queue of work that a device executes in order.
 
-    It is a new stream if the device has more than one. As a context manager it becomes the current stream of its
-    device, and the device the current one.
+    If the device supports several streams, the constructor creates a new one. As a context manager, a stream makes
+    itself the current stream of its device, and its device the current device.
 
     Parameters
     ----------
@@ -82,7 +82,7 @@ class Stream:
             self._stream.wait_event(event._event)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Make all work that is submitted later wait for the work now in another stream."""
+        """Make all work that is submitted later wait for the work that another stream holds now."""
         self.wait_event(stream.record_event())
 
     def record_event(self, event: Event | None = None) -> Event:

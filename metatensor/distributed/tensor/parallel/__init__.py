@@ -59,5 +59,5 @@ def parallelize_module(
 
 @contextmanager
 def loss_parallel() -> Any:
-    """Enter a context without effect, because the loss is on one process."""
+    """Return a context manager that does nothing, because the loss is on one process."""
     yield

@@ -1,4 +1,4 @@
-"""Hints for a compiler, which have no effect, because metatensor has none."""
+"""Hints for a compiler. They have no effect, because metatensor has no compiler."""
 
 from __future__ import annotations
 

@@ -13,8 +13,8 @@ __all__ = ["_get_device_index"]
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
     """Return the index of a device.
 
-    It is -1 for cpu if `allow_cpu` is true. A device without an index means the current one if `optional` is true.
-    Raise ValueError otherwise.
+    The index is -1 for cpu if `allow_cpu` is true. For None and for a device without an index, it is that of the
+    current device if `optional` is true. Raise ValueError in all other cases without an index.
     """
     if isinstance(device, int):
         return device

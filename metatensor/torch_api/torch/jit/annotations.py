@@ -10,7 +10,7 @@ __all__ = ["Any", "Attribute", "BroadcastingList1", "BroadcastingList2", "Broadc
 
 
 class _BroadcastingList:
-    """An annotation such as ``BroadcastingList2[int]``: a list of two ints, or one int that stands for both."""
+    """An annotation such as ``BroadcastingList2[int]``: a list of two ints, or one int for both."""
 
     def __getitem__(self, kind: Any) -> Any:
         return List[kind]  # noqa: UP006

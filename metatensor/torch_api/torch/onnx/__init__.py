@@ -25,7 +25,7 @@ class OnnxExporterError(RuntimeError):
 
 
 class TensorProtoDataType(enum.IntEnum):
-    """ONNX's numbers of dtypes."""
+    """The numbers that ONNX assigns to dtypes."""
 
     UNDEFINED = 0
     FLOAT = 1

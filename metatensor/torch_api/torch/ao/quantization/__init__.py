@@ -42,7 +42,7 @@ class QConfig(namedtuple("QConfig", ("activation", "weight"))):
 
 
 class _Maker:
-    """A stand-in for a function that creates an observer.
+    """A substitute for a function that creates an observer.
 
     It can be stored in a `QConfig`, and raises when it is called.
     """

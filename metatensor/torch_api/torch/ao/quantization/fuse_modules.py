@@ -21,14 +21,14 @@ _KNOWN: tuple[tuple[Any, ...], ...] = (
 
 
 def fuse_known_modules(mod_list: Sequence[Any], is_qat: bool, additional_fuser_method_mapping: Any = None) -> list[Any]:
-    """Fuse a list of layers into one that computes the same.
+    """Fuse a list of layers into one layer with the same results.
 
     Parameters
     ----------
     mod_list : sequence of Module
         Layers that are applied one after the other, such as a convolution, a batch norm and a ReLU.
     is_qat : bool
-        If False, batch norms are merged into the weights of the layer before. If True, the layers are kept in a
+        If False, batch norms are merged into the weights of the preceding layer. If True, the layers are kept in a
         Sequential.
     additional_fuser_method_mapping : any
         Ignored.
