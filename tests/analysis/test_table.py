@@ -6,8 +6,8 @@ import pytest
 
 import metatensor as mt
 from metatensor import nn
-from metatensor.analysis import estimate
 from metatensor._core.units import bytes_text, count_text
+from metatensor.analysis import estimate
 from metatensor.analysis.describe import describe, spec_text
 from metatensor.analysis.table import MAX_LINES, as_text, lines
 

@@ -170,7 +170,8 @@ def test_gradients_that_are_not_there_are_left_out(tmp_path):
 def test_gradients_without_values(tmp_path):
     result = planned(tmp_path, """
         import torch
-        w, unused, given = torch.nn.Parameter(torch.rand(3, 4)), torch.rand(2, requires_grad=True), torch.tensor([1.0, 2.0], requires_grad=True)
+        w, unused = torch.nn.Parameter(torch.rand(3, 4)), torch.rand(2, requires_grad=True)
+        given = torch.tensor([1.0, 2.0], requires_grad=True)
         frozen, middle = torch.rand(2), w * 2
         assert w.grad is None
         middle.sum().backward()

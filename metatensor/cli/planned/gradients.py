@@ -64,7 +64,8 @@ class Gradients:
 
         def read(tensor: Any) -> Any:
             found = stored.__get__(tensor)
-            if found is None and self._count > self._cleared.get(tensor, 0) and tensor.requires_grad and (tensor.is_leaf or tensor.retains_grad):
+            pending = self._count > self._cleared.get(tensor, 0)
+            if found is None and pending and tensor.requires_grad and (tensor.is_leaf or tensor.retains_grad):
                 with mt.no_grad():
                     if not tensor.is_meta:
                         tensor.data = mt.empty_like(tensor.data, device="meta")

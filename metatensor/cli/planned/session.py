@@ -33,6 +33,7 @@ class Plan:
         self.values = Values(policy)
         self.gradients = Gradients()
         self.saved: dict[str, None] = {}
+        self.kept: dict[str, None] = {}
 
     def start(self) -> None:
         """Redirect every device to meta. Call this after `torch_api.install`."""
@@ -73,6 +74,8 @@ class Plan:
         if passes.total:
             lines.append(f"{passes.total:,} backward passes were left out, as there are no gradients yet; optimizers stepped with "
                          f"gradients without values: {passes}")  # fmt: skip
+        if self.kept:
+            lines.append(f"not saved, because the file existed and would have lost its values: {', '.join(self.kept)}")
         if self.saved:
             lines.append(f"saved with names, shapes and dtypes, without values: {', '.join(self.saved)}")
         return lines
@@ -134,7 +137,7 @@ class Plan:
     # Checkpoints ----------------------------------------------------------------------
 
     def _checkpoints(self) -> None:
-        """Load checkpoints onto meta, and record which ones are saved without values."""
+        """Load checkpoints onto meta. Record which ones are saved without values; do not write these over existing files."""
         import torch
 
         save: Callable[..., Any] = torch.save
@@ -142,9 +145,13 @@ class Plan:
 
         @functools.wraps(save)
         def noted(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+            if any(isinstance(entry.value, mt.Tensor) and not has_values(entry.value) for entry in named_tensors(obj)):
+                name = os.fspath(f) if isinstance(f, (str, os.PathLike)) else f"a {type(f).__name__}"
+                if name not in self.saved and isinstance(f, (str, os.PathLike)) and os.path.exists(f):
+                    self.kept[name] = None  # the file may be a checkpoint with values
+                    return
+                self.saved[name] = None
             save(obj, f, *args, **kwargs)
-            if any(isinstance(place.value, mt.Tensor) and not has_values(place.value) for place in named_tensors(obj)):
-                self.saved[os.fspath(f) if isinstance(f, (str, os.PathLike)) else f"a {type(f).__name__}"] = None
 
         @functools.wraps(load)
         def onto_meta(f: Any, map_location: Any = None, *args: Any, **kwargs: Any) -> Any:

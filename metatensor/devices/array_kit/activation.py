@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from metatensor.devices.array_kit import host
 from metatensor.devices.array_kit.pointwise import by_parts, in_dtype, is_integral, is_single, pieces, unary
 from metatensor.devices.array_kit.registry import kernel
