@@ -1,4 +1,5 @@
 """Replace the shape or storage of a tensor in place: resize_, resize_as_, set_."""
+from metatensor._core.device cimport backend_of
 from metatensor._core.execute cimport resize_tensor
 from metatensor._core.layout cimport Layout, copy_dims, row_major, set_format, suggest_format
 from metatensor._core.op cimport (
@@ -89,11 +90,14 @@ cdef int _adopt(Call* c, Tensor t, Storage s, Layout* lay) except -1:
 
 cdef object set_nothing_host(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
+    cdef Storage empty = new_storage(t.storage.device, 0)
     cdef Layout lay
+    if t.storage.data is not None:
+        empty.data = backend_of(empty.device).allocate(0, empty.device.number)
     lay.ndim = 1
     lay.offset = lay.sizes[0] = 0
     lay.strides[0] = 1
-    _adopt(c, t, new_storage(t.storage.device, 0), &lay)
+    _adopt(c, t, empty, &lay)
     return t
 
 

@@ -87,3 +87,11 @@ def test_deepcopy_keeps_tensors_and_storages_on_one_storage(order):
     assert copies[1] is not parts[1]
     copies[0].fill_(5)
     assert copies[2].tolist() == [5, 5, 5] and tensor.tolist() == [1, 1, 1]
+
+
+def test_set_without_arguments_leaves_an_empty_tensor(device):
+    t = mt.ones(3, device=device)
+    t.set_()
+    assert t.shape == (0,) and t.tolist() == [] and t.untyped_storage().nbytes() == 0
+    t.resize_(2).fill_(4)
+    assert t.tolist() == [4, 4]
