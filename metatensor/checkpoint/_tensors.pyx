@@ -460,7 +460,7 @@ cdef class TensorMachine(Machine):
             raise self.wrong(f"a view of a storage must be (key, offset, size), got {describe(view)}")
         key, offset, size = <tuple>view
         if len(key) > 1000:
-            raise self.wrong(f"a view of a storage with the key {describe(key)}")
+            raise self.wrong(f"the key of a storage's view is too long: {describe(key)}")
         if type(offset) is not int or type(size) is not int or not 0 <= offset <= whole.nbytes or not 0 <= size <= whole.nbytes \
                 or (offset + size) * item > whole.nbytes:
             raise self.wrong(f"a view of {describe(size)} elements from {describe(offset)} on is beyond storage {whole.key[:40]!r}")
