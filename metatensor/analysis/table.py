@@ -54,7 +54,7 @@ def _tree(report: Report) -> Group:
 
 
 def _fold(group: Group) -> None:
-    """Merge equal neighbours, from the leaves up."""
+    """Merge equal adjacent groups, from the leaves up."""
     folded: list[Group] = []
     previous = None
     for child in group.children:

@@ -122,7 +122,7 @@ cdef class Calls(Stack):
     cdef object persistent(self, object id):
         """Return the object for a persistent id."""
         if self.persist is None:
-            raise self.wrong(f"a persistent id, {describe(id)}, in a file that cannot have any")
+            raise self.wrong(f"this file cannot have persistent ids, but has {describe(id)}")
         return self.persist(self, id)
 
     cdef object value_of(self, Marker marker):
@@ -169,7 +169,7 @@ cdef class Calls(Stack):
             second = <const unsigned char*>memchr(first + 1, 10, self.end - (first + 1 - self.data))
         if second == NULL or second - here > 4096:
             if self.end - start > 4096:
-                raise self.wrong("a name of more than 4,096 bytes")
+                raise self.wrong("a name has more than 4,096 bytes")
             raise self.truncated("a name")
         self.at = second + 1 - self.data
         return self.named(PyBytes_FromStringAndSize(<const char*>here, second - here))
@@ -180,7 +180,7 @@ cdef class Calls(Stack):
         if type(name) is not str or type(module) is not str:
             raise self.wrong(f"STACK_GLOBAL takes two strings, got {describe(module)} and {describe(name)}")
         if len(name) + len(module) > 4096 or "\n" in name or "\n" in module:
-            raise self.wrong(f"STACK_GLOBAL with invalid names: {describe(module)} and {describe(name)}")
+            raise self.wrong(f"STACK_GLOBAL got invalid names: {describe(module)} and {describe(name)}")
         return self.named(f"{module}\n{name}".encode("utf-8", "surrogatepass"))
 
     cdef object call(self, object function, object args, bint new):
@@ -333,9 +333,9 @@ cdef class Calls(Stack):
             except CheckpointError:
                 raise
             except NoKey as error:
-                raise self.wrong(f"{describe(key)} as a key: {error}") from None
+                raise self.wrong(f"{describe(key)} cannot be a key: {error}") from None
             except Exception:
-                raise self.wrong(f"{describe(key)} as a key: it cannot be hashed") from None
+                raise self.wrong(f"{describe(key)} cannot be a key: it cannot be hashed") from None
         if count < FEW:
             self.spend(cost * count)
             return None
@@ -349,7 +349,7 @@ cdef class Calls(Stack):
             hash_model.rebuild(count)
         steps = hash_model.steps(key)
         if hash_model.alike > 256:
-            raise self.wrong("more than 256 keys with the same hash")
+            raise self.wrong("more than 256 keys have the same hash")
         self.spend(16 * steps + cost * hash_model.alike)
         return hash_model
 

@@ -2,7 +2,7 @@ cdef class HashTableModel:
     cdef object container               # a dict or a set
     cdef long long mask                 # size of its hash table minus one
     cdef Py_ssize_t count               # number of keys
-    cdef bint linear                    # whether probing tries neighbours first, as in sets
+    cdef bint linear                    # whether probing tries adjacent slots first, as in sets
     cdef Py_ssize_t* hashes             # hash of the key in each slot
     cdef unsigned char* taken           # whether a slot is in use
     cdef Py_ssize_t free                # free slot at which the last probe ended

@@ -48,7 +48,7 @@ cdef long long key_cost(object key) except -1:
         if isinstance(item, (tuple, frozenset)):
             left -= <int>min(len(item), 10000) + 1
             if left < 0:
-                raise NoKey(f"a key of more than {MAX_KEY} items")
+                raise NoKey(f"it has more than {MAX_KEY} items")
             if isinstance(item, frozenset):
                 cost += 16 * len(item) * len(item)      # the worst case: all items collide
             waiting.extend(item)
@@ -56,13 +56,13 @@ cdef long long key_cost(object key) except -1:
             cost += len(item)
         elif isinstance(item, int):
             if item.bit_length() > MAX_KEY_BITS:
-                raise NoKey(f"an integer of more than {MAX_KEY_BITS:,} bits")
+                raise NoKey(f"an integer has more than {MAX_KEY_BITS:,} bits")
             cost += item.bit_length() >> 3
         elif isinstance(item, (range, slice)):
             waiting.extend((item.start, item.stop, item.step))
             left -= 3
             if left < 0:
-                raise NoKey(f"a key of more than {MAX_KEY} items")
+                raise NoKey(f"it has more than {MAX_KEY} items")
         elif isinstance(item, (list, dict, set, bytearray)):
             raise NoKey(f"a {type(item).__name__} cannot be hashed")
     return cost

@@ -223,7 +223,7 @@ cdef class Stack:
         cdef const unsigned char* found = <const unsigned char*>memchr(here, 10, self.end - self.at)
         if found == NULL:
             if self.end - self.at > most:
-                raise self.wrong(f"a line of more than {most:,} bytes")
+                raise self.wrong(f"a line has more than {most:,} bytes")
             raise self.truncated("a line")
         if found - here > most:
             raise self.wrong(f"a line has {found - here:,} bytes; at most {most:,} are allowed")
@@ -285,7 +285,7 @@ cdef class Stack:
     cdef unsigned long long length4(self) except? 0xFFFFFFFFFFFF:
         cdef unsigned long long n = self.number(4)
         if n >= 1 << 31:
-            raise self.wrong(f"a negative length, {<long><int>n:,}")
+            raise self.wrong(f"the length {<long><int>n:,} is negative")
         return n
 
     cdef object quoted(self, bytes line):

@@ -311,12 +311,12 @@ cdef class TensorMachine(Machine):
         cdef Py_ssize_t n, i
         cdef int over = 0, more = 0
         if type(storage) is not StorageRef:
-            raise self.wrong(f"a tensor over {describe(storage)}, which is not a storage")
+            raise self.wrong(f"{describe(storage)} is not a storage, but a tensor needs one")
         ref = <StorageRef>storage
         if dtype is None:
             dtype = ref.dtype
             if dtype is None:
-                raise self.wrong("a tensor without a dtype over a storage of bytes")
+                raise self.wrong("a tensor over a storage of bytes needs a dtype")
         if not isinstance(sizes, tuple) or not isinstance(strides, tuple) or type(offset) is not int:
             raise self.wrong(f"a tensor of size {describe(sizes)}, stride {describe(strides)} and offset {describe(offset)}: "
                              "a tuple, a tuple and an integer are needed")
@@ -324,7 +324,7 @@ cdef class TensorMachine(Machine):
             raise self.wrong(f"requires_grad must be a bool, got {describe(grad)}")
         n = len(<tuple>sizes)
         if n != len(<tuple>strides) or n > MAX_DIMS:
-            raise self.wrong(f"a tensor of {n} sizes and {len(<tuple>strides)} strides; at most {MAX_DIMS} dimensions are allowed")
+            raise self.wrong(f"a tensor has {n} sizes and {len(<tuple>strides)} strides; at most {MAX_DIMS} dimensions are allowed")
         lay.ndim = <int>n
         for i in range(n):
             size, stride = (<tuple>sizes)[i], (<tuple>strides)[i]
@@ -394,10 +394,10 @@ cdef class TensorMachine(Machine):
         if type(kind) is not StorageType:
             raise self.wrong(f"{describe(kind)} is not a storage class")
         if type(key) is not str or type(location) is not str or type(size) is not int or len(key) > 1000 or len(location) > 100:
-            raise self.wrong(f"a storage with key {describe(key)}, location {describe(location)} and size {describe(size)}")
+            raise self.wrong(f"a storage cannot have key {describe(key)}, location {describe(location)} and size {describe(size)}")
         numel = as_long_long(size, &over)
         if over:
-            raise self.wrong(f"a storage of {describe(size)} elements")
+            raise self.wrong(f"a storage cannot have {describe(size)} elements")
         ref = self.storage(<StorageType>kind, key, location, numel)
         if len(<tuple>id) == 6 and (<tuple>id)[5] is not None:
             return self.view(ref, (<tuple>id)[5])
@@ -439,7 +439,7 @@ cdef class TensorMachine(Machine):
             charge(self, 240)
             self.storages[key] = ref
         elif ref.nbytes != nbytes or (ref.dtype is not dtype and ref.dtype is not None and dtype is not None):
-            raise self.wrong(f"storage {key[:40]!r} is {nbytes:,} bytes here, and was {ref.nbytes:,} before, or has another dtype")
+            raise self.wrong(f"storage {key[:40]!r} has {nbytes:,} bytes here, but had {ref.nbytes:,} before, or another dtype")
         elif ref.dtype is not dtype:
             ref = self.typed(ref, dtype)
         return ref
@@ -460,10 +460,10 @@ cdef class TensorMachine(Machine):
             raise self.wrong(f"a view of a storage must be (key, offset, size), got {describe(view)}")
         key, offset, size = <tuple>view
         if len(key) > 1000:
-            raise self.wrong(f"a view of a storage with the key {describe(key)}")
+            raise self.wrong(f"the key of a storage's view is too long: {describe(key)}")
         if type(offset) is not int or type(size) is not int or not 0 <= offset <= whole.nbytes or not 0 <= size <= whole.nbytes \
                 or (offset + size) * item > whole.nbytes:
-            raise self.wrong(f"a view of {describe(size)} elements from {describe(offset)} on is beyond storage {whole.key[:40]!r}")
+            raise self.wrong(f"a view of {describe(size)} elements from {describe(offset)} on extends beyond storage {whole.key[:40]!r}")
         found = self.views.get((whole.key, key))
         if found is None:
             found = self.typed(whole, whole.dtype)

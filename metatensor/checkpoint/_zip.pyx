@@ -184,7 +184,7 @@ cdef class Directory:
         if first > <unsigned long long>end or first + long_ != <unsigned long long>end:
             raise self.wrong(base + at, f"the directory, {long_:,} bytes from byte {first:,} on, does not end at byte {end:,}")
         if many > long_ // 46:
-            raise self.wrong(base + at, f"{many:,} members in a directory of {long_:,} bytes")
+            raise self.wrong(base + at, f"{many:,} members do not fit into a directory of {long_:,} bytes")
         count[0], size[0], start[0] = <long long>many, <long long>long_, <long long>first
         return 0
 

@@ -3,7 +3,7 @@
 A file is written without a name if the system supports that, else under a temporary name beside its target. It gets
 the target's name once its content is on the disk. Until then the old file stays as it was.
 
-`sweep` recognises temporary names and removes the files whose writers have died. A live writer holds a lock on its
+`sweep` recognizes temporary names and removes the files whose writers have died. A live writer holds a lock on its
 file.
 """
 
@@ -54,7 +54,7 @@ def _digest(*parts: str) -> str:
 def _temporary(base: str, token: str) -> str:
     """Return the temporary name for ``base`` and ``token``.
 
-    Its last twelve hex digits are a digest of the rest of the name, so `sweep` can recognise it.
+    Its last twelve hex digits are a digest of the rest of the name, so `sweep` can recognize it.
     """
     return hidden_name(base, f".{token}{_digest(base, token)}.tmp")
 

@@ -35,7 +35,7 @@ class Format(Protocol):
     name: str
     """Name in messages."""
     suffixes: tuple[str, ...]
-    """Usual file extensions. They only select the error message for a file that no format recognises."""
+    """Usual file extensions. They only select the error message for a file that no format recognizes."""
 
     def matches(self, head: bytes, size: int) -> bool:
         """Return True if a file of ``size`` bytes is in this format. ``head`` holds its first bytes, at most `HEAD`."""

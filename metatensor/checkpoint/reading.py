@@ -1,4 +1,4 @@
-"""Helpers shared by the readers of simple formats: items, header parsing, and names of neighbouring files."""
+"""Helpers shared by the readers of simple formats: items, header parsing, and names of files in the same folder."""
 
 from __future__ import annotations
 

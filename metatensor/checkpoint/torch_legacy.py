@@ -2,7 +2,7 @@
 
 The pickles hold a magic number, a version, properties of the machine that wrote the file, the object, and the keys of
 the storages in file order. Each storage consists of its number of elements (8 bytes) and its data.
-The even older tar format is recognised and refused.
+The even older tar format is recognized and refused.
 """
 
 from __future__ import annotations

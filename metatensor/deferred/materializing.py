@@ -374,7 +374,7 @@ def checksum(tensor: Any) -> int | None:
         return zlib.adler32(array.numpy())
 
 
-# Materialising ------------------------------------------------------------------------------------
+# Materializing ------------------------------------------------------------------------------------
 
 
 def tensors_of(obj: Any) -> list[Any]:

@@ -107,8 +107,8 @@ def to_dlpack(tensor: Any, stream: Any, max_version: Any, dl_device: Any, copy: 
 
     The capsule has version 1 if ``max_version`` and the array library support it. Only this version can describe
     read-only memory. ``dl_device`` is the tensor's own device or the host. Raise BufferError if ``copy`` is False but a
-    copy is needed, and for tensors that cannot be exported: those without data, that require grad, that are lazily
-    conjugated or negated, or whose dtype DLPack lacks.
+    copy is needed, and for tensors that cannot be exported: those that have no data, require grad, are lazily
+    conjugated or negated, or have a dtype that DLPack lacks.
     """
     _exportable(tensor, "__dlpack__")
     source = tensor

@@ -230,7 +230,7 @@ def repeated(second: Run, first: Run) -> Iterable[str]:
 
 
 def strided(value: Any) -> Any:
-    """Return a tensor or list of tensors with the same values and strides that are transposed and have gaps."""
+    """Return a copy of a tensor or list of tensors in transposed memory that has gaps."""
 
     def with_gaps(t: Tensor) -> Tensor:
         if t.dtype.name not in FORMATS:

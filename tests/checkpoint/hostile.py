@@ -351,7 +351,7 @@ TENSORS = [
     ("a conjugate of reals", P2 + tensor(extra=b"}" + text("conj") + b"\x88s") + b".", ("metadata",)),
     ("a gradient of whole numbers", P2 + tensor(storage("0", 2, ("torch", "LongStorage")), size=(2,), grad=b"\x88") + b".", ("gradients",)),
     ("a gradient that is a text", P2 + tensor(grad=text("no")) + b".", ("requires_grad",)),
-    ("a tensor of bytes without a dtype", P2 + tensor(storage("0", 16, ("torch.storage", "UntypedStorage"))) + b".", ("without a dtype",)),
+    ("a tensor of bytes without a dtype", P2 + tensor(storage("0", 16, ("torch.storage", "UntypedStorage"))) + b".", ("needs a dtype",)),
     ("a tensor of v3 whose dtype is a text", P2 + tensor(storage("0", 16, ("torch.storage", "UntypedStorage")), extra=text("float32"), rebuild="_rebuild_tensor_v3") + b".", ("dtype",)),
     ("a parameter of a text", P2 + name("torch._utils", "_rebuild_parameter") + b"(" + text("x") + b"\x88NtR.", ("takes a tensor",)),
     ("a meta tensor of a text", P2 + name("torch._utils", "_rebuild_meta_tensor_no_storage") + b"(" + text("x") + b"))\x88tR.", ("_rebuild_meta_tensor",)),

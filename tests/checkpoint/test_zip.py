@@ -127,7 +127,7 @@ def test_lies_of_an_entry(change):
 
 
 END_CHANGES = [
-    (4, "<H", 1, "several parts"), (6, "<H", 1, "several parts"), (8, "<H", 1, "several parts"), (8, "<HH", 1, 1, "belong to no entry"), (8, "<HH", 3, 3, "3 members in"),
+    (4, "<H", 1, "several parts"), (6, "<H", 1, "several parts"), (8, "<H", 1, "several parts"), (8, "<HH", 1, 1, "belong to no entry"), (8, "<HH", 3, 3, "3 members do not fit"),
     (8, "<HH", 60000, 60000, "60,000 members"), (12, "<I", 2**31, "claims"), (12, "<I", 10, "does not end"), (16, "<I", 0, "does not end"),
     (16, "<I", 2**31, "does not end"), (20, "<H", 1, "no end record"), (0, "<I", 0, "no end record"), (16, "<I", 0xFFFFFFFF, "does not end"),
 ]  # fmt: skip

@@ -84,11 +84,11 @@ class DTensor(mt.Tensor):
         return _spread(local_tensor, device_mesh, placements)
 
     def to_local(self, *, grad_placements: Any = None) -> Any:
-        """Return this process's shard: the same elements as an ordinary tensor."""
+        """Return this process's shard as an ordinary tensor. It has all elements."""
         return self.as_subclass(mt.Tensor)
 
     def full_tensor(self, *, grad_placements: Any = None) -> Any:
-        """Return the complete tensor: the same elements as an ordinary tensor."""
+        """Return the complete tensor as an ordinary tensor."""
         return self.as_subclass(mt.Tensor)
 
     @property
