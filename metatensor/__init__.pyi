@@ -288,30 +288,30 @@ def _clone_strided(input: Tensor) -> Tensor: ...
 def _conj(input: Tensor) -> Tensor:
     """View that conjugates elements when they are read."""
 def _fft_c2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, forward: _bool, *, out: Tensor | None = None) -> Tensor:
-    """Complex Fourier transform over `dim`. `normalization` 0 does not scale, 1 divides by the square root of N and 2 by N, the number of points."""
+    """Complex Fourier transform over `dim`. `normalization` is 0 for no scaling, 1 to divide by the square root of the number of points, or 2 to divide by the number of points."""
 def _fft_c2r(input: Tensor, dim: _int | Sequence[_int], normalization: _int, last_dim_size: _int, *, out: Tensor | None = None) -> Tensor:
     """Inverse Fourier transform over `dim` with a real result. `input` is half of a Hermitian-symmetric spectrum, and the result has size `last_dim_size` in the last of `dim`. `normalization` is as in `_fft_c2c`."""
 def _fft_r2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, onesided: _bool, *, out: Tensor | None = None) -> Tensor:
-    """Fourier transform of real input over `dim`, with a complex result. `onesided` keeps only the first `n // 2 + 1` of n points in the last of `dim`; the others follow by symmetry. `normalization` is as in `_fft_c2c`."""
+    """Fourier transform of real input over `dim`, with a complex result. `onesided` keeps only the first `n // 2 + 1` of n points in the last of `dim`. The others follow by symmetry. `normalization` is as in `_fft_c2c`."""
 def _from_host(data: Any, size: Sequence[_int], stride: Sequence[_int], dtype: _dtype, device: _device | _str | _int | None = None) -> Tensor:
     """Return a tensor with the given layout and the values of host bytes in C order."""
 def _grouped_mm(input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: _dtype | None = None) -> Tensor:
-    """Grouped matrix product, as `nn.functional.grouped_mm`."""
+    """Grouped matrix product, like `nn.functional.grouped_mm`."""
 @overload
 def _histogramdd_bin_edges(input: Tensor, bins: Sequence[_int], *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> tuple[Tensor, ...]:
-    """Edges of bins of equal width for each coordinate of the points `input` (..., D): D vectors."""
+    """Edges of bins of equal width for the points `input` (..., D), as one vector for each of the D coordinates."""
 @overload
 def _histogramdd_bin_edges(input: Tensor, *bins: _int, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> tuple[Tensor, ...]: ...
 @overload
 def _histogramdd_from_bin_cts(input: Tensor, bins: Sequence[_int], *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> Tensor:
-    """Number of points, or sum of their `weight`, in each bin of equal width: one dimension for each coordinate."""
+    """Number of points, or sum of their `weight`, in each bin of equal width. The result has one dimension for each coordinate."""
 @overload
 def _histogramdd_from_bin_cts(input: Tensor, *bins: _int, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> Tensor: ...
 def _histogramdd_from_bin_tensors(input: Tensor, bins: Sequence[Tensor], *, weight: Tensor | None = None, density: _bool = False) -> Tensor:
-    """Number of points, or sum of their `weight`, in each bin between the given edges: one dimension for each coordinate."""
+    """Number of points, or sum of their `weight`, in each bin between the given edges. The result has one dimension for each coordinate."""
 @overload
 def _index(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int]) -> Tensor:
-    """Elements at the positions given by the index tensors `indices` for the dimensions `dims`: `input[i, :, j]`."""
+    """Elements of `input` at the positions that the index tensors `indices` give for the dimensions `dims`. For example, `input[i, :, j]` has `indices` (i, j) and `dims` (0, 2)."""
 @overload
 def _index(input: Tensor, indices: Sequence[Tensor], *dims: _int) -> Tensor: ...
 def _index_put_(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int], values: Tensor) -> Tensor:
@@ -319,26 +319,26 @@ def _index_put_(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int], 
 def _index_put_accumulate_(input: Tensor, indices: Sequence[Tensor], dims: Sequence[_int], values: Tensor) -> Tensor:
     """Add `values` in place at the positions given by index tensors or masks for the dimensions `dims`."""
 def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Product of two int8 matrices in int32; the first may be uint8."""
+    """Product of two int8 matrices, as int32. The first matrix may also be uint8."""
 def _linalg_lstsq(input: Tensor, b: Tensor, rcond: _float | None, driver: _str) -> _return__linalg_lstsq:
-    """As `linalg.lstsq`, but with residuals even for matrices that lack full rank."""
+    """Like `linalg.lstsq`, but with residuals even for matrices without full rank."""
 @overload
 def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """`native_batch_norm` with required running statistics. The overload `no_stats` takes none."""
+    """`native_batch_norm` with required running statistics. The overload `no_stats` has no such arguments."""
 @overload
 def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]: ...
 def _neg_view(input: Tensor) -> Tensor:
     """View that negates elements when they are read."""
 def _overlap_add(input: Tensor, step: _int) -> Tensor:
-    """Add up overlapping frames at distances of `step`: (n, frames, size) to (n, size + step * (frames - 1))."""
+    """Add up overlapping frames at distances of `step`: (n, frames, size) gives (n, size + step * (frames - 1))."""
 def _repeat_interleave(input: Tensor, repeats: _int, dim: _int, output_size: _int) -> Tensor: ...
 def _repeat_interleave_by(input: Tensor, repeats: Tensor, dim: _int, output_size: _int) -> Tensor: ...
 def _sample_dirichlet(input: Tensor, generator: _Generator | None = None) -> Tensor:
     """Sample from Dirichlet distributions whose concentration parameters lie along the last dimension."""
 def _scaled_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None, scale_result: Tensor | None = None, out_dtype: _dtype | None = None, use_fast_accum: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Product of two 8-bit floating-point matrices, (n, k) and (k, m) to (n, m). Each is first multiplied by its scale, which is float32 and has one element or one per row of `input` (per column of `mat2`)."""
+    """Product of two 8-bit floating-point matrices: (n, k) and (k, m) give (n, m). Each is first multiplied by its float32 scale. `scale_a` has one element or shape (n, 1), and `scale_b` has one element or shape (1, m)."""
 def _standard_gamma(input: Tensor, generator: _Generator | None = None) -> Tensor:
-    """Sample from gamma distributions of rate 1, one value for the shape parameter in each element."""
+    """Sample from gamma distributions of rate 1. Each element of `input` is the shape parameter for one value."""
 @overload
 def _to_copy(input: Tensor, dtype: _dtype, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
     """Copy with another dtype, device or memory format."""
@@ -349,13 +349,13 @@ def _unravel_index(indices: Tensor, shape: Sequence[_int]) -> Tensor: ...
 @overload
 def _unravel_index(indices: Tensor, *shape: _int) -> Tensor: ...
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The magnitude of each element. The result of complex tensors is real."""
+    """The magnitude of each element. The result is real, even for complex tensors."""
 def abs_(input: Tensor) -> Tensor:
-    """The magnitude of each element. The result of complex tensors is real."""
+    """The magnitude of each element. The result is real, even for complex tensors."""
 def absolute(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The magnitude of each element. The result of complex tensors is real."""
+    """The magnitude of each element. The result is real, even for complex tensors."""
 def absolute_(input: Tensor) -> Tensor:
-    """The magnitude of each element. The result of complex tensors is real."""
+    """The magnitude of each element. The result is real, even for complex tensors."""
 def acos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse cosine."""
 def acos_(input: Tensor) -> Tensor:
@@ -365,7 +365,7 @@ def acosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def acosh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic cosine."""
 def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
-    """Average pooling with windows chosen so that the spatial output sizes are `output_size`; None keeps a size."""
+    """Average pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's size."""
 def adaptive_max_pool1d(input: Tensor, output_size: Any) -> tuple[Tensor, Tensor]:
     """Max pooling with windows chosen so that the output length is `output_size`. Returns (values, int64 indices)."""
 def add(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
@@ -373,29 +373,29 @@ def add(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1,
 def add_(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
     """`input + alpha * other`."""
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """beta * input + alpha * sum over i of batch1[i] @ batch2[i], for batches of shapes (b, n, k) and (b, k, m)."""
+    """`beta * input + alpha * (batch1 @ batch2).sum(0)`, for batches of shapes (b, n, k) and (b, k, m)."""
 def addbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-    """beta * input + alpha * sum over i of batch1[i] @ batch2[i], for batches of shapes (b, n, k) and (b, k, m)."""
+    """`beta * input + alpha * (batch1 @ batch2).sum(0)`, for batches of shapes (b, n, k) and (b, k, m)."""
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """input + value * tensor1 / tensor2. `tensor1` and `tensor2` must not both be integer or bool tensors."""
+    """`input + value * tensor1 / tensor2`. `tensor1` and `tensor2` must not both be integer or bool tensors."""
 def addcdiv_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
-    """input + value * tensor1 / tensor2. `tensor1` and `tensor2` must not both be integer or bool tensors."""
+    """`input + value * tensor1 / tensor2`. `tensor1` and `tensor2` must not both be integer or bool tensors."""
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """input + value * tensor1 * tensor2."""
+    """`input + value * tensor1 * tensor2`."""
 def addcmul_(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: _Number = 1) -> Tensor:
-    """input + value * tensor1 * tensor2."""
+    """`input + value * tensor1 * tensor2`."""
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: _dtype | None = None, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2); `input` broadcasts to the shape of the product."""
+    """`beta * input + alpha * (mat1 @ mat2)`. `input` broadcasts to the shape of the product."""
 def addmm_(input: Tensor, mat1: Tensor, mat2: Tensor, out_dtype: _dtype | None = None, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-    """beta * input + alpha * (mat1 @ mat2); `input` broadcasts to the shape of the product."""
+    """`beta * input + alpha * (mat1 @ mat2)`. `input` broadcasts to the shape of the product."""
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """beta * input + alpha * (mat @ vec); `input` broadcasts to the shape of the product."""
+    """`beta * input + alpha * (mat @ vec)`. `input` broadcasts to the shape of the product."""
 def addmv_(input: Tensor, mat: Tensor, vec: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-    """beta * input + alpha * (mat @ vec); `input` broadcasts to the shape of the product."""
+    """`beta * input + alpha * (mat @ vec)`. `input` broadcasts to the shape of the product."""
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """beta * input + alpha * outer(vec1, vec2); `input` broadcasts to the shape of the outer product."""
+    """`beta * input + alpha * outer(vec1, vec2)`. `input` broadcasts to the shape of the outer product."""
 def addr_(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-    """beta * input + alpha * outer(vec1, vec2); `input` broadcasts to the shape of the outer product."""
+    """`beta * input + alpha * outer(vec1, vec2)`. `input` broadcasts to the shape of the outer product."""
 def adjoint(input: Tensor) -> Tensor:
     """Conjugate transpose of each matrix in the last two dimensions, as a view."""
 def affine_grid_generator(theta: Tensor, size: Any, align_corners: _bool) -> Tensor:
@@ -403,11 +403,11 @@ def affine_grid_generator(theta: Tensor, size: Any, align_corners: _bool) -> Ten
 def alias(input: Tensor) -> Tensor:
     """Return a view of the whole tensor."""
 def alias_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Like `alias`, as a contiguous copy."""
+    """Like `alias`, but return a contiguous copy."""
 def all(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Test whether all elements over `dim` (default: all dimensions) are true. The result is bool, or uint8 for uint8."""
 def allclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> _bool:
-    """Return whether |input - other| <= atol + rtol * |other| for all elements, as a bool."""
+    """Return whether `|input - other| <= atol + rtol * |other|` for all elements, as a bool."""
 def alpha_dropout(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
     """Alpha dropout, which keeps the mean and variance of SELU activations (Klambauer et al., 2017)."""
 def alpha_dropout_(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
@@ -424,7 +424,7 @@ def any(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool 
     """Test whether any element over `dim` (default: all dimensions) is true. The result is bool, or uint8 for uint8."""
 @overload
 def arange(end: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Return a vector of start, start + step, ... up to but excluding `end`; `start` is 0 unless given. The dtype is int64, or the default floating-point dtype if an argument is a float."""
+    """Return a vector of start, start + step, ... up to but excluding `end`. `start` defaults to 0. The dtype defaults to int64, or to the default floating-point dtype if an argument is a float."""
 @overload
 def arange(start: _Number, end: _Number, step: _Number = 1, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def arccos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -467,17 +467,17 @@ def argsort(input: Tensor, *, stable: _bool, dim: _int = -1, descending: _bool =
 def argwhere(input: Tensor) -> Tensor:
     """Indices of the nonzero elements, as an int64 tensor (number of nonzeros, ndim)."""
 def as_strided(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-    """Return a view of the storage with the given sizes, strides and offset, in elements. The offset is that of `input` unless given. Raise RuntimeError if the view exceeds the storage."""
+    """Return a view of the storage with the given sizes, strides and offset, in elements. The offset defaults to that of `input`. Raise RuntimeError if the view exceeds the storage."""
 def as_strided_(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None) -> Tensor:
-    """Return a view of the storage with the given sizes, strides and offset, in elements. The offset is that of `input` unless given. Raise RuntimeError if the view exceeds the storage."""
+    """Return a view of the storage with the given sizes, strides and offset, in elements. The offset defaults to that of `input`. Raise RuntimeError if the view exceeds the storage."""
 def as_strided_copy(input: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Like `as_strided`, as a contiguous copy."""
+    """Like `as_strided`, but return a contiguous copy."""
 def as_strided_scatter(input: Tensor, src: Tensor, size: Sequence[_int], stride: Sequence[_int], storage_offset: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Copy `input` and replace the elements that `as_strided` selects by `src`."""
+    """Return a copy of `input` in which `src` replaces the elements that `as_strided` selects."""
 def as_tensor(data: Any | None, dtype: _dtype | None = None, device: _device | _str | _int | None = None) -> Tensor:
     """Return `data` as a tensor, without a copy if it is a tensor or array of the requested dtype and device."""
 def asarray(obj: Any | None, *, dtype: _dtype | None = None, device: _device | _str | _int | None = None, copy: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """Like `as_tensor`. copy=True always copies; copy=False raises ValueError if the memory cannot be shared."""
+    """Like `as_tensor`, but `copy=True` always copies, and `copy=False` raises ValueError if the memory cannot be shared."""
 def asin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The inverse sine."""
 def asin_(input: Tensor) -> Tensor:
@@ -500,45 +500,45 @@ def atanh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic tangent."""
 @overload
 def atleast_1d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """View of each tensor with at least 1 dimension. One tensor gives one view, a list of tensors gives a tuple."""
+    """View of each tensor with at least 1 dimension. The result is one view for one tensor, and a tuple of views for a list of tensors."""
 @overload
 def atleast_1d(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_2d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """View of each tensor with at least 2 dimensions. One tensor gives one view, a list of tensors gives a tuple."""
+    """View of each tensor with at least 2 dimensions. The result is one view for one tensor, and a tuple of views for a list of tensors."""
 @overload
 def atleast_2d(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_3d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """View of each tensor with at least 3 dimensions. One tensor gives one view, a list of tensors gives a tuple."""
+    """View of each tensor with at least 3 dimensions. The result is one view for one tensor, and a tuple of views for a list of tensors."""
 @overload
 def atleast_3d(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> tuple[Tensor, ...]: ...
 def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True) -> Tensor:
     """Average of each window of (N, C, L)."""
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, out_dtype: _dtype | None = None, *, beta: _Number = 1, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """beta * input + alpha * (batch1 @ batch2), for batches of shapes (b, n, k) and (b, k, m)."""
+    """`beta * input + alpha * (batch1 @ batch2)`, for batches of shapes (b, n, k) and (b, k, m)."""
 def baddbmm_(input: Tensor, batch1: Tensor, batch2: Tensor, out_dtype: _dtype | None = None, *, beta: _Number = 1, alpha: _Number = 1) -> Tensor:
-    """beta * input + alpha * (batch1 @ batch2), for batches of shapes (b, n, k) and (b, k, m)."""
+    """`beta * input + alpha * (batch1 @ batch2)`, for batches of shapes (b, n, k) and (b, k, m)."""
 @overload
 def bartlett_window(window_length: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
     """Bartlett window: a triangle from 0 to 1 to 0."""
 @overload
 def bartlett_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 def batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, training: _bool, momentum: _float, eps: _float, cudnn_enabled: _bool) -> Tensor:
-    """As `nn.functional.batch_norm`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.batch_norm`, with the argument order of PyTorch's native function."""
 @overload
 def bernoulli(input: Tensor, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
-    """Return 1 with the probability given by each element of `input`, or with probability `p` if given, else 0."""
+    """Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`, or without `p`, with the probability in the same element of `input`."""
 @overload
 def bernoulli(input: Tensor, p: _float, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor: ...
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """As `nn.functional.bilinear`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.bilinear`, with the argument order of PyTorch's native function."""
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: _int = 0) -> Tensor:
-    """As `nn.functional.binary_cross_entropy_with_logits`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.binary_cross_entropy_with_logits`, with the argument order of PyTorch's native function."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
     """Number of occurrences, or sum of `weights`, of each integer from 0 to the largest value in a vector of non-negative integers. The result has at least `minlength` elements."""
 def binomial(count: Tensor, prob: Tensor, generator: _Generator | None = None) -> Tensor:
-    """Sample from binomial distributions: the number of successes in `count` trials of probability `prob`. Both broadcast and must have the same floating-point dtype."""
+    """Sample from binomial distributions: the number of successes in `count` trials of success probability `prob`. Both are broadcast together and must have the same floating-point dtype."""
 def bitwise_and(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """`input & other`, for integers and bools."""
 def bitwise_and_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
@@ -570,11 +570,11 @@ def blackman_window(window_length: _int, *, dtype: _dtype | None = None, layout:
 def blackman_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 @overload
 def block_diag(tensors: Sequence[Tensor]) -> Tensor:
-    """Block-diagonal matrix of matrices. Vectors count as rows and 0-d tensors as 1 x 1 matrices."""
+    """Block-diagonal matrix with the given matrices as blocks. Vectors count as rows and 0-d tensors as 1 x 1 matrices."""
 @overload
 def block_diag(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> Tensor: ...
 def bmm(input: Tensor, mat2: Tensor, out_dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Batched matrix product: (b, n, k) and (b, k, m) to (b, n, m)."""
+    """Batched matrix product: (b, n, k) and (b, k, m) give (b, n, m)."""
 @overload
 def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Views of the tensors, each expanded to their broadcast shape."""
@@ -582,20 +582,20 @@ def broadcast_tensors(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
 def broadcast_tensors(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def broadcast_to(input: Tensor, size: Sequence[_int]) -> Tensor:
-    """Like `expand`, also as a function."""
+    """Like `expand`, but also available as a function."""
 @overload
 def broadcast_to(input: Tensor, *size: _int) -> Tensor: ...
 def bucketize(input: Tensor | _Number, boundaries: Tensor, *, out_int32: _bool = False, right: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Index of the interval between sorted `boundaries` (a vector) that contains each element: int64, or int32 with `out_int32`. A boundary belongs to the interval below it, or above it with `right`."""
+    """Index of the interval between the sorted `boundaries` (a vector) that contains each element, as int64, or int32 if `out_int32`. An element equal to a boundary belongs to the interval below it, or above it if `right`."""
 @overload
 def cartesian_prod(tensors: Sequence[Tensor]) -> Tensor:
-    """Cartesian product of N vectors: a matrix whose rows, of N elements, are all combinations of one element of each. A single vector is returned unchanged."""
+    """Cartesian product of N vectors: a matrix whose rows are all combinations of one element of each vector. A single vector is returned unchanged."""
 @overload
 def cartesian_prod(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> Tensor: ...
 def cat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Concatenate tensors along `dim`. Their shapes must agree in the other dimensions; tensors of shape (0,) are ignored. The dtypes are promoted."""
+    """Concatenate tensors along `dim`. Their shapes must agree in the other dimensions. Tensors of shape (0,) are ignored. The dtypes are promoted."""
 def cdist(x1: Tensor, x2: Tensor, p: _float = 2.0, compute_mode: Any | None = 'use_mm_for_euclid_dist_if_necessary') -> Tensor:
-    """The `p`-norm distance of each row of `x1` to each row of `x2`: (..., n, k) and (..., m, k) to (..., n, m)."""
+    """The `p`-norm distance of each row of `x1` to each row of `x2`: (..., n, k) and (..., m, k) give (..., n, m)."""
 def ceil(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Round each element up to an integer, in the input's dtype."""
 def ceil_(input: Tensor) -> Tensor:
@@ -612,17 +612,17 @@ def chain_matmul(matrix1: Tensor, matrix2: Tensor | None = None, matrix3: Tensor
 def channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """Interleave `groups` groups of channels of (N, C, ...): view C as (groups, C / groups), transpose and flatten."""
 def cholesky(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Cholesky factors of positive definite matrices, as `linalg.cholesky`."""
+    """Cholesky factors of positive definite matrices, like `linalg.cholesky`."""
 def cholesky_inverse(input: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Inverses of positive definite matrices, given their Cholesky factors: lower ones, or upper ones if `upper`."""
+    """Inverses of positive definite matrices, given their lower Cholesky factors, or their upper ones if `upper`."""
 def cholesky_solve(input: Tensor, input2: Tensor, upper: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Solutions X of `A @ X = input`, given the Cholesky factors `input2` of A: lower ones, or upper ones if `upper`."""
+    """Solutions X of `A @ X = input`, given the Cholesky factors `input2` of A. The factors are upper triangular if `upper`, else lower triangular."""
 def chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
     """Split along `dim` into at most `chunks` views of equal size (the last may be smaller). Returns a tuple."""
 def clamp(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
+    """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max, all elements become max."""
 def clamp_(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
-    """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
+    """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max, all elements become max."""
 def clamp_max(input: Tensor, max: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The smaller of each element and `max`."""
 def clamp_max_(input: Tensor, max: Tensor | _Number) -> Tensor:
@@ -632,9 +632,9 @@ def clamp_min(input: Tensor, min: Tensor | _Number, *, out: Tensor | None = None
 def clamp_min_(input: Tensor, min: Tensor | _Number) -> Tensor:
     """The larger of each element and `min`."""
 def clip(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
+    """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max, all elements become max."""
 def clip_(input: Tensor, min: Tensor | _Number | None = None, max: Tensor | _Number | None = None) -> Tensor:
-    """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max the result is max."""
+    """Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max, all elements become max."""
 def clone(input: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
     """Copy of a tensor. By default the copy is dense, with the dimensions in the same order in memory."""
 def column_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
@@ -644,17 +644,17 @@ def combinations(input: Tensor, r: _int = 2, with_replacement: _bool = False) ->
 def complex(real: Tensor, imag: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`real + i * imag`, from two float16, float32 or float64 tensors of the same dtype."""
 def concat(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Concatenate tensors along `dim`. Their shapes must agree in the other dimensions; tensors of shape (0,) are ignored. The dtypes are promoted."""
+    """Concatenate tensors along `dim`. Their shapes must agree in the other dimensions. Tensors of shape (0,) are ignored. The dtypes are promoted."""
 def concatenate(tensors: Sequence[Tensor], dim: _int = 0, *, out: Tensor | None = None) -> Tensor:
-    """Concatenate tensors along `dim`. Their shapes must agree in the other dimensions; tensors of shape (0,) are ignored. The dtypes are promoted."""
+    """Concatenate tensors along `dim`. Their shapes must agree in the other dimensions. Tensors of shape (0,) are ignored. The dtypes are promoted."""
 def conj(input: Tensor) -> Tensor:
     """Complex conjugate, as a view. A real tensor is returned unchanged."""
 def conj_physical(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The complex conjugate, computed rather than as a lazy view. Returns a real tensor itself."""
+    """The complex conjugate as a new tensor, not as a lazy view. A real tensor is returned unchanged."""
 def conj_physical_(input: Tensor) -> Tensor:
-    """The complex conjugate, computed rather than as a lazy view. Returns a real tensor itself."""
+    """The complex conjugate as a new tensor, not as a lazy view. A real tensor is returned unchanged."""
 def constant_pad_nd(input: Tensor, pad: Sequence[_int], value: _Number = 0) -> Tensor:
-    """Pad the trailing dimensions with `value`. `pad` holds pairs (before, after), last dimension first; negative values crop."""
+    """Pad the trailing dimensions with `value`. `pad` holds pairs (before, after), last dimension first. Negative values crop."""
 @overload
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, groups: _int = 1) -> Tensor:
     """1-d convolution of `input` (N, C, L) with `weight` (C_out, C / groups, K) and `bias` (C_out,). The batch dimension is optional. `padding` is a size for each dimension, 'valid' (none) or 'same' (the output size is L)."""
@@ -673,11 +673,11 @@ def conv3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _i
 def conv_tbc(input: Tensor, weight: Tensor, bias: Tensor, pad: _int = 0) -> Tensor:
     """Convolution over time of `input` (T, B, C) with `weight` (K, C, C_out) and `bias` (C_out,). `pad` zeros are added at both ends of the time dimension."""
 def conv_transpose1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
-    """1-d transposed convolution, the adjoint of conv1d, of `input` (N, C, L) with `weight` (C, C_out / groups, K) and `bias` (C_out,). `output_padding` is added to the output size, at one side."""
+    """1-d transposed convolution, the adjoint of conv1d, of `input` (N, C, L) with `weight` (C, C_out / groups, K) and `bias` (C_out,). `output_padding` is added to the output size, on one side."""
 def conv_transpose2d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
-    """2-d transposed convolution, the adjoint of conv2d, of `input` (N, C, H, W) with `weight` (C, C_out / groups, KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, at one side."""
+    """2-d transposed convolution, the adjoint of conv2d, of `input` (N, C, H, W) with `weight` (C, C_out / groups, KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, on one side."""
 def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, output_padding: _int | Sequence[_int] = 0, groups: _int = 1, dilation: _int | Sequence[_int] = 1) -> Tensor:
-    """3-d transposed convolution, the adjoint of conv3d, of `input` (N, C, D, H, W) with `weight` (C, C_out / groups, KD, KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, at one side."""
+    """3-d transposed convolution, the adjoint of conv3d, of `input` (N, C, D, H, W) with `weight` (C, C_out / groups, KD, KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, on one side."""
 def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], transposed: _bool, output_padding: Sequence[_int], groups: _int) -> Tensor:
     """Convolution, or transposed convolution if `transposed`, over as many spatial dimensions (1 to 3) as `weight` has."""
 def copysign(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -685,7 +685,7 @@ def copysign(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = Non
 def copysign_(input: Tensor, other: Tensor | _Number) -> Tensor:
     """Magnitude of `input` with the sign of `other`."""
 def corrcoef(input: Tensor) -> Tensor:
-    """Correlation coefficients of V variables (rows) over N observations (columns): (V, N) to (V, V), in [-1, 1]."""
+    """Correlation coefficients of V variables (rows) over N observations (columns): (V, N) gives (V, V), with values in [-1, 1]."""
 def cos(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The cosine."""
 def cos_(input: Tensor) -> Tensor:
@@ -695,18 +695,18 @@ def cosh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def cosh_(input: Tensor) -> Tensor:
     """The hyperbolic cosine."""
 def cosine_embedding_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, reduction: _int = 0) -> Tensor:
-    """As `nn.functional.cosine_embedding_loss`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.cosine_embedding_loss`, with the argument order of PyTorch's native function."""
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08) -> Tensor:
     """Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which are broadcast together. `dim` is removed. `eps` is a lower bound for the norms."""
 def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
     """Count the elements over `dim` (default: all dimensions) that are not zero. The result is int64."""
 def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-    """Covariance matrix of V variables (rows) over N observations (columns): (V, N) to (V, V), squeezed. A vector is one variable. `fweights` repeats and `aweights` weights each observation; the divisor is N - `correction`, or its weighted equivalent."""
+    """Covariance matrix of V variables (rows) over N observations (columns): (V, N) gives (V, V) without dimensions of size 1. A vector is one variable. `fweights` is an integer count and `aweights` a floating-point weight for each observation. The divisor is N - `correction`, or its weighted equivalent."""
 def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Cross products of the vectors along `dim`, which must have size 3; by default the first dimension of size 3. The other dimensions broadcast."""
+    """Cross products of the vectors along `dim`, which must have size 3. `dim` defaults to the first dimension of size 3. The other dimensions broadcast."""
 @overload
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, blank: _int = 0, reduction: _int = 0, zero_infinity: _bool = False) -> Tensor:
-    """As `nn.functional.ctc_loss`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.ctc_loss`, with the argument order of PyTorch's native function."""
 @overload
 def ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int = 0, reduction: _int = 0, zero_infinity: _bool = False) -> Tensor: ...
 def cummax(input: Tensor, dim: _int, *, out: Sequence[Tensor] | None = None) -> _return_cummax:
@@ -718,11 +718,11 @@ def cumprod(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tenso
 def cumprod_(input: Tensor, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
     """Cumulative product along `dim`. Integers and bool give int64 unless `dtype` is given."""
 def cumsum(input: Tensor, dim: _int, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Cumulative sum along `dim`. Integers and bool sum to int64 unless `dtype` is given."""
+    """Cumulative sum along `dim`. Integers and bool give int64 unless `dtype` is given."""
 def cumsum_(input: Tensor, dim: _int, *, dtype: _dtype | None = None) -> Tensor:
-    """Cumulative sum along `dim`. Integers and bool sum to int64 unless `dtype` is given."""
+    """Cumulative sum along `dim`. Integers and bool give int64 unless `dtype` is given."""
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: _Number = 1, dim: _int = -1) -> Tensor:
-    """Cumulative integral of the samples `y` along `dim` by the trapezoidal rule; `dim` shrinks by 1. The sample points are `x`, or `dx` apart."""
+    """Cumulative integral of the samples `y` along `dim` by the trapezoidal rule. The size of `dim` is reduced by 1. `x` holds the sample points. Without `x`, they are `dx` apart."""
 def deg2rad(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Convert degrees to radians."""
 def deg2rad_(input: Tensor) -> Tensor:
@@ -732,29 +732,29 @@ def det(input: Tensor) -> Tensor:
 def detach(input: Tensor) -> Tensor:
     """View of the same elements that does not require gradients."""
 def detach_(input: Tensor) -> Tensor:
-    """Remove the tensor from the autograd graph and make it not require gradients. Raises for a view inside the graph."""
+    """Remove the tensor from the autograd graph and set its `requires_grad` to False. Views inside the graph are not supported."""
 def detach_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Like `detach`, as a contiguous copy."""
+    """Like `detach`, but return a contiguous copy."""
 def diag(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """Return a matrix with a vector on diagonal `diagonal` and zeros elsewhere, or a copy of that diagonal of a matrix."""
 def diag_embed(input: Tensor, offset: _int = 0, dim1: _int = -2, dim2: _int = -1) -> Tensor:
-    """Matrices with the last dimension of `input` on diagonal `offset` and zeros elsewhere: (..., n) to (..., m, m) with m = n + |offset|. `dim1` and `dim2` are the result's dimensions of rows and columns."""
+    """Matrices with the last dimension of `input` on diagonal `offset` and zeros elsewhere: (..., n) gives (..., m, m) with m = n + |offset|. `dim1` and `dim2` are the dimensions of rows and columns in the result."""
 def diagflat(input: Tensor, offset: _int = 0) -> Tensor:
     """Return a matrix with all elements, flattened, on diagonal `offset` and zeros elsewhere."""
 def diagonal(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1) -> Tensor:
-    """Return a view of a diagonal of the matrices in dimensions `dim1` and `dim2`, as a new last dimension. A positive `offset` is above the main diagonal, a negative one below."""
+    """Return a view of a diagonal of the matrices in dimensions `dim1` and `dim2`, as a new last dimension. A positive `offset` selects a diagonal above the main diagonal, and a negative one a diagonal below it."""
 def diagonal_copy(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: Tensor | None = None) -> Tensor:
-    """Like `diagonal`, as a contiguous copy."""
+    """Like `diagonal`, but return a contiguous copy."""
 def diagonal_scatter(input: Tensor, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: Tensor | None = None) -> Tensor:
-    """Copy `input` and replace the elements that `diagonal` selects by `src`."""
+    """Return a copy of `input` in which `src` replaces the elements that `diagonal` selects."""
 def diff(input: Tensor, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Differences `input[i + 1] - input[i]` along `dim`, taken `n` times, after concatenating `prepend`, `input` and `append`. Bools are combined by exclusive or. Each time reduces the size of `dim` by 1."""
+    """Differences `input[i + 1] - input[i]` along `dim`, taken `n` times, after concatenating `prepend`, `input` and `append`. For bools, the difference is exclusive or. Each repetition reduces the size of `dim` by 1."""
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The digamma function: the derivative of log(gamma(input))."""
+    """The digamma function: the derivative of `log(gamma(x))`."""
 def digamma_(input: Tensor) -> Tensor:
-    """The digamma function: the derivative of log(gamma(input))."""
+    """The digamma function: the derivative of `log(gamma(x))`."""
 def dist(input: Tensor, other: Tensor, p: _Number = 2, *, out: Tensor | None = None) -> Tensor:
-    """The `p`-norm of input - other, as a 0-d tensor."""
+    """The `p`-norm of `input - other`, as a 0-d tensor."""
 def div(input: Tensor | _Number, other: Tensor | _Number, *, rounding_mode: _str | None = None, out: Tensor | None = None) -> Tensor:
     """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
 def div_(input: Tensor | _Number, other: Tensor | _Number, *, rounding_mode: _str | None = None) -> Tensor:
@@ -783,10 +783,10 @@ def dsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
 def dsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
 def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Concatenate tensors along dimension 2, after expanding them to at least 3 dimensions as `atleast_3d`."""
+    """Concatenate tensors along dimension 2, after giving them at least 3 dimensions like `atleast_3d`."""
 @overload
 def einsum(equation: _str, operands: Sequence[Tensor]) -> Tensor:
-    """Sum of products of operands by an equation such as 'bij,bjk->bik'. Subscripts missing from the output are summed; '...' stands for any further dimensions, which broadcast. Without '->' the output has the ellipsis, then the subscripts that appear once, sorted. The subscripts may also be lists of integers: `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
+    """Sum of products of operands by an equation such as 'bij,bjk->bik'. The sum is over the subscripts that are not in the output. '...' stands for any further dimensions, which broadcast. Without '->', the output has the dimensions of '...', then the subscripts that appear once, in alphabetical order. The subscripts may also be lists of integers: `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
 @overload
 def einsum(equation: _str, operand1: Tensor, operand2: Tensor | None = None, operand3: Tensor | None = None, operand4: Tensor | None = None, operand5: Tensor | None = None, operand6: Tensor | None = None, operand7: Tensor | None = None, operand8: Tensor | None = None, operand9: Tensor | None = None, operand10: Tensor | None = None, operand11: Tensor | None = None, operand12: Tensor | None = None, operand13: Tensor | None = None, operand14: Tensor | None = None, operand15: Tensor | None = None, operand16: Tensor | None = None, operand17: Tensor | None = None, operand18: Tensor | None = None, operand19: Tensor | None = None, operand20: Tensor | None = None, operand21: Tensor | None = None, operand22: Tensor | None = None, operand23: Tensor | None = None, operand24: Tensor | None = None, operand25: Tensor | None = None, operand26: Tensor | None = None, operand27: Tensor | None = None, operand28: Tensor | None = None, operand29: Tensor | None = None, operand30: Tensor | None = None, operand31: Tensor | None = None) -> Tensor: ...
 @overload
@@ -797,7 +797,7 @@ def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: _float, norm_typ
     """Scale the rows of `input` at the indices to a `norm_type`-norm of at most `max_norm`, in place."""
 @overload
 def empty(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None, out: Tensor | None = None) -> Tensor:
-    """Tensor of shape `size` with uninitialized elements. The dtype is the default floating-point dtype unless given."""
+    """Tensor of shape `size` with uninitialized elements. `dtype` defaults to the default floating-point dtype."""
 @overload
 def empty(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None, out: Tensor | None = None) -> Tensor: ...
 def empty_like(input: Tensor, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
@@ -840,7 +840,7 @@ def exp_(input: Tensor) -> Tensor:
     """e**x."""
 @overload
 def expand_copy(input: Tensor, size: Sequence[_int], *, implicit: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Like `expand`, as a contiguous copy."""
+    """Like `expand`, but return a contiguous copy."""
 @overload
 def expand_copy(input: Tensor, *size: _int, implicit: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def expm1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -849,17 +849,17 @@ def expm1_(input: Tensor) -> Tensor:
     """exp(x) - 1, accurate for x near 0."""
 @overload
 def eye(n: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """The (n, m) matrix whose element (i, j) is 1 if i = j and 0 otherwise; `m` is `n` unless given."""
+    """Return the (n, m) matrix whose element (i, j) is 1 if i = j and 0 otherwise. `m` defaults to `n`."""
 @overload
 def eye(n: _int, m: _int | None, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def feature_alpha_dropout(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-    """Alpha dropout of whole channels, the slices of dimensions 0 and 1."""
+    """Alpha dropout of whole channels: all elements of `input[n, c]` are kept or dropped together."""
 def feature_alpha_dropout_(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-    """Alpha dropout of whole channels, the slices of dimensions 0 and 1."""
+    """Alpha dropout of whole channels: all elements of `input[n, c]` are kept or dropped together."""
 def feature_dropout(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-    """Dropout of whole channels, the slices of dimensions 0 and 1."""
+    """Dropout of whole channels: all elements of `input[n, c]` are kept or dropped together."""
 def feature_dropout_(input: Tensor, p: _float, train: _bool, *, generator: _Generator | None = None) -> Tensor:
-    """Dropout of whole channels, the slices of dimensions 0 and 1."""
+    """Dropout of whole channels: all elements of `input[n, c]` are kept or dropped together."""
 def fill(input: Tensor, value: Tensor | _Number) -> Tensor:
     """Set all elements to a number or to the value of a 0-d tensor."""
 def fill_(input: Tensor, value: Tensor | _Number) -> Tensor:
@@ -869,7 +869,7 @@ def fix(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def fix_(input: Tensor) -> Tensor:
     """Round each element towards zero to an integer, in the input's dtype."""
 def flatten(input: Tensor, start_dim: _int = 0, end_dim: _int = -1) -> Tensor:
-    """Combine the dimensions `start_dim` to `end_dim` into one. A view if the strides allow it, else a copy."""
+    """Combine the dimensions `start_dim` to `end_dim` into one. The result is a view if the strides allow it, else a copy."""
 @overload
 def flip(input: Tensor, dims: Sequence[_int]) -> Tensor:
     """Reverse the order of elements along `dims`."""
@@ -906,35 +906,35 @@ def frac_(input: Tensor) -> Tensor:
 def frexp(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_frexp:
     """Split each element x into mantissa m (0.5 <= |m| < 1, or 0) and int32 exponent e with x = m * 2**e. Returns (mantissa, exponent)."""
 def full(size: Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Tensor of shape `size` filled with `fill_value`. Without `dtype`, a bool gives bool, an int int64, a float the default floating-point dtype, and a complex number the default complex dtype."""
+    """Tensor of shape `size` filled with `fill_value`. Without `dtype`, the value determines the dtype: bool for a bool, int64 for an int, the default floating-point dtype for a float, and the default complex dtype for a complex number."""
 def full_like(input: Tensor, fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
     """Tensor with the shape, dtype, device and dimension order of `input`, filled with `fill_value`."""
 def gather(input: Tensor, dim: _int, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the shape of `index`, which must have as many dimensions as `input` and, except in `dim`, no larger sizes."""
+    """Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the shape of `index`. This must have as many dimensions as `input`, and no larger sizes except in `dim`."""
 def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Greatest common divisor, which is not negative."""
 def gcd_(input: Tensor, other: Tensor) -> Tensor:
     """Greatest common divisor, which is not negative."""
 def ge(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input >= other."""
+    """`input >= other`. Complex operands are not supported."""
 def ge_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """input >= other."""
+    """`input >= other`. Complex operands are not supported."""
 def geqrf(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_geqrf:
-    """QR factorization of matrices (..., M, N) in LAPACK's form: `a` holds R in the upper triangle and the Householder vectors below it, `tau` (..., min(M, N)) their scalar factors."""
+    """QR factorization of matrices (..., M, N) in LAPACK's form: `a` holds R in the upper triangle and the Householder vectors below it, and `tau` (..., min(M, N)) holds their scalar factors."""
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Outer product of two vectors: (n) and (m) to (n, m)."""
+    """Outer product of two vectors: (n,) and (m,) give (n, m)."""
 def get_device(input: Tensor) -> _int:
     """Return the index of the tensor's device, or -1 if it has none."""
 def gradient(input: Tensor, *, spacing: Any | None = 1, dim: Any | None = None, edge_order: _int = 1) -> tuple[Tensor, ...]:
-    """Derivatives of the samples along each dimension in `dim` (all by default), by second-order central differences. `spacing` is the distance between samples: one number, or for each dimension a number or a vector of sample points. `edge_order` 1 or 2 is the order of accuracy at the ends. Returns one tensor of the shape of `input` for each dimension."""
+    """Derivatives of the samples along each dimension in `dim` (all by default), by second-order central differences. `spacing` is the distance between samples: one number, or for each dimension a number or a vector of sample points. `edge_order` (1 or 2) is the order of accuracy at the ends. Return one tensor with the shape of `input` for each dimension."""
 def greater(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """`input > other`. Complex operands raise."""
+    """`input > other`. Complex operands are not supported."""
 def greater_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """`input > other`. Complex operands raise."""
+    """`input > other`. Complex operands are not supported."""
 def greater_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input >= other."""
+    """`input >= other`. Complex operands are not supported."""
 def greater_equal_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """input >= other."""
+    """`input >= other`. Complex operands are not supported."""
 def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
     """`grid_sample` with modes given by number."""
 def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
@@ -942,21 +942,21 @@ def grid_sampler_2d(input: Tensor, grid: Tensor, interpolation_mode: _int, paddi
 def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: _int, padding_mode: _int, align_corners: _bool) -> Tensor:
     """`grid_sample` of (N, C, D, H, W) with modes given by number."""
 def group_norm(input: Tensor, num_groups: _int, weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05, cudnn_enabled: _bool = True) -> Tensor:
-    """As `nn.functional.group_norm`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.group_norm`, with the argument order of PyTorch's native function."""
 @overload
 def gru(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
-    """Apply layers of gated recurrent units (Cho et al., 2014) to sequences (time, batch, features), or to packed data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states."""
+    """Apply layers of gated recurrent units (Cho et al., 2014) to sequences (time, batch, features), or to packed data (rows, features) with `batch_sizes`. Return the outputs of the last layer and the final hidden states."""
 @overload
 def gru(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]: ...
 def gru_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
     """Compute one step of `gru` for an input (batch, features). Returns the next hidden state, (batch, hidden)."""
 def gt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """`input > other`. Complex operands raise."""
+    """`input > other`. Complex operands are not supported."""
 def gt_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """`input > other`. Complex operands raise."""
+    """`input > other`. Complex operands are not supported."""
 @overload
 def hamming_window(window_length: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """Hamming window: alpha - beta * cos(x), with alpha 0.54 and beta 0.46 unless given."""
+    """Hamming window: alpha - beta * cos(x). The defaults are alpha=0.54 and beta=0.46."""
 @overload
 def hamming_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 @overload
@@ -977,22 +977,22 @@ def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Te
 def heaviside_(input: Tensor, values: Tensor) -> Tensor:
     """Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0."""
 def hinge_embedding_loss(input: Tensor, target: Tensor, margin: _float = 1.0, reduction: _int = 0) -> Tensor:
-    """As `nn.functional.hinge_embedding_loss`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.hinge_embedding_loss`, with the argument order of PyTorch's native function."""
 def histc(input: Tensor, bins: _int = 100, min: _Number = 0, max: _Number = 0, *, out: Tensor | None = None) -> Tensor:
-    """Number of elements in each of `bins` bins of equal width from `min` to `max`, in the dtype of `input`. If these are equal, the range is that of the data."""
+    """Number of elements in each of `bins` bins of equal width from `min` to `max`, in the dtype of `input`. If `min` equals `max`, the bins cover the range of the data."""
 @overload
 def histogram(input: Tensor, bins: Tensor, *, weight: Tensor | None = None, density: _bool = False, out: Sequence[Tensor] | None = None) -> _return_histogram:
-    """Number of elements, or sum of their `weight`, in each bin, and the bin edges. `bins` is a vector of edges, or a number of bins of equal width in `range` (by default that of the data). `density` divides by the total and the bin widths."""
+    """Number of elements, or sum of their `weight`, in each bin, and the bin edges. `bins` is a vector of edges, or a number of bins of equal width in `range` (default: the range of the data). `density` divides by the total and the bin widths."""
 @overload
 def histogram(input: Tensor, bins: _int = 100, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, out: Sequence[Tensor] | None = None) -> _return_histogram_bin_ct: ...
 @overload
 def histogramdd(input: Tensor, bins: _int | Sequence[_int], range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> _return_histogramdd:
-    """Histogram of points `input` (..., D) in D dimensions: the number of points, or the sum of their `weight`, in each bin, and the D vectors of bin edges. `bins` gives the edges or the number of bins for each coordinate, or one number for all. `range` gives the lowest and highest edge of each coordinate in turn."""
+    """Histogram of points `input` (..., D) in D dimensions: the number of points, or the sum of their `weight`, in each bin, and the D vectors of bin edges. `bins` is a vector of edges or a number of bins for each coordinate, or one number for all. `range` holds the lowest and the highest edge of each coordinate in turn."""
 @overload
 def histogramdd(input: Tensor, bins: Sequence[Tensor], range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> _return_histogramdd_edges: ...
 @overload
 def hsplit(input: Tensor, indices_or_sections: _int) -> tuple[Tensor, ...]:
-    """Split along dimension 1 (0 of a vector) into a number of equal views, or at the given indices. Returns a tuple."""
+    """Split along dimension 1 (0 for a vector) into a number of equal views, or at the given indices. Returns a tuple."""
 @overload
 def hsplit(input: Tensor, indices_or_sections: Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
@@ -1022,7 +1022,7 @@ def igammac(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tenso
 def igammac_(input: Tensor, other: Tensor) -> Tensor:
     """Regularized upper incomplete gamma function Q(input, other)."""
 def imag(input: Tensor) -> Tensor:
-    """Imaginary part of a complex tensor, as a view. Real tensors raise."""
+    """Imaginary part of a complex tensor, as a view. Real tensors are not supported."""
 def index_add(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
     """Add the slices of `source` along `dim`, times `alpha`, to the slices of `input` at the indices in the vector `index`."""
 def index_add_(input: Tensor, dim: _int, index: Tensor, source: Tensor, *, alpha: _Number = 1) -> Tensor:
@@ -1036,21 +1036,21 @@ def index_fill(input: Tensor, dim: _int, index: Tensor, value: Tensor | _Number)
 def index_fill_(input: Tensor, dim: _int, index: Tensor, value: Tensor | _Number) -> Tensor:
     """Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor."""
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: _bool = False) -> Tensor:
-    """Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per dimension. None selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing them."""
+    """Return a copy with `values` written at the positions given by a tuple of index tensors or masks, one per dimension. None selects a whole dimension. If `accumulate`, add `values` to the elements instead of replacing them."""
 def index_put_(input: Tensor, indices: Any, values: Tensor, accumulate: _bool = False) -> Tensor:
-    """Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension. None selects a whole dimension. `accumulate` adds `values` to the elements instead of replacing them."""
+    """Write `values` in place at the positions given by a tuple of index tensors or masks, one per dimension. None selects a whole dimension. If `accumulate`, add `values` to the elements instead of replacing them."""
 def index_reduce(input: Tensor, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
     """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
 def index_reduce_(input: Tensor, dim: _int, index: Tensor, source: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
     """Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. `reduce` is 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
 def index_select(input: Tensor, dim: _int, index: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Slices of `input` along `dim` at the indices in a vector (int32 or int64). The size of `dim` becomes the length of `index`."""
+    """Slices of `input` along `dim` at the indices in the vector `index` (int32 or int64). The size of `dim` becomes the length of `index`."""
 def inner(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Sum of products over the last dimensions, which must have the same size. If an operand is 0-d, the product."""
+    """Sum of products over the last dimensions, which must have the same size. If an operand is 0-d, the result is the product."""
 def instance_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, use_input_stats: _bool, momentum: _float, eps: _float, cudnn_enabled: _bool) -> Tensor:
-    """As `nn.functional.instance_norm`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.instance_norm`, with the argument order of PyTorch's native function."""
 def inverse(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Inverses of square matrices (..., N, N). Raises LinAlgError if a matrix is singular."""
+    """Inverses of square matrices (..., N, N). Raise LinAlgError if a matrix is singular."""
 def is_complex(input: Tensor) -> _bool:
     """Return whether the dtype is complex."""
 def is_conj(input: Tensor) -> _bool:
@@ -1068,12 +1068,12 @@ def is_same_size(input: Tensor, other: Tensor) -> _bool:
 def is_signed(input: Tensor) -> _bool:
     """Return whether the dtype can hold negative values."""
 def isclose(input: Tensor, other: Tensor, rtol: _float = 1e-05, atol: _float = 1e-08, equal_nan: _bool = False) -> Tensor:
-    """Whether `abs(input - other) <= atol + rtol * abs(other)`. Equal infinities are close; `equal_nan` makes two NaNs close. Both tensors must have the same dtype."""
+    """Whether `abs(input - other) <= atol + rtol * abs(other)`. Equal infinities are close. If `equal_nan`, two NaNs are close too. Both tensors must have the same dtype."""
 def isfinite(input: Tensor) -> Tensor:
     """Test whether each element is finite. The result is bool."""
 @overload
 def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Whether each element of `elements` is in `test_elements`, or is not if `invert` is true. Bool and complex values raise."""
+    """Whether each element of `elements` is in `test_elements`, or is absent if `invert` is true. Bool and complex values are not supported."""
 @overload
 def isin(elements: Tensor, test_element: _Number, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -1089,7 +1089,7 @@ def isposinf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def isreal(input: Tensor) -> Tensor:
     """Test whether the imaginary part of each element is 0. The result is bool."""
 def istft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, normalized: _bool = False, onesided: _bool | None = None, length: _int | None = None, return_complex: _bool = False) -> Tensor:
-    """Inverse short-time Fourier transform: the least-squares signal (..., points) for a spectrum (..., frequencies, frames) as `stft` returns it. The arguments must be those of `stft`. `length` pads or cuts the result."""
+    """Inverse short-time Fourier transform: the least-squares signal (..., points) for a spectrum (..., frequencies, frames) as `stft` returns it. The arguments must be those of `stft`. The result is padded or truncated to `length`."""
 @overload
 def kaiser_window(window_length: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
     """Kaiser window, a ratio of Bessel functions I0. A larger `beta` (default 12) makes it narrower."""
@@ -1098,13 +1098,13 @@ def kaiser_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None 
 @overload
 def kaiser_window(window_length: _int, periodic: _bool, beta: _float, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 def kl_div(input: Tensor, target: Tensor, reduction: _int = 0, *, log_target: _bool = False) -> Tensor:
-    """As `nn.functional.kl_div`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.kl_div`, with the argument order of PyTorch's native function."""
 def kron(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Kronecker product: each element of `input` times `other`, as blocks of the result. Dimension i of the result has size `input.shape[i] * other.shape[i]`; the tensor with fewer dimensions gets leading dimensions of size 1."""
+    """Kronecker product: each element of `input` times `other`, as blocks of the result. Dimension i of the result has size `input.shape[i] * other.shape[i]`. The tensor with fewer dimensions gets leading dimensions of size 1."""
 def kthvalue(input: Tensor, k: _int, dim: _int = -1, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_kthvalue:
     """The `k`-th smallest element along `dim`, with `k` counted from 1, and its int64 index, as (values, indices)."""
 def layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05, cudnn_enable: _bool = True) -> Tensor:
-    """As `nn.functional.layer_norm`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.layer_norm`, with the argument order of PyTorch's native function."""
 def lcm(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Least common multiple, which is not negative."""
 def lcm_(input: Tensor, other: Tensor) -> Tensor:
@@ -1114,25 +1114,25 @@ def ldexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
 def ldexp_(input: Tensor, other: Tensor) -> Tensor:
     """`input * 2**other`."""
 def le(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """`input <= other`. Complex operands raise."""
+    """`input <= other`. Complex operands are not supported."""
 def le_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """`input <= other`. Complex operands raise."""
+    """`input <= other`. Complex operands are not supported."""
 def lerp(input: Tensor, end: Tensor, weight: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """Linear interpolation input + weight * (end - input). The tensors must have the same dtype; a 0-d weight may differ."""
+    """Linear interpolation `input + weight * (end - input)`. The tensors must have the same dtype, except for a 0-d weight."""
 def lerp_(input: Tensor, end: Tensor, weight: Tensor | _Number) -> Tensor:
-    """Linear interpolation input + weight * (end - input). The tensors must have the same dtype; a 0-d weight may differ."""
+    """Linear interpolation `input + weight * (end - input)`. The tensors must have the same dtype, except for a 0-d weight."""
 def less(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """`input < other`. Complex operands raise."""
+    """`input < other`. Complex operands are not supported."""
 def less_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """`input < other`. Complex operands raise."""
+    """`input < other`. Complex operands are not supported."""
 def less_equal(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """`input <= other`. Complex operands raise."""
+    """`input <= other`. Complex operands are not supported."""
 def less_equal_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """`input <= other`. Complex operands raise."""
+    """`input <= other`. Complex operands are not supported."""
 def lgamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log(|gamma(input)|)."""
+    """`log(|gamma(x)|)`."""
 def lgamma_(input: Tensor) -> Tensor:
-    """log(|gamma(input)|)."""
+    """`log(|gamma(x)|)`."""
 def linspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
     """Return a vector of `steps` evenly spaced numbers from `start` to `end`, both included. The bounds are numbers or 0-d tensors."""
 def log(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1160,7 +1160,7 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Te
 def logcumsumexp(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the cumulative sum of exponentials along `dim`."""
 def logdet(input: Tensor) -> Tensor:
-    """Logarithms of determinants; NaN if a determinant is negative."""
+    """Logarithms of determinants. The logarithm of a negative determinant is NaN."""
 def logical_and(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Whether both elements are nonzero."""
 def logical_and_(input: Tensor, other: Tensor) -> Tensor:
@@ -1178,11 +1178,11 @@ def logical_xor(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> T
 def logical_xor_(input: Tensor, other: Tensor) -> Tensor:
     """Whether exactly one of the elements is nonzero."""
 def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | None = None) -> Tensor:
-    """log(x / (1 - x)). If `eps` is given, x is first clamped to [eps, 1 - eps]."""
+    """`log(x / (1 - x))`. If `eps` is given, x is first clamped to [eps, 1 - eps]."""
 def logit_(input: Tensor, eps: _float | None = None) -> Tensor:
-    """log(x / (1 - x)). If `eps` is given, x is first clamped to [eps, 1 - eps]."""
+    """`log(x / (1 - x))`. If `eps` is given, x is first clamped to [eps, 1 - eps]."""
 def logspace(start: Tensor | _Number, end: Tensor | _Number, steps: _int, base: _float = 10.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Return `base` to the power of each element of linspace(start, end, steps)."""
+    """Return `base` to the power of each element of `linspace(start, end, steps)`."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the sum of exponentials over `dim`, computed without overflow. Integers give the default float dtype."""
 @overload
@@ -1193,79 +1193,79 @@ def lstm(data: Tensor, batch_sizes: Tensor, hx: Sequence[Tensor], params: Sequen
 def lstm_cell(input: Tensor, hx: Sequence[Tensor], w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Compute one step of `lstm` for an input (batch, features). Returns the next hidden and cell states, (batch, hidden)."""
 def lt(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """`input < other`. Complex operands raise."""
+    """`input < other`. Complex operands are not supported."""
 def lt_(input: Tensor, other: Tensor | _Number) -> Tensor:
-    """`input < other`. Complex operands raise."""
+    """`input < other`. Complex operands are not supported."""
 def lu(A: Tensor, pivot: _bool = True, get_infos: _bool = False, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor]:
-    """LU factorization of matrices, as `linalg.lu_factor_ex`; `info` is returned only if `get_infos`. Singular matrices do not raise."""
+    """LU factorization of matrices, like `linalg.lu_factor_ex`. `info` is returned only if `get_infos` is true. Singular matrices are accepted."""
 def lu_solve(input: Tensor, LU_data: Tensor, LU_pivots: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Solutions X of `A @ X = input`, given the result of `linalg.lu_factor` for A."""
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: _bool = True, unpack_pivots: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_lu_unpack:
     """Unpack the results of `linalg.lu_factor` into P, L and U with `A = P @ L @ U`. L and U are empty if `unpack_data` is False. P is empty if `unpack_pivots` is False."""
 def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: _float = 0.0, reduction: _int = 0) -> Tensor:
-    """As `nn.functional.margin_ranking_loss`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.margin_ranking_loss`, with the argument order of PyTorch's native function."""
 def masked_fill(input: Tensor, mask: Tensor, value: Tensor | _Number) -> Tensor:
-    """Replace the elements where the bool mask is true by `value`, a number or 0-d tensor. `input` and `mask` broadcast."""
+    """Replace the elements where the bool mask is true by `value`, a number or 0-d tensor. `input` and `mask` are broadcast together."""
 def masked_fill_(input: Tensor, mask: Tensor, value: Tensor | _Number) -> Tensor:
-    """Replace the elements where the bool mask is true by `value`, a number or 0-d tensor. `input` and `mask` broadcast."""
+    """Replace the elements where the bool mask is true by `value`, a number or 0-d tensor. `input` and `mask` are broadcast together."""
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` broadcast."""
+    """Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` are broadcast together."""
 def masked_scatter_(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    """Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` broadcast."""
+    """Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` are broadcast together."""
 def masked_select(input: Tensor, mask: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Elements where `mask` is true, as a vector. `input` and the bool `mask` broadcast."""
+    """Elements where `mask` is true, as a vector. `input` and the bool `mask` are broadcast together."""
 def matmul(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Matrix product over the last two dimensions: (..., n, k) and (..., k, m) to (..., n, m). The other dimensions broadcast. A vector is a row on the left and a column on the right."""
+    """Matrix product over the last two dimensions: (..., n, k) and (..., k, m) give (..., n, m). The other dimensions broadcast. A vector counts as a row on the left and as a column on the right."""
 def matrix_exp(input: Tensor) -> Tensor:
     """Matrix exponentials of square matrices (..., N, N)."""
 def matrix_power(input: Tensor, n: _int, *, out: Tensor | None = None) -> Tensor:
     """Square matrices (..., N, N) raised to an integer power. Negative powers are powers of the inverse."""
 @overload
 def max(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Largest element. With `dim`: the largest along that dimension and its int64 index, as (values, indices). With `other`: the larger of the two tensors element by element, like `maximum`."""
+    """Largest element. With `dim`, return the largest element along that dimension and its int64 index, as (values, indices). With `other`, return the larger element of the two tensors at each position, like `maximum`."""
 @overload
 def max(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def max(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_max_dim: ...
 def max_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Tensor:
-    """Maximum of each window of (N, C, L). With `return_indices` also returns the int64 indices of the maxima."""
+    """Maximum of each window of (N, C, L). If `return_indices`, also return the int64 indices of the maxima."""
 def max_pool1d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> tuple[Tensor, Tensor]:
     """`max_pool1d` with the int64 indices of the maxima along L. Returns (values, indices)."""
 def max_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Tensor:
-    """Maximum of each window of (N, C, H, W). With `return_indices` also returns the int64 indices of the maxima."""
+    """Maximum of each window of (N, C, H, W). If `return_indices`, also return the int64 indices of the maxima."""
 def max_pool3d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Tensor:
-    """Maximum of each window of (N, C, D, H, W). With `return_indices` also returns the int64 indices of the maxima."""
+    """Maximum of each window of (N, C, D, H, W). If `return_indices`, also return the int64 indices of the maxima."""
 def maximum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Greater of two elements; NaN if either is NaN."""
+    """Greater of two elements, or NaN if one of them is NaN."""
 def mean(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Mean over `dim` (default: all dimensions). The dtype must be floating-point or complex."""
 @overload
 def median(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Median of all elements: the lower of the two middle ones if their number is even. With `dim` the median along it and its int64 index, as (values, indices)."""
+    """Median of all elements. If their number is even, it is the lower of the two middle elements. With `dim`, return the median along this dimension and its int64 index, as (values, indices)."""
 @overload
 def median(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_median_dim: ...
 @overload
 def meshgrid(tensors: Sequence[Tensor], *, indexing: _str | None = None) -> tuple[Tensor, ...]:
-    """Coordinate grids of N vectors, as N views of the same N-dimensional shape. With `indexing` 'ij', dimension i belongs to vector i; 'xy' exchanges the first two dimensions. Without it, a warning is issued and 'ij' is used."""
+    """Coordinate grids of N vectors, as N views of the same N-dimensional shape. With `indexing` 'ij', dimension i belongs to vector i. 'xy' exchanges the first two dimensions. If `indexing` is None, a warning is issued and 'ij' is used."""
 @overload
 def meshgrid(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None, *, indexing: _str | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def min(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Smallest element. With `dim`: the smallest along that dimension and its int64 index, as (values, indices). With `other`: the smaller of the two tensors element by element, like `minimum`."""
+    """Smallest element. With `dim`, return the smallest element along that dimension and its int64 index, as (values, indices). With `other`, return the smaller element of the two tensors at each position, like `minimum`."""
 @overload
 def min(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: ...
 @overload
 def min(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_min_dim: ...
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Lesser of two elements; NaN if either is NaN."""
+    """Lesser of two elements, or NaN if one of them is NaN."""
 def mm(input: Tensor, mat2: Tensor, out_dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Product of two matrices: (n, k) and (k, m) to (n, m)."""
+    """Product of two matrices: (n, k) and (k, m) give (n, m)."""
 def mode(input: Tensor, dim: _int = -1, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_mode:
-    """Most frequent value along `dim` (the smallest of several) and the int64 index where it last occurs, as (values, indices)."""
+    """Most frequent value along `dim` and the int64 index where it last occurs, as (values, indices). If several values are equally frequent, the smallest of them is returned."""
 def moveaxis(input: Tensor, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-    """View with the dimensions `source` moved to the positions `destination`; the other dimensions keep their order."""
+    """View with the dimensions `source` moved to the positions `destination`. The other dimensions keep their order."""
 def movedim(input: Tensor, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
-    """View with the dimensions `source` moved to the positions `destination`; the other dimensions keep their order."""
+    """View with the dimensions `source` moved to the positions `destination`. The other dimensions keep their order."""
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sort along the first dimension, ascending."""
 def mul(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -1273,13 +1273,13 @@ def mul(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None 
 def mul_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
     """`input * other`."""
 def multinomial(input: Tensor, num_samples: _int, replacement: _bool = False, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
-    """Sample `num_samples` int64 category indices from each row of probabilities, which need not sum to 1: (N, K) to (N, num_samples), or (K) to (num_samples)."""
+    """Sample `num_samples` int64 category indices from each row of probabilities, which need not sum to 1. An input (N, K) gives (N, num_samples), and (K,) gives (num_samples,)."""
 def multiply(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """`input * other`."""
 def multiply_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
     """`input * other`."""
 def mv(input: Tensor, vec: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Product of a matrix and a vector: (n, k) and (k) to (n)."""
+    """Product of a matrix and a vector: (n, k) and (k,) give (n,)."""
 def mvlgamma(input: Tensor, p: _int, *, out: Tensor | None = None) -> Tensor:
     """The logarithm of the multivariate gamma function of dimension p."""
 def mvlgamma_(input: Tensor, p: _int) -> Tensor:
@@ -1292,11 +1292,11 @@ def nanmean(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _b
     """Mean over `dim` (default: all dimensions) of the elements that are not NaN. The dtype must be floating-point."""
 @overload
 def nanmedian(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Like `median`, of the elements that are not NaN."""
+    """Like `median`, but ignore NaN."""
 @overload
 def nanmedian(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_nanmedian_dim: ...
 def nanquantile(input: Tensor, q: Tensor | _Number, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-    """Like `quantile`, of the elements that are not NaN."""
+    """Like `quantile`, but ignore NaN."""
 def nansum(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Sum over `dim` (default: all dimensions) with NaN counted as zero."""
 @overload
@@ -1305,7 +1305,7 @@ def narrow(input: Tensor, dim: _int, start: Tensor, length: _int) -> Tensor:
 @overload
 def narrow(input: Tensor, dim: _int, start: _int, length: _int) -> Tensor: ...
 def narrow_copy(input: Tensor, dim: _int, start: _int, length: _int, *, out: Tensor | None = None) -> Tensor:
-    """Like `narrow`, as a contiguous copy."""
+    """Like `narrow`, but return a contiguous copy."""
 def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """`batch_norm` that also returns the mean and reciprocal standard deviation of the batch. Outside training on a CPU, these two are empty."""
 def native_channel_shuffle(input: Tensor, groups: _int) -> Tensor:
@@ -1313,21 +1313,21 @@ def native_channel_shuffle(input: Tensor, groups: _int) -> Tensor:
 def native_dropout(input: Tensor, p: _float, train: _bool | None, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
     """Dropout that also returns the bool mask of the elements that were kept. `train=None` means true."""
 def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: _int, C: _int, HxW: _int, group: _int, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """`group_norm`. Also returns the mean and the reciprocal standard deviation of each group, both of shape (N, group)."""
+    """`group_norm` that also returns the mean and the reciprocal standard deviation of each group, both of shape (N, group)."""
 def native_layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None, bias: Tensor | None, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """`layer_norm`. Also returns the mean and the reciprocal of the standard deviation that were used, with size 1 in the normalized dimensions."""
+    """`layer_norm` that also returns the mean and the reciprocal of the standard deviation. Both have size 1 in the normalized dimensions."""
 def ne(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """`input != other`."""
 def ne_(input: Tensor, other: Tensor | _Number) -> Tensor:
     """`input != other`."""
 def neg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """-x."""
+    """`-x`."""
 def neg_(input: Tensor) -> Tensor:
-    """-x."""
+    """`-x`."""
 def negative(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """-x."""
+    """`-x`."""
 def negative_(input: Tensor) -> Tensor:
-    """-x."""
+    """`-x`."""
 def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Representable number next to `input` in the direction of `other`."""
 def nextafter_(input: Tensor, other: Tensor) -> Tensor:
@@ -1335,14 +1335,14 @@ def nextafter_(input: Tensor, other: Tensor) -> Tensor:
 def nonzero(input: Tensor, *, as_tuple: _bool = False, out: Tensor | None = None) -> Any:
     """Indices of the nonzero elements, as an int64 tensor (number of nonzeros, ndim), or if `as_tuple`, as a tuple of one vector for each dimension."""
 def nonzero_static(input: Tensor, *, size: _int, fill_value: _int = -1, out: Tensor | None = None) -> Tensor:
-    """`nonzero`, truncated to `size` rows or padded to them with `fill_value`."""
+    """`nonzero` with exactly `size` rows: truncated, or padded with `fill_value`."""
 def norm(input: Tensor, p: Any | None = 'fro', dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Vector norm of order `p` over `dim`, or over all elements if `dim` is None. 'nuc' is a matrix norm over two dimensions."""
 def norm_except_dim(v: Tensor, pow: _int = 2, dim: _int = 0) -> Tensor:
-    """The `pow`-norm over all dimensions except `dim`; the reduced dimensions are kept with size 1. For `dim=-1`, the norm over all dimensions, as a 0-d tensor."""
+    """The `pow`-norm over all dimensions except `dim`. The reduced dimensions are kept with size 1. If `dim` is -1, the norm is over all dimensions, and the result is 0-d."""
 @overload
 def normal(mean: Tensor, std: Tensor, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
-    """Sample from normal distributions. `mean` and `std` are tensors that broadcast together, or one or both numbers; with two numbers `size` gives the shape."""
+    """Sample from normal distributions. `mean` and `std` are numbers, or tensors that are broadcast together. If both are numbers, `size` is the shape of the result."""
 @overload
 def normal(mean: Tensor, std: _float = 1.0, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -1359,17 +1359,17 @@ def numel(input: Tensor) -> _int:
     """Return the number of elements."""
 @overload
 def ones(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Tensor of shape `size` filled with 1. The dtype is the default floating-point dtype unless given."""
+    """Tensor of shape `size` filled with 1. `dtype` defaults to the default floating-point dtype."""
 @overload
 def ones(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def ones_like(input: Tensor, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
     """Tensor with the shape, dtype, device and dimension order of `input`, filled with 1."""
 def orgqr(input: Tensor, input2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """As `linalg.householder_product`."""
+    """The same as `linalg.householder_product`."""
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: _bool = True, transpose: _bool = False, *, out: Tensor | None = None) -> Tensor:
-    """Multiply `input3` by Q, given as results `input` and `input2` of `geqrf`: `Q @ input3` if `left`, else `input3 @ Q`. `transpose` uses the conjugate transpose of Q."""
+    """Multiply `input3` by Q: `Q @ input3` if `left`, else `input3 @ Q`. Q is given by the results `input` and `input2` of `geqrf`. If `transpose`, use the conjugate transpose of Q."""
 def outer(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Outer product of two vectors: (n) and (m) to (n, m)."""
+    """Outer product of two vectors: (n,) and (m,) give (n, m)."""
 def pairwise_distance(x1: Tensor, x2: Tensor, p: _float = 2.0, eps: _float = 1e-06, keepdim: _bool = False) -> Tensor:
     """The p-norm of `x1 - x2 + eps` over the last dimension."""
 def pca_lowrank(A: Tensor, q: _int | None = None, center: _bool = True, niter: _int = 2) -> tuple[Tensor, Tensor, Tensor]:
@@ -1383,19 +1383,19 @@ def permute(input: Tensor, dims: Sequence[_int]) -> Tensor:
 def permute(input: Tensor, *dims: _int) -> Tensor: ...
 @overload
 def permute_copy(input: Tensor, dims: Sequence[_int], *, out: Tensor | None = None) -> Tensor:
-    """Like `permute`, as a contiguous copy."""
+    """Like `permute`, but return a contiguous copy."""
 @overload
 def permute_copy(input: Tensor, *dims: _int, out: Tensor | None = None) -> Tensor: ...
 def pinverse(input: Tensor, rcond: _float = 1e-15) -> Tensor:
     """Moore-Penrose pseudoinverses. Singular values up to `rcond * largest` count as 0."""
 def pixel_shuffle(input: Tensor, upscale_factor: _int) -> Tensor:
-    """Move channels to space: (..., C * r * r, H, W) to (..., C, H * r, W * r), where r is `upscale_factor`."""
+    """Move channels to space: (..., C * r * r, H, W) becomes (..., C, H * r, W * r), where r is `upscale_factor`."""
 def pixel_unshuffle(input: Tensor, downscale_factor: _int) -> Tensor:
-    """Move space to channels: (..., C, H * r, W * r) to (..., C * r * r, H, W), where r is `downscale_factor`."""
+    """Move space to channels: (..., C, H * r, W * r) becomes (..., C * r * r, H, W), where r is `downscale_factor`."""
 def poisson(input: Tensor, generator: _Generator | None = None) -> Tensor:
-    """Sample from Poisson distributions, one value for the rate in each element."""
+    """Sample from Poisson distributions. Each element of `input` is the rate for one value."""
 def poisson_nll_loss(input: Tensor, target: Tensor, log_input: _bool, full: _bool, eps: _float, reduction: _int) -> Tensor:
-    """As `nn.functional.poisson_nll_loss`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.poisson_nll_loss`, with the argument order of PyTorch's native function."""
 def polar(abs: Tensor, angle: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`abs * exp(i * angle)`, from two float16, float32 or float64 tensors of the same dtype."""
 @overload
@@ -1411,21 +1411,21 @@ def polygamma_(n: _int, input: Tensor) -> Tensor: ...
 def positive(input: Tensor) -> Tensor:
     """Return the tensor itself. Raise RuntimeError for bool tensors."""
 def pow(input: Tensor | _Number, exponent: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """`input ** exponent`. An integer tensor to the power of a negative integer number raises."""
+    """`input ** exponent`. If `input` is an integer tensor, `exponent` must not be a negative integer number."""
 def pow_(input: Tensor | _Number, exponent: Tensor | _Number) -> Tensor:
-    """`input ** exponent`. An integer tensor to the power of a negative integer number raises."""
+    """`input ** exponent`. If `input` is an integer tensor, `exponent` must not be a negative integer number."""
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """Parametric ReLU: `input` where it is positive, else `weight * input`. `weight` holds one value, or one for each channel (dimension 1)."""
 def prod(input: Tensor, dim: _int | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
     """Product over dimension `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given."""
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
-    """Write the elements of `source` at the positions `index` in the flattened input, or add them with `accumulate`."""
+    """Write the elements of `source` at the positions `index` in the flattened input. If `accumulate`, add them instead."""
 def put_(input: Tensor, index: Tensor, source: Tensor, accumulate: _bool = False) -> Tensor:
-    """Write the elements of `source` at the positions `index` in the flattened input, or add them with `accumulate`."""
+    """Write the elements of `source` at the positions `index` in the flattened input. If `accumulate`, add them instead."""
 def qr(input: Tensor, some: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_qr:
-    """QR factorization, as `linalg.qr`: reduced if `some`, else complete."""
+    """QR factorization like `linalg.qr`, in mode 'reduced' if `some`, else 'complete'."""
 def quantile(input: Tensor, q: Tensor | _Number, dim: _int | None = None, keepdim: _bool = False, *, interpolation: _str = 'linear', out: Tensor | None = None) -> Tensor:
-    """Quantiles `q` in [0, 1] along `dim`, or over all elements. A vector `q` adds a leading dimension. The input is float32 or float64; `interpolation` is 'linear', 'lower', 'higher', 'midpoint' or 'nearest'."""
+    """Quantiles `q` in [0, 1] along `dim`, or over all elements. A vector `q` adds a leading dimension. The input is float32 or float64. `interpolation` is 'linear', 'lower', 'higher', 'midpoint' or 'nearest'."""
 def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Convert radians to degrees."""
 def rad2deg_(input: Tensor) -> Tensor:
@@ -1439,12 +1439,12 @@ def rand_like(input: Tensor, *, generator: _Generator | None = None, dtype: _dty
     """Return a tensor of the shape of `input` with values from the uniform distribution on [0, 1)."""
 @overload
 def randint(high: _int, size: Any, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """Return a tensor of shape `size` with uniform integers in [low, high). `low` is 0 and the dtype int64 unless given."""
+    """Return a tensor of shape `size` with uniform integers in [low, high). `low` defaults to 0 and the dtype to int64."""
 @overload
 def randint(low: _int, high: _int, size: Any, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor: ...
 @overload
 def randint_like(input: Tensor, high: _int, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, memory_format: _memory_format | None = None) -> Tensor:
-    """Return a tensor of the shape of `input` with uniform integers in [low, high), in the dtype of `input` unless `dtype` is given. `low` is 0 unless given."""
+    """Return a tensor of the shape of `input` with uniform integers in [low, high). `low` defaults to 0 and the dtype to that of `input`."""
 @overload
 def randint_like(input: Tensor, low: _int, high: _int, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, memory_format: _memory_format | None = None) -> Tensor: ...
 @overload
@@ -1455,11 +1455,11 @@ def randn(*size: _int, generator: _Generator | None = None, dtype: _dtype | None
 def randn_like(input: Tensor, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, memory_format: _memory_format | None = None) -> Tensor:
     """Return a tensor of the shape of `input` with values from the standard normal distribution."""
 def randperm(n: _int, *, generator: _Generator | None = None, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = False, requires_grad: _bool | None = False, out: Tensor | None = None) -> Tensor:
-    """Return a random permutation of the integers 0 to n - 1 as a vector, int64 unless `dtype` is given."""
+    """Return a random permutation of the integers 0 to n - 1 as a vector. `dtype` defaults to int64."""
 def range(start: _Number, end: _Number, step: _Number = 1, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Return a vector of start, start + step, ... up to and including `end`, in the default floating-point dtype unless `dtype` is given. Unlike this, `arange` excludes its end, as Python's `range` does."""
+    """Return a vector of start, start + step, ... up to and including `end`, in the default floating-point dtype unless `dtype` is given. In contrast, `arange` excludes its end, like Python's `range`."""
 def ravel(input: Tensor) -> Tensor:
-    """Return all elements as a vector: a view if the tensor is contiguous, else of a copy."""
+    """Return all elements as a vector, as a view if the tensor is contiguous, else as a copy."""
 def real(input: Tensor) -> Tensor:
     """Real part, as a view. A real tensor is returned unchanged."""
 def reciprocal(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1475,19 +1475,19 @@ def remainder(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor |
 def remainder_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
     """Remainder of floor division, with the sign of `other`, as in Python."""
 def renorm(input: Tensor, p: _Number, dim: _int, maxnorm: _Number, *, out: Tensor | None = None) -> Tensor:
-    """Scale each slice along `dim` whose `p`-norm exceeds `maxnorm` down to that norm."""
+    """Scale down each slice along `dim` whose `p`-norm exceeds `maxnorm`, so that its norm becomes `maxnorm`."""
 def renorm_(input: Tensor, p: _Number, dim: _int, maxnorm: _Number) -> Tensor:
-    """Scale each slice along `dim` whose `p`-norm exceeds `maxnorm` down to that norm."""
+    """Scale down each slice along `dim` whose `p`-norm exceeds `maxnorm`, so that its norm becomes `maxnorm`."""
 @overload
 def repeat_interleave(input: Tensor, repeats: _int, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
-    """Repeat each element of the flattened input, or each index along `dim`, several times in a row. `repeats` is an int or an int tensor with one count per element or index. Called with `repeats` alone, it returns each index i repeated repeats[i] times. Without `output_size` the values of a `repeats` tensor must be known."""
+    """Repeat each element of the flattened input, or each index along `dim`, several times in a row. `repeats` is an int, or an int tensor with one count per element or index. If only a `repeats` tensor is given, the result holds each index i repeated repeats[i] times. A `repeats` tensor must have values unless `output_size` is given."""
 @overload
 def repeat_interleave(input: Tensor, repeats: Tensor, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor: ...
 @overload
 def repeat_interleave(repeats: Tensor, *, output_size: _int | None = None) -> Tensor: ...
 @overload
 def reshape(input: Tensor, shape: Sequence[_int]) -> Tensor:
-    """Return the same elements in another shape: a view if the strides allow it, else of a copy. One size may be -1."""
+    """Return the same elements in another shape, as a view if the strides allow it, else as a copy. One size may be -1."""
 @overload
 def reshape(input: Tensor, *shape: _int) -> Tensor: ...
 def resize_as_(input: Tensor, the_template: Tensor, *, memory_format: _memory_format | None = None) -> Tensor:
@@ -1499,34 +1499,34 @@ def resolve_neg(input: Tensor) -> Tensor:
 def result_type(tensor1: Tensor | _Number, tensor2: Tensor | _Number) -> _dtype:
     """Return the dtype that two tensors or numbers promote to in arithmetic."""
 def rms_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, eps: _float | None = None) -> Tensor:
-    """As `nn.functional.rms_norm`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.rms_norm`, with the argument order of PyTorch's native function."""
 @overload
 def rnn_relu(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
-    """Apply layers of h' = relu(w_ih x + b_ih + w_hh h + b_hh) to sequences (time, batch, features), or to packed data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states."""
+    """Apply layers of h' = relu(w_ih x + b_ih + w_hh h + b_hh) to sequences (time, batch, features), or to packed data (rows, features) with `batch_sizes`. Return the outputs of the last layer and the final hidden states."""
 @overload
 def rnn_relu(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]: ...
 def rnn_relu_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
     """Compute one step of `rnn_relu` for an input (batch, features). Returns the next hidden state, (batch, hidden)."""
 @overload
 def rnn_tanh(input: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, batch_first: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
-    """Apply layers of h' = tanh(w_ih x + b_ih + w_hh h + b_hh) to sequences (time, batch, features), or to packed data (rows, features) with `batch_sizes`. Returns the outputs of the last layer and the final hidden states."""
+    """Apply layers of h' = tanh(w_ih x + b_ih + w_hh h + b_hh) to sequences (time, batch, features), or to packed data (rows, features) with `batch_sizes`. Return the outputs of the last layer and the final hidden states."""
 @overload
 def rnn_tanh(data: Tensor, batch_sizes: Tensor, hx: Tensor, params: Sequence[Tensor], has_biases: _bool, num_layers: _int, dropout: _float, train: _bool, bidirectional: _bool, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]: ...
 def rnn_tanh_cell(input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor, b_ih: Tensor | None = None, b_hh: Tensor | None = None) -> Tensor:
     """Compute one step of `rnn_tanh` for an input (batch, features). Returns the next hidden state, (batch, hidden)."""
 def roll(input: Tensor, shifts: _int | Sequence[_int], dims: _int | Sequence[_int] | None = ()) -> Tensor:
-    """Shift elements along `dims`, moving those beyond the end to the start. Without `dims` the input is flattened for the shift and keeps its shape."""
+    """Shift elements along `dims`, moving those beyond the end to the start. Without `dims`, shift the elements of the flattened input, but keep its shape."""
 @overload
 def rot90(input: Tensor, k: _int = 1, dims: Sequence[_int] = (0, 1)) -> Tensor:
     """Rotate by `k` quarter turns in the plane of the two dimensions `dims`, from the first towards the second."""
 @overload
 def rot90(input: Tensor, k: _int = 1, *dims: _int) -> Tensor: ...
 def round(input: Tensor, *, decimals: _int = 0, out: Tensor | None = None) -> Tensor:
-    """Round each element to `decimals` decimal places; ties round to even."""
+    """Round each element to `decimals` decimal places. Ties round to even."""
 def round_(input: Tensor, *, decimals: _int = 0) -> Tensor:
-    """Round each element to `decimals` decimal places; ties round to even."""
+    """Round each element to `decimals` decimal places. Ties round to even."""
 def row_stack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Concatenate tensors along dimension 0, after making vectors rows of matrices."""
+    """Concatenate tensors along dimension 0, after turning vectors into matrices of one row."""
 def rrelu(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, inplace: _bool = False, *, generator: _Generator | None = None) -> Tensor:
     """Randomized leaky ReLU: multiply negative elements by a slope drawn uniformly from [lower, upper]. Outside training the slope is (lower + upper) / 2."""
 def rrelu_(input: Tensor, lower: _float = 0.125, upper: _float = 0.3333333333333333, training: _bool = False, inplace: _bool = False, *, generator: _Generator | None = None) -> Tensor:
@@ -1536,12 +1536,12 @@ def rsqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def rsqrt_(input: Tensor) -> Tensor:
     """1 / sqrt(x)."""
 def rsub(input: Tensor, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
-    """`other - alpha * input`. Bool operands raise."""
+    """`other - alpha * input`. Bool operands are not supported."""
 def scalar_tensor(s: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
     """Return a 0-d tensor that holds `s`, in the default floating-point dtype unless `dtype` is given."""
 @overload
 def scatter(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Write the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] = src[i, j]. `reduce` ('add' or 'multiply') combines them with the input's elements instead."""
+    """Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', the input's elements are added to or multiplied by them instead."""
 @overload
 def scatter(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, reduce: _str, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -1550,7 +1550,7 @@ def scatter(input: Tensor, dim: _int, index: Tensor, value: _Number, *, out: Ten
 def scatter(input: Tensor, dim: _int, index: Tensor, value: _Number, *, reduce: _str, out: Tensor | None = None) -> Tensor: ...
 @overload
 def scatter_(input: Tensor, dim: _int, index: Tensor, src: Tensor) -> Tensor:
-    """Write the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] = src[i, j]. `reduce` ('add' or 'multiply') combines them with the input's elements instead."""
+    """Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', the input's elements are added to or multiplied by them instead."""
 @overload
 def scatter_(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, reduce: _str) -> Tensor: ...
 @overload
@@ -1558,29 +1558,29 @@ def scatter_(input: Tensor, dim: _int, index: Tensor, value: _Number) -> Tensor:
 @overload
 def scatter_(input: Tensor, dim: _int, index: Tensor, value: _Number, *, reduce: _str) -> Tensor: ...
 def scatter_add(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Add the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] += src[i, j]."""
+    """Add the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] += src[i, j]`."""
 def scatter_add_(input: Tensor, dim: _int, index: Tensor, src: Tensor) -> Tensor:
-    """Add the elements of `src` along `dim` at the positions in `index`: for dim=0 and two dimensions out[index[i, j], j] += src[i, j]."""
+    """Add the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] += src[i, j]`."""
 def scatter_reduce(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
     """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
 def scatter_reduce_(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
     """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
 def searchsorted(sorted_sequence: Tensor, input: Tensor | _Number, *, out_int32: _bool = False, right: _bool = False, side: _str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-    """Indices at which the elements of `input` can be inserted into sorted sequences without breaking their order: int64, or int32 with `out_int32`. The sequences lie along the last dimension; the leading dimensions of both must be equal unless `sorted_sequence` is a vector. The index is the first possible one, or the last with right=True or side='right'."""
+    """Indices at which the elements of `input` can be inserted into sorted sequences without breaking their order. They are int64, or int32 if `out_int32`. The sequences lie along the last dimension. The leading dimensions of both tensors must be equal unless `sorted_sequence` is a vector. The index is the first possible one, or the last possible one if `right=True` or `side='right'`."""
 def select(input: Tensor, dim: _int, index: _int) -> Tensor:
     """Return a view at one index of dimension `dim`, without that dimension."""
 def select_copy(input: Tensor, dim: _int, index: _int, *, out: Tensor | None = None) -> Tensor:
-    """Like `select`, as a contiguous copy."""
+    """Like `select`, but return a contiguous copy."""
 def select_scatter(input: Tensor, src: Tensor, dim: _int, index: _int, *, out: Tensor | None = None) -> Tensor:
-    """Copy `input` and replace the elements that `select` selects by `src`."""
+    """Return a copy of `input` in which `src` replaces the elements that `select` selects."""
 def selu(input: Tensor, inplace: _bool = False) -> Tensor:
     """Scaled exponential linear unit, with the constants of self-normalizing networks (Klambauer et al., 2017)."""
 def selu_(input: Tensor, inplace: _bool = False) -> Tensor:
     """Scaled exponential linear unit, with the constants of self-normalizing networks (Klambauer et al., 2017)."""
 def sgn(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """x / |x|, and 0 where x is 0. For real tensors this is `sign`."""
+    """`x / |x|`, or 0 if x is 0. For real tensors this is `sign`."""
 def sgn_(input: Tensor) -> Tensor:
-    """x / |x|, and 0 where x is 0. For real tensors this is `sign`."""
+    """`x / |x|`, or 0 if x is 0. For real tensors this is `sign`."""
 def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / (1 + exp(-x))."""
 def sigmoid_(input: Tensor) -> Tensor:
@@ -1604,11 +1604,11 @@ def sinh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def sinh_(input: Tensor) -> Tensor:
     """The hyperbolic sine."""
 def slice_copy(input: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | None = None) -> Tensor:
-    """Like `slice`, as a contiguous copy."""
+    """Like `slice`, but return a contiguous copy."""
 def slice_scatter(input: Tensor, src: Tensor, dim: _int = 0, start: _int | None = None, end: _int | None = None, step: _int = 1, *, out: Tensor | None = None) -> Tensor:
-    """Copy `input` and replace the elements that `slice` selects by `src`."""
+    """Return a copy of `input` in which `src` replaces the elements that `slice` selects."""
 def slogdet(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_slogdet:
-    """Sign of the determinants of square matrices (..., N, N), and logarithm of their magnitude. The sign of a complex determinant is a number of magnitude 1. For a singular matrix these are 0 and -inf."""
+    """Sign and logarithm of the magnitude of the determinants of square matrices (..., N, N). The sign of a complex determinant is a number of magnitude 1. A singular matrix has sign 0 and logarithm -inf."""
 def softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Exponentials along `dim`, divided by their sum. The dtype must be floating-point."""
 @overload
@@ -1626,11 +1626,11 @@ def split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
 @overload
 def split(input: Tensor, split_size: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 def split_copy(input: Tensor, split_size: _int, dim: _int = 0, *, out: Any | None = None) -> tuple[Tensor, ...]:
-    """Like `split`, as contiguous copies. With `out`, a list of tensors, write to them and return None."""
+    """Like `split`, but return contiguous copies. If `out` is given, write to the tensors in this list and return None."""
 def split_with_sizes(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
     """Split along `dim` into views of the given sizes. Returns a tuple."""
 def split_with_sizes_copy(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0, *, out: Any | None = None) -> tuple[Tensor, ...]:
-    """Like `split_with_sizes`, as contiguous copies. With `out`, a list of tensors, write to them and return None."""
+    """Like `split_with_sizes`, but return contiguous copies. If `out` is given, write to the tensors in this list and return None."""
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The square root."""
 def sqrt_(input: Tensor) -> Tensor:
@@ -1659,7 +1659,7 @@ def squeeze_(input: Tensor, dim: Sequence[_int]) -> Tensor: ...
 def squeeze_(input: Tensor, *dim: _int) -> Tensor: ...
 @overload
 def squeeze_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Like `squeeze`, as a contiguous copy."""
+    """Like `squeeze`, but return a contiguous copy."""
 @overload
 def squeeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -1683,19 +1683,19 @@ def std_mean(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool =
 @overload
 def std_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, Tensor]: ...
 def stft(input: Tensor, n_fft: _int, hop_length: _int | None = None, win_length: _int | None = None, window: Tensor | None = None, center: _bool = True, pad_mode: _str = 'reflect', normalized: _bool = False, onesided: _bool | None = None, return_complex: _bool | None = None, align_to_window: _bool | None = None) -> Tensor:
-    """Short-time Fourier transform of a signal (points) or (N, points): the transforms of its windowed frames, complex with shape (..., frequencies, frames), or real with a last dimension of 2 if `return_complex` is false. `hop_length` is n_fft / 4 unless given."""
+    """Short-time Fourier transform of a signal (points,) or (N, points): the transforms of its windowed frames. The result is complex with shape (..., frequencies, frames). If `return_complex` is False, it is real with an additional last dimension of size 2. `hop_length` defaults to `n_fft // 4`."""
 def sub(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """`input - alpha * other`. Bool operands raise."""
+    """`input - alpha * other`. Bool operands are not supported."""
 def sub_(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
-    """`input - alpha * other`. Bool operands raise."""
+    """`input - alpha * other`. Bool operands are not supported."""
 def subtract(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1, out: Tensor | None = None) -> Tensor:
-    """`input - alpha * other`. Bool operands raise."""
+    """`input - alpha * other`. Bool operands are not supported."""
 def subtract_(input: Tensor | _Number, other: Tensor | _Number, *, alpha: _Number = 1) -> Tensor:
-    """`input - alpha * other`. Bool operands raise."""
+    """`input - alpha * other`. Bool operands are not supported."""
 def sum(input: Tensor, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Sum over `dim` (default: all dimensions). Integers and bool sum to int64 unless `dtype` is given."""
+    """Sum over `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given."""
 def svd(input: Tensor, some: _bool = True, compute_uv: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_svd:
-    """Singular value decomposition `input = U @ diag(S) @ V.mH`, reduced if `some`. Without `compute_uv`, U and V are zeros."""
+    """Singular value decomposition `input = U @ diag(S) @ V.mH`, reduced if `some`. If `compute_uv` is False, U and V are zeros."""
 def svd_lowrank(A: Tensor, q: _int | None = 6, niter: _int | None = 2, M: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """Randomized singular value decomposition of A (..., M, N), or of A - M if M is given: U (..., M, q), S (..., q) and V (..., N, q), by random projections and `niter` subspace iterations (Halko, Martinsson and Tropp, 2009)."""
 def swapaxes(input: Tensor, axis0: _int, axis1: _int) -> Tensor:
@@ -1707,11 +1707,11 @@ def swapdims(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
 def swapdims_(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
     """View with dimensions `dim0` and `dim1` exchanged."""
 def t(input: Tensor) -> Tensor:
-    """Transpose of a matrix, as a view. Tensors of 0 or 1 dimensions are unchanged; more than 2 dimensions raise."""
+    """Transpose of a matrix, as a view. A tensor of 0 or 1 dimensions is returned unchanged. More than 2 dimensions are not supported."""
 def t_(input: Tensor) -> Tensor:
-    """Transpose of a matrix, as a view. Tensors of 0 or 1 dimensions are unchanged; more than 2 dimensions raise."""
+    """Transpose of a matrix, as a view. A tensor of 0 or 1 dimensions is returned unchanged. More than 2 dimensions are not supported."""
 def t_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Like `t`, as a contiguous copy."""
+    """Like `t`, but return a contiguous copy."""
 def take(input: Tensor, index: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Elements of the flattened `input` at the int64 positions `index`. The result has the shape of `index`."""
 def take_along_dim(input: Tensor, indices: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -1725,7 +1725,7 @@ def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def tanh_(input: Tensor) -> Tensor:
     """The hyperbolic tangent."""
 def tensor(data: Any | None, *, dtype: _dtype | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
-    """Return a new tensor with a copy of `data`: a number, nested sequences, an array or a tensor. Without `dtype` it is inferred from the data. The copy has no gradient history."""
+    """Return a new tensor with a copy of `data`: a number, nested sequences, an array or a tensor. `dtype` is inferred from the data by default. The copy has no gradient history."""
 @overload
 def tensor_split(input: Tensor, tensor_indices_or_sections: Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
     """Split along `dim` into a number of views whose sizes differ by at most one, or at the given indices. Returns a tuple."""
@@ -1738,18 +1738,18 @@ def tensor_split(input: Tensor, sections: _int, dim: _int = 0) -> tuple[Tensor, 
 @overload
 def tensor_split(input: Tensor, indices: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2, *, out: Tensor | None = None) -> Tensor:
-    """Sum of products over the last `dims` dimensions of `a` and the first `dims` dimensions of `b`. `dims` may also be two lists of dimensions, of `a` and of `b`, that are paired in order. The result has the remaining dimensions of `a`, then those of `b`."""
+    """Sum of products over the last `dims` dimensions of `a` and the first `dims` dimensions of `b`. `dims` may also be a list of dimensions of `a` and a list of dimensions of `b`, which are paired in order. The result has the remaining dimensions of `a`, then those of `b`."""
 def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """`input` where it is greater than `threshold`, else `value`."""
 def threshold_(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
     """`input` where it is greater than `threshold`, else `value`."""
 @overload
 def tile(input: Tensor, dims: Sequence[_int]) -> Tensor:
-    """Like `repeat`, but `dims` may also be shorter than the number of dimensions: the leading ones are then not repeated."""
+    """Like `repeat`, but if `dims` has fewer values than there are dimensions, the leading dimensions are not repeated."""
 @overload
 def tile(input: Tensor, *dims: _int) -> Tensor: ...
 def topk(input: Tensor, k: _int, dim: _int = -1, largest: _bool = True, sorted: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_topk:
-    """Return the `k` largest elements along `dim` (the smallest without `largest`), in order, as (values, int64 indices)."""
+    """Return the `k` largest elements along `dim`, or the smallest if not `largest`, in order, as (values, int64 indices)."""
 def trace(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sum of the main diagonal of a matrix."""
 def transpose(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
@@ -1757,9 +1757,9 @@ def transpose(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
 def transpose_(input: Tensor, dim0: _int, dim1: _int) -> Tensor:
     """View with dimensions `dim0` and `dim1` exchanged."""
 def transpose_copy(input: Tensor, dim0: _int, dim1: _int, *, out: Tensor | None = None) -> Tensor:
-    """Like `transpose`, as a contiguous copy."""
+    """Like `transpose`, but return a contiguous copy."""
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: _Number = 1, dim: _int = -1) -> Tensor:
-    """Integral of the samples `y` along `dim` by the trapezoidal rule. The sample points are `x`, or `dx` apart."""
+    """Integral of the samples `y` along `dim` by the trapezoidal rule. `x` holds the sample points. Without `x`, they are `dx` apart."""
 def trapz(y: Tensor, x: Tensor | None = None, *, dx: _Number = 1, dim: _int = -1) -> Tensor:
     """Old name of `trapezoid`."""
 def triangular_solve(input: Tensor, A: Tensor, upper: _bool = True, transpose: _bool = False, unitriangular: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_triangular_solve:
@@ -1769,15 +1769,15 @@ def tril(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Ten
 def tril_(input: Tensor, diagonal: _int = 0) -> Tensor:
     """Lower triangle of matrices (..., n, m): the elements on and below diagonal `diagonal`, with 0 above it."""
 def tril_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """Return the indices of the elements on and below diagonal `offset` of a (row, col) matrix. The result is (2, n): row indices, then column indices."""
+    """Return the indices of the elements on and below diagonal `offset` of a (row, col) matrix. The result has shape (2, n) and holds the row indices, then the column indices."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float = 2.0, eps: _float = 1e-06, swap: _bool = False, reduction: _int = 0) -> Tensor:
-    """As `nn.functional.triplet_margin_loss`, with the argument order of PyTorch's native function."""
+    """Like `nn.functional.triplet_margin_loss`, with the argument order of PyTorch's native function."""
 def triu(input: Tensor, diagonal: _int = 0, *, out: Tensor | None = None) -> Tensor:
     """Upper triangle of matrices (..., n, m): the elements on and above diagonal `diagonal`, with 0 below it."""
 def triu_(input: Tensor, diagonal: _int = 0) -> Tensor:
     """Upper triangle of matrices (..., n, m): the elements on and above diagonal `diagonal`, with 0 below it."""
 def triu_indices(row: _int, col: _int, offset: _int = 0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor:
-    """Return the indices of the elements on and above diagonal `offset` of a (row, col) matrix. The result is (2, n): row indices, then column indices."""
+    """Return the indices of the elements on and above diagonal `offset` of a (row, col) matrix. The result has shape (2, n) and holds the row indices, then the column indices."""
 def true_divide(input: Tensor | _Number, other: Tensor | _Number, *, rounding_mode: _str | None = None, out: Tensor | None = None) -> Tensor:
     """`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or 'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype."""
 def true_divide_(input: Tensor | _Number, other: Tensor | _Number, *, rounding_mode: _str | None = None) -> Tensor:
@@ -1789,20 +1789,20 @@ def trunc_(input: Tensor) -> Tensor:
 def unbind(input: Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
     """Return a tuple of views, one for each index of dimension `dim`, without that dimension."""
 def unbind_copy(input: Tensor, dim: _int = 0, *, out: Any | None = None) -> tuple[Tensor, ...]:
-    """Like `unbind`, as contiguous copies. With `out`, a list of tensors, write to them and return None."""
+    """Like `unbind`, but return contiguous copies. If `out` is given, write to the tensors in this list and return None."""
 @overload
 def unflatten(input: Tensor, dim: _int, sizes: Sequence[_int]) -> Tensor:
     """Return a view with dimension `dim` split into several of the given sizes. One size may be -1."""
 @overload
 def unflatten(input: Tensor, dim: _int, *sizes: _int) -> Tensor: ...
 def unfold_copy(input: Tensor, dimension: _int, size: _int, step: _int, *, out: Tensor | None = None) -> Tensor:
-    """Like `unfold`, as a contiguous copy."""
+    """Like `unfold`, but return a contiguous copy."""
 def unique(input: Tensor, sorted: _bool = True, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> Any:
-    """Return the distinct elements, or the distinct slices along `dim`, sorted. `return_inverse` and `return_counts` add int64 tensors."""
+    """Return the distinct elements, or the distinct slices along `dim`, sorted. `return_inverse` and `return_counts` each add an int64 tensor to the result."""
 def unique_consecutive(input: Tensor, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> Any:
-    """Return the elements, or slices along `dim`, that differ from their predecessor. `return_inverse` and `return_counts` add int64 tensors."""
+    """Return the elements, or the slices along `dim`, that differ from their predecessor. `return_inverse` and `return_counts` each add an int64 tensor to the result."""
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Convert flat indices into a tensor of shape `shape` to a tuple of index tensors, one for each dimension."""
+    """Convert indices of flattened elements of a tensor of shape `shape` to a tuple of index tensors, one for each dimension."""
 def unsafe_chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
     """Like `chunk`."""
 def unsafe_split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
@@ -1814,12 +1814,12 @@ def unsqueeze(input: Tensor, dim: _int) -> Tensor:
 def unsqueeze_(input: Tensor, dim: _int) -> Tensor:
     """Return a view with a new dimension of size 1 at position `dim`."""
 def unsqueeze_copy(input: Tensor, dim: _int, *, out: Tensor | None = None) -> Tensor:
-    """Like `unsqueeze`, as a contiguous copy."""
+    """Like `unsqueeze`, but return a contiguous copy."""
 def vander(x: Tensor, N: _int | None = None, increasing: _bool = False) -> Tensor:
-    """Vandermonde matrix of a vector: (n) to (n, N). The columns are its powers N - 1 to 0, or 0 to N - 1 if `increasing`. `N` is n unless given."""
+    """Vandermonde matrix (n, N) of a vector (n,). The columns are its powers N - 1 to 0, or 0 to N - 1 if `increasing`. `N` defaults to n."""
 @overload
 def var(input: Tensor, dim: _int | Sequence[_int] | None = None, *, correction: _Number | None = None, keepdim: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Variance over `dim` (default: all dimensions): the sum of squared deviations divided by N - `correction`, which is 1 unless given."""
+    """Variance over `dim` (default: all dimensions): the sum of squared deviations from the mean, divided by the number of elements minus `correction`, which defaults to 1."""
 @overload
 def var(input: Tensor, dim: _int | Sequence[_int] | None, unbiased: _bool = True, keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -1834,16 +1834,16 @@ def var_mean(input: Tensor, unbiased: _bool = True) -> tuple[Tensor, Tensor]: ..
 def vdot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Dot product of two vectors of equal length with the first one conjugated, as a 0-d tensor."""
 def view_as_complex(input: Tensor) -> Tensor:
-    """Complex view of a float16, float32 or float64 tensor whose last dimension has size 2 and stride 1 and holds the real and imaginary parts."""
+    """Complex view of a float16, float32 or float64 tensor. Its last dimension, of size 2 and stride 1, must hold the real and imaginary parts."""
 def view_as_complex_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Like `view_as_complex`, as a contiguous copy."""
+    """Like `view_as_complex`, but return a contiguous copy."""
 def view_as_real(input: Tensor) -> Tensor:
     """Real view of a complex tensor: shape (*input.shape, 2), with the real and imaginary parts in the last dimension."""
 def view_as_real_copy(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Like `view_as_real`, as a contiguous copy."""
+    """Like `view_as_real`, but return a contiguous copy."""
 @overload
 def view_copy(input: Tensor, size: Sequence[_int], *, out: Tensor | None = None) -> Tensor:
-    """Like `view`, as a contiguous copy."""
+    """Like `view`, but return a contiguous copy."""
 @overload
 def view_copy(input: Tensor, *size: _int, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -1862,23 +1862,23 @@ def vsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 @overload
 def vsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
 def vstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
-    """Concatenate tensors along dimension 0, after making vectors rows of matrices."""
+    """Concatenate tensors along dimension 0, after turning vectors into matrices of one row."""
 @overload
 def where(condition: Tensor, input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """Select `input` where the bool condition is true, else `other`; the three broadcast. With `condition` alone, return the indices of its true elements, as one vector per dimension."""
+    """Select `input` where the bool condition is true, else `other`. The three are broadcast together. With `condition` alone, return the indices of its true elements, as one vector per dimension."""
 @overload
 def where(condition: Tensor, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, ...]: ...
 def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """`input * log(other)`; 0 where `input` is 0, except that NaN in `other` gives NaN."""
+    """`input * log(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN."""
 def xlogy_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """`input * log(other)`; 0 where `input` is 0, except that NaN in `other` gives NaN."""
+    """`input * log(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN."""
 def zero(input: Tensor) -> Tensor:
     """Set all elements to 0."""
 def zero_(input: Tensor) -> Tensor:
     """Set all elements to 0."""
 @overload
 def zeros(size: Sequence[_int], *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Tensor of shape `size` filled with 0. The dtype is the default floating-point dtype unless given."""
+    """Tensor of shape `size` filled with 0. `dtype` defaults to the default floating-point dtype."""
 @overload
 def zeros(*size: _int, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor: ...
 def zeros_like(input: Tensor, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None) -> Tensor:

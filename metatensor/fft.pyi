@@ -15,17 +15,17 @@ def fft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None 
 def fft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """Two-dimensional discrete Fourier transform over `dim`."""
 def fftfreq(n: _int, d: _float = 1.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Sample frequencies of `fft.fft` of `n` points that are `d` apart: a vector of `n` elements, with the negative frequencies last."""
+    """Sample frequencies of `fft.fft` for `n` points that are `d` apart, as a vector of `n` elements. The negative frequencies come last."""
 def fftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """Multi-dimensional discrete Fourier transform over `dim`. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
 def fftshift(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
-    """Move the zero frequency to the center along `dim` (all dimensions by default) by rolling them by half of their size."""
+    """Move the zero frequency to the center by rolling each of the dimensions `dim` (default: all) by half of its size."""
 def hfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """One-dimensional Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first half of the signal; the last transformed dimension, of size m, becomes `2 * (m - 1)` points by default."""
+    """One-dimensional Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first half of the signal. By default, the last transformed dimension grows from size m to `2 * (m - 1)`."""
 def hfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Two-dimensional Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first half of the signal; the last transformed dimension, of size m, becomes `2 * (m - 1)` points by default."""
+    """Two-dimensional Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first half of the signal. By default, the last transformed dimension grows from size m to `2 * (m - 1)`."""
 def hfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Multi-dimensional Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first half of the signal; the last transformed dimension, of size m, becomes `2 * (m - 1)` points by default. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
+    """Multi-dimensional Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first half of the signal. By default, the last transformed dimension grows from size m to `2 * (m - 1)`. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
 def ifft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """One-dimensional inverse discrete Fourier transform over `dim`."""
 def ifft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -41,16 +41,16 @@ def ihfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Se
 def ihfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """Multi-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfft`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
 def irfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """One-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. The last transformed dimension, of size m, becomes `2 * (m - 1)` points by default."""
+    """One-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. By default, the last transformed dimension grows from size m to `2 * (m - 1)`."""
 def irfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Two-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. The last transformed dimension, of size m, becomes `2 * (m - 1)` points by default."""
+    """Two-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. By default, the last transformed dimension grows from size m to `2 * (m - 1)`."""
 def irfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Multi-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. The last transformed dimension, of size m, becomes `2 * (m - 1)` points by default. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
+    """Multi-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. By default, the last transformed dimension grows from size m to `2 * (m - 1)`. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
 def rfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """One-dimensional Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension; the others follow by Hermitian symmetry."""
+    """One-dimensional Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension. The others follow by Hermitian symmetry."""
 def rfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Two-dimensional Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension; the others follow by Hermitian symmetry."""
+    """Two-dimensional Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension. The others follow by Hermitian symmetry."""
 def rfftfreq(n: _int, d: _float = 1.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Sample frequencies of `fft.rfft` of `n` points that are `d` apart: a vector of `n // 2 + 1` elements."""
+    """Sample frequencies of `fft.rfft` for `n` points that are `d` apart, as a vector of `n // 2 + 1` elements."""
 def rfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Multi-dimensional Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension; the others follow by Hermitian symmetry. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
+    """Multi-dimensional Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension. The others follow by Hermitian symmetry. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""

@@ -25,26 +25,26 @@ def cumsum(input: Tensor, dim: _int, *, dtype: _dtype | None = None, mask: Tenso
 def log_softmax(input: Tensor, dim: _int, *, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Logarithm of `masked.softmax`: -inf at the masked-out elements."""
 def logaddexp(input: Tensor, other: Tensor, *, dtype: _dtype | None = None, input_mask: Tensor | None = None, other_mask: Tensor | None = None) -> Tensor:
-    """log(exp(input) + exp(other)). Elements that `input_mask` or `other_mask` masks out count as -inf."""
+    """`log(exp(input) + exp(other))`. Elements that are masked out by `input_mask` or `other_mask` count as -inf."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Logarithm of the sum of the exponentials of the selected elements over `dim`."""
 def mean(input: Tensor, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Mean of the selected elements over `dim`, NaN where there are none. The dtype must be floating-point or complex."""
+    """Mean of the selected elements over `dim`, or NaN if there are none. The dtype must be floating-point or complex."""
 def median(input: Tensor, dim: _int = -1, *, keepdim: _bool = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Median of the selected elements along `dim` that are not NaN: the lower of the two middle ones if their number is even."""
+    """Median of the selected elements along `dim`, ignoring NaN. If their number is even, it is the lower of the two middle elements."""
 def norm(input: Tensor, ord: _Number | None = 2.0, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Vector norm of order `ord` of the selected elements over `dim`."""
 def normalize(input: Tensor, ord: _Number, dim: _int | Sequence[_int] | None, *, eps: _float = 1e-12, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """The selected elements divided by their norm of order `ord` over `dim`, or by `eps` if that is larger; 0 at the masked-out elements."""
+    """Divide the selected elements by their norm of order `ord` over `dim`, or by `eps` if that is larger. Masked-out elements become 0."""
 def prod(input: Tensor, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Product of the selected elements over `dim`, 1 where there are none. Bool, signed and uint8 inputs give int64."""
+    """Product of the selected elements over `dim`, or 1 if there are none. Bool, signed and uint8 inputs give int64."""
 def softmax(input: Tensor, dim: _int, *, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Softmax of the selected elements along `dim`, 0 at the others. Slices without a selected element are NaN."""
+    """Softmax of the selected elements along `dim`. The other elements become 0. Slices without a selected element become NaN."""
 def softmin(input: Tensor, dim: _int, *, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Softmax of the negated selected elements along `dim`, 0 at the others. Slices without a selected element are NaN."""
+    """Softmax of the negated selected elements along `dim`. The other elements become 0. Slices without a selected element become NaN."""
 def std(input: Tensor, dim: _int | Sequence[_int] | None = None, unbiased: _bool | None = None, *, correction: _Number | None = None, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Standard deviation of the selected elements over `dim`: the square root of `masked.var`."""
 def sum(input: Tensor, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Sum of the selected elements over `dim`, 0 where there are none. Bool, signed and uint8 inputs sum to int64."""
+    """Sum of the selected elements over `dim`, or 0 if there are none. Bool, signed and uint8 inputs give int64."""
 def var(input: Tensor, dim: _int | Sequence[_int] | None = None, unbiased: _bool | None = None, *, correction: _Number | None = None, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Variance of the selected elements over `dim`: the sum of squared deviations divided by N - `correction` (default 1), where N is the number of selected elements."""

@@ -29,11 +29,11 @@ def chebyshev_polynomial_v(input: Tensor | _Number, n: Tensor | _Number, *, out:
 def chebyshev_polynomial_w(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The Chebyshev polynomial of the fourth kind of degree n."""
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The digamma function: the derivative of log(gamma(input))."""
+    """The digamma function: the derivative of `log(gamma(x))`."""
 def digamma_(input: Tensor) -> Tensor:
-    """The digamma function: the derivative of log(gamma(input))."""
+    """The digamma function: the derivative of `log(gamma(x))`."""
 def entr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The entropy term -x * log(x): 0 at 0, -inf for negative x."""
+    """The entropy term `-x * log(x)`, which is 0 at 0 and -inf for negative x."""
 def erf(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The error function."""
 def erf_(input: Tensor) -> Tensor:
@@ -69,9 +69,9 @@ def gammaincc(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
 def gammaincc_(input: Tensor, other: Tensor) -> Tensor:
     """Regularized upper incomplete gamma function Q(input, other)."""
 def gammaln(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """log(|gamma(input)|)."""
+    """`log(|gamma(x)|)`."""
 def gammaln_(input: Tensor) -> Tensor:
-    """log(|gamma(input)|)."""
+    """`log(|gamma(x)|)`."""
 def hermite_polynomial_h(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """The physicists' Hermite polynomial of degree n."""
 def hermite_polynomial_he(input: Tensor | _Number, n: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -99,9 +99,9 @@ def log_ndtr(input: Tensor, *, out: Tensor | None = None) -> Tensor:
 def log_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of `softmax`, computed without overflow."""
 def logit(input: Tensor, eps: _float | None = None, *, out: Tensor | None = None) -> Tensor:
-    """log(x / (1 - x)). If `eps` is given, x is first clamped to [eps, 1 - eps]."""
+    """`log(x / (1 - x))`. If `eps` is given, x is first clamped to [eps, 1 - eps]."""
 def logit_(input: Tensor, eps: _float | None = None) -> Tensor:
-    """log(x / (1 - x)). If `eps` is given, x is first clamped to [eps, 1 - eps]."""
+    """`log(x / (1 - x))`. If `eps` is given, x is first clamped to [eps, 1 - eps]."""
 def logsumexp(input: Tensor, dim: _int | Sequence[_int], keepdim: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of the sum of exponentials over `dim`, computed without overflow. Integers give the default float dtype."""
 def modified_bessel_i0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -131,13 +131,13 @@ def polygamma_(input: Tensor, n: _int) -> Tensor:
 @overload
 def polygamma_(n: _int, input: Tensor) -> Tensor: ...
 def psi(input: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """The digamma function: the derivative of log(gamma(input))."""
+    """The digamma function: the derivative of `log(gamma(x))`."""
 def psi_(input: Tensor) -> Tensor:
-    """The digamma function: the derivative of log(gamma(input))."""
+    """The digamma function: the derivative of `log(gamma(x))`."""
 def round(input: Tensor, *, decimals: _int = 0, out: Tensor | None = None) -> Tensor:
-    """Round each element to `decimals` decimal places; ties round to even."""
+    """Round each element to `decimals` decimal places. Ties round to even."""
 def round_(input: Tensor, *, decimals: _int = 0) -> Tensor:
-    """Round each element to `decimals` decimal places; ties round to even."""
+    """Round each element to `decimals` decimal places. Ties round to even."""
 def scaled_modified_bessel_k0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """exp(x) * modified_bessel_k0(x)."""
 def scaled_modified_bessel_k1(input: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -159,10 +159,10 @@ def softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tenso
 def spherical_bessel_j0(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The spherical Bessel function j0: sin(x) / x, and 1 at 0."""
 def xlog1py(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """input * log1p(other), and 0 where input is 0."""
+    """`input * log1p(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN."""
 def xlogy(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """`input * log(other)`; 0 where `input` is 0, except that NaN in `other` gives NaN."""
+    """`input * log(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN."""
 def xlogy_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
-    """`input * log(other)`; 0 where `input` is 0, except that NaN in `other` gives NaN."""
+    """`input * log(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN."""
 def zeta(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
-    """The Hurwitz zeta function: the sum of (k + other)**-input over k = 0, 1, ..."""
+    """The Hurwitz zeta function: the sum of `(k + other)**-input` over all integers k >= 0."""

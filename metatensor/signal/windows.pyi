@@ -17,11 +17,11 @@ def blackman(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout:
 def cosine(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
     """Cosine window: half a period of a sine."""
 def exponential(M: _int, *, center: _float | None = None, tau: _float = 1.0, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """Exponential window: exp(-|k - center| / tau) for element k. `center` is the middle unless given, which needs sym=False."""
+    """Exponential window: `exp(-|k - center| / tau)` for element k. `center` defaults to the middle. It can be given only if `sym` is False."""
 def gaussian(M: _int, *, std: _float = 1.0, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
     """Gaussian window with its maximum in the middle and a standard deviation of `std` elements."""
 def general_cosine(M: _int, *, a: Any, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
-    """Sum of (-1)**i * a[i] * cos(i * x) over the weights `a`."""
+    """Sum of `(-1)**i * a[i] * cos(i * x)` over the indices i of the weights `a`."""
 def general_hamming(M: _int, *, alpha: _float = 0.54, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
     """Generalized Hamming window: alpha - (1 - alpha) * cos(x)."""
 def hamming(M: _int, *, sym: _bool = True, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False) -> Tensor:
