@@ -1,6 +1,6 @@
 """Look-up of rows of a table by index: embedding, embedding_bag and one_hot."""
 from metatensor._core.device cimport META
-from metatensor._core.dtype cimport I32, I64, DType, by_code, promote
+from metatensor._core.dtype cimport I32, I64, by_code, promote
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
     FUNCTION_ONLY, MIXED, Call, arg, bool_arg, call, define, int_arg, is_none, op_name, result_device, tensor_arg,

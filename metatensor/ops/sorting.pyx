@@ -3,8 +3,8 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport F32, F64, I64, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, row_major
 from metatensor._core.op cimport (
-    NO_OVERLAP, NO_PARTIAL, DATA, EXACT_OUT, NO_GRAD, OPTION_A, OUT, QUIET_OUT, Call, Overload, arg, bool_arg, define, dim_arg, float_arg, int_arg,
-    is_none, make_returns, op_flags, op_name, result_device, tensor_arg,
+    DATA, EXACT_OUT, NO_GRAD, NO_OVERLAP, NO_PARTIAL, OPTION_A, OUT, QUIET_OUT, Call, Overload, arg, bool_arg, define,
+    dim_arg, float_arg, int_arg, is_none, make_returns, op_flags, op_name, result_device, tensor_arg,
 )
 from metatensor._core.size cimport make_size
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str

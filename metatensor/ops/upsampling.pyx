@@ -205,7 +205,7 @@ cdef object affine_grid(Call* c):
         if op_name(c) == "affine_grid_generator":
             kind = IndexError if theta.ndim < 3 else RuntimeError
         raise kind(f"{op_name(c)}(): for a size {dims_str(n + 2, size)} theta must have shape "
-                         f"[N, {n}, {n + 1}], got {shape_str(theta)}")
+                   f"[N, {n}, {n + 1}], got {shape_str(theta)}")
     for i in range(n + 2):
         if size[i] <= 0:
             raise ValueError(f"{op_name(c)}(): argument 'size' must be positive, got {dims_str(n + 2, size)}")
