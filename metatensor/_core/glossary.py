@@ -128,6 +128,7 @@ GENERAL = {
     "index": "Indices along `dim`, int64 or int32.",
     "indexing": "'ij' or 'xy': the order of the first two dimensions of the result.",
     "indices_or_sections": "Number of parts, or the indices at which they begin.",
+    "tensor_indices_or_sections": "Number of parts (0-d), or the indices at which they begin (1-d), as int64.",
     "inplace": "Whether to write the result to `input` and return it.",
     "input": "Input tensor.",
     "input1": "First input.",

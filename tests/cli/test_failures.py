@@ -150,7 +150,7 @@ def test_dtypes_by_their_name_in_torch(text, spec):
 
     value = parse_input(text)[1]
     assert (value[0] if isinstance(value, list) else value).dtype.name == spec
-    with pytest.raises(InputError, match=r"lacks a shape; a tensor is written torch\.float32\[1,1024\]"):
+    with pytest.raises(InputError, match=r"lacks a shape; write torch\.float32\[1,1024\]"):
         parse_input("torch.float32")
 
 

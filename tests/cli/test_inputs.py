@@ -74,7 +74,7 @@ def test_tensors_within_values():
         ("int63[1]", "'int63' is not a dtype"),
         ("Tensor[1]", "not a dtype"),
         ("__name__[1]", "not a dtype"),
-        ("int64[-1]", "'-1' must be an integer from 0"),
+        ("int64[-1]", "'-1' must be a non-negative integer"),
         ("int64[1.5]", "'1.5' must be"),
         ("int64[n]", "'n' must be"),
         ("int64[1:3]", "'1:3' must be"),

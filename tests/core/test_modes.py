@@ -189,7 +189,7 @@ def test_a_mode_that_gives_no_tensor_to_compiled_code(given):
             try:
                 assert call() is given
             except TypeError as error:
-                assert "declares" in str(error)
+                assert "unlike the schema" in str(error)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGALRM"), reason="no alarms here")

@@ -18,7 +18,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_scales_by_position(name):
     function, value = CASES[name]
-    with pytest.warns(UserWarning, match="by name"):
+    with pytest.warns(UserWarning, match="by keyword"):
         found = function()
     assert found.eq(value).all()
 

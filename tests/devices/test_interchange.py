@@ -59,7 +59,7 @@ def test_from_numpy_keeps_strides(array):
     (np.array(["2020-01-01"], "M8[D]"), TypeError, "datetime64"),
     (np.zeros(3, ">f4"), TypeError, ">f4"),
     (np.arange(3)[::-1], ValueError, "negative strides"),
-    (np.zeros(3, [("a", "i1"), ("b", "f4")])["b"], ValueError, "no multiple of the item size"),
+    (np.zeros(3, [("a", "i1"), ("b", "f4")])["b"], ValueError, "not multiples of the item size"),
 ])
 def test_from_numpy_errors(array, error, message):
     with pytest.raises(error, match=message):

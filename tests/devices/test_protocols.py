@@ -132,7 +132,7 @@ def test_what_is_not_exported():
         with pytest.raises(BufferError):
             memoryview(tensor)
         assert not hasattr(tensor, "__array_interface__") and not hasattr(tensor, "__cuda_array_interface__")
-    with pytest.raises(ValueError, match="no place in DLPack"):
+    with pytest.raises(ValueError, match="cannot be exported"):
         mt.empty(2, device="meta").__dlpack_device__()
     assert np.from_dlpack(complex_one.conj().resolve_conj()).tolist() == [1, 1]
 
@@ -455,5 +455,5 @@ def test_dlpack_of_cuda(cuda):
     assert np.from_dlpack(mt.from_dlpack(host)).tolist() == [0, 1, 2]
     with pytest.raises(BufferError, match="without a copy"):
         t.__dlpack__(dl_device=(1, 0), copy=False)
-    with pytest.raises(BufferError, match="does not go"):
+    with pytest.raises(BufferError, match="cannot be exported"):
         t.__dlpack__(dl_device=(2, 0))

@@ -74,7 +74,7 @@ def test_shapes():
 def test_refusals():
     layer = nn.MultiheadAttention(E, HEADS, device="meta")
     x = on_meta(L, N, E)
-    with pytest.raises(RuntimeError, match="also needs attn_mask"):
+    with pytest.raises(RuntimeError, match="attn_mask must be given"):
         layer(x, x, x, is_causal=True)
     with pytest.raises(RuntimeError, match=r"attn_mask must have shape \[3, 3\], got \[2, 2\]"):
         layer(x, x, x, attn_mask=on_meta(2, 2))

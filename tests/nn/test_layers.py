@@ -294,7 +294,7 @@ def on_meta(*shape):
         (AssertionError, "must be less than", lambda: nn.Hardtanh(1, 1)),
         (ValueError, "p must be 1 or 2", lambda: nn.MultiMarginLoss(p=3)),
         (ValueError, "margin must be positive", lambda: nn.TripletMarginLoss(margin=0)),
-        (ValueError, "give one of", lambda: nn.FractionalMaxPool2d(2)),
+        (ValueError, "exactly one of", lambda: nn.FractionalMaxPool2d(2)),
         (ValueError, "between 0 and 1", lambda: nn.FractionalMaxPool2d(2, output_ratio=1.5)),
         (ValueError, "must both be positive", lambda: nn.MultiheadAttention(0, 1)),
         (AssertionError, "not divisible by num_heads", lambda: nn.MultiheadAttention(5, 2)),

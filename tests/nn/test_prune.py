@@ -123,7 +123,7 @@ def linear():
         (ValueError, "a count of units or a fraction", lambda: prune.RandomStructured(-1)),
         (ValueError, "more than the number of units, 6", lambda: prune.l1_unstructured(linear(), "weight", 7)),
         (ValueError, "at least 2 dimensions", lambda: prune.random_structured(linear(), "bias", 1, 0)),
-        (IndexError, "along dim=2", lambda: prune.random_structured(linear(), "weight", 1, 2)),
+        (IndexError, "dim=2 is out of range", lambda: prune.random_structured(linear(), "weight", 1, 2)),
         (AssertionError, "must have the tensor's shape", lambda: prune.l1_unstructured(linear(), "weight", 1, mt.empty(2))),
         (AssertionError, "the mask must have shape", lambda: prune.custom_from_mask(linear(), "weight", mt.empty(2))),
         (ValueError, "is not pruned", lambda: prune.remove(linear(), "weight")),

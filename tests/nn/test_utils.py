@@ -103,11 +103,11 @@ def test_stack_module_state(device):
     assert {k: tuple(v.shape) for k, v in parameters.items()} == {"weight": (4, 3), "bias": (4, 3)}
     assert buffers["num_batches_tracked"].shape == (4,) and parameters["weight"].requires_grad and parameters["weight"].is_leaf
     nets[0].weight.requires_grad_(False)
-    with pytest.raises(RuntimeError, match="some of 'weight'"):
+    with pytest.raises(RuntimeError, match="'weight' must require gradients in all"):
         mt.func.stack_module_state(nets)
     with pytest.raises(RuntimeError, match="at least one"):
         mt.func.stack_module_state([])
-    with pytest.raises(RuntimeError, match="one class"):
+    with pytest.raises(RuntimeError, match="the same class"):
         mt.func.stack_module_state([nn.ReLU(), nn.Tanh()])
 
 

@@ -88,7 +88,7 @@ def test_channel_shuffle(channels, space, groups):
         (lambda t: F.pad(t, (-3, -3)), RuntimeError, "crops more elements than dimension 3"),
         (lambda t: F.pad(t, (5, 0, 0, 0), mode="reflect"), RuntimeError, "smaller than dimension 3"),
         (lambda t: F.pad(t, (6, 0, 0, 0), mode="circular"), RuntimeError, "more than once"),
-        (lambda t: F.pad(t, (1, 1), mode="reflect"), NotImplementedError, "last 1 to 3 dimensions"),
+        (lambda t: F.pad(t, (1, 1), mode="reflect"), NotImplementedError, "pads the last n = 1, 2 or 3"),
         (lambda t: F.pad(t, (1, 1), mode="mirror"), NotImplementedError, "'constant', 'reflect'"),
         (lambda t: F.pad(t, (1, 1, 1, 1), mode="reflect", value=1.0), RuntimeError, "only for mode='constant'"),
         (lambda t: F.pad(t, 1), TypeError, "pad"),

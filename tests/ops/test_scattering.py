@@ -125,7 +125,7 @@ S = mt.zeros(2, 3, device="meta")
         (lambda t: t.index_add(0, I, S[:1]), RuntimeError, "one slice in dimension 0 for each of the 2 indices"),
         (lambda t: t.index_copy(0, I, S[:, :2]), RuntimeError, r"\[2, 2\] must match the input of shape \[4, 3\]"),
         (lambda t: t.index_fill(0, I, S), RuntimeError, "a number or a 0-d tensor"),
-        (lambda t: t.put(I, S), IndexError, "the index has 2 elements, the source 6"),
+        (lambda t: t.put(I, S), IndexError, "same number of elements, got 2 and 6"),
         (lambda t: t.masked_scatter(I, S), RuntimeError, "the mask must be bool, not int64"),
         (lambda t: t.index_put((I, I, I), S), IndexError, "too many indices"),
         (lambda t: t.index_put((I,), S[:, :2]), RuntimeError, r"do not broadcast to the indexed part, of shape \[2, 3\]"),

@@ -440,7 +440,7 @@ def test_other_parameters_for_a_while():
         stepped(mt, optimizer)
     assert p.tolist() == before and other.tolist() == pytest.approx([0.5, 0.5])
     assert optimizer.state[p]["step"].item() == 1 and state["state"][0]["step"].item() == 2
-    with pytest.raises(ValueError, match="0 parameters for the 1"), optim.swap_in_optimizer_params_and_state(optimizer, {}, state):
+    with pytest.raises(ValueError, match="got 0 parameters, but"), optim.swap_in_optimizer_params_and_state(optimizer, {}, state):
         pass
 
 

@@ -123,7 +123,7 @@ def test_a_hook_that_raises():
 @pytest.mark.parametrize("provided, message", [
     ((), "registered no backend"),
     ((object(),), "expected a DeviceBackend, got object"),
-    ((Toy("other"),), "'other'.*named after, 'toy'"),
+    ((Toy("other"),), "'other'.*only the device type 'toy'"),
     ((Toy("toy"), Toy("toy2")), "'toy', 'toy2'"),
     ((Toy(""),), "no usable device type"),
 ])

@@ -55,8 +55,8 @@ _lazy, _names = _attributes(
     {file.partition(".")[0] for file in _listdir(__path__[0]) if not file.startswith(("__init__", "__pycache__"))},
     {name: target_of(f"torch.{name}") for name in {name.split(".")[1] for name in SHARED}}
     | {name: f"metatensor:{name}" for name in (
-        "Generator", "default_generator", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_rng_state", "iinfo",
-        "initial_seed", "manual_seed", "seed", "set_printoptions", "set_rng_state",
+        "Generator", "default_generator", "enable_grad", "finfo", "from_dlpack", "from_numpy", "frombuffer", "get_rng_state", "iinfo",
+        "inference_mode", "initial_seed", "manual_seed", "no_grad", "seed", "set_grad_enabled", "set_printoptions", "set_rng_state",
     )}
     | {name: f"{__name__}._corners:{name}" for name in (
         "AnyType", "AwaitType", "BFloat16Storage", "BoolStorage", "BoolType", "ByteStorage", "CharStorage", "ClassType",
