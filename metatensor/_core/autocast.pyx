@@ -180,7 +180,10 @@ cdef DType _widest(Call* c, DType lower):
 
 
 cdef DType _state_dtype(Call* c, DType lower):
-    """Return the dtype of a recurrent step: `lower` if its (last) state has that dtype, else float32."""
+    """Return the dtype in which a recurrent op computes: `lower` if its state has that dtype, else float32.
+
+    If there are several states, the last one decides.
+    """
     cdef Overload ov = <Overload>c.overload
     cdef int i
     for i in range(ov.nslots):

@@ -135,7 +135,7 @@ def fill_below(memory, int digits, double p, seed, ticket, start):
     cdef Words w
     if digits != 24 and digits != 53:
         raise ValueError(f"no uniform numbers with {digits} random bits")
-    # k * 2**-digits < p is k < p * 2**digits. That product is exact, so for integers k the limit is its ceiling.
+    # k * 2**-digits < p means k < p * 2**digits. That product is exact, so for integers k the limit is its ceiling.
     if not scaled > 0:
         limit = 0
     elif scaled >= 2.0 ** digits:
@@ -158,7 +158,8 @@ def fill_below(memory, int digits, double p, seed, ticket, start):
 def fill_polar(less, angle, seed, ticket, start):
     """Fill two buffers of doubles with the inputs of the Box-Muller transform.
 
-    Element i of `less` is -u, from word 2 i. Element i of `angle` is 2 pi v, from word 2 i + 1.
+    Element i of `less` is -u and element i of `angle` is 2 pi v. The numbers u and v are uniform in [0, 1). They come
+    from the words 2 i and 2 i + 1.
     """
     cdef _Out a = _Out(less, 8), b = _Out(angle, 8)
     cdef const uint64_t* words
@@ -204,7 +205,7 @@ def fill_normal(memory, double mean, double std, seed, ticket, start):
 
 
 cdef uint64_t _again(uint64_t seed, uint64_t ticket, uint64_t low, uint64_t high, uint64_t limit) noexcept nogil:
-    """Return the first word below `limit` at one position in the streams of successive other seeds."""
+    """Replace a rejected word: try other seeds in turn, and return the first word below `limit` at this position."""
     cdef Stream s
     cdef uint64_t words[4]
     cdef int at
@@ -265,8 +266,8 @@ cdef uint64_t _word(uint64_t seed, uint64_t ticket, uint64_t at) noexcept nogil:
 def fill_permutation(memory, seed, ticket):
     """Fill `memory` with the 8-byte integers 0 to n - 1, in the order of the first n words of a stream.
 
-    The words are sorted with their numbers in place of their last bits. Those that are equal otherwise, which are few,
-    are then compared in full, and keep their order if they are equal.
+    The last bits of each word are replaced by its index before sorting. The few words whose other bits are equal are
+    compared in full afterwards. If they are equal then too, they keep their order.
     """
     cdef _Out out = _Out(memory, 8)
     cdef uint64_t* to = <uint64_t*>out.view.buf

@@ -110,13 +110,13 @@ cdef class Calls(Stack):
                       "metatensor.serialization.add_safe_globals([...])")
         return CheckpointError(
             self.file,
-            f"at byte {where:,}: it names {text}, which tensors do not need. Nothing of it was run. {advice}. "
-            "Without that, inspect lists its tensors, and load_into and convert take them")
+            f"at byte {where:,}: it names {text}, which tensors do not need. No unknown code was run. {advice}. "
+            "Its tensors can still be listed with inspect, and read with load_into and convert")
 
     # For subclasses to override -----------------------------------------------
 
     cdef object quick(self, Known known, tuple args):
-        """Call a `Known` that has a code."""
+        """Call a `Known` whose `code` is not 0. Subclasses can compute such calls themselves."""
         return known.call(self, args)
 
     cdef object persistent(self, object id):
@@ -289,7 +289,7 @@ cdef class Calls(Stack):
     cdef int attributes(self, object mapping, object state) except -1:
         """Set instance attributes of a mapping, such as an OrderedDict's ``_metadata``.
 
-        They must not shadow its own.
+        Names that its class already uses are refused.
         """
         cls = type(mapping)
         if type(state) is not dict:

@@ -56,9 +56,9 @@ class Trusted:
         self._views: dict[tuple[str, str], Any] = {}
 
     def persistent_load(self, id: Any) -> Any:
-        """Return the storage for a persistent id, typed if its class has a dtype.
+        """Return the storage that a persistent id describes.
 
-        For a module's id, return its class.
+        It is a `TypedStorage` if the storage class in the id has a dtype. For a module's id, return the module's class.
         """
         if type(id) is tuple and len(id) == 4 and id[0] == "module":  # (_, class, file, source)
             return id[1]

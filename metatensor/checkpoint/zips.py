@@ -50,7 +50,7 @@ class Zips:
         return reader.unpickle(directory, place, pickle_module, **options)
 
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
-        """Return the bytes of a tensor that the file does not hold in their final form."""
+        """Return the bytes of a tensor that cannot be copied straight from the file, such as a compressed one."""
         members = checkpoint.private
         if isinstance(members, Members) and members.directory.source.file is file:
             return members.reader.fetch(members.directory, checkpoint, tensor)

@@ -135,9 +135,9 @@ class Conversion:
             except NotImplementedError as error:
                 if tensor.is_meta and device is not None and device.type != "meta":
                     raise NotImplementedError(
-                        f"Cannot copy out of meta tensor; no data! {_place(self, tensor)}has none. Module.to_empty(device=...) "
-                        "moves a module from meta and leaves its values uninitialized; load_state_dict(..., assign=True) gives it "
-                        "those of a checkpoint."
+                        f"Cannot copy out of meta tensor; no data! {_place(self, tensor)}is on meta. "
+                        "Module.to_empty(device=...) moves a module from meta and leaves its values uninitialized; "
+                        "load_state_dict(..., assign=True) gives it the values of a checkpoint."
                     ) from error
                 raise
 
@@ -300,8 +300,8 @@ def _warn_of_lost(module: Any, recurse: bool) -> None:
 
 
 def _place(module: Any, tensor: Tensor) -> str:
-    """Return the name of a tensor within a module, for a message, or "" if it is not found."""
+    """Return the name of a tensor within a module, for a message, or "The tensor " if it is not found."""
     for name, found in (*module.named_parameters(), *module.named_buffers()):
         if found is tensor:
             return f"{name} of {type(module).__name__} "
-    return ""
+    return "The tensor "

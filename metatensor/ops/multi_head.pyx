@@ -18,7 +18,7 @@ cdef enum Slot:
 # Checks -------------------------------------------------------------------------------------
 
 cdef int require(Call* c, bint holds, str message) except -1:
-    """Raise AssertionError unless `holds`: the class that PyTorch raises for most arguments here."""
+    """Raise AssertionError unless `holds`. PyTorch raises this class for most invalid arguments of this op."""
     if not holds:
         raise AssertionError(f"{op_name(c)}(): {message}")
     return 0

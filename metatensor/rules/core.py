@@ -1,8 +1,8 @@
 """The core operators, to which all decompositions reduce.
 
 A device with kernels for the core operators can compute every operator that has a decomposition. `metatensor devices
---ops NAME` lists these. Views need no kernels. Allocation, filling and random numbers need no kernels either, because
-`metatensor.devices.basics` provides them through the methods that every device has.
+--ops NAME` lists how a device computes each operator. Views need no kernels. Allocation, filling and random numbers
+need no kernels either, because `metatensor.devices.basics` provides them through the methods that every device has.
 """
 
 from __future__ import annotations

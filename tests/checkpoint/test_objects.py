@@ -183,7 +183,7 @@ def test_a_module_comes_back_whole(form):
     found = load(saved(model, format=form), weights_only=False)
     assert type(found) is Net and mt.equal(found(mt.ones(2, 3)), expected)
     assert found.head.weight.untyped_storage() is found.rnn.weight_hh_l0.untyped_storage() and found.steps.tolist() == [0, 1, 2]
-    with pytest.raises(CheckpointError, match=r"Net.*Nothing of it was run"):
+    with pytest.raises(CheckpointError, match=r"Net.*No unknown code was run"):
         load(saved(model, format=form))
 
 

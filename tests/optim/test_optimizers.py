@@ -387,7 +387,7 @@ def test_state_memory_like_torch():
 
 
 class Rows(mt.Tensor):
-    """A gradient of an embedding that stands for a COO tensor: a dense tensor that knows which rows were looked up."""
+    """A dense gradient of an embedding, used in place of a COO tensor. It knows which rows were looked up."""
 
     is_sparse = True
 

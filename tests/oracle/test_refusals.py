@@ -1,4 +1,4 @@
-"""Invalid calls, compared with PyTorch live: for no operator do more calls differ than `ceiling.json` allows."""
+"""Invalid calls, compared with PyTorch live. Fail if more calls of an operator differ than `ceiling.json` allows."""
 
 import pytest
 

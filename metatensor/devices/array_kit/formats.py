@@ -61,7 +61,7 @@ class Format:
 
 
 def formats(own: Mapping[str, Any] | None = None) -> dict[str, Format]:
-    """Return the formats of all dtypes. ``own`` maps names of half dtypes that the library has to its array dtypes."""
+    """Return the formats of all dtypes. ``own`` gives the library's own array dtypes for half dtypes, by name."""
     table = {name: Format(name, np.dtype(code), np.dtype(code)) for name, code in ORDINARY.items()}
     table |= {name: Format(name, np.dtype(code), np.dtype(code), opaque=True) for name, code in OPAQUE.items()}
     single = np.dtype("f4")
@@ -158,8 +158,8 @@ def _bounds(name: str) -> np.ndarray:
     middles = ((values + np.append(values[1:], after)) / 2).astype(np.float32)
     even = np.arange(len(middles)) % 2 == 0
     if name == "float8_e8m0fnu":
-        # Ties round up, except between the two smallest values, which are subnormal in float32. There everything above
-        # the smallest value rounds up.
+        # Ties round up. Between the smallest value, 2**-127, which is subnormal in float32, and the next one, 2**-126,
+        # everything above the smallest value rounds up.
         middles[0], even = values[0], np.arange(len(middles)) == 0
     return np.where(even, np.nextafter(middles, np.float32(np.inf)), middles).astype(np.float32)
 

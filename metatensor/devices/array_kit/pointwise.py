@@ -45,9 +45,10 @@ def is_integral(array: Any) -> bool:
 
 
 def _over(high: Any, low: Any) -> Any:
-    """Return ``high`` if its category is at least that of ``low``, else ``high`` promoted to the category of ``low``.
+    """Return the common dtype of operands of dtype ``high``, which take precedence, and operands of dtype ``low``.
 
-    The categories are, in ascending order, bool, integer, float and complex. Either dtype may be None.
+    It is ``high`` unless the category of ``low`` is higher. The categories are, in ascending order, bool, integer,
+    float and complex. Either dtype may be None.
     """
     if high is None or low is None:
         return low if high is None else high

@@ -35,9 +35,9 @@ HALF_MODES = ("upcast", "native", "tensors")
 class Kernel:
     """One entry of a table: a function, its treatment of half dtypes, and the module that registered it.
 
-    ``ufunc`` optionally names a library function that computes the same as ``ufunc(*operands, out)``. It is called
-    directly if all operands have the result's dtype (any common dtype for a bool result) and the arguments that follow
-    the operands equal ``rest``.
+    ``ufunc`` optionally names a function of the array library that computes the same as the kernel. It is called
+    directly, as ``ufunc(*operands, out)``, if all operands have the result's dtype (any common dtype for a bool result)
+    and the arguments that follow the operands equal ``rest``.
     """
 
     function: Callable[..., Any]

@@ -9,7 +9,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 @kernel("_overlap_add")
 def overlap_add(kit: Any, out: Any, input: Any, step: int) -> Any:
-    """Add a piece of ``step`` elements from all frames at a time. The pieces of one such addition do not overlap."""
+    """Add the frames in pieces of ``step`` elements, the same piece of all frames at once. These do not overlap."""
     n, frames, size = input.shape
     pieces = -(-size // step)
     total = kit.xp.zeros((n, frames - 1 + pieces, step), out.dtype)
