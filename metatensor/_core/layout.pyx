@@ -189,7 +189,7 @@ cdef int view_strides(int ndim, const dim_t* sizes, const dim_t* strides,
                       int new_ndim, const dim_t* new_sizes, dim_t* new_strides) except -1:
     """Write the strides of a view with `new_sizes` to `new_strides`. Return 1, or 0 if only a copy can have that shape.
 
-    Both shapes must have the same number of elements.
+    Both shapes must have equally many elements.
     """
     cdef dim_t step, run, used = 1
     cdef int d = ndim - 1, i
@@ -368,7 +368,7 @@ def compute_view_strides(sizes, strides, new_sizes):
 
 
 def broadcast_shapes(*shapes):
-    """Return the shape to which `shapes` broadcast, as a tuple. Each shape is an int or a sequence of ints.
+    """Return the shape to which `shapes` broadcast, as a tuple. Each shape is an int or several ints.
 
     Raise RuntimeError if two shapes do not broadcast or if a size is negative.
     """

@@ -58,7 +58,7 @@ def functional_call(
     Returns
     -------
     Any
-        The result of ``module(*args, **kwargs)``.
+        What ``module(*args, **kwargs)`` returns.
 
     Raises
     ------

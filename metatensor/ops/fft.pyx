@@ -127,8 +127,8 @@ cdef Tensor _fitted(Tensor t, Plan* p):
 
 
 cdef int _normalization(Call* c, bint forward) except -1:
-    """Return the code of the divisor that argument `norm` (slot 3) implies: 0 for no division, 1 for the square root
-    of the number of points, 2 for the number of points."""
+    """Return the code of the divisor that argument `norm` (slot 3) implies: 0 for no division, 1 for the root of
+    the number of points, 2 for that number."""
     cdef object norm = arg(c, 3)
     if norm is None or norm == "backward":
         return 0 if forward else 2

@@ -32,6 +32,7 @@ def test_there_are_enough_of_them():
     assert len(costly.FILES) >= 500
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("label", dict.fromkeys(SAMPLE))
 def test_a_costly_file(tmp_path, label):
     mt.ones(2, device="cpu").sum().item()

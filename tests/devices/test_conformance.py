@@ -32,6 +32,7 @@ def installed():
         unregister(name)
 
 
+@pytest.mark.slow
 def test_the_cpu_device():
     report = check_device("cpu")
     assert report.ok and "0 failed" in str(report)

@@ -30,8 +30,9 @@ def cuda():
 
 
 @pytest.mark.parametrize("check", [
-    gpu_checks.conformance, gpu_checks.models, gpu_checks.rarer_operators, gpu_checks.streams, gpu_checks.memory, gpu_checks.pinned,
-], ids=lambda check: check.__name__)  # fmt: skip
+    pytest.param(gpu_checks.conformance, marks=pytest.mark.slow),
+    gpu_checks.models, gpu_checks.rarer_operators, gpu_checks.streams, gpu_checks.memory, gpu_checks.pinned,
+], ids=lambda check: getattr(check, "__name__", None))  # fmt: skip
 def test_over_the_stand_in(cuda, check):
     check("cuda:0" if check is not gpu_checks.conformance else "cuda")
 
