@@ -288,7 +288,7 @@ def _clone_strided(input: Tensor) -> Tensor: ...
 def _conj(input: Tensor) -> Tensor:
     """View that conjugates elements when they are read."""
 def _fft_c2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, forward: _bool, *, out: Tensor | None = None) -> Tensor:
-    """Complex Fourier transform over `dim`. `normalization` is 0 for no scaling, 1 to divide by the square root of the number of points, or 2 to divide by the number of points."""
+    """Complex Fourier transform over `dim`. `normalization` is 0 for no scaling, 1 to divide by the square root of N or 2 to divide by N, the number of points."""
 def _fft_c2r(input: Tensor, dim: _int | Sequence[_int], normalization: _int, last_dim_size: _int, *, out: Tensor | None = None) -> Tensor:
     """Inverse Fourier transform over `dim` with a real result. `input` is half of a Hermitian-symmetric spectrum, and the result has size `last_dim_size` in the last of `dim`. `normalization` is as in `_fft_c2c`."""
 def _fft_r2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, onesided: _bool, *, out: Tensor | None = None) -> Tensor:

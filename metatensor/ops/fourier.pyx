@@ -239,7 +239,7 @@ cdef object c2r_meta(Call* c):
 define("_fft_c2c(Tensor input, int[1] dim, int normalization, bool forward) -> Tensor", c2c_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Complex Fourier transform over `dim`. `normalization` is 0 for no scaling, 1 to divide by the square root of "
-       "the number of points, or 2 to divide by the number of points.")
+       "N or 2 to divide by N, the number of points.")
 define("_fft_r2c(Tensor input, int[1] dim, int normalization, bool onesided) -> Tensor", r2c_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Fourier transform of real input over `dim`, with a complex result. `onesided` keeps only the first `n // 2 + "
