@@ -223,3 +223,28 @@ def test_questions_about_symbols():
     from metatensor.program.fx.experimental import symbolic_shapes
 
     assert symbolic_shapes.guard_or_false(1) and not symbolic_shapes.guard_or_true(0) and symbolic_shapes.free_symbols(3) == set()
+
+
+def test_arguments_of_nodes_cannot_be_modified_in_place():
+    class Joined(mt.nn.Module):
+        def forward(self, x):
+            return mt.cat([x, x + 1], dim=0)
+
+    node = next(node for node in fx.symbolic_trace(Joined()).graph.nodes if node.name == "cat")
+    assert type(node.args[0]) is fx.immutable_collections.immutable_list and len(node.args[0]) == 2
+    with pytest.raises(TypeError, match="assign node.args"):
+        node.args[0].append(node)
+    with pytest.raises(TypeError, match="assign node.args"):
+        node.kwargs["dim"] = 1
+    node.args = ([node.args[0][0]],)
+    assert [used.name for used in node.all_input_nodes] == ["x"]
+
+
+@pytest.mark.parametrize("made", [[1, [2, 3]], {"a": [1], "b": {"c": 2}}])
+def test_immutable_collections_behave_as_what_they_extend(made):
+    from metatensor.program.fx.immutable_collections import frozen
+
+    kept = frozen(made)
+    assert kept == made and repr(kept) == repr(made) and type(kept.copy()) is type(made)
+    for again in (pickle.loads(pickle.dumps(kept)), copy.deepcopy(kept)):
+        assert again == kept and type(again) is type(kept) and hash(again) == hash(kept)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from metatensor.program.fx.immutable_collections import frozen
+
 if TYPE_CHECKING:
     from metatensor.program.fx.graph import Graph
 
@@ -87,7 +89,7 @@ class Node:
     def _set(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         for node in self._input_nodes:
             node.users.pop(self, None)
-        self._args, self._kwargs, self._input_nodes = tuple(args), dict(kwargs), {}
+        self._args, self._kwargs, self._input_nodes = frozen(tuple(args)), frozen(dict(kwargs)), {}
 
         def note(node: Node) -> Node:
             self._input_nodes[node] = None
