@@ -15,7 +15,9 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.M | re.S)
 EXCERPT = re.compile(r"# (\S+/\S+\.py)\n")
+SLOW = "docs/writing-a-device.md"  # it checks a whole device
 PAGES = ["README.md", *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").glob("*.md"))]
+PAGES[PAGES.index(SLOW)] = pytest.param(SLOW, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("page", PAGES)

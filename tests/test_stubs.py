@@ -85,6 +85,7 @@ def test_the_package_is_described_in_full():
     assert not sorted(offered - names)
 
 
+@pytest.mark.slow
 def test_mypy_understands_user_code():
     pytest.importorskip("mypy")
     command = [sys.executable, "-m", "mypy", "--follow-imports=silent", "tests/typing"]

@@ -36,6 +36,7 @@ def refused(name, *args):
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", UNARY)
 @SOME
 @given(st.data())
@@ -88,6 +89,7 @@ def operands(draw, name):
     return a, b
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", BINARY)
 @SOME
 @given(st.data())

@@ -7,6 +7,7 @@ from checkpoint import fuzz_files
 pytest.importorskip("numpy")
 
 
+@pytest.mark.slow
 def test_changed_files(tmp_path):
     count = 2000
     tally, _, _ = fuzz_files.fuzz(count, seed=1, folder=tmp_path, limit=4 * fuzz_files.SECONDS)

@@ -36,6 +36,7 @@ def test_there_are_enough_of_them():
     assert len(CALLABLES) >= 100 and len(ROUTES) >= 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("pickle", "words"), [case[1:] for case in CASES], ids=IDS)
 @pytest.mark.parametrize("pack", [zipped, legacy])
 def test_refused(pack, pickle, words):

@@ -454,6 +454,7 @@ def test_places_that_are_no_files(tmp_path):
     save([1], os.devnull)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", crash.FORMS)
 def test_kill_at_any_moment(tmp_path, form):
     old, new, _ = crash.crash(tmp_path, form, 2)

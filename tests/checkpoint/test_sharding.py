@@ -59,6 +59,7 @@ def test_nothing_is_removed_beside_an_index_that_cannot_be_read(tmp_path):
     assert set(os.listdir(tmp_path)) == {"model.safetensors.index.json", *shards_of(path)}, "they waited until it was gone"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unnamed", [True, False])
 def test_three_savers_that_are_killed(tmp_path, monkeypatch, unnamed):
     if not unnamed:  # as on a file system without unnamed files

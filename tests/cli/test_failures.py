@@ -121,6 +121,7 @@ def test_budgets_as_texts():
         mt.analysis.check(model, x, max_params=1.5)
 
 
+@pytest.mark.slow
 def test_hints(code):
     result = python("-m", "metatensor", "check", "torchy.py:Net")
     assert result.returncode == 1 and "--torch" in result.stdout
@@ -170,6 +171,7 @@ def start(*arguments, **options):
     return subprocess.Popen([sys.executable, "-m", "metatensor", *map(str, arguments)], env=env, text=True, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--json",), ("--tree",)])
 def test_a_reader_that_goes_away(many, options):
     process = start("inspect", many, *options, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -180,6 +182,7 @@ def test_a_reader_that_goes_away(many, options):
     assert process.wait() in (0, 128 + signal.SIGPIPE) if options == ("--tree",) else process.wait() == 128 + signal.SIGPIPE
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
 @pytest.mark.parametrize("arguments", [("inspect",), ("inspect", "--json"), ("devices",)])
 def test_a_full_disk(many, arguments):

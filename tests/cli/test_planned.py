@@ -40,6 +40,7 @@ def test_every_script_is_tried():
     assert {path.stem for path in SCRIPTS.glob("*.py")} == set(LAST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LAST)
 def test_a_training_script_runs_to_its_end(name, tmp_path):
     arguments = {"classify_images": ["--out", tmp_path], "finetune": [tmp_path], "generate_images": [tmp_path]}.get(name, [])
@@ -235,6 +236,7 @@ def test_threads_of_the_script(tmp_path):
     assert result.returncode == 0 and "script.py:12 (12 times)" in result.stderr, result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", "forkserver", "fork"])
 def test_processes_of_the_script(tmp_path, method):
     result = planned(tmp_path, f"""
@@ -323,6 +325,7 @@ def test_errors_begin_at_the_script(tmp_path, device):
     assert module.returncode == 1 and files[0] == str(tmp_path / "script.py") and not any("runpy" in file for file in files)
 
 
+@pytest.mark.slow
 def test_statuses_of_scripts(tmp_path):
     for code, status, text in (
         ("import sys; sys.exit(9)", 9, ""), ("import sys; sys.exit('bad luck')", 1, "bad luck"), ("raise SystemExit", 0, ""),

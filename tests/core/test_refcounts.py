@@ -23,6 +23,7 @@ def _grows(step, times):
     return _blocks() - before
 
 
+@pytest.mark.slow
 def test_a_million_ops_do_not_grow():
     a = mt.empty(2, 3, device="meta")
     b = mt.empty(3, device="meta")

@@ -240,6 +240,7 @@ CYCLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CYCLES)
 def test_cycles_of_recipes_are_collected(case):
     from metatensor._core.storage import recipe_of

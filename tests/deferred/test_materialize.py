@@ -326,6 +326,7 @@ pickle.dump(parts, open(sys.argv[2], "wb"))
 """
 
 
+@pytest.mark.slow
 def test_eight_processes_each_with_an_eighth(tmp_path):
     code = EIGHTH.format(here=str(Path(__file__).parent))
     for rank in range(8):
@@ -487,6 +488,7 @@ print((peak() - before) / 2**20)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read as on Linux")
 @pytest.mark.parametrize(("what", "least", "most"), [("nothing", 0, 1), ("slices", 32, 32 + 5), ("whole", 256, 256 + 10)])
 def test_peak_memory(what, least, most):

@@ -81,6 +81,7 @@ def test_memory_of_others_is_not_counted():
     assert backend.memory_stats()["allocated_bytes.all.current"] == before and x.numel() == MIB
 
 
+@pytest.mark.slow
 def test_an_error_gives_back_what_was_allocated(device, figures):
     x = mt.ones(4, 4, device=device)
     with pytest.raises(IndexError):

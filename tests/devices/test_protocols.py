@@ -242,6 +242,7 @@ def in_use():
     return plugins.backend("cpu").memory_stats()["allocated_bytes.all.current"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("view", [np.from_dlpack, np.asarray, memoryview, lambda t: np.frombuffer(t, np.uint8), lambda t: mt.from_dlpack(t),
                                   lambda t: t.__dlpack__(), lambda t: t.__dlpack__(max_version=(1, 0))])  # fmt: skip
 def test_the_consumer_keeps_the_memory(view):
@@ -257,6 +258,7 @@ def test_the_consumer_keeps_the_memory(view):
     assert in_use() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("make", [
     mt.from_dlpack, mt.asarray, mt.as_tensor, lambda a: mt.from_dlpack(a.__dlpack__()), lambda a: mt.asarray(Producer(a)),
 ])  # fmt: skip

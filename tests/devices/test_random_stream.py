@@ -48,6 +48,7 @@ def test_a_slice_drawn_alone_is_the_slice(method, dtype):
         assert (draw(count, start, dtype=dtype) == whole[start : start + count]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed, ticket, start", EDGES)
 @pytest.mark.parametrize("n", [1, 7, 511, 1030])
 def test_compiled_values_are_those_of_arrays(seed, ticket, start, n):

@@ -33,6 +33,7 @@ def runner():
         signal.signal(alarm, before)
 
 
+@pytest.mark.slow
 @settings(max_examples=400, derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 @given(rng=st.randoms(use_true_random=False))
 def test_programs_that_hypothesis_draws(runner, rng):
@@ -43,6 +44,7 @@ def test_programs_that_hypothesis_draws(runner, rng):
         pytest.fail("\n".join([*lines, "", failure.args[0]]), pytrace=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("device", "calls"), [("meta", 15000), ("cpu", 2500)])
 def test_the_command_finds_nothing(device, calls):
     """Run in a separate process, so that a crash ends only that process, and the program is shrunk and printed."""

@@ -14,6 +14,7 @@ def test_no_op_falls_below_its_floor(path):
     assert not below, f"passing records fell (see tests/oracle/README.md): {below}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
 @pytest.mark.parametrize("path", records.files(), ids=lambda p: p.name.partition(".")[0])
 def test_fake_tensors_score_as_meta_does(path, device):

@@ -37,6 +37,7 @@ def test_over_the_stand_in(cuda, check):
     check("cuda:0" if check is not gpu_checks.conformance else "cuda")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sample, device", [(7, "cuda:0"), (97, "cuda:1")])
 def test_recorded_calls(cuda, sample, device):
     compared, problems = gpu_checks.compare_records(device, sample)

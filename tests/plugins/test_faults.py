@@ -118,6 +118,7 @@ DEVICE_CALL = "mt.empty(2, device='bad')"
 OPS_CALL = "mt.ops.bad.twice(mt.ones(2))"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group, call", [("devices", DEVICE_CALL), ("ops", OPS_CALL)])
 @pytest.mark.parametrize("code, said", [
     ("import a_library_that_is_not_there", "ModuleNotFoundError: No module named 'a_library_that_is_not_there'"),
@@ -132,6 +133,7 @@ def test_what_does_not_import(site, group, call, code, said):
     assert "| because of " + said.partition(":")[0] in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group, call", [("devices", DEVICE_CALL), ("ops", OPS_CALL)])
 @pytest.mark.parametrize("needs", ["metatensor-device>=99", "metatensor_device (==0.0.1)", "metatensor-device<0.0.2,>=0.0.1"])
 def test_the_wrong_version(site, group, call, needs):
@@ -152,6 +154,7 @@ def test_two_packages_that_claim_a_name(site, group, call):
     assert "'bad' is claimed by acme-bad (acme_bad) and zenith-bad (zenith_bad): uninstall or block all but one" in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels, call, said", [
     ("def op_exp(self, out, input):\n    raise ArithmeticError('no such luck')\n", "exp",
      "ArithmeticError no such luck (in the kernel of exp for bad, from plugin 'bad' (acme-bad))"),
@@ -172,6 +175,7 @@ def test_a_faulty_kernel(site, kernels, call, said):
         assert "plugin 'bad' (acme-bad)" in found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more, said", [
     ("register_nothing = 1", None),
     ('mt.op("fine::twice", schema="(Tensor x) -> Tensor")(lambda x: x)', "RuntimeError: the op 'fine::twice' is already defined"),
