@@ -3,6 +3,7 @@ from cpython.object cimport PyObject
 
 cdef extern from *:
     """
+    #include <frameobject.h>  // CPython 3.10 declares PyFrame_GetBack there
     #if PY_VERSION_HEX >= 0x030B0000
     #define mt_lasti(f) PyFrame_GetLasti((PyFrameObject *)(f))
     #define mt_line_at(code, at) PyCode_Addr2Line((PyCodeObject *)(code), at)
