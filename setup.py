@@ -17,6 +17,7 @@ Five environment variables control the build:
 
 import os
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 DEBUG = os.environ.get("METATENSOR_DEBUG", "") not in ("", "0")
@@ -136,7 +137,8 @@ def main():
         ext_modules=cythonize(
             extensions(),
             compiler_directives=directives(),
-            build_dir=f"build/cython-{MODE}",
+            # The C of modules that cimport NumPy depends on its version, and environments of one clone may have several.
+            build_dir=f"build/cython-{MODE}-numpy{version('numpy')}",
             nthreads=JOBS,
         ),
         cmdclass={"build_ext": build_ext()},
