@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from metatensor._core.tensor import Tensor
 
 __all__ = ["map_tensors", "tensors_in"]
 
-DEPTH = 64  # the maximal depth that is searched, because a structure may contain itself
 
+def tensors_in(value: Any, outer: tuple[int, ...] = ()) -> Iterator[Tensor]:
+    """Yield the tensors in a nested structure, from left to right.
 
-def tensors_in(value: Any, depth: int = DEPTH) -> Iterator[Tensor]:
-    """Yield the tensors in a nested structure, from left to right, down to ``depth`` levels."""
+    ``outer`` holds the ids of the containers around ``value``. A container inside itself is not entered again.
+    """
+    items: Iterable[Any] = ()
     if isinstance(value, Tensor):
         yield value
-    elif depth and isinstance(value, dict):
-        for item in value.values():
-            yield from tensors_in(item, depth - 1)
-    elif depth and isinstance(value, (list, tuple)):
-        for item in value:
-            yield from tensors_in(item, depth - 1)
-    elif depth and dataclasses.is_dataclass(value) and not isinstance(value, type):
-        yield from tensors_in(vars(value), depth - 1)
+    elif isinstance(value, dict):
+        items = value.values()
+    elif isinstance(value, (list, tuple)):
+        items = value
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        items = vars(value).values()
+    if id(value) not in outer:
+        for item in items:
+            yield from tensors_in(item, (*outer, id(value)))
 
 
 def map_tensors(function: Callable[[Tensor], Any], value: Any) -> Any:

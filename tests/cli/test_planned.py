@@ -266,6 +266,21 @@ def test_processes_of_the_script(tmp_path, method):
     assert result.stderr.count("1 backward passes were left out") == 1
 
 
+def test_existing_files_keep_their_values(tmp_path):
+    result = planned(tmp_path, """
+        import numpy as np, torch
+        torch.save({"w": torch.from_numpy(np.ones(2))}, "real.pt")
+        before = open("real.pt", "rb").read()
+        torch.save(torch.load("real.pt"), "./real.pt")
+        assert open("real.pt", "rb").read() == before
+        for name in ("planned.pt", "./planned.pt"):
+            torch.save({"w": torch.rand(3)}, name)  # the file is of this run, so it is written again
+    """)
+    assert result.returncode == 0, result.stderr
+    kept, saved = result.stderr.strip().splitlines()[-2:]
+    assert kept.endswith("lost its values: real.pt") and saved.endswith("without values: planned.pt")
+
+
 def test_checkpoints(tmp_path):
     result = planned(tmp_path, """
         import numpy as np, torch

@@ -57,6 +57,7 @@ class Plan:
         self.values.requests.lines.clear()
         self.gradients.passes.lines.clear()
         self.saved.clear()
+        self.kept.clear()
         Finalize(None, self.report, exitpriority=0)
 
     def report(self) -> None:
@@ -84,14 +85,11 @@ class Plan:
 
     def _answer_requests(self) -> None:
         values = self.values
-        get, put, to_format = mt.Tensor.__getitem__, mt.Tensor.__setitem__, mt.Tensor.__format__
+        get, to_format = mt.Tensor.__getitem__, mt.Tensor.__format__
         to_numpy, to_array = late.later("to_numpy"), late.later("to_array")
 
         def __getitem__(self: Any, index: Any) -> Any:
             return get(self, without_masks(index, values) if values.replaces else index)
-
-        def __setitem__(self: Any, index: Any, value: Any) -> None:
-            return put(self, index, value)
 
         def __format__(self: Any, spec: str) -> str:
             return format(self.item(), spec) if spec and self.dim() == 0 else to_format(self, spec)
@@ -108,7 +106,7 @@ class Plan:
                 return to_array(values.filled(tensor), dtype, copy)
             return to_array(tensor, dtype, copy)
 
-        for method in (__getitem__, __setitem__, __format__):
+        for method in (__getitem__, __format__):
             setattr(mt.Tensor, method.__name__, method)
         late.replace("to_numpy", numpy)
         late.replace("to_array", array)
@@ -146,8 +144,9 @@ class Plan:
         @functools.wraps(save)
         def noted(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
             if any(isinstance(entry.value, mt.Tensor) and not has_values(entry.value) for entry in named_tensors(obj)):
-                name = os.fspath(f) if isinstance(f, (str, os.PathLike)) else f"a {type(f).__name__}"
-                if name not in self.saved and isinstance(f, (str, os.PathLike)) and os.path.exists(f):
+                is_path = isinstance(f, (str, os.PathLike))
+                name = os.path.normpath(os.fspath(f)) if is_path else f"a {type(f).__name__}"
+                if is_path and name not in self.saved and os.path.exists(f):
                     self.kept[name] = None  # the file may be a checkpoint with values
                     return
                 self.saved[name] = None
