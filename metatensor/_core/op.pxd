@@ -103,6 +103,7 @@ cdef class Overload:
     cdef object return_type         # structseq type of the results, or None
     cdef list kernels               # by device kind: callable, False if there is none, None if not looked up yet
     cdef object decomposition       # callable, False if there is none, None if not looked up yet
+    cdef object gradient            # Rule, False if there is none, None if not looked up yet
     cdef object refs                # owns the names and defaults of the slots
 
 

@@ -27,6 +27,11 @@ cdef class TensorExtra:
     """Attributes that few tensors have."""
     cdef object grad
     cdef VersionCounter versions            # the counter of `_version`; None means the storage's counter
+    cdef object node                        # the Node of the call that returned the tensor, or None
+    cdef int output                         # which of that node's outputs the tensor is
+    cdef unsigned long long seen            # of a view: the version of its base that `node` belongs to
+    cdef PyObject* accumulator              # of a leaf: its AccumulateGrad while there is one, which owns the tensor
+    cdef object hooks                       # of a leaf: its hooks by kind, or None
 
 
 cdef class VersionCounter:

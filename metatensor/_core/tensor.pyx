@@ -170,6 +170,7 @@ cdef int _init_fresh(PyObject* p) except -1:
 
 # The class ------------------------------------------------------------------------
 
+@cython.freelist(256)
 @cython.trashcan(True)      # chains of gradients may be long; avoid deep recursion
 @cython.final
 cdef class TensorExtra:

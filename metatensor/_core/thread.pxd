@@ -7,6 +7,8 @@ cdef struct Hints:
     int trackers
     int default_devices
     int recorders
+    int saved_hooks     # `saved_tensors_hooks` in effect
+    int anomaly         # anomaly mode is on, for all threads
 
 cdef Hints hints
 
@@ -21,5 +23,6 @@ cdef class ThreadState:
     cdef object device              # the Device set by `with device` or `set_default_device`, or None
     cdef object tracker             # the innermost MemoryTracker, or None
     cdef object recorder            # the innermost Recorder, or None
+    cdef list saved_hooks           # pairs of hooks for saved tensors, the innermost last, or None
 
 cdef ThreadState thread_state()

@@ -1,0 +1,476 @@
+"""The backward pass: a walk over the graph, latest call first.
+
+Every node is younger than the nodes of its inputs, so the order of descending sequence numbers visits a node after
+all that contribute to its gradient. Leaves are the exception: their gradients are accumulated as soon as the last
+contribution has arrived.
+"""
+cimport cython
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdlib cimport qsort
+from libc.string cimport memset
+from metatensor._core.device cimport META, Device
+from metatensor._core.dtype cimport DType
+from metatensor._core.graph cimport Edge, Node, NodeExtra, Output, exposed, set_output, where_called
+from metatensor._core.history cimport AccumulateGrad, node_of
+from metatensor._core.layout cimport is_dense
+from metatensor._core.op cimport call
+from metatensor._core.size cimport make_tuple
+from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, shape_str
+from metatensor._core.thread cimport ThreadState, hints, thread_state
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_NONLEAF, T_REQUIRES_GRAD, T_RETAINS_GRAD, dim_t
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject* o) noexcept
+    int Py_EnterRecursiveCall(const char* where) except -1
+    void Py_LeaveRecursiveCall()
+    int PyErr_CheckSignals() except -1
+
+
+cdef struct Visit:
+    PyObject* node          # borrowed; `Walk.nodes` owns it
+    unsigned long long sequence
+    int slot                # the first of its gradients in `Walk.grads`
+    int pending             # contributions to a leaf that have not arrived yet
+    bint needed             # a gradient that was asked for depends on it
+    bint captured           # one of its gradients is asked for
+
+
+cdef int _later(const void* a, const void* b) noexcept nogil:
+    cdef unsigned long long x = (<Visit*>a).sequence, y = (<Visit*>b).sequence
+    return -1 if x > y else 1 if x < y else 0
+
+
+@cython.final
+cdef class Walk:
+    """One backward pass."""
+    cdef list nodes
+    cdef Visit* visits
+    cdef int n_visits, room, n_grads
+    cdef PyObject** grads               # owned references, or NULL
+    cdef dict elsewhere                 # places of the nodes that another walk is visiting, or None
+    cdef dict captures                  # (place of a node, output) -> numbers of the inputs that want it
+    cdef list results
+    cdef bint keep, create, only_inputs
+
+    def __dealloc__(self):
+        cdef int i
+        cdef Node node
+        for i in range(self.n_visits):
+            node = <Node>self.visits[i].node
+            if node.walk == <PyObject*>self:
+                node.walk = NULL
+        if self.grads != NULL:
+            for i in range(self.n_grads):
+                Py_XDECREF(self.grads[i])
+        PyMem_Free(self.grads)
+        PyMem_Free(self.visits)
+
+    cdef int place_of(self, Node node) except -2:
+        """Return the place of a node, or -1 if the walk does not visit it."""
+        if node.walk == <PyObject*>self:
+            return node.place
+        if self.elsewhere is None:
+            return -1
+        return self.elsewhere.get(<size_t><PyObject*>node, -1)
+
+    cdef int set_place(self, Node node, int place) except -1:
+        if node.walk == NULL or node.walk == <PyObject*>self:
+            node.walk = <PyObject*>self
+            node.place = place
+        else:
+            if self.elsewhere is None:
+                self.elsewhere = {}
+            self.elsewhere[<size_t><PyObject*>node] = place
+        return 0
+
+    cdef int add(self, Node node) except -1:
+        """Visit a node. Return its place."""
+        cdef int place = self.place_of(node)
+        cdef Visit* visit
+        if place >= 0:
+            return place
+        if self.n_visits == self.room:
+            room = max(64, 2 * self.room)
+            visit = <Visit*>PyMem_Realloc(self.visits, room * sizeof(Visit))
+            if visit == NULL:
+                raise MemoryError()
+            self.visits = visit
+            self.room = room
+        place = self.n_visits
+        visit = &self.visits[place]
+        memset(visit, 0, sizeof(Visit))
+        visit.node = <PyObject*>node
+        visit.sequence = node.sequence
+        visit.slot = self.n_grads
+        self.nodes.append(node)
+        self.set_place(node, place)
+        self.n_visits += 1
+        self.n_grads += node.n_outputs
+        return place
+
+    cdef int discover(self) except -1:
+        """Visit everything that the nodes so far lead to, and put the visits in order."""
+        cdef int i = 0, k
+        cdef Node node
+        while i < self.n_visits:
+            node = <Node>self.visits[i].node
+            for k in range(node.n_edges):
+                if node.edges[k].node != NULL:
+                    self.visits[self.add(<Node>node.edges[k].node)].pending += 1
+            i += 1
+        qsort(self.visits, self.n_visits, sizeof(Visit), _later)
+        for i in range(self.n_visits):
+            self.set_place(<Node>self.visits[i].node, i)
+        self.grads = <PyObject**>PyMem_Calloc(max(self.n_grads, 1), sizeof(PyObject*))
+        if self.grads == NULL:
+            raise MemoryError()
+        return 0
+
+    cdef int find_needed(self) except -1:
+        """Find the nodes that lead to a gradient that was asked for: first the leaves, then the earliest calls."""
+        cdef int i = self.n_visits, k, place
+        cdef Node node
+        for place in range(self.n_visits):
+            if self.visits[place].sequence == <unsigned long long>-1:
+                self.visits[place].needed = self.visits[place].captured
+        while i:
+            i -= 1
+            node = <Node>self.visits[i].node
+            if node.sequence == <unsigned long long>-1:
+                continue
+            self.visits[i].needed = self.visits[i].captured
+            for k in range(node.n_edges):
+                if node.edges[k].node != NULL and self.visits[self.place_of(<Node>node.edges[k].node)].needed:
+                    self.visits[i].needed = True
+        return 0
+
+    cdef int contribute(self, Node to, int output, object g) except -1:
+        """Add a gradient to those of an output."""
+        cdef PyObject** slot = &self.grads[self.visits[self.place_of(to)].slot + output]
+        if slot[0] == NULL:
+            Py_INCREF(g)
+            slot[0] = <PyObject*>g
+            return 0
+        total = self.total(slot, <Tensor>g)
+        if <PyObject*>total != slot[0]:
+            Py_INCREF(total)
+            g = <object>slot[0]
+            Py_XDECREF(slot[0])
+            slot[0] = <PyObject*>total
+        return 0
+
+    cdef object total(self, PyObject** slot, Tensor g):
+        cdef Tensor old = <Tensor>slot[0]
+        # The slot and `old` are the only references: nobody sees the buffer change.
+        if not self.create and old.storage.device is not META and Py_REFCNT(slot[0]) <= 2 \
+                and Py_REFCNT(<PyObject*>old.storage) == 1 and old.base is None and old.dtype is g.dtype \
+                and is_dense(old.ndim, old.sizes, old.strides):
+            return call("add_", (old, g))
+        return call("add", (old, g))
+
+    cdef int run(self) except -1:
+        cdef int i
+        for i in range(self.n_visits):
+            if self.visits[i].sequence != <unsigned long long>-1:
+                self.visit(i)
+                if i & 255 == 0:
+                    PyErr_CheckSignals()
+            elif self.visits[i].pending == 0:
+                self.visit(i)       # a leaf that is itself differentiated
+        return 0
+
+    cdef int visit(self, int place) except -1:
+        """Compute the gradients of a node's inputs, and hand them on."""
+        cdef Visit* at = &self.visits[place]
+        cdef Node node = <Node>at.node
+        cdef PyObject** grads = self.grads + at.slot
+        cdef PyObject* few[8]
+        cdef char few_wanted[8]
+        cdef PyObject** made = few
+        cdef char* wanted = few_wanted
+        cdef int i
+        if node.extra is not None or (node.n_outputs == 1 and isinstance(node, AccumulateGrad)):
+            self.call_pre_hooks(node, grads)
+        if at.captured:
+            self.capture(place, node, grads)
+        if self.only_inputs and (not at.needed or isinstance(node, AccumulateGrad)):
+            return self.done(node, grads)
+        if node.n_edges > 8:
+            made = <PyObject**>PyMem_Calloc(node.n_edges, sizeof(PyObject*))
+            wanted = <char*>PyMem_Calloc(node.n_edges, 1)
+            if made == NULL or wanted == NULL:
+                PyMem_Free(wanted)
+                if made != few:
+                    PyMem_Free(made)
+                raise MemoryError()
+        else:
+            memset(few, 0, sizeof(few))
+        try:
+            for i in range(node.n_edges):
+                wanted[i] = node.edges[i].node != NULL and (
+                    not self.only_inputs or self.visits[self.place_of(<Node>node.edges[i].node)].needed)
+            node.apply(grads, wanted, made)
+            if node.extra is not None and node.extra.post_hooks:
+                self.call_post_hooks(node, grads, made)
+            self.done(node, grads)
+            if not self.keep:
+                node.release()
+            self.hand_on(node, made)
+        finally:
+            for i in range(node.n_edges):
+                Py_XDECREF(made[i])
+            if made != few:
+                PyMem_Free(made)
+                PyMem_Free(wanted)
+        return 0
+
+    cdef int done(self, Node node, PyObject** grads) except -1:
+        """Free the gradients of a node's outputs."""
+        cdef int i
+        cdef PyObject* g
+        for i in range(node.n_outputs):
+            g = grads[i]
+            grads[i] = NULL
+            Py_XDECREF(g)
+        return 0
+
+    cdef int hand_on(self, Node node, PyObject** made) except -1:
+        cdef int i, place
+        cdef Edge* e
+        cdef PyObject* g
+        for i in range(node.n_edges):
+            e = &node.edges[i]
+            if e.node == NULL:
+                continue
+            place = self.place_of(<Node>e.node)
+            if made[i] != NULL and (not self.only_inputs or self.visits[place].needed):
+                g = made[i]
+                value = <object>g
+                made[i] = NULL
+                Py_XDECREF(g)
+                value = checked(node, i, value)
+                if value is not None:
+                    self.contribute(<Node>e.node, e.output, value)
+                value = None
+            self.visits[place].pending -= 1
+            if self.visits[place].pending == 0 and self.visits[place].sequence == <unsigned long long>-1:
+                self.visit(place)
+        return 0
+
+    cdef int capture(self, int place, Node node, PyObject** grads) except -1:
+        cdef int output
+        for output in range(node.n_outputs):
+            for k in self.captures.get((<size_t><PyObject*>node, output), ()):
+                self.results[k] = None if grads[output] == NULL else <object>grads[output]
+        return 0
+
+    cdef int call_pre_hooks(self, Node node, PyObject** grads) except -1:
+        cdef NodeExtra extra = node.extra
+        cdef int i
+        cdef TensorExtra leaf
+        if isinstance(node, AccumulateGrad):
+            leaf = <TensorExtra>(<AccumulateGrad>node).variable.extra
+            if leaf.hooks is not None:
+                self.call_tensor_hooks(leaf.hooks.get("gradient"), node, 0, grads)
+        if extra is None:
+            return 0
+        if extra.tensor_hooks is not None:
+            for i in range(node.n_outputs):
+                self.call_tensor_hooks(extra.tensor_hooks.get(i), node, i, grads)
+        if extra.pre_hooks:
+            for hook in list(extra.pre_hooks.values()):
+                given = tuple([None if grads[i] == NULL else <object>grads[i] for i in range(node.n_outputs)])
+                self.replace(node, grads, node.n_outputs, given, hook(given), "a hook before it")
+                given = None
+        if extra.retained is not None:
+            for i, ref in extra.retained.items():
+                t = ref()
+                if t is not None and grads[i] != NULL:
+                    # The tensor's gradient is not written to by the rest of the walk: it has two owners.
+                    t.grad = <object>grads[i] if self.create or extra_of(<Tensor>t).grad is None else \
+                        call("add", (extra_of(<Tensor>t).grad, <object>grads[i]))
+        return 0
+
+    cdef int call_tensor_hooks(self, object hooks, Node node, int output, PyObject** grads) except -1:
+        cdef PyObject* old
+        if not hooks or grads[output] == NULL:
+            return 0
+        for hook in list(hooks.values()):
+            result = hook(<object>grads[output])
+            if result is None:
+                continue
+            if not isinstance(result, Tensor):
+                raise TypeError(f"{node.node_name()}: the hook of a tensor returned {type(result).__name__}, not a Tensor or None")
+            result = conformed(node, output, <Tensor>result, "the hook of a tensor")
+            Py_INCREF(result)
+            old = grads[output]
+            grads[output] = <PyObject*>result
+            Py_XDECREF(old)
+        return 0
+
+    cdef int call_post_hooks(self, Node node, PyObject** grads, PyObject** made) except -1:
+        cdef int i
+        outputs = tuple([None if grads[i] == NULL else <object>grads[i] for i in range(node.n_outputs)])
+        for hook in list(node.extra.post_hooks.values()):
+            inputs = tuple([None if made[i] == NULL else <object>made[i] for i in range(node.n_edges)])
+            self.replace(node, made, node.n_edges, inputs, hook(inputs, outputs), "a hook after it")
+            inputs = None
+        return 0
+
+    cdef int replace(self, Node node, PyObject** values, int n, tuple given, object result, str what) except -1:
+        """Replace gradients by those that a hook returned."""
+        cdef int i
+        cdef PyObject* old
+        if result is None:
+            return 0
+        if isinstance(result, Tensor):
+            result = (result,)
+        if not isinstance(result, (tuple, list)):
+            raise TypeError(f"{node.node_name()}: {what} returned {type(result).__name__}, not a tuple of gradients or None")
+        if len(result) != n:
+            raise RuntimeError(f"{node.node_name()}: {what} returned {len(result)} gradients, not {n}")
+        for i in range(n):
+            if result[i] is given[i]:
+                continue
+            if result[i] is not None and not isinstance(result[i], Tensor):
+                raise TypeError(f"{node.node_name()}: {what} returned {type(result[i]).__name__} as gradient {i}")
+            old = values[i]
+            values[i] = NULL
+            if result[i] is not None:
+                Py_INCREF(result[i])
+                values[i] = <PyObject*>result[i]
+            Py_XDECREF(old)
+        return 0
+
+
+# Gradients that fit ----------------------------------------------------------------------------------
+
+cdef object checked(Node node, int i, object g):
+    """Return the gradient for edge `i` of a node with the sizes, dtype and device of the tensor that it is for."""
+    cdef Output* o
+    cdef Tensor t
+    if not isinstance(g, Tensor):
+        raise TypeError(f"{node.node_name()}: gradient {i} is {type(g).__name__}, not a Tensor")
+    t = <Tensor>g
+    o = &(<Node>node.edges[i].node).outputs[node.edges[i].output]
+    if isinstance(<object>node.edges[i].node, AccumulateGrad):
+        return fitted(t, _outline_of(node, i), node, i)
+    if o.dtype == <PyObject*>t.dtype and o.ndim == t.ndim and _same(o, t) and o.device == <PyObject*>t.storage.device:
+        return t
+    return fitted(t, o, node, i)
+
+
+cdef Output* _outline_of(Node node, int i) except NULL:
+    """Return what is known of a leaf; it may have been given other data since."""
+    cdef AccumulateGrad leaf = <AccumulateGrad><object>node.edges[i].node
+    set_output(leaf, 0, leaf.variable)
+    return leaf.outputs
+
+
+cdef inline bint _same(Output* o, Tensor t) noexcept:
+    cdef int i
+    for i in range(t.ndim):
+        if o.sizes[i] != t.sizes[i]:
+            return False
+    return True
+
+
+cdef Tensor fitted(Tensor g, Output* o, Node node, int i):
+    """Return `g` summed to the sizes of `o`, real if that is, in its dtype. Raise if the sizes do not allow it."""
+    cdef int d, lead
+    cdef DType dtype = <DType>o.dtype
+    if g.ndim != o.ndim or not _same(o, g):
+        lead = g.ndim - o.ndim
+        if lead < 0:
+            _unfit(g, o, node, i)
+        dims = list(range(lead))
+        for d in range(o.ndim):
+            if o.sizes[d] != g.sizes[d + lead]:
+                if o.sizes[d] != 1:
+                    _unfit(g, o, node, i)
+                dims.append(d + lead)
+        g = <Tensor>call("sum", (g, tuple(dims), True))
+        if lead:
+            g = <Tensor>call("reshape", (g, make_tuple(o.ndim, o.sizes)))
+    if g.dtype is not dtype:
+        if dtype.kind != KIND_COMPLEX and g.dtype.kind == KIND_COMPLEX:
+            g = <Tensor>call("real", (g,))
+        if g.dtype is not dtype:
+            g = <Tensor>call("to", (g,), {"dtype": dtype})
+    if <PyObject*>g.storage.device != o.device:
+        if g.ndim == 0:
+            return <Tensor>call("to", (g,), {"device": <object>o.device})
+        raise RuntimeError(f"{node.node_name()}: gradient {i} is on {g.storage.device}, but its tensor is on {<object>o.device}")
+    return g
+
+
+cdef int _unfit(Tensor g, Output* o, Node node, int i) except -1:
+    raise RuntimeError(f"{node.node_name()}: gradient {i} has shape {shape_str(g)}, but its tensor has shape "
+                       f"{list(make_tuple(o.ndim, o.sizes))}{where_called(node)}")
+
+
+cdef Tensor conformed(Node node, int output, Tensor g, str what):
+    cdef Output* o = &node.outputs[output]
+    if g.ndim != o.ndim or not _same(o, g):
+        raise RuntimeError(f"{node.node_name()}: {what} returned a gradient of shape {shape_str(g)}, expected "
+                           f"{list(make_tuple(o.ndim, o.sizes))}")
+    if g.dtype is not <DType>o.dtype:
+        raise RuntimeError(f"{node.node_name()}: {what} returned a gradient of {g.dtype.name}, expected {(<DType>o.dtype).name}")
+    if <PyObject*>g.storage.device != o.device:
+        raise RuntimeError(f"{node.node_name()}: {what} returned a gradient on {g.storage.device}, expected {<object>o.device}")
+    return g
+
+
+# Entry ---------------------------------------------------------------------------------------------------
+
+def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs=None, bint accumulate=False):
+    """Walk the graph from `roots`, pairs of a node and the number of an output, whose gradients are `grads`.
+
+    Without `inputs`, accumulate into the leaves. With `inputs`, pairs as well, return a list of their gradients, with
+    None where there is none.
+    """
+    cdef Walk walk = Walk.__new__(Walk)
+    cdef ThreadState state = thread_state()
+    cdef bint was = state.grad_enabled
+    cdef Node node
+    cdef int place
+    walk.nodes = []
+    walk.keep, walk.create = keep_graph, create_graph
+    for node, output in roots:
+        walk.add(node)
+    if inputs is not None:
+        walk.only_inputs = True
+        walk.captures, walk.results = {}, [None] * len(inputs)
+        for k, (node, output) in enumerate(inputs):
+            walk.captures.setdefault((<size_t><PyObject*>node, output), []).append(k)
+    walk.discover()
+    if inputs is not None:
+        for node, output in inputs:
+            place = walk.place_of(node)
+            if place >= 0:
+                walk.visits[place].captured = True
+        walk.find_needed()
+    for (node, output), g in zip(roots, grads):
+        walk.contribute(node, output, g)
+    Py_EnterRecursiveCall(b" in backward")
+    state.grad_enabled = create_graph
+    try:
+        walk.run()
+    finally:
+        state.grad_enabled = was
+        Py_LeaveRecursiveCall()
+    return walk.results
+
+
+def gradient_edge(Tensor t not None):
+    """Return the node of a tensor that requires grad, and the number of its output that the tensor is."""
+    cdef int output
+    cdef Node node
+    if not t.flags & T_REQUIRES_GRAD:
+        raise RuntimeError("the tensor does not require grad and has no grad_fn")
+    node = node_of(t, &output)
+    if node is None:
+        raise RuntimeError("how this tensor was computed was not recorded, so it has no gradient")
+    return exposed(node), output

@@ -1,0 +1,86 @@
+"""The graph that the backward pass walks: nodes, edges and saved values."""
+from cpython.object cimport PyObject
+from metatensor._core.tensor cimport Tensor
+from metatensor._core.types cimport INLINE_DIMS, dim_t
+
+
+cdef enum:
+    INLINE_EDGES = 3
+    INLINE_SAVED = 3
+
+
+cdef struct Edge:
+    PyObject* node          # owned; NULL if no gradient is wanted
+    int output              # the output of `node` that the gradient is for
+
+
+cdef struct Output:
+    """What a node knows of a tensor that its operator returned. Its gradient has the same sizes, dtype and device."""
+    PyObject* dtype         # interned; NULL for a result that has no gradient
+    PyObject* device        # interned
+    int ndim
+    dim_t* sizes            # points into `inline_sizes` or memory of its own
+    dim_t inline_sizes[INLINE_DIMS]
+
+
+cdef enum SavedKind:
+    SAVED_OBJECT            # not a tensor: an argument of the call
+    SAVED_INPUT             # a tensor argument itself
+    SAVED_RESULT            # a detached alias of a result; a reference to the result would be a cycle
+    SAVED_PACKED            # what the pack hook returned, with the unpack hook
+
+
+cdef struct Saved:
+    PyObject* value         # owned; NULL if it is not wanted, or was freed
+    unsigned long long version
+    SavedKind kind
+    int output              # of a result: its number
+
+
+cdef class Node:
+    cdef object rule                        # the Rule of an operator; None in subclasses
+    cdef unsigned long long sequence        # later nodes have larger numbers
+    cdef int n_edges, n_saved, n_outputs
+    cdef bint released                      # the saved values have been freed
+    cdef Edge* edges
+    cdef Saved* saved
+    cdef Output* outputs
+    cdef Edge inline_edges[INLINE_EDGES]
+    cdef Saved inline_saved[INLINE_SAVED]
+    cdef Output inline_output
+    cdef PyObject* walk                     # the Walk that is visiting this node, or NULL
+    cdef int place                          # the number of the node in that walk
+    cdef NodeExtra extra                    # or None
+    cdef object __weakref__
+    cdef int apply(self, PyObject** grads, const char* wanted, PyObject** to) except -1
+    cdef int release(self) except -1
+    cdef str node_name(self)
+
+
+cdef class NodeExtra:
+    """What few nodes have."""
+    cdef dict tensor_hooks      # by output: hooks of that tensor, called with its gradient
+    cdef dict retained          # by output: a weak reference to the tensor that keeps its gradient
+    cdef object pre_hooks       # called with the gradients of the outputs
+    cdef object post_hooks      # called with the gradients of the inputs and outputs
+    cdef dict metadata
+    cdef object forward_stack   # where the operator was called, in anomaly mode
+
+
+cdef int set_room(Node node, int edges, int saved, int outputs) except -1
+cdef int set_output(Node node, int i, Tensor t) except -1
+cdef int set_edge(Node node, int i, Node to, int output) except -1
+cdef NodeExtra node_extra(Node node)
+cdef object exposed(Node node)
+cdef object unpack(Node node, Saved* s)
+cdef unsigned long long next_sequence() noexcept
+cdef str where_called(Node node)
+
+cdef struct GraphHooks:
+    int (*apply_rule)(Node node, PyObject** grads, const char* wanted, PyObject** to) except -1
+
+cdef GraphHooks graph_hooks         # set by `gradients`
+
+
+cdef inline bint wants(Node node, const char* wanted, int i) noexcept:
+    return node.edges[i].node != NULL and (wanted == NULL or wanted[i])

@@ -1,0 +1,350 @@
+"""The graph that the backward pass walks.
+
+A node stands for a call whose results require grad. It holds edges to the nodes of the call's inputs and the values
+that its gradient needs. Results own their node, nodes own the nodes of their inputs, and nothing refers back, so a
+graph is freed as soon as its results are. Edges, saved values and the sizes of results are C arrays: most nodes need
+no memory besides their own.
+"""
+cimport cython
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport DType
+from metatensor._core.layout cimport copy_dims
+from metatensor._core.tensor cimport Tensor, version_of
+from metatensor._core.types cimport INLINE_DIMS, dim_t
+from metatensor._core.late import later
+
+cdef unsigned long long _sequence = 0
+
+
+cdef unsigned long long next_sequence() noexcept:
+    global _sequence
+    _sequence += 1
+    return _sequence
+
+
+# Nodes --------------------------------------------------------------------------------------
+
+@cython.freelist(256)
+@cython.trashcan(True)      # a graph may be a million nodes deep
+cdef class Node:
+    """A call in the graph of gradients.
+
+    ``Tensor.grad_fn`` is the node that computes the gradients of the call's inputs from those of its results.
+    """
+
+    def __dealloc__(self):
+        _free_arrays(self)
+
+    cdef int apply(self, PyObject** grads, const char* wanted, PyObject** to) except -1:
+        """Compute the gradients of the inputs.
+
+        `grads` has a borrowed reference or NULL for each output. `wanted` says which edges need a gradient; NULL means
+        all. Store a new reference in `to` for each of them, or leave NULL where the gradient is zero.
+        """
+        return graph_hooks.apply_rule(self, grads, wanted, to)
+
+    cdef int release(self) except -1:
+        """Free the saved values. The node cannot be applied again if it had any."""
+        if self.n_saved:
+            _free_saved(self)
+            self.released = True
+        return 0
+
+    cdef str node_name(self):
+        return self.rule.name if self.rule is not None else type(self).__name__
+
+    def name(self):
+        """Return the name of the kind of node, such as ``MulBackward0``."""
+        return self.node_name()
+
+    @property
+    def next_functions(self):
+        """For each input that can have a gradient, its node or None, and the number of that node's output."""
+        return tuple([(None if self.edges[i].node == NULL else exposed(<Node>self.edges[i].node), self.edges[i].output)
+                      for i in range(self.n_edges)])
+
+    @property
+    def metadata(self):
+        """A dictionary for any use."""
+        cdef NodeExtra extra = node_extra(self)
+        if extra.metadata is None:
+            extra.metadata = {}
+        return extra.metadata
+
+    def _sequence_nr(self):
+        return self.sequence
+
+    @property
+    def _input_metadata(self):
+        Spec = later("Spec")
+        return [Spec([self.outputs[i].sizes[k] for k in range(self.outputs[i].ndim)], <object>self.outputs[i].dtype,
+                     device=<object>self.outputs[i].device) if self.outputs[i].dtype != NULL else None
+                for i in range(self.n_outputs)]
+
+    def register_hook(self, fn):
+        """Call ``fn(grad_inputs, grad_outputs)`` after the node has computed gradients.
+
+        `fn` returns None or a tuple that replaces `grad_inputs`. Return a handle whose `remove` removes the hook.
+        """
+        cdef NodeExtra extra = node_extra(self)
+        if extra.post_hooks is None:
+            extra.post_hooks = later("OrderedDict")()
+        return _registered(extra.post_hooks, fn, "register_hook")
+
+    def register_prehook(self, fn):
+        """Call ``fn(grad_outputs)`` before the node computes gradients.
+
+        `fn` returns None or a tuple that replaces `grad_outputs`. Return a handle whose `remove` removes the hook.
+        """
+        cdef NodeExtra extra = node_extra(self)
+        if extra.pre_hooks is None:
+            extra.pre_hooks = later("OrderedDict")()
+        return _registered(extra.pre_hooks, fn, "register_prehook")
+
+    def __call__(self, *grads):
+        """Compute the gradients of the inputs from those of the outputs, hooks left out."""
+        cdef PyObject** given = <PyObject**>PyMem_Calloc(max(self.n_outputs, 1), sizeof(PyObject*))
+        cdef PyObject** made = <PyObject**>PyMem_Calloc(max(self.n_edges, 1), sizeof(PyObject*))
+        cdef int i
+        try:
+            if given == NULL or made == NULL:
+                raise MemoryError()
+            if len(grads) != self.n_outputs:
+                raise TypeError(f"{self.node_name()}: takes {self.n_outputs} gradients but {len(grads)} were given")
+            for i in range(self.n_outputs):
+                if grads[i] is not None:
+                    given[i] = <PyObject*>(<Tensor?>grads[i])
+            self.apply(given, NULL, made)
+            results = [None if made[i] == NULL else <object>made[i] for i in range(self.n_edges)]
+        finally:
+            for i in range(self.n_edges):
+                if made != NULL:
+                    Py_XDECREF(made[i])
+            PyMem_Free(given)
+            PyMem_Free(made)
+        return results[0] if len(results) == 1 else tuple(results)
+
+    def __repr__(self):
+        return f"<{self.node_name()} object at {<size_t><PyObject*>self:#x}>"
+
+    # Saved values are attributes, ``_saved_self`` and so on.
+    def __getattr__(self, name):
+        if name.startswith("_saved_") and self.rule is not None:
+            return self.rule.saved_value(self, name[7:])
+        raise AttributeError(f"{self.node_name()} has no attribute {name!r}")
+
+
+@cython.final
+cdef class NodeExtra:
+    pass
+
+
+cdef NodeExtra node_extra(Node node):
+    if node.extra is None:
+        node.extra = NodeExtra.__new__(NodeExtra)
+    return node.extra
+
+
+def _registered(hooks, fn, name):
+    if not callable(fn):
+        raise TypeError(f"{name}: expected a callable, got {type(fn).__name__}")
+    handle = later("RemovableHandle")(hooks)
+    hooks[handle.id] = fn
+    return handle
+
+
+# Arrays -------------------------------------------------------------------------------------------
+
+cdef void* _room(int n, int inline_room, void* inline_memory, size_t size) except NULL:
+    if n <= inline_room:
+        return inline_memory
+    cdef void* p = PyMem_Calloc(n, size)
+    if p == NULL:
+        raise MemoryError()
+    return p
+
+
+cdef int set_room(Node node, int edges, int saved, int outputs) except -1:
+    """Make room for edges, saved values and outputs, all unset. A node gets room once."""
+    node.edges = <Edge*>_room(edges, INLINE_EDGES, node.inline_edges, sizeof(Edge))
+    node.n_edges = edges
+    node.saved = <Saved*>_room(saved, INLINE_SAVED, node.inline_saved, sizeof(Saved))
+    node.n_saved = saved
+    node.outputs = <Output*>_room(outputs, 1, &node.inline_output, sizeof(Output))
+    node.n_outputs = outputs
+    return 0
+
+
+cdef int set_output(Node node, int i, Tensor t) except -1:
+    """Note the sizes, dtype and device of output `i`."""
+    cdef Output* o = &node.outputs[i]
+    cdef dim_t* sizes = o.inline_sizes
+    if t.ndim > INLINE_DIMS:
+        sizes = <dim_t*>_room(t.ndim, 0, NULL, sizeof(dim_t))
+    if o.sizes != NULL and o.sizes != o.inline_sizes:
+        PyMem_Free(o.sizes)
+    o.sizes = sizes
+    o.ndim = t.ndim
+    copy_dims(sizes, t.sizes, t.ndim)
+    o.dtype = <PyObject*>t.dtype
+    o.device = <PyObject*>t.storage.device
+    return 0
+
+
+cdef int set_edge(Node node, int i, Node to, int output) except -1:
+    Py_INCREF(to)
+    node.edges[i].node = <PyObject*>to
+    node.edges[i].output = output
+    return 0
+
+
+cdef int _free_saved(Node node) noexcept:
+    cdef int i
+    cdef PyObject* value
+    for i in range(node.n_saved):
+        value = node.saved[i].value
+        node.saved[i].value = NULL
+        Py_XDECREF(value)
+    return 0
+
+
+cdef int _free_edges(Node node) noexcept:
+    cdef int i
+    cdef PyObject* to
+    for i in range(node.n_edges):
+        to = node.edges[i].node
+        node.edges[i].node = NULL
+        Py_XDECREF(to)
+    return 0
+
+
+cdef int _free_arrays(Node node) noexcept:
+    cdef int i
+    _free_saved(node)
+    _free_edges(node)
+    for i in range(node.n_outputs):
+        if node.outputs[i].sizes != node.outputs[i].inline_sizes:
+            PyMem_Free(node.outputs[i].sizes)
+    if node.saved != node.inline_saved:
+        PyMem_Free(node.saved)
+    if node.edges != node.inline_edges:
+        PyMem_Free(node.edges)
+    if node.outputs != &node.inline_output:
+        PyMem_Free(node.outputs)
+    node.n_saved = node.n_edges = node.n_outputs = 0
+    return 0
+
+
+# What Python sees ------------------------------------------------------------------------------------
+
+cdef extern from *:
+    """
+    /* The arrays of a node are part of what the garbage collector sees. */
+    static traverseproc mt_node_traverse;
+    static inquiry mt_node_clear;
+    static int (*mt_visit_arrays)(PyObject *, visitproc, void *);
+    static int (*mt_clear_arrays)(PyObject *);
+    static int mt_traverse_node(PyObject *o, visitproc visit, void *arg) {
+        int r = mt_visit_arrays(o, visit, arg);
+        return r ? r : mt_node_traverse(o, visit, arg);
+    }
+    static int mt_clear_node(PyObject *o) {
+        mt_clear_arrays(o);
+        return mt_node_clear(o);
+    }
+    static void mt_setup_node(PyObject *type, int (*visit)(PyObject *, visitproc, void *), int (*clear)(PyObject *)) {
+        PyTypeObject *t = (PyTypeObject *)type;
+        mt_node_traverse = t->tp_traverse; mt_node_clear = t->tp_clear;
+        mt_visit_arrays = visit; mt_clear_arrays = clear;
+        t->tp_traverse = mt_traverse_node; t->tp_clear = mt_clear_node;
+        PyType_Modified(t);
+    }
+    static void mt_become(PyObject *o, PyObject *type) {
+        Py_INCREF(type);        /* instances own their heap type */
+        Py_SET_TYPE(o, (PyTypeObject *)type);
+    }
+    """
+    ctypedef int (*visitproc)(PyObject* o, void* arg)
+    void setup_node "mt_setup_node" (object type, int (*visit)(PyObject*, visitproc, void*) noexcept,
+                                     int (*clear)(PyObject*) noexcept)
+    void become "mt_become" (object o, object type)
+
+
+cdef int _visit_arrays(PyObject* o, visitproc visit, void* arg) noexcept:
+    cdef int i, r
+    for i in range((<Node>o).n_edges):
+        if (<Node>o).edges[i].node != NULL:
+            r = visit((<Node>o).edges[i].node, arg)
+            if r:
+                return r
+    for i in range((<Node>o).n_saved):
+        if (<Node>o).saved[i].value != NULL:
+            r = visit((<Node>o).saved[i].value, arg)
+            if r:
+                return r
+    return 0
+
+
+cdef int _clear_arrays(PyObject* o) noexcept:
+    _free_saved(<Node>o)
+    _free_edges(<Node>o)
+    return 0
+
+
+cdef dict _classes = {}     # name -> class
+
+
+cdef object exposed(Node node):
+    """Return the node as Python code sees it: as an instance of a class of its name.
+
+    Nodes are created without that class, because instances of classes made at run time are slower to create.
+    """
+    if type(node) is Node:
+        name = node.node_name()
+        cls = _classes.get(name)
+        if cls is None:
+            cls = _classes[name] = type(name, (Node,), {"__slots__": (), "__module__": "metatensor.autograd.graph"})
+        become(node, cls)
+    return node
+
+
+# Saved values ------------------------------------------------------------------------------------------
+
+cdef object unpack(Node node, Saved* s):
+    """Return a saved value. Raise RuntimeError if it was freed, or if the tensor has been changed since."""
+    if node.released:
+        raise RuntimeError(f"{node.node_name()}: the saved values have been freed, because backward was run already; pass "
+                           f"retain_graph=True the first time{where_called(node)}")
+    if s.value == NULL:
+        return None
+    if s.kind == SAVED_OBJECT:
+        return <object>s.value
+    if s.kind == SAVED_PACKED:
+        value, hook = <tuple>s.value
+        value = hook(value)
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{node.node_name()}: the unpack hook returned {type(value).__name__}, not a Tensor")
+        return value
+    if version_of(<Tensor>s.value) != s.version:
+        raise RuntimeError(f"{node.node_name()}: a tensor of shape {list((<Tensor>s.value).shape)} that was saved to compute "
+                           f"gradients has been changed in place since: it had version {s.version} and has version "
+                           f"{version_of(<Tensor>s.value)} now. Change a clone() of it, or an operator's result out of "
+                           f"place{where_called(node)}")
+    return <object>s.value
+
+
+cdef str where_called(Node node):
+    """Return where the node's operator was called, for messages. It is known in anomaly mode only."""
+    if node.extra is None or node.extra.forward_stack is None:
+        return ""
+    return f"\nThe operator was called here:\n{node.extra.forward_stack}"
+
+
+cdef int _no_rules(Node node, PyObject** grads, const char* wanted, PyObject** to) except -1:
+    raise NotImplementedError("gradients are not loaded; import metatensor, not its parts")
+
+graph_hooks.apply_rule = _no_rules
+setup_node(Node, _visit_arrays, _clear_arrays)

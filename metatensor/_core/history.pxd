@@ -1,0 +1,24 @@
+"""Which node made a tensor."""
+from cpython.object cimport PyObject
+from metatensor._core.graph cimport Node
+from metatensor._core.tensor cimport Tensor
+
+
+cdef class AccumulateGrad(Node):
+    cdef readonly Tensor variable
+
+
+cdef class CopySlices(Node):
+    """The node of a tensor into whose view an operator wrote. It replaces that part of the gradient."""
+    cdef Node function          # the node of the operator
+    cdef Tensor base            # an alias with the layout of the tensor and no values
+    cdef Tensor view            # likewise of the view
+    cdef int target             # the edge of `function` that is for the view before the write, or -1
+    cdef int place_of(self, int i) noexcept
+
+
+cdef Node node_of(Tensor t, int* output)
+cdef Node accumulator_of(Tensor t)
+cdef int set_node(Tensor t, Node node, int output) except -1
+cdef int rebase(Tensor t, Node node, int target) except -1
+cdef int forget(Tensor t) except -1

@@ -1,0 +1,300 @@
+"""Which node made a tensor: leaves and their accumulators, results, and views of a tensor that was written to."""
+from _thread import RLock
+
+cimport cython
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from metatensor._core.device cimport META
+from metatensor._core.graph cimport Node, NodeExtra, next_sequence, node_extra, set_edge, set_output, set_room
+from metatensor._core.layout cimport is_dense, is_row_major
+from metatensor._core.op cimport call
+from metatensor._core.size cimport make_tuple
+from metatensor._core.storage cimport new_storage
+from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, over_storage, version_of
+from metatensor._core.thread cimport thread_state
+from metatensor._core.types cimport T_CONJ, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_RETAINS_GRAD, T_VIEW, dim_t
+from metatensor._core.versions cimport detached
+
+cdef extern from "Python.h":
+    Py_ssize_t Py_REFCNT(PyObject* o) noexcept
+
+
+_accumulating = RLock()
+
+# Leaves ---------------------------------------------------------------------------------------
+
+@cython.final
+@cython.no_gc_clear         # the leaf refers to this object as long as `variable` is set
+cdef class AccumulateGrad(Node):
+    """The node of a leaf. It adds gradients to the leaf's ``grad``."""
+
+    def __cinit__(self, *args):
+        set_room(self, 0, 0, 1)
+        self.sequence = <unsigned long long>-1      # gradients of leaves are accumulated as soon as they are complete
+
+    def __dealloc__(self):
+        if self.variable is not None:
+            (<TensorExtra>self.variable.extra).accumulator = NULL
+
+    cdef str node_name(self):
+        return "AccumulateGrad"
+
+    cdef int release(self) except -1:
+        return 0
+
+    cdef int apply(self, PyObject** grads, const char* wanted, PyObject** to) except -1:
+        cdef TensorExtra extra
+        if grads[0] == NULL:
+            return 0
+        # A kernel may let other threads run, which may add to the same gradient.
+        with _accumulating:
+            _accumulate(self.variable, <Tensor>grads[0])
+        extra = <TensorExtra>self.variable.extra
+        if extra.hooks is not None:
+            for hook in list(extra.hooks.get("accumulated", {}).values()):
+                hook(self.variable)
+        return 0
+
+
+cdef Node accumulator_of(Tensor t):
+    """Return the node of a leaf that requires grad."""
+    cdef TensorExtra extra = extra_of(t)
+    cdef AccumulateGrad node
+    if extra.accumulator != NULL:
+        return <Node>extra.accumulator
+    node = AccumulateGrad.__new__(AccumulateGrad)
+    set_output(node, 0, t)
+    node.variable = t
+    extra.accumulator = <PyObject*>node
+    return node
+
+
+cdef bint _laid_out_for(Tensor g, Tensor variable) except -1:
+    """Whether `g` may become the gradient: with the strides of a dense variable, else contiguous."""
+    cdef int i
+    if not is_dense(variable.ndim, variable.sizes, variable.strides):
+        return is_row_major(g.ndim, g.sizes, g.strides)
+    for i in range(variable.ndim):
+        if g.sizes[i] != 1 and g.strides[i] != variable.strides[i]:
+            return False
+    return is_dense(g.ndim, g.sizes, g.strides)
+
+
+cdef Tensor _copied_for(Tensor g, Tensor variable):
+    cdef Tensor made
+    if is_dense(variable.ndim, variable.sizes, variable.strides):
+        made = <Tensor>call("empty_strided", (make_tuple(variable.ndim, variable.sizes),
+                                              make_tuple(variable.ndim, variable.strides)),
+                            {"dtype": g.dtype, "device": g.storage.device})
+        return <Tensor>call("copy_", (made, g))
+    return <Tensor>call("clone", (g,), {"memory_format": _contiguous_format()})
+
+
+cdef object _contiguous_format():
+    from metatensor._core.formats import contiguous_format
+    return contiguous_format
+
+
+cdef int _accumulate(Tensor variable, Tensor g) except -1:
+    """Add `g` to the gradient of a leaf.
+
+    A first gradient is stored as it is if nobody else refers to it and it has the right strides. Later ones are added
+    in place, unless the sum is to be differentiated.
+    """
+    cdef TensorExtra extra = extra_of(variable)
+    cdef bint create = thread_state().grad_enabled
+    if extra.grad is None:
+        # One reference is the buffer's of the walk.
+        if not create and Py_REFCNT(<PyObject*>g) <= 1 and _laid_out_for(g, variable):
+            extra.grad = g if not g.flags & T_REQUIRES_GRAD and g.base is None else detached(g)
+        else:
+            extra.grad = _copied_for(g, variable)
+    elif create:
+        extra.grad = call("add", (extra.grad, g))
+    else:
+        call("add_", (extra.grad, g))
+    return 0
+
+
+# Results ----------------------------------------------------------------------------------------
+
+cdef Node node_of(Tensor t, int* output):
+    """Return the node of a tensor that requires grad, and which of its outputs the tensor is."""
+    cdef TensorExtra extra
+    if not t.flags & T_NONLEAF:
+        output[0] = 0
+        return accumulator_of(t)
+    extra = extra_of(t)
+    if t.flags & T_VIEW and extra.seen != version_of(t) and (<Tensor>t.base).flags & T_REQUIRES_GRAD:
+        _look_again(t)
+    output[0] = extra.output
+    return <Node>extra.node
+
+
+cdef int set_node(Tensor t, Node node, int output) except -1:
+    """Make `t` the output `output` of `node`."""
+    cdef TensorExtra extra = extra_of(t)
+    extra.node = node
+    extra.output = output
+    t.flags |= T_REQUIRES_GRAD | T_NONLEAF
+    if t.flags & T_VIEW:
+        extra.seen = version_of(t)
+    return 0
+
+
+cdef int forget(Tensor t) except -1:
+    """Make `t` a tensor without history."""
+    if t.extra is not None:
+        (<TensorExtra>t.extra).node = None
+    t.flags &= ~(T_NONLEAF | T_RETAINS_GRAD)
+    return 0
+
+
+# Writes ---------------------------------------------------------------------------------------------
+
+cdef Tensor _part(Tensor whole, Tensor base, Tensor view):
+    """Return the part of `whole` that `view` is of `base`. The layout of `whole` is that of `base`."""
+    cdef dim_t offset = view.offset - base.offset
+    if view.dtype is base.dtype:
+        part = call("as_strided", (whole, make_tuple(view.ndim, view.sizes), make_tuple(view.ndim, view.strides),
+                                   whole.offset + offset))
+        if (view.flags ^ base.flags) & T_CONJ:
+            part = call("conj", (part,))
+        if (view.flags ^ base.flags) & T_NEG:
+            part = call("_neg_view", (part,))
+        return <Tensor>part
+    if view.dtype.kind != base.dtype.kind and base.dtype.itemsize == 2 * view.dtype.itemsize:
+        whole = <Tensor>call("view_as_real", (whole,))
+        return <Tensor>call("as_strided", (whole, make_tuple(view.ndim, view.sizes), make_tuple(view.ndim, view.strides),
+                                           whole.offset + view.offset - 2 * base.offset))
+    if view.dtype.kind != base.dtype.kind and view.dtype.itemsize == 2 * base.dtype.itemsize:
+        # Pairs of the innermost dimension of the base are complex numbers.
+        return <Tensor>call("as_strided", (call("view_as_complex", (whole,)), make_tuple(view.ndim, view.sizes),
+                                           make_tuple(view.ndim, view.strides), whole.offset // 2 + view.offset - base.offset // 2))
+    raise NotImplementedError(f"a view of {base.dtype.name} as {view.dtype.name} that requires grad was changed in place")
+
+
+cdef int _look_again(Tensor t) except -1:
+    """Give a view the node that computes it from its base, which has been changed since."""
+    cdef bint was = thread_state().grad_enabled
+    cdef Tensor again
+    thread_state().grad_enabled = True
+    try:
+        again = _part(<Tensor>t.base, <Tensor>t.base, t)
+    finally:
+        thread_state().grad_enabled = was
+    set_node(t, <Node>(<TensorExtra>again.extra).node, (<TensorExtra>again.extra).output)
+    return 0
+
+
+cdef Tensor _outline(Tensor t):
+    """Return a tensor with the layout of `t` and no values."""
+    cdef Tensor made = over_storage(new_storage(META, 0), t.dtype, t.ndim, t.sizes, t.strides, t.offset)
+    made.flags |= t.flags & (T_CONJ | T_NEG)
+    return made
+
+
+cdef int rebase(Tensor t, Node node, int target) except -1:
+    """Make `node` the node of `t`, which its operator changed in place. Edge `target` of the node is for the old `t`."""
+    cdef CopySlices slices
+    cdef Tensor base
+    cdef Node old
+    cdef int i, output
+    if t.base is None:
+        _move_retained(t, node, 0)
+        return set_node(t, node, 0)
+    base = <Tensor>t.base
+    slices = CopySlices.__new__(CopySlices)
+    set_room(slices, node.n_edges if target >= 0 else node.n_edges + 1, 0, 1)
+    set_output(slices, 0, base)
+    slices.sequence = next_sequence()
+    slices.function = node
+    slices.target = target
+    slices.base = _outline(base)
+    slices.view = _outline(t)
+    if base.flags & T_REQUIRES_GRAD:
+        old = node_of(base, &output)
+        set_edge(slices, 0, old, output)
+    for i in range(node.n_edges):
+        if i != target and node.edges[i].node != NULL:
+            set_edge(slices, slices.place_of(i), <Node>node.edges[i].node, node.edges[i].output)
+    _move_retained(base, slices, 0)
+    set_node(base, slices, 0)
+    t.flags |= T_REQUIRES_GRAD | T_NONLEAF
+    extra_of(t).seen = version_of(t) - 1        # found anew when it is asked for
+    if extra_of(t).node is None:
+        extra_of(t).node = slices
+    return 0
+
+
+cdef int _move_retained(Tensor t, Node to, int output) except -1:
+    """Let a tensor that keeps its gradient keep that of its new node instead."""
+    cdef NodeExtra extra
+    cdef TensorExtra own
+    if not t.flags & T_RETAINS_GRAD or t.extra is None:
+        return 0
+    own = <TensorExtra>t.extra
+    if own.node is None or (<Node>own.node).extra is None:
+        return 0
+    extra = (<Node>own.node).extra
+    if extra.retained is not None and own.output in extra.retained:
+        kept = extra.retained.pop(own.output)
+        if node_extra(to).retained is None:
+            node_extra(to).retained = {}
+        node_extra(to).retained[output] = kept
+    return 0
+
+
+@cython.final
+cdef class CopySlices(Node):
+    """The node of a tensor into whose view an operator wrote."""
+
+    cdef int place_of(self, int i) noexcept:
+        """Return the edge that stands for edge `i` of the operator's node; edge 0 is for the tensor before."""
+        if self.target < 0:
+            return i + 1
+        return 0 if i == self.target else i + 1 if i < self.target else i
+
+    cdef str node_name(self):
+        return "CopySlices"
+
+    cdef int release(self) except -1:
+        self.released = True
+        return self.function.release()
+
+    cdef int apply(self, PyObject** grads, const char* wanted, PyObject** to) except -1:
+        cdef PyObject* given[1]
+        cdef PyObject** made = NULL
+        cdef Tensor whole, part
+        cdef int i
+        if grads[0] == NULL:
+            return 0
+        whole = <Tensor>call("copy_", (call("empty_strided", (
+            make_tuple(self.base.ndim, self.base.sizes), make_tuple(self.base.ndim, self.base.strides)),
+            {"dtype": (<Tensor>grads[0]).dtype, "device": (<Tensor>grads[0]).storage.device}), <Tensor>grads[0]))
+        part = _part(whole, self.base, self.view)
+        sliced = call("clone", (part,))
+        given[0] = <PyObject*>sliced
+        made = <PyObject**>PyMem_Calloc(max(self.function.n_edges, 1), sizeof(PyObject*))
+        if made == NULL:
+            raise MemoryError()
+        try:
+            self.function.apply(given, NULL, made)
+            for i in range(self.function.n_edges):
+                if i == self.target or made[i] == NULL:
+                    continue
+                to[self.place_of(i)] = made[i]
+                made[i] = NULL
+            if self.edges[0].node != NULL:
+                if self.target >= 0 and made[self.target] != NULL:
+                    call("copy_", (part, <Tensor>made[self.target]))
+                else:
+                    call("zero_", (part,))
+                Py_INCREF(whole)
+                to[0] = <PyObject*>whole
+        finally:
+            for i in range(self.function.n_edges):
+                Py_XDECREF(made[i])
+            PyMem_Free(made)
+        return 0
