@@ -178,7 +178,9 @@ def location_tag(storage: Any) -> str:
 
 
 def restored(storage: Any, location: str) -> Any:
-    """Return a storage moved to the device that a registered package chooses for ``location``, or None if none does.
+    """Return a storage moved to the device that a registered package chooses for ``location``.
+
+    Return None if no package accepts ``location``.
     """
     known = location.partition(":")[0] in KNOWN_LOCATIONS
     for priority, _, deserializer in _packages:
@@ -316,7 +318,9 @@ def skip_data(materialize_fake_tensors: bool = False) -> Iterator[None]:
 
 
 def skips_data(fake: bool = False) -> bool:
-    """Return True if this thread is inside `skip_data`. For a ``fake`` tensor the block must also include fake tensors.
+    """Return True if this thread is inside `skip_data`.
+
+    If ``fake`` is True, the block must have been entered with ``materialize_fake_tensors=True``.
     """
     return bool(_settings.skipping and (_settings.materialize_fake or not fake))
 
@@ -335,7 +339,7 @@ def _refresh() -> None:
         cut = len(module) if name.startswith(module + ".") else name.rindex(".")
         table[f"{name[:cut]}\n{name[cut + 1 :]}".encode()] = item
         theirs = name_in_torch(item) if name == _own_name(item) else None
-        if theirs is not None:  # files name what is also PyTorch's by its name there
+        if theirs is not None:  # PyTorch has this object too, and files refer to it by PyTorch's name
             table["\n".join(theirs).encode()] = item
     _snapshot = table
 

@@ -286,7 +286,7 @@ GENERAL = {
     "steps": "Number of elements.",
     "storage_offset": "Index in the storage of the first element.",
     "stride": "Step of the window, one number or one for each spatial dimension.",
-    "swap": "Whether to use the distance of `positive` to `negative` where it is smaller.",
+    "swap": "Whether to replace d(anchor, negative) by d(positive, negative) where that is smaller.",
     "sym": "True for a symmetric window, False for one period of a periodic function.",
     "target": "Target values.",
     "target_lengths": "Length of each target sequence.",
@@ -338,8 +338,8 @@ GENERAL = {
 SPECIFIC = [
     ("atleast_?d block_diag broadcast_tensors cartesian_prod meshgrid", {"tensor": "Tensors, without a list around them."}),
     ("chain_matmul", {"matrix": "Matrices to multiply, without a list around them."}),
-    ("einsum", {"operand": "Operand, given without a list of operands.", "sublist": "Subscripts of the operand before it, a list of ints. "
-                                                                             "The last one may be those of the result."}),
+    ("einsum", {"operand": "Operand, given without a list of operands.", "sublist": "Subscripts of the preceding operand, a list of ints. "
+                                                                             "A list at the end is for the result."}),
     ("result_type", {"tensor1": "First operand.", "tensor2": "Second operand."}),
     ("alpha_dropout dropout feature_* native_dropout nn.functional.*dropout*",
      {"p": "Probability that an element, or a channel, is set to 0.", "training": "Whether dropout is active."}),
@@ -404,7 +404,7 @@ SPECIFIC = [
     ("grid_sampler*", {"padding_mode": "What lies outside the image: 0 (zeros), 1 (border) or 2 (reflection)."}),
     ("nn.functional.interpolate nn.functional.upsample*", {
         "size": "Spatial sizes of the result, one number or one for each spatial dimension.",
-        "mode": "'nearest', 'nearest-exact', 'area', 'linear', 'bilinear', 'bicubic' or 'trilinear'."}),
+        "mode": "'nearest', 'nearest-exact', 'area', 'linear', 'bilinear', 'bicubic', 'lanczos' or 'trilinear'."}),
     ("*affine_grid*", {"size": "Shape of the images, (N, C, H, W) or (N, C, D, H, W)."}),
     ("*histogram*", {"weight": "Weight of each value or point."}),
     ("histc", {"bins": "Number of bins.", "min": "Lowest edge.", "max": "Highest edge."}),

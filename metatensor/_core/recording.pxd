@@ -25,7 +25,7 @@ cdef class Recipe:
 cdef class Ref:
     """A tensor at the time of a step: the recipe of its storage, layout, dtype and flags."""
     cdef PyObject* raw              # the Recipe, borrowed
-    cdef Recipe strong               # the Recipe, or None if that would make a cycle: the step belongs to this Recipe only
+    cdef Recipe strong              # the Recipe, or None in a step of that same Recipe, to avoid a reference cycle
     cdef readonly DType dtype
     cdef dim_t inline_dims[2 * INLINE_DIMS]     # sizes, then strides, if there are at most INLINE_DIMS dimensions
     cdef tuple heap_dims            # (sizes, strides) if there are more, else None

@@ -17,9 +17,9 @@ cdef object raise_einsum(str message):
 
 # Parsing the equation -----------------------------------------------------------
 
-# The dimensions of a plan are those of the result in order, then the summed dimensions
-# in the order of their labels. For each operand and each dimension of the plan,
-# the plan holds a tuple of operand dimensions. It is () if the operand does not have the dimension.
+# A plan has the dimensions of the result, in order, then the summed dimensions in the order of
+# their labels. For each operand and each dimension of the plan, it holds a tuple of the operand's
+# dimensions with that label. The tuple is () if the operand lacks the label.
 
 cdef dict _plans = {}
 
@@ -44,8 +44,10 @@ cdef list read_subscripts(str text, str what):
 
 
 cdef tuple make_plan(str equation, tuple ndims):
-    """Return the number of result dimensions, the number of all dimensions, and for each operand the tuples and
-    whether one of them has several dimensions."""
+    """Return the number of result dimensions and the number of all dimensions.
+
+    Also return, for each operand, its tuples and whether it repeats a label, so that a tuple has several dimensions.
+    """
     cdef str left, arrow, right
     cdef int ellipsis = 0, k, position, extra
     left, arrow, right = equation.partition("->")
@@ -148,9 +150,9 @@ cdef Tensor in_order(Tensor t, const int* order):
 
 
 cdef Tensor with_diagonals(Tensor t, list axes, int k, list kept):
-    """Return an operand with the diagonals that its repeated subscripts take, which become its last dimensions.
+    """Return an operand in which a diagonal replaces the dimensions of a repeated subscript, as the last dimension.
 
-    `kept` lists the dimensions of the operand that are left, in order, and is updated.
+    `kept` lists the original numbers of the operand's dimensions, in order. This updates it.
     """
     for group in axes:
         for d in group[1:]:

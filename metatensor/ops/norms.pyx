@@ -163,8 +163,8 @@ cdef object norm_body(Call* c):
 
 define("linalg.norm(Tensor input, any? ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
        linalg_norm_body, COMPOSITE | OUT | EXACT_OUT,
-       "Vector or matrix norm. It is `linalg.matrix_norm` if `ord` is given and `dim`, or the input if `dim` is None, "
-       "has two dimensions. Otherwise it is `linalg.vector_norm`.")
+       "Vector or matrix norm. It is `linalg.matrix_norm` if `ord` is given and either `dim` names two dimensions, or "
+       "`dim` is None and the input is a matrix. Otherwise it is `linalg.vector_norm`.")
 define("norm(Tensor input, any? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
        norm_body, COMPOSITE | OUT | EXACT_OUT,
        "Vector norm of order `p` over `dim`, or over all elements if `dim` is None. 'nuc' is a matrix norm over two "

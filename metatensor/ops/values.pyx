@@ -128,8 +128,8 @@ cdef Tensor _make(object data, int n, const dim_t* sizes, const dim_t* strides, 
 
 
 cdef object _array_of(object data):
-    """Return `data` as a tensor, or as an array with NumPy's shape, strides, dtype and tobytes. Return None for
-    others."""
+    """Return `data` as a tensor, or as an array with NumPy's attributes shape, strides, dtype and tobytes. Return None
+    for data of other kinds."""
     cdef bint described = hasattr(data, "__array_interface__")
     if isinstance(data, type):
         return None
