@@ -134,14 +134,15 @@ def register_package(
     Parameters
     ----------
     priority : int
-        Packages are tried in ascending order. Those below 10 are tried for every storage, the others only for
-        devices that neither this module nor PyTorch knows.
+        Packages are tried in ascending order of priority. Packages with a priority below 10 are tried for every
+        storage, the others only for device types that are not built in.
     tagger : callable
         Called with each storage that is saved. Returns the text that records its device in the file, or None to leave
         the storage to other packages.
     deserializer : callable
-        Called with a placeholder for each storage that is loaded, which has ``to`` and ``device``, and with the
-        recorded text. Returns the placeholder moved to its device, or None if the text belongs to another package.
+        Called for each storage that is loaded, with a placeholder for the storage and with the recorded text. The
+        placeholder has ``to`` and ``device``. Returns the placeholder moved to its device, or None if the text belongs
+        to another package.
 
     Raises
     ------

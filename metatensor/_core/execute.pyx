@@ -32,9 +32,9 @@ cdef extern from "Python.h":
 # The device of the results ------------------------------------------------------------------
 
 cdef int resolve_device(Call* c) except -1:
-    """Set `c.device` to the device argument, or else to the device of a factory's `out=` or of the tensors.
+    """Set `c.device`: the device argument if given, else the device of a factory's `out=`, else that of the tensors.
 
-    If there are none, set it to the default device.
+    If there are none of these, a factory uses the default device, and other ops use meta.
     """
     cdef Overload ov = <Overload>c.overload
     if ov.device_slot >= 0 and <object>c.args[ov.device_slot] is not None:

@@ -393,7 +393,11 @@ def register_post_accumulate_grad_hook(self, hook):
 
 
 def module_load(Tensor self not None, other, assign=False):
-    """Return the tensor that `Module.load_state_dict` stores: `other` if `assign`, else this tensor with its values."""
+    """Return the tensor that `Module.load_state_dict` stores.
+
+    If `assign`, this is `other`, detached. Otherwise copy the values of `other` into this tensor and return that,
+    detached.
+    """
     return other.detach() if assign else self.detach().copy_(other)
 
 

@@ -22,7 +22,7 @@ cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) e
     if p.total != channels:
         raise RuntimeError(f"{op_name(c)}(): {name} should contain {channels} elements, one for each channel of input "
                            f"{shape_str(t)}, not {p.total} (shape {shape_str(p)})")
-    return 0 if c.flags & T_RETRIED else check_parameter(c, t, p, name)     # the input's dtype comes first
+    return 0 if c.flags & T_RETRIED else check_parameter(c, t, p, name)     # `refuse` changes the input's dtype
 
 
 cdef Tensor normalized_like(Call* c, Tensor t):

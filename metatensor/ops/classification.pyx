@@ -29,8 +29,8 @@ cdef int class_weight(Call* c, int slot, dim_t classes, DType d) except -1:
 
 
 cdef Tensor per_sample(Call* c, Tensor t, DType d, int reduction):
-    """Return a 0-d result. If `reduction` is R_NONE, return one of the shape of `t` without the class dimension, which is
-    dimension 1, or 0 for a vector."""
+    """Return a 0-d result. If `reduction` is R_NONE, return a result with the sizes of `t` except that of the class
+    dimension, which is dimension 1, or 0 for a vector."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int i
     if reduction != R_NONE:

@@ -105,7 +105,7 @@ cdef object margin_ranking_loss(Call* c):
     d = promoted(c, &o)
     if d.kind == KIND_COMPLEX:
         refuse(c, d)
-    # The margin is a float, so a loss of integers is floating-point.
+    # The margin is a float, so the loss of integer inputs is floating-point.
     return reduced_loss(c, &o, default_float() if d.kind == KIND_INT else d, reduction)
 
 

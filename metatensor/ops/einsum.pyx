@@ -150,7 +150,7 @@ cdef Tensor in_order(Tensor t, const int* order):
 
 
 cdef Tensor with_diagonals(Tensor t, list axes, int k, list kept):
-    """Return an operand in which a diagonal replaces the dimensions of a repeated subscript, as the last dimension.
+    """Return an operand in which a diagonal, the last dimension, replaces the dimensions of a repeated subscript.
 
     `kept` lists the original numbers of the operand's dimensions, in order. This updates it.
     """
@@ -166,7 +166,7 @@ cdef Tensor with_diagonals(Tensor t, list axes, int k, list kept):
 
 
 cdef Tensor to_plan(Tensor t, list axes, bint repeats, int k):
-    """Return an operand with the dimensions of the plan, of size 1 if the operand lacks one.
+    """Return an operand with the dimensions of the plan. A dimension that the operand lacks gets size 1.
 
     `repeats` says whether subscripts of the operand are repeated.
     """
@@ -238,12 +238,13 @@ cdef Tensor contract(Tensor a, Tensor b, const bint* is_summed):
             only_b[n_b] = i
             n_b += 1
     if n_a and n_b and only_b[n_b - 1] < only_a[0]:
-        # If the operand with the earlier dimensions comes first, the result needs no permutation.
+        # Put the operand whose own dimensions come first in the plan on the left. The result then needs no permutation.
         a, b = b, a
         for i in range(max(n_a, n_b)):
             only_a[i], only_b[i] = only_b[i], only_a[i]
         n_a, n_b = n_b, n_a
-    # Left: both, only_a, summed, and only_b, whose sizes are 1. Right: both, summed, only_b, only_a.
+    # The left operand gets the order both, only_a, summed, only_b, and the right one both, summed, only_b, only_a. The
+    # last group of each has sizes of 1.
     joined(order, both, n_both, only_a, n_a, summed, n_summed, only_b, n_b)
     for i in range(n):
         back[order[i]] = i

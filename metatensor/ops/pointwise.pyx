@@ -84,8 +84,8 @@ cdef int _meta_strides(Operands* o, Layout* out) except -1:
     """Compute the strides of a result on meta, of the sizes in `out`, by the rules of PyTorch's meta kernels.
 
     These kernels expand the operands first. If all expanded operands are contiguous, or all are channels-last, so is
-    the result. Otherwise the result is dense in the order of the operands' strides. So it is if the operands are both
-    contiguous and channels-last, as with one channel or without elements.
+    the result. Otherwise, or if both hold, as for images of one channel and for empty tensors, the result is dense in
+    the order of the operands' strides.
     """
     cdef dim_t room[MAX_OPERANDS * MAX_DIMS]
     cdef const dim_t* strides[MAX_OPERANDS]
@@ -261,7 +261,7 @@ cdef object unary(Call* c):
 
 
 cdef inline bint _alike(PyObject* a, PyObject* b) noexcept:
-    """Return whether both have the same dtype and sizes and are row-major, as in most calls."""
+    """Return whether tensors `a` and `b` have the same dtype and sizes and are row-major, as in most calls."""
     return <PyObject*>(<Tensor>a).dtype == <PyObject*>(<Tensor>b).dtype and (<Tensor>a).ndim == (<Tensor>b).ndim \
         and (<Tensor>b).flags & T_CONTIGUOUS \
         and dims_equal((<Tensor>a).sizes, (<Tensor>b).sizes, (<Tensor>a).ndim) and canonical_at(a)

@@ -62,8 +62,8 @@ def _correlated(x: Any, weight: Any, stride: Any, dilation: Any, groups: int) ->
 def _transposed(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, more: Any, groups: int) -> Any:
     """Compute a transposed convolution with one matrix product per kernel position and group.
 
-    Each input element, multiplied by the weights of a kernel position, is added to the result element at this position
-    of its window.
+    The product of an input element and the weights at a kernel position is added to the result at that position of the
+    element's window.
     """
     d, inputs, each = weight.dim() - 2, weight.shape[0], weight.shape[1]
     batch, places, sizes = x.shape[0], tuple(x.shape[2:]), weight.shape[2:]
