@@ -36,7 +36,7 @@ cdef class AutocastMode(Mode):
         self.cache = {}
 
     cdef tuple rule(self, Call* c):
-        """Return (lower dtype, policy, argument, values) for a call, or None if it is not in the tables."""
+        """Return (lower dtype, policy, argument, values) for a call, or None if no table applies to it."""
         cdef Device device
         if c.variant != FUNCTIONAL or not self.tables or c.device == NULL:
             return None

@@ -15,7 +15,7 @@ cdef class Recipe:
     cdef readonly list writers      # the Steps that write to the storage, in order
     cdef readonly dim_t nbytes
     cdef readonly Device device
-    cdef readonly bint constant     # whether it is a small constant of a fake tensor, which is not materialized
+    cdef readonly bint constant     # whether the storage is a small constant of a fake tensor and never materialized
     cdef int depth                  # for a constant: the length of the longest chain of steps that leads to it
     cdef object code                # code object of the user code that created it, or None
     cdef int lasti                  # the instruction in that code

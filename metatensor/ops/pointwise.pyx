@@ -81,7 +81,7 @@ cdef int _expanded(int ndim, const dim_t* sizes, const dim_t* strides, Layout* o
 
 
 cdef int _meta_strides(Operands* o, Layout* out) except -1:
-    """Compute the strides of a result on meta, of the sizes in `out`, by the rules of PyTorch's meta kernels.
+    """Compute the strides of a meta result with the sizes in `out`, by the rules of PyTorch's meta kernels.
 
     These kernels expand the operands first. If all expanded operands are contiguous, or all are channels-last, so is
     the result. Otherwise, or if both hold, as for images of one channel and for empty tensors, the result is dense in
@@ -238,7 +238,7 @@ cdef inline bint _plain(long flags, int kind) noexcept:
 
 
 cdef inline object _like(Call* c, PyObject* t):
-    """Return a new result with the layout of `t`, which must be canonical, and the dtype by the op's rule."""
+    """Return a new result with the layout of `t` and the dtype by the op's rule. `canonical_at(t)` must be true."""
     cdef DType d
     if _plain(op_flags(c), (<Tensor>t).dtype.kind):
         return (<NewLike>new_like)(t, <PyObject*>(<Tensor>t).dtype, c.device)

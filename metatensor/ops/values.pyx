@@ -263,8 +263,8 @@ cdef object new_tensor_body(Call* c):
 cdef Tensor _converted(object data, DType dtype, Device device):
     """Return `data` as a tensor.
 
-    It shares memory with `data` if that is a tensor of the requested dtype and device, or an array of another library
-    on its own device. Other data is copied.
+    It shares memory with `data` if that is a tensor, storage or array that has the requested dtype and device and whose
+    memory can be shared. Other data is copied.
     """
     cdef Tensor t
     if isinstance(data, Tensor):
