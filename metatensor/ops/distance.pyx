@@ -219,8 +219,8 @@ define("nn.functional.cosine_embedding_loss(Tensor input1, Tensor input2, Tensor
 define("nn.functional.triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
        f"float p=2.0, float eps=1e-06, bool swap=False, {_legacy}) -> Tensor", triplet_margin_loss, FUNCTION_ONLY,
        "Triplet margin loss: `max(0, margin + d(anchor, positive) - d(anchor, negative))`, where d is the p-norm "
-       "distance of `pairwise_distance`. If `swap`, d(positive, negative) replaces d(anchor, negative) where that is "
-       "smaller.")
+       "distance of `pairwise_distance`. If `swap`, the smaller of d(anchor, negative) and d(positive, negative) takes "
+       "the place of d(anchor, negative).")
 define("nn.functional.triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, "
        "any distance_function=None, float margin=1.0, bool swap=False, str reduction='mean') -> Tensor",
        triplet_margin_with_distance_loss, FUNCTION_ONLY | COMPOSITE,

@@ -380,6 +380,5 @@ cdef object unravel_meta(Call* c):
 
 
 define("unravel_index(Tensor indices, any shape) -> Tensor[]", unravel_body, COMPOSITE | FUNCTION_ONLY,
-       "Convert indices of flattened elements of a tensor of shape `shape` to a tuple of index tensors, one for each "
-       "dimension.")
+       "Convert indices into a flattened tensor to a tuple of index tensors, one for each dimension of its `shape`.")
 define("_unravel_index(Tensor indices, int[] shape) -> Tensor", unravel_meta, FUNCTION_ONLY)
