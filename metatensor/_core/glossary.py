@@ -286,7 +286,7 @@ GENERAL = {
     "steps": "Number of elements.",
     "storage_offset": "Index in the storage of the first element.",
     "stride": "Step of the window, one number or one for each spatial dimension.",
-    "swap": "Whether to use the smaller of d(anchor, negative) and d(positive, negative), not always d(anchor, negative).",
+    "swap": "Whether to use d(positive, negative) where it is smaller than d(anchor, negative).",
     "sym": "True for a symmetric window, False for one period of a periodic function.",
     "target": "Target values.",
     "target_lengths": "Length of each target sequence.",

@@ -487,8 +487,8 @@ define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> T
        "broadcasts to `input`.")
 
 define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM | OUT | QUIET_OUT | SAFE_CAST,
-       "Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`. If `p` is not "
-       "given, the elements of `input` are the probabilities.")
+       "Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`. If `p` is "
+       "not given, the elements of `input` are the probabilities.")
 define(f"bernoulli.p(Tensor input, float p, *, {_generator}) -> Tensor", bernoulli_p, RANDOM)
 define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
        "Sample from normal distributions. `mean` and `std` are numbers, or tensors that are broadcast together. If "
