@@ -382,7 +382,7 @@ cdef int _store(Call* c, Overload ov, Tensor target, Tensor result, bint direct)
 
 
 cdef int _deposit(Call* c, Overload ov, Tensor target, Tensor made) except -1:
-    """Copy a result into `target`. If the shapes differ, resize `target`, unless the op keeps the shape of `out`."""
+    """Copy a result into `target`. If the shapes differ, resize `target`, unless the op keeps the shape of `out=`."""
     cdef dim_t strides[MAX_DIMS]
     if not same_sizes(target, made):
         if not _keeps_shape(ov, target, made):

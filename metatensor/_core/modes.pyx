@@ -104,9 +104,10 @@ cdef Mode _function_mode(ThreadState state):
 
 
 cdef object _override(ThreadState state, object func, list asked, tuple args, dict kwargs):
-    """Let the innermost function mode handle a call. Without one, call ``__torch_function__`` of the values `asked`.
+    """Let the innermost function mode handle a call.
 
-    Return ABSENT if `asked` is empty too.
+    If there is no mode, or if it returns NotImplemented, call ``__torch_function__`` of the values `asked`. Return
+    ABSENT if there is neither a mode nor a value.
     """
     cdef Mode mode = _function_mode(state)
     cdef int level = state.level

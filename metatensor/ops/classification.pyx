@@ -95,7 +95,7 @@ cdef object cross_entropy(Call* c):
     need_dtype(c, t, FLOATS)
     if t.ndim == 0:
         raise IndexError(f"{op_name(c)}(): expected an input of 1 or more dimensions, got none")
-    if not probabilities and not c.flags & T_RETRIED:   # `refuse` repeats the call; its error comes first
+    if not probabilities and not c.flags & T_RETRIED:   # not when `refuse` repeats the call
         check_class_indices(c, t, target)
     class_weight(c, 2, t.sizes[0 if t.ndim == 1 else 1], None if probabilities else t.dtype)
     return per_sample(c, t, d, reduction)

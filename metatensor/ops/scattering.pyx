@@ -113,8 +113,9 @@ define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor",
        "`out[index[i, j], j] += src[i, j]`.")
 define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
        scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
-       "For each position in `index` along `dim`, reduce the elements of `src` that go there to one. `reduce` is "
-       "'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's element there is included.")
+       "Reduce the elements of `src` that have the same position in `index` along `dim`, and write the result there. "
+       "`reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are "
+       "included.")
 
 
 # index_add, index_copy, index_reduce, index_fill ------------------------------------------------

@@ -33,7 +33,7 @@ cdef object absolute(Call* c):
     """Raise RuntimeError for an in-place call on a complex tensor, which cannot store the real magnitudes.
 
     For a real input, `out=` must have the input's dtype. For a complex input, the magnitudes are cast to the dtype of
-    `out=`. bool is supported on other devices, but not on the CPU, as in PyTorch.
+    `out=`. As in PyTorch, the CPU does not support bool, but other devices do.
     """
     cdef DType d = tensor_arg(c, 0).dtype
     if d.kind == KIND_COMPLEX:
