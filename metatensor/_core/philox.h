@@ -80,7 +80,7 @@ static inline double mt_double(uint64_t word) {
     return (b - 0x1p84) + (a - 0x1p52);
 }
 
-/* Write floats uniform in [0, 1) from the `digits` leading bits of each word. mt_uniform64 writes doubles from 53 bits. */
+/* Write floats in [0, 1) from the `digits` leading bits of each word. mt_uniform64 writes doubles from 53 bits. */
 MT_CLONES static void mt_uniform32(const uint64_t *words, float *out, ptrdiff_t n, int digits, float scale) {
     for (ptrdiff_t i = 0; i < n; i++) out[i] = (float)(int32_t)(words[i] >> (64 - digits)) * scale;
 }
