@@ -214,7 +214,7 @@ class Staged:
         if self.name is None:
             self.link(self._temporary_path())
         assert self.name is not None
-        if fcntl is None:  # Windows renames only closed files; elsewhere the lock must be held until the renaming
+        if fcntl is None:  # Windows renames only closed files; elsewhere the lock is held until the file is renamed
             self.file.close()
         os.replace(self.name, path)
         self.name = None

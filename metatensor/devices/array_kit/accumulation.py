@@ -42,7 +42,7 @@ def by_segments(xp: Any, combine: Any, out: Any, key: Any, values: Any) -> None:
     values = xp.broadcast_to(xp.asarray(values, dtype=out.dtype), places.shape).reshape(-1)
     order = xp.argsort(places.reshape(-1), kind="stable")
     places, values = places.reshape(-1)[order], values[order]
-    # After each step an element combines up to twice as many of the preceding values for the same target.
+    # Each step doubles the number of preceding values for the same target that an element may combine.
     step = 1
     while step < places.size:
         same = places[step:] == places[:-step]

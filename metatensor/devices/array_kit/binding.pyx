@@ -205,7 +205,7 @@ cdef class Binding:
     cdef Views views
     cdef bint native            # the kernel takes half dtypes as they are stored
     cdef bint tensors           # the kernel takes tensors, not arrays
-    cdef object ufunc           # ufunc that computes the same if all operands have one dtype, or None
+    cdef object ufunc           # ufunc that replaces the kernel if all operands have one dtype, or None
     cdef int operands           # number of operands of the ufunc
     cdef bint out_by_name       # the ufunc needs its output as a keyword argument
     cdef tuple rest             # the ufunc is used only if the arguments after the operands equal these

@@ -63,7 +63,7 @@ def _join(a: Any, b: Any) -> Any:
     if _RANK[a.kind] == _RANK[b.kind]:
         return np.promote_types(a, b)
     low, high = sorted((a, b), key=lambda d: _RANK[d.kind])
-    # float64 and a complex dtype need complex128. An integer takes the other dtype.
+    # float64 and a complex dtype give complex128. An integer dtype has no effect on the other dtype.
     return np.promote_types(low, high) if low.kind == "f" else high
 
 
