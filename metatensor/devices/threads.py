@@ -25,7 +25,7 @@ LEAST = 1 << 17  # number of elements that justifies starting another thread
 _VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 _chosen: int | None = None
-_limited: tuple[int, bool] | None = None  # what `limit_blas` has done
+_limited: tuple[int, bool] | None = None  # last applied by `limit_blas`: number of threads, whether SciPy was loaded
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
 

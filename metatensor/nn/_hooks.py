@@ -47,7 +47,7 @@ class RemovableHandle:
     hooks_dict : OrderedDict
         Table that contains the hook under ``id``. Only a weak reference to it is kept.
     extra_dict : dict or list of dict, optional
-        Further tables that list the hook's options under the same id.
+        Further tables that have an entry for the hook under the same id.
 
     Examples
     --------

@@ -355,7 +355,7 @@ cdef class Binding:
         return None
 
     cdef bint adopt(self, Tensor out, object result) except -1:
-        """Use an array that the kernel created as the result's memory if it has no other owner. Return True if done."""
+        """Make an array from the kernel the result's memory, if nothing else refers to it. Return True if done."""
         if type(result) is not _ndarray or Py_REFCNT(result) > 1 or out.storage.size_bytes < ADOPTED \
                 or not out.flags & T_CONTIGUOUS or out.offset:
             return False

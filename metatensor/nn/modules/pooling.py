@@ -397,7 +397,8 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
     """Maximum of windows at pseudo-random positions of an input (N, C, D, H, W) or (C, D, H, W).
 
-    See `FractionalMaxPool2d` for the parameters. Its pairs are triples (depth, height, width) here.
+    See `FractionalMaxPool2d` for the parameters. Where it takes a pair, this class takes a triple (depth, height,
+    width).
 
     Examples
     --------

@@ -180,7 +180,10 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: mt.Tensor, default_mask: mt.Tensor) -> mt.Tensor:
-        """Return ``default_mask`` with the additional zeros of the last method. Its type decides where it is applied."""
+        """Return ``default_mask`` with the additional zeros of the last method.
+
+        The ``PRUNING_TYPE`` of that method determines to which part of the tensor it is applied.
+        """
         method: Any = self._pruning_methods[-1]
         part: Any
         if method.PRUNING_TYPE == "unstructured":
@@ -404,7 +407,7 @@ def random_unstructured(module: Module, name: str, amount: Any) -> Module:
 
 
 def l1_unstructured(module: Module, name: str, amount: Any, importance_scores: mt.Tensor | None = None) -> Module:
-    """Prune the elements of a parameter of smallest magnitude. Return the module.
+    """Prune the elements of a parameter that have the smallest magnitudes. Return the module.
 
     Parameters
     ----------
@@ -450,7 +453,7 @@ def random_structured(module: Module, name: str, amount: Any, dim: int) -> Modul
 def ln_structured(
     module: Module, name: str, amount: Any, n: Any, dim: int, importance_scores: mt.Tensor | None = None
 ) -> Module:
-    """Prune the slices of a parameter with the smallest norm. Return the module.
+    """Prune the slices of a parameter that have the smallest norms. Return the module.
 
     Parameters
     ----------

@@ -137,7 +137,7 @@ class _Writer:
         return self.name_of(value)
 
     def name_of(self, value: Any) -> str:
-        """Return an expression for a function, class or constant, and add the first name in it to the globals."""
+        """Return an expression for a function, class or constant. Add the global name that it uses to the globals."""
         own = getattr(value, "__name__", "")
         if own and getattr(builtins, own, None) is value:
             return str(own)
