@@ -203,7 +203,7 @@ cdef object survey(object root, double* steps):
 cdef object replaced(object value, object value_of, dict done):
     """Return ``value`` with each `Marker` in it replaced by ``value_of(marker)``.
 
-    `survey` must have checked its depth.
+    `survey` must have checked the depth of ``value``.
     """
     cdef type cls = type(value)
     if isinstance(value, Marker):

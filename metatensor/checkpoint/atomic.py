@@ -143,7 +143,7 @@ def replacing(path: str, mode: int | None = None) -> Iterator[BinaryIO]:
 class Staged:
     """A file in ``folder`` with content but no final name yet.
 
-    It is deleted at the end of the block unless it gets one.
+    It is deleted at the end of the block unless it has been given a name.
     """
 
     def __init__(self, folder: str, base: str, mode: int | None = None) -> None:

@@ -1,7 +1,7 @@
 """Scatter-reduction: combine many values into fewer elements, where several values may belong to the same element.
 
 NumPy's ``ufunc.at`` does this for all operations and dtypes. CuPy's version covers only what the GPU does atomically:
-sums of some dtypes, and minimum and maximum, which lose NaN there. All other cases use a segmented scan: sort the
+sums of some dtypes, and minimum and maximum, but these ignore NaN. All other cases use a segmented scan: sort the
 values by target element and combine them in log2(n) steps. The scan is deterministic.
 """
 

@@ -145,7 +145,7 @@ class ArrayBackend(DeviceBackend):
         return flat
 
     def empty_cache(self) -> None:
-        """Release the most recently freed large block, which is cached for reuse, to the operating system."""
+        """Give the most recently freed large block, which is kept for reuse, back to the operating system."""
         if self.on_host:
             give_back()
 

@@ -230,7 +230,7 @@ class _Some(BasePruningMethod):
             raise ValueError(f"amount must be a count of units or a fraction between 0 and 1, not {amount}")
 
     def _count(self, units: int) -> int:
-        """Return the number of units to prune. Raise ValueError if there are fewer."""
+        """Return the number of units to prune. Raise ValueError if there are fewer units."""
         count = self.amount if self._counted else round(self.amount * units)
         if count > units:
             raise ValueError(f"amount={self.amount} is more than the number of units, {units}")
