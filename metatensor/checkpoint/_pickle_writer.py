@@ -119,8 +119,7 @@ class StoredTensors:
         skeleton = tensor.is_meta and not self.meta_as_cpu
         if skeleton:
             storage = tensor.untyped_storage()
-            # PyTorch's function has no parameters for a shared storage, so its key and size and the offset are an
-            # attribute.
+            # PyTorch's function has no parameters for a shared storage, so an attribute records it.
             attributes[SKELETON_STATE] = (self.key(storage), storage.nbytes(), tensor.storage_offset())
         function, arguments = self._without_data(tensor) if skeleton else self._over_storage(tensor)
         if attributes or kind is not Tensor:
