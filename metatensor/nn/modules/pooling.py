@@ -374,7 +374,7 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
     output_size : int or pair of int, optional
         Height and width of the output.
     output_ratio : float or pair of float, optional
-        Height and width of the output as fractions of those of the input, between 0 and 1.
+        Height and width of the output as fractions of the input's height and width, between 0 and 1.
     return_indices : bool
         Return a pair (maxima, indices). Default False.
 

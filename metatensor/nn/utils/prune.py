@@ -418,7 +418,7 @@ def l1_unstructured(module: Module, name: str, amount: Any, importance_scores: m
     amount : int or float
         Number of elements, or their fraction in [0, 1].
     importance_scores : Tensor, optional
-        Tensor whose magnitudes are compared instead, of the shape of the parameter.
+        Tensor of the parameter's shape whose magnitudes are compared instead of the parameter's.
 
     Examples
     --------
@@ -468,7 +468,7 @@ def ln_structured(
     dim : int
         Dimension of the slices.
     importance_scores : Tensor, optional
-        Tensor whose norms are compared instead, of the shape of the parameter.
+        Tensor of the parameter's shape whose norms are compared instead of the parameter's.
     """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
