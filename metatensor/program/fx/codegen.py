@@ -67,7 +67,7 @@ class _Writer:
         return PythonCode("\n".join(lines) + "\n", self.globals)
 
     def expression(self, node: Node) -> str:
-        """Return the operation of a node."""
+        """Return an expression for the operation of a node."""
         if node.op == "get_attr":
             return self.attribute(node.target)
         if node.op == "call_module":
