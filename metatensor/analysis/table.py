@@ -1,4 +1,4 @@
-"""Format a report as a table, in plain text or for rich. Repeated layers share a line, and totals are below."""
+"""Format a report as a table, in plain text or for rich. Repeated layers share a line, and the totals follow the table."""
 
 from __future__ import annotations
 
