@@ -1,4 +1,7 @@
-"""Send recipes to other processes: as plans that can be pickled, for pickled tensors and the workers of an executor."""
+"""Convert recipes to plans, which can be pickled and sent to other processes.
+
+Plans are used in the pickles of deferred tensors and for the workers of an executor.
+"""
 
 from __future__ import annotations
 
