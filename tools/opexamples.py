@@ -23,7 +23,7 @@ VALUES = {
 }  # fmt: skip
 FEW = 9  # elements of a tensor whose values are shown
 SAMPLES = 8  # samples to choose from
-# Sets of values for tensors. A call uses the first set for which its result is finite. Its tensors get different values.
+# Sets of values for tensors. A call uses the first set that gives a finite result. Its tensors get different values.
 NUMBERS = {
     "mixed": ([1.5, -0.5, 0.0, 2.0, -1.0, 0.25, 3.0, -2.0, 0.75], [2, -3, 0, 5, 1, -4, 6, 3, -1]),
     "fractions": ([0.25, 0.5, 0.75, 0.125, 0.875, 0.375, 0.625, 0.0625, 0.9375], [2, 3, 5, 1, 4, 6, 7, 8, 9]),
@@ -182,7 +182,7 @@ def example(op: Any, family: str) -> str:
 
 
 def _samples(op: Any, overload: Any) -> list[Any]:
-    """Return the samples of a schema, best examples first: results that are not empty and whose shape is not an input's."""
+    """Return the samples of a schema. The first ones have results that are not empty and differ in shape from the inputs."""
     search = import_module("metatensor.testing.search")
     flags = import_module("metatensor._core.op").operator_flags
     found = [_public(sample) for sample in search.base_samples(op, overload, SAMPLES)]

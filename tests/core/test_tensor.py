@@ -214,7 +214,7 @@ def test_hashing_is_by_identity():
 
 
 def test_reflected_methods_apply_to_anything():
-    """Reflected methods called through the class return NotImplemented for unsuitable arguments. Operators still work."""
+    """Called through the class, reflected methods return NotImplemented for unsuitable arguments. Operators still work."""
 
     class Sub(mt.Tensor):
         pass

@@ -150,8 +150,8 @@ def wrong(error, code):
         while tb.tb_next is not None:
             tb = tb.tb_next
         where = tb.tb_frame.f_code.co_filename
-        # A message with spaces is written for the caller; PyTorch raises these classes too. Modules are plain Python,
-        # as in PyTorch.
+        # A KeyError or AssertionError whose message has spaces was written for the caller. PyTorch raises these classes
+        # too. The same holds for an AttributeError in `nn`, whose modules are plain Python, as in PyTorch.
         meant = " " in text and (isinstance(error, (KeyError, AssertionError)) or (isinstance(error, AttributeError) and "nn/" in where))
         if where.endswith("/size.pyx"):
             return None

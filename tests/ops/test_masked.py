@@ -108,7 +108,7 @@ def test_others(layout, data):
 
 
 def supports(name, dtype):
-    """Return True if PyTorch defines the reduction for a dtype: complex numbers have no order, means are not integers."""
+    """Return True if a reduction exists for a dtype: complex numbers have no order, and means are not integers."""
     if dtype.startswith("complex"):
         return name in ("sum", "prod", "mean", "var", "std", "norm", "cumsum", "cumprod", "normalize")
     return "int" not in dtype or name not in ("mean", "norm", "normalize", "softmax", "log_softmax", "softmin")
