@@ -182,7 +182,7 @@ def example(op: Any, family: str) -> str:
 
 
 def _samples(op: Any, overload: Any) -> list[Any]:
-    """Return the samples of a schema. The first ones have results that are not empty and differ in shape from the inputs."""
+    """Return the samples of a schema. Those with nonempty results that differ in shape from the inputs come first."""
     search = import_module("metatensor.testing.search")
     flags = import_module("metatensor._core.op").operator_flags
     found = [_public(sample) for sample in search.base_samples(op, overload, SAMPLES)]

@@ -214,7 +214,7 @@ def test_hashing_is_by_identity():
 
 
 def test_reflected_methods_apply_to_anything():
-    """Called through the class, reflected methods return NotImplemented for unsuitable arguments. Operators still work."""
+    """Called through the class, reflected methods return NotImplemented for arguments that they do not support."""
 
     class Sub(mt.Tensor):
         pass

@@ -95,6 +95,6 @@ class Gradients:
 
 
 def _create_state(self: SparseAdam, p: Any, grad: Any, group: dict[str, Any]) -> None:
-    """Create the state of a parameter without updating it. `SparseAdam` cannot apply a planned run's dense gradients."""
+    """Create a parameter's state without an update. `SparseAdam` cannot apply the dense gradients of a planned run."""
     if p not in self.state:
         self.state[p] = self.begin(p, group)
