@@ -59,7 +59,7 @@ class Plan:
         return value
 
     def decoded(self) -> tuple[list[Step], list[Recipe]]:
-        """Return the steps, over new recorded storages, and the targets."""
+        """Return the steps, which refer to new recorded storages, and the targets among these storages."""
         recipes = [Recipe(*facts) for facts in self.recipes]
 
         def decode(value: Any) -> Any:
