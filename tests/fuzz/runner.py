@@ -39,7 +39,7 @@ _INTERNAL_TEXT = re.compile(
 # Python code, which may raise any exception. `Size` raises the errors of a tuple.
 _OPEN = re.compile(r"check_op|Liar|2 ?\*\* ?40|decode_numbers|mt\.Size|\.shape|__deepcopy__|Meddler|set_rng_state|set_state")
 _VALUE_LINE = re.compile(r"[tl]\d+ = (T\(|\[)")
-# These change a storage or a layout on purpose. Afterwards a tensor may reach beyond its storage.
+# Lines that match this change a storage or a layout on purpose. Afterwards a tensor may reach beyond its storage.
 _LOOSENS = re.compile(r"storage|resize|set_|\.data|rebuild|__class__|'data'")
 SLOW = 20
 
