@@ -2,8 +2,8 @@
 
     python -m benchmarks.bench_custom
 
-The difference is the overhead of the dispatcher, which must be at most half a microsecond. The two take turns, and the
-shortest time counts, because other load on the machine only adds time.
+The difference is the overhead of the dispatcher, which must be at most half a microsecond. The operator and its
+function take turns. The shortest time of each counts, because other load on the machine only adds time.
 """
 
 from __future__ import annotations

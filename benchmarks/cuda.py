@@ -5,7 +5,8 @@
     python -m benchmarks.cuda --device cpu --titles "small convolutions"
 
 Each library runs the source of the examples. The libraries take turns, and every turn ends by synchronizing with the
-GPU. Figures are medians in milliseconds. PyTorch uses TF32 as by default, which excludes matrix products.
+GPU. Figures are medians in milliseconds. PyTorch keeps its default settings: it uses TF32 for convolutions, but not for
+matrix products.
 """
 
 from __future__ import annotations

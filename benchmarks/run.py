@@ -43,7 +43,7 @@ def cases() -> list[Case]:
 
 
 def libraries() -> list[Library]:
-    """Return metatensor and those of the other libraries that are installed."""
+    """Return metatensor and the other libraries, as far as they are installed."""
     found = [Library(OURS, "metatensor", "meta")]
     if importlib.util.find_spec("numpy"):
         np: Any = importlib.import_module("numpy")

@@ -30,21 +30,21 @@ napoleon_google_docstring = False
 napoleon_use_ivar = True
 napoleon_use_rtype = False
 napoleon_preprocess_types = True
-# Words for types whose names are not unique.
+# Type names in docstrings that would be ambiguous, and the objects to which they refer.
 napoleon_type_aliases = {name: f":py:obj:`~metatensor.{path}`" for name, path in {
     "CheckpointError": "checkpoint.CheckpointError", "Module": "nn.Module", "Optimizer": "optim.Optimizer", "Tensor": "Tensor",
     "device": "device", "dtype": "dtype", "module": "nn.Module",
 }.items()}  # fmt: skip
-default_role = "py:obj"  # `name` links to what is documented under that name, and is code otherwise
+default_role = "py:obj"  # `name` links to the object documented under that name, or is shown as code if there is none
 
 
 def skip_operators(app, what, name, obj, skip, options):
-    """Leave out operators, which have pages of their own, and the class that a lazy layer becomes."""
+    """Skip operators, which are on the operator pages, and the attribute `cls_to_become` of lazy layers."""
     return True if isinstance(obj, (Op, OpMethod, OpProperty)) or name == "cls_to_become" else None
 
 
 class PublicClass(SphinxDirective):
-    """Document a class under its public name if its own name is another one. autodoc shows these as aliases only."""
+    """Document a class under its public name, even if ``__name__`` differs. autodoc would only show it as an alias."""
 
     required_arguments = 1
 

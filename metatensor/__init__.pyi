@@ -290,9 +290,9 @@ def _conj(input: Tensor) -> Tensor:
 def _fft_c2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, forward: _bool, *, out: Tensor | None = None) -> Tensor:
     """Complex Fourier transform over `dim`. `normalization` is 0 for no scaling, 1 to divide by the square root of N or 2 to divide by N, the number of points."""
 def _fft_c2r(input: Tensor, dim: _int | Sequence[_int], normalization: _int, last_dim_size: _int, *, out: Tensor | None = None) -> Tensor:
-    """Inverse Fourier transform over `dim` with a real result. `input` is half of a Hermitian-symmetric spectrum, and the result has size `last_dim_size` in the last of `dim`. `normalization` is as in `_fft_c2c`."""
+    """Inverse Fourier transform over `dim` with a real result. `input` is half of a Hermitian-symmetric spectrum, and the result has size `last_dim_size` in the last dimension of `dim`. `normalization` is as in `_fft_c2c`."""
 def _fft_r2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, onesided: _bool, *, out: Tensor | None = None) -> Tensor:
-    """Fourier transform of real input over `dim`, with a complex result. `onesided` keeps only the first `n // 2 + 1` of n points in the last of `dim`. The others follow by symmetry. `normalization` is as in `_fft_c2c`."""
+    """Fourier transform of real input over `dim`, with a complex result. If `onesided`, the last dimension in `dim` keeps only the first `n // 2 + 1` of n points. The others follow by symmetry. `normalization` is as in `_fft_c2c`."""
 def _from_host(data: Any, size: Sequence[_int], stride: Sequence[_int], dtype: _dtype, device: _device | _str | _int | None = None) -> Tensor:
     """Return a tensor with the given layout and the values of host bytes in C order."""
 def _grouped_mm(input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: _dtype | None = None) -> Tensor:
@@ -324,7 +324,7 @@ def _linalg_lstsq(input: Tensor, b: Tensor, rcond: _float | None, driver: _str) 
     """Like `linalg.lstsq`, but with residuals even for matrices without full rank."""
 @overload
 def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """`native_batch_norm` with required running statistics. The overload `no_stats` has no such arguments."""
+    """`native_batch_norm` with required running statistics. The overload `no_stats` takes no running statistics."""
 @overload
 def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]: ...
 def _neg_view(input: Tensor) -> Tensor:
@@ -528,7 +528,7 @@ def batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, runnin
     """Like `nn.functional.batch_norm`, with the argument order of PyTorch's native function."""
 @overload
 def bernoulli(input: Tensor, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
-    """Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`, or without `p`, with the probability in the same element of `input`."""
+    """Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`. If `p` is not given, the elements of `input` are the probabilities."""
 @overload
 def bernoulli(input: Tensor, p: _float, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor: ...
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -701,7 +701,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: _int = 1, eps: _float = 1e-08
 def count_nonzero(input: Tensor, dim: _int | Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
     """Count the elements over `dim` (default: all dimensions) that are not zero. The result is int64."""
 def cov(input: Tensor, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-    """Covariance matrix of V variables (rows) over N observations (columns): (V, N) gives (V, V) without dimensions of size 1. A vector is one variable. `fweights` is an integer count and `aweights` a floating-point weight for each observation. The divisor is N - `correction`, or its weighted equivalent."""
+    """Covariance matrix of V variables (rows) over N observations (columns): (V, N) gives (V, V), or a 0-d tensor if V is 1. A vector is one variable. `fweights` is an integer count and `aweights` a floating-point weight for each observation. The divisor is N - `correction`, or its weighted equivalent."""
 def cross(input: Tensor, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
     """Cross products of the vectors along `dim`, which must have size 3. `dim` defaults to the first dimension of size 3. The other dimensions broadcast."""
 @overload
@@ -910,7 +910,7 @@ def full(size: Sequence[_int], fill_value: _Number, *, dtype: _dtype | None = No
 def full_like(input: Tensor, fill_value: _Number, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, memory_format: _memory_format | None = None) -> Tensor:
     """Tensor with the shape, dtype, device and dimension order of `input`, filled with `fill_value`."""
 def gather(input: Tensor, dim: _int, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the shape of `index`. This must have as many dimensions as `input`, and no larger sizes except in `dim`."""
+    """Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the shape of `index`. `index` must have as many dimensions as `input`, and no larger sizes except in `dim`."""
 def gcd(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Greatest common divisor, which is not negative."""
 def gcd_(input: Tensor, other: Tensor) -> Tensor:
@@ -1073,7 +1073,7 @@ def isfinite(input: Tensor) -> Tensor:
     """Test whether each element is finite. The result is bool."""
 @overload
 def isin(elements: Tensor, test_elements: Tensor, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | None = None) -> Tensor:
-    """Whether each element of `elements` is in `test_elements`, or is absent if `invert` is true. Bool and complex values are not supported."""
+    """Whether each element of `elements` is in `test_elements`. If `invert` is true, whether it is not. Bool and complex values are not supported."""
 @overload
 def isin(elements: Tensor, test_element: _Number, *, assume_unique: _bool = False, invert: _bool = False, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -1541,7 +1541,7 @@ def scalar_tensor(s: _Number, *, dtype: _dtype | None = None, layout: _layout | 
     """Return a 0-d tensor that holds `s`, in the default floating-point dtype unless `dtype` is given."""
 @overload
 def scatter(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-    """Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', the input's elements are added to or multiplied by them instead."""
+    """Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', add them to the input's elements, or multiply the input's elements by them, instead."""
 @overload
 def scatter(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, reduce: _str, out: Tensor | None = None) -> Tensor: ...
 @overload
@@ -1550,7 +1550,7 @@ def scatter(input: Tensor, dim: _int, index: Tensor, value: _Number, *, out: Ten
 def scatter(input: Tensor, dim: _int, index: Tensor, value: _Number, *, reduce: _str, out: Tensor | None = None) -> Tensor: ...
 @overload
 def scatter_(input: Tensor, dim: _int, index: Tensor, src: Tensor) -> Tensor:
-    """Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', the input's elements are added to or multiplied by them instead."""
+    """Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', add them to the input's elements, or multiply the input's elements by them, instead."""
 @overload
 def scatter_(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, reduce: _str) -> Tensor: ...
 @overload
@@ -1562,9 +1562,9 @@ def scatter_add(input: Tensor, dim: _int, index: Tensor, src: Tensor, *, out: Te
 def scatter_add_(input: Tensor, dim: _int, index: Tensor, src: Tensor) -> Tensor:
     """Add the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] += src[i, j]`."""
 def scatter_reduce(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-    """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
+    """Reduce the elements of `src` that have the same position in `index` along `dim`, and write the result there. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
 def scatter_reduce_(input: Tensor, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-    """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
+    """Reduce the elements of `src` that have the same position in `index` along `dim`, and write the result there. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
 def searchsorted(sorted_sequence: Tensor, input: Tensor | _Number, *, out_int32: _bool = False, right: _bool = False, side: _str | None = None, sorter: Tensor | None = None, out: Tensor | None = None) -> Tensor:
     """Indices at which the elements of `input` can be inserted into sorted sequences without breaking their order. They are int64, or int32 if `out_int32`. The sequences lie along the last dimension. The leading dimensions of both tensors must be equal unless `sorted_sequence` is a vector. The index is the first possible one, or the last possible one if `right=True` or `side='right'`."""
 def select(input: Tensor, dim: _int, index: _int) -> Tensor:
@@ -1802,7 +1802,7 @@ def unique(input: Tensor, sorted: _bool = True, return_inverse: _bool = False, r
 def unique_consecutive(input: Tensor, return_inverse: _bool = False, return_counts: _bool = False, dim: _int | None = None) -> Any:
     """Return the elements, or the slices along `dim`, that differ from their predecessor. `return_inverse` and `return_counts` each add an int64 tensor to the result."""
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Convert indices of flattened elements of a tensor of shape `shape` to a tuple of index tensors, one for each dimension."""
+    """Convert indices into a flattened tensor to a tuple of index tensors, one for each dimension of its `shape`."""
 def unsafe_chunk(input: Tensor, chunks: _int, dim: _int = 0) -> tuple[Tensor, ...]:
     """Like `chunk`."""
 def unsafe_split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:

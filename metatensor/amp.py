@@ -269,7 +269,7 @@ class autocast:
 
 
 def _cast(value: Any, device_type: str, dtype: Any) -> Any:
-    """Cast the floating-point tensors in ``value`` that are on the device type, except those of float64."""
+    """Cast the floating-point tensors in ``value`` that are on ``device_type`` or meta, except those of float64."""
     if isinstance(value, mt.Tensor):
         eligible = value.is_floating_point() and value.device.type in (device_type, "meta") and value.dtype != mt.float64
         return value.to(dtype) if eligible else value

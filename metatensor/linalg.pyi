@@ -136,7 +136,7 @@ def matrix_rank(input: Tensor, tol: _float, hermitian: _bool = False, *, out: Te
 def multi_dot(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Product of two or more matrices, multiplied in the cheapest order. The first and last may be vectors."""
 def norm(input: Tensor, ord: Any | None = None, dim: _int | Sequence[_int] | None = None, keepdim: _bool = False, *, dtype: _dtype | None = None, out: Tensor | None = None) -> Tensor:
-    """Vector or matrix norm. It is `linalg.matrix_norm` if `ord` is given and `dim`, or the input if `dim` is None, has two dimensions. Otherwise it is `linalg.vector_norm`."""
+    """Vector or matrix norm. It is `linalg.matrix_norm` if `ord` is given and either `dim` names two dimensions, or `dim` is None and the input is a matrix. Otherwise it is `linalg.vector_norm`."""
 @overload
 def pinv(input: Tensor, *, atol: Tensor | None = None, rtol: Tensor | None = None, hermitian: _bool = False, out: Tensor | None = None) -> Tensor:
     """Moore-Penrose pseudoinverses (..., N, M) of matrices (..., M, N). Singular values up to `max(atol, rtol * largest)` count as 0. If `hermitian`, the matrices must be Hermitian, and their eigenvalues are used."""

@@ -134,14 +134,15 @@ def register_package(
     Parameters
     ----------
     priority : int
-        Packages are tried in ascending order. Those below 10 are tried for every storage, the others only for
-        devices that neither this module nor PyTorch knows.
+        Packages are tried in ascending order of priority. Packages with a priority below 10 are tried for every
+        storage, the others only for device types that are not built in.
     tagger : callable
         Called with each storage that is saved. Returns the text that records its device in the file, or None to leave
         the storage to other packages.
     deserializer : callable
-        Called with a placeholder for each storage that is loaded, which has ``to`` and ``device``, and with the
-        recorded text. Returns the placeholder moved to its device, or None if the text belongs to another package.
+        Called for each storage that is loaded, with a placeholder for the storage and with the recorded text. The
+        placeholder has ``to`` and ``device``. Returns the placeholder moved to its device, or None if the text belongs
+        to another package.
 
     Raises
     ------
@@ -178,7 +179,9 @@ def location_tag(storage: Any) -> str:
 
 
 def restored(storage: Any, location: str) -> Any:
-    """Return a storage moved to the device that a registered package chooses for ``location``, or None if none does.
+    """Return a storage moved to the device that a registered package chooses for ``location``.
+
+    Return None if no package accepts ``location``.
     """
     known = location.partition(":")[0] in KNOWN_LOCATIONS
     for priority, _, deserializer in _packages:
@@ -316,7 +319,9 @@ def skip_data(materialize_fake_tensors: bool = False) -> Iterator[None]:
 
 
 def skips_data(fake: bool = False) -> bool:
-    """Return True if this thread is inside `skip_data`. For a ``fake`` tensor the block must also include fake tensors.
+    """Return True if this thread is inside `skip_data`.
+
+    If ``fake`` is True, the block must have been entered with ``materialize_fake_tensors=True``.
     """
     return bool(_settings.skipping and (_settings.materialize_fake or not fake))
 
@@ -335,7 +340,7 @@ def _refresh() -> None:
         cut = len(module) if name.startswith(module + ".") else name.rindex(".")
         table[f"{name[:cut]}\n{name[cut + 1 :]}".encode()] = item
         theirs = name_in_torch(item) if name == _own_name(item) else None
-        if theirs is not None:  # files name what is also PyTorch's by its name there
+        if theirs is not None:  # PyTorch has this object too, and files refer to it by PyTorch's name
             table["\n".join(theirs).encode()] = item
     _snapshot = table
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-# Hypothesis uses the same examples on every run, so that only a change can make a test fail. METATENSOR_EXPLORE=1 draws
-# new ones.
+# Hypothesis uses the same examples on every run, so that a test fails only if the code has changed.
+# METATENSOR_EXPLORE=1 draws new examples.
 settings.register_profile("explore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("default", settings.get_profile("explore"), derandomize=True)
 settings.load_profile("explore" if os.environ.get("METATENSOR_EXPLORE") else "default")
@@ -89,7 +89,7 @@ def _parametrized(metafunc):
 
 @pytest.fixture(autouse=True, scope="module")
 def unchanged_devices():
-    """Take back the devices that a module's tests registered."""
+    """Remove the devices that a module's tests registered."""
     from devices.registered import unregister
     from metatensor import plugins
 

@@ -14,12 +14,12 @@ import metatensor as mt
 from metatensor._core.op import Op, registry
 
 ROOT = Path(mt.__file__).parent
-# What a package needs beyond this one's own requirements, and packages whose names are PyTorch's to document.
+# Modules with additional requirements, and modules whose names PyTorch documents.
 OPTIONAL = {"metatensor.interop.einops", "metatensor.utils.tensorboard"}
 ELSEWHERE = ("metatensor.torch_api.", "metatensor.__main__")
 PACKAGES = sorted(path.stem for path in ROOT.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists())
 PACKAGES = [name for name in PACKAGES if not name.startswith("__")]
-RUN = set()  # examples that have run: an operator can be defined once
+RUN = set()  # examples that have run; they are not repeated, because an operator can be defined only once
 
 
 def modules(package):
@@ -39,7 +39,7 @@ def is_public(module):
 
 
 def is_documentable(value):
-    """Whether a value is a class or function, rather than a constant or the name of a type."""
+    """Return True for classes, modules and functions, and False for constants and type aliases."""
     return isinstance(value, (type, types.ModuleType)) or (callable(value) and not hasattr(value, "__origin__"))
 
 
@@ -106,7 +106,7 @@ def test_a_wrong_example_is_noticed():
 # The reference ------------------------------------------------------------------------------
 
 REFERENCE = ROOT.parent / "docs/reference"
-# Packages without a page: the machinery, and namespaces of operators, which have pages of their own.
+# Packages without a reference page: internal ones, and namespaces of operators, which are on the operator pages.
 UNLISTED = {"_core", "_version", "ops", "rules", "overloads", "cli", "interop", "program", "fft", "linalg", "masked", "signal", "special"}
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compile just the named .pyx files in place, quickly: for the edit-compile-test loop.
+# Compile only the given .pyx files in place. This takes seconds and is meant for development.
 set -e
 cd "$(dirname "$0")/.."
 PYTHON=${PYTHON:-python3}
@@ -12,5 +12,5 @@ for pyx in "$@"; do
     gcc -shared -fPIC ${CFLAGS:--O1} -fno-strict-aliasing -ffp-contract=off -fno-math-errno \
         -fno-trapping-math -fwrapv -fvisibility=hidden \
         -Wno-unused-function -I "$include" -I . "$stem.c" -o "$stem.new"
-    mv "$stem.new" "$stem$suffix"   # running processes keep the one they have
+    mv "$stem.new" "$stem$suffix"   # running processes keep the old file
 done

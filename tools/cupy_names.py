@@ -2,8 +2,8 @@
 
     python tools/cupy_names.py tests/devices/cupy_names.json
 
-`tests/devices/fake_cupy.py` uses the file to reject calls that CuPy does not support, so that such a kernel fails on
-every machine. Run this where CuPy is installed, once for each new version of CuPy.
+`tests/devices/fake_cupy.py` uses the file to reject calls that CuPy does not support, so that a kernel with such a call
+fails its tests even without a GPU. Run this where CuPy is installed, once for each new version of CuPy.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def _names(name: str) -> str:
 
 
 def has_example(op: Any) -> bool:
-    """Whether the page of an operator has an example: it is public and needs no special hardware."""
+    """Return True if the operator's page has an example: the operator is public and needs no special hardware."""
     return not op.__name__.startswith("_") and op.name not in opexamples.HARDWARE
 
 

@@ -1,7 +1,7 @@
 """Examples of the operators' pages: a call made from the operator's samples, and what it prints.
 
-Calls are made on meta, whose tensors print their sizes and dtype. Where the values say more and are few, and where the
-result depends on values, the call is made on the cpu.
+Calls are made on meta, where tensors print their sizes and dtype. The call is made on the cpu if its result depends on
+values, or if the result has few values and they say more than the sizes.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ VALUES = {
 }  # fmt: skip
 FEW = 9  # elements of a tensor whose values are shown
 SAMPLES = 8  # samples to choose from
-# Values of tensors. The first that give neither NaN nor an infinity are taken; tensors of one call get different ones.
+# Sets of values for tensors. A call uses the first set that gives a finite result. Its tensors get different values.
 NUMBERS = {
     "mixed": ([1.5, -0.5, 0.0, 2.0, -1.0, 0.25, 3.0, -2.0, 0.75], [2, -3, 0, 5, 1, -4, 6, 3, -1]),
     "fractions": ([0.25, 0.5, 0.75, 0.125, 0.875, 0.375, 0.625, 0.0625, 0.9375], [2, 3, 5, 1, 4, 6, 7, 8, 9]),
     "large": ([1.0, 1.5, 2.0, 4.0, 3.0, 2.5, 5.0, 8.0, 6.0], [2, 3, 5, 1, 4, 6, 7, 8, 9]),
 }  # fmt: skip
 
-# Calls of operators whose arguments samples cannot describe, such as Python values, or whose samples show little.
+# Calls of operators for which samples do not suffice: their arguments are Python values, or their samples show little.
 _META = 'input = mt.empty(2, 3, device="meta")'
 _MATRIX = 'input = mt.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device="cpu")'
 _VECTOR = 'input = mt.tensor([1.0, 2.0, 3.0, 4.0, 5.0], device="cpu")'
@@ -182,7 +182,7 @@ def example(op: Any, family: str) -> str:
 
 
 def _samples(op: Any, overload: Any) -> list[Any]:
-    """Return the samples of a schema, those first that show most: whose result is not empty and has a shape of its own."""
+    """Return the samples of a schema. Those with nonempty results that differ in shape from the inputs come first."""
     search = import_module("metatensor.testing.search")
     flags = import_module("metatensor._core.op").operator_flags
     found = [_public(sample) for sample in search.base_samples(op, overload, SAMPLES)]
@@ -194,7 +194,7 @@ def _samples(op: Any, overload: Any) -> list[Any]:
         changed = not op.flags & flags.INPLACE and bool(shapes and given) and shapes[0] not in given
         return 0 not in sizes, changed, min(6, int(np.prod(shapes[0])) if shapes else 0)
 
-    return sorted(found, key=shown, reverse=True)  # stable: of equal ones the first stays first
+    return sorted(found, key=shown, reverse=True)  # stable: equally good samples keep their order
 
 
 def _public(sample: Any) -> Any:

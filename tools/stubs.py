@@ -28,7 +28,7 @@ LENIENT = '# mypy: disable-error-code="overload-overlap, overload-cannot-match, 
 TENSOR = Path("metatensor/_core/tensor.pyi")
 TOP = Path("metatensor/__init__.pyi")
 
-# Names of builtins and classes that no method of Tensor has. Inside the class, `float` is a method.
+# Python types of schema types. Builtins have aliases such as `_float`, because `float` is a method inside class Tensor.
 TYPES = {
     "Tensor": "Tensor",
     "Tensor|Scalar": "Tensor | _Number",

@@ -22,7 +22,7 @@ def function(name: str, why: str, error: type[Exception] = NotImplementedError) 
 
 
 def functions(module: str, names: str, why: str, error: type[Exception] = NotImplementedError) -> dict[str, Any]:
-    """Return a dict of functions as created by `function`. ``names`` is a string of names separated by spaces."""
+    """Return a dict from each of ``names``, a str separated by spaces, to a function made by `function`."""
     return {name: function(f"{module}.{name}".lstrip("."), why, error) for name in names.split()}
 
 
@@ -42,5 +42,5 @@ def kind(name: str, why: str, *bases: type, error: type[Exception] = NotImplemen
 
 
 def kinds(module: str, names: str, why: str, *bases: type) -> dict[str, Any]:
-    """Return a dict of classes as created by `kind`. ``names`` is a string of names separated by spaces."""
+    """Return a dict from each of ``names``, a str separated by spaces, to a class made by `kind`."""
     return {name: kind(f"{module}.{name}", why, *bases) for name in names.split()}

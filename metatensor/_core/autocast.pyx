@@ -36,7 +36,7 @@ cdef class AutocastMode(Mode):
         self.cache = {}
 
     cdef tuple rule(self, Call* c):
-        """Return (lower dtype, policy, argument, values) for a call, or None if it is not in the tables."""
+        """Return (lower dtype, policy, argument, values) for a call, or None if no table applies to it."""
         cdef Device device
         if c.variant != FUNCTIONAL or not self.tables or c.device == NULL:
             return None
@@ -133,7 +133,7 @@ cdef class AutocastMode(Mode):
 
 
 cdef Device _device_of(Call* c):
-    """Return the device of the tensors, which selects the table.
+    """Return the device of the tensor arguments. Its type selects the table.
 
     If the tensors are on several devices, return the first one other than cpu.
     """
@@ -197,7 +197,7 @@ cdef DType _state_dtype(Call* c, DType lower):
 
 
 cdef object _value_of(Call* c, str name):
-    """Return the str passed for argument `name`, "number" if a number was passed, and None otherwise."""
+    """Return the value of argument `name` if it is a str, "number" if it is a number, and None otherwise."""
     cdef Overload ov = <Overload>c.overload
     cdef int i
     for i in range(ov.nslots):

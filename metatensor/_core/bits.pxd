@@ -47,7 +47,7 @@ cdef inline uint32_t small_encode(Small f, float value) noexcept nogil:
             rounded = 0
         else:
             rounded = (significand + (<uint32_t>1 << (shift - 1)) - 1 + (significand >> shift & 1)) >> shift
-        # The implicit leading bit of a normal number carries into the exponent field and adds one.
+        # In a normal number, `rounded` includes the implicit leading bit, which adds one to the exponent field.
         code = (<uint32_t>(exponent - least) << f.mantissa) + rounded
         if exponent - least > 1 << (f.bits - 1 - f.mantissa):
             code = top + 1
@@ -66,7 +66,7 @@ cdef inline uint32_t small_encode(Small f, float value) noexcept nogil:
 
 
 cdef inline double small_decode(Small f, uint32_t code) noexcept nogil:
-    """Return the exact value of the bits `code`."""
+    """Return the number whose bits are `code`, without rounding."""
     cdef uint32_t sign_bit = <uint32_t>1 << (f.bits - 1), top = sign_bit - 1, magnitude = code & top
     cdef uint32_t infinity = top & ~((<uint32_t>1 << f.mantissa) - 1)
     cdef int exponent = <int>(magnitude >> f.mantissa)

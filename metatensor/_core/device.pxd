@@ -2,7 +2,7 @@ cdef class Device:
     cdef readonly str type      # "cuda"
     cdef int number             # index, or -1 if there is none
     cdef int kind               # id of the device type in this process; 0 is meta
-    cdef list _saved            # (thread state, previous default device) for each `with` block that is entered
+    cdef list _saved            # (thread state, previous default device) for each open `with` block
 
 cdef Device META
 cdef Device as_device(object spec)

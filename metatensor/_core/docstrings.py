@@ -16,7 +16,7 @@ _TYPES = {
     "generator": ["Generator"], "any": ["object"],
 }  # fmt: skip
 _RESULT_TYPES = {"Tensor[]": "tuple of Tensor", "int[]": "tuple of int", "Scalar": "number", "any": "object"}
-_SERIES = 4  # at least this many arguments tensor0, tensor1, ... are described as one
+_SERIES = 4  # a series of this many arguments or more, such as tensor0, tensor1, ..., gets one entry
 
 
 class _Entry:

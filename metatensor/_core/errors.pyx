@@ -38,7 +38,8 @@ class _OfTensor:
 
 
 cdef object _member(Tensor t):
-    """Return a weak reference to `t` or its base if that is a parameter or buffer, else None."""
+    """Return a weak reference to the base of a view `t`, else to `t` itself. Return None unless that is a parameter or
+    buffer."""
     import weakref      # takes longer to import than this module
     Parameter = later("Parameter")
     if t.base is not None:                          # the view may be freed before the message is read
@@ -84,7 +85,7 @@ def type_name(value):
 
 
 def misfit(str name not None, list reasons not None, args, kwargs):
-    """Return the TypeError for a call that fits no overload. `reasons` holds a (schema, reason) for each."""
+    """Return the TypeError for a call that fits no overload. `reasons` holds (schema, reason) for each overload."""
     if len(reasons) == 1:
         return TypeError(f"{name}(): {reasons[0][1]}")
     given = ", ".join([type_name(a) for a in args] + [f"{k}={type_name(v)}" for k, v in kwargs.items()])
@@ -98,7 +99,10 @@ def not_a_target(str name not None, str argument not None, value):
 
 
 def different_devices(str name not None, devices, tensors=()):
-    """Return the error for tensors on several devices. `str()` names one without data that is in a module."""
+    """Return the error for tensors on several devices.
+
+    If the first tensor without data is in a module, the message names its place there.
+    """
     return DeviceMismatchError(f"{name}(): expected all tensors to be on the same device, but found "
                                + " and ".join(str(d) for d in devices), _without_data(tensors))
 

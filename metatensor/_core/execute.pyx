@@ -32,9 +32,9 @@ cdef extern from "Python.h":
 # The device of the results ------------------------------------------------------------------
 
 cdef int resolve_device(Call* c) except -1:
-    """Set `c.device` to the device argument, or else to the device of a factory's `out=` or of the tensors.
+    """Set `c.device`: the device argument if given, else the device of a factory's `out=`, else that of the tensors.
 
-    If there are none, set it to the default device.
+    If there are none of these, a factory uses the default device, and other ops use meta.
     """
     cdef Overload ov = <Overload>c.overload
     if ov.device_slot >= 0 and <object>c.args[ov.device_slot] is not None:
@@ -315,7 +315,11 @@ cdef int _ranges(Tensor a, Tensor b) except -1:
 
 
 cdef bint _one_value(Call* c, Overload ov) noexcept:
-    """Return True if the op writes a single value: its last argument is a number or, with a mask, a 0-d tensor."""
+    """Return True if the op writes a single value, as fill_ and masked_fill_ do with a number.
+
+    The last argument must be a number, or a 0-d tensor if the op has more than two arguments. An op with one argument,
+    such as zero_, always qualifies.
+    """
     cdef object value = <object>c.args[ov.nslots - 1]
     return ov.nslots == 1 or not isinstance(value, Tensor) or (ov.nslots > 2 and (<Tensor>value).ndim == 0)
 
@@ -349,7 +353,8 @@ cdef bint _check_target(Call* c, Overload ov, Tensor target, Tensor result) exce
 
 
 cdef bint _check_shared(Call* c, Overload ov, Tensor target, Tensor t) except -1:
-    """Raise if argument `t` overlaps the target illegally. Return True if it does not prevent direct writing."""
+    """Raise if argument `t` must not overlap the target, but does. Return True if the kernel may write directly to the
+    target although it also reads `t`."""
     cdef int shared
     if t.storage is not target.storage:
         return True
@@ -377,7 +382,7 @@ cdef int _store(Call* c, Overload ov, Tensor target, Tensor result, bint direct)
 
 
 cdef int _deposit(Call* c, Overload ov, Tensor target, Tensor made) except -1:
-    """Copy a result into `target`. If the shapes differ, resize `target`, unless the op keeps its shape."""
+    """Copy a result into `target`. If the shapes differ, resize `target`, unless the op keeps the shape of `out=`."""
     cdef dim_t strides[MAX_DIMS]
     if not same_sizes(target, made):
         if not _keeps_shape(ov, target, made):

@@ -3,8 +3,8 @@
 The rules are PyTorch's. A number that does not fit an integer dtype raises
 RuntimeError, or ValueError for int64. A negative number wraps around in an
 unsigned dtype if its magnitude fits. Fractions are truncated. Floats that are
-too large become infinite, or the largest value of float8_e4m3fn, or NaN in the
-other formats without infinity.
+too large become infinite. In formats without infinity they become NaN, except
+in float8_e4m3fn, where they become its largest value.
 """
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint64_t
@@ -266,7 +266,7 @@ cdef DType _join(DType found, object data, int depth):
     if depth == MAX_DIMS:
         raise ValueError(f"too many dimensions: sequences are nested more than {MAX_DIMS} deep")
     for item in data:
-        # Skip repeated items of one type.
+        # Further items of the same type do not change the dtype.
         if type(item) is last:
             continue
         if type(item) is float:

@@ -36,5 +36,5 @@ def later(name):
 
 
 def replace(name, function):
-    """Let `later` return another function for `name` from now on."""
+    """Make `later` return `function` for `name` from now on."""
     _found[name] = function

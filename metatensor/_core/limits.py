@@ -45,7 +45,7 @@ class finfo:
     tiny, smallest_normal : float
         The smallest positive number of full precision.
     resolution : float
-        10 to the power of minus the number of decimal digits that the dtype always represents.
+        10**-d, where d is the number of decimal digits that the dtype can always represent.
     dtype : str
         The name of the dtype.
 

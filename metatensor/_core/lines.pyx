@@ -35,7 +35,10 @@ cdef tuple _known(object frame, object code):
 
 
 cdef object running_code(int* lasti):
-    """Return the code object of the innermost user frame, or None if the FRAMES inner frames have none. Set `lasti`."""
+    """Return the code object of the innermost user frame, and set `lasti` to the instruction that it executes.
+
+    Return None if none of the innermost FRAMES frames is user code.
+    """
     cdef PyObject* frame = mt_frame()
     cdef PyObject* back
     cdef PyObject* raw

@@ -393,7 +393,11 @@ def register_post_accumulate_grad_hook(self, hook):
 
 
 def module_load(Tensor self not None, other, assign=False):
-    """Return the tensor that `Module.load_state_dict` stores: `other` if `assign`, else this tensor with its values."""
+    """Return the tensor that `Module.load_state_dict` stores.
+
+    If `assign`, this is `other`, detached. Otherwise copy the values of `other` into this tensor and return that,
+    detached.
+    """
     return other.detach() if assign else self.detach().copy_(other)
 
 
@@ -499,7 +503,7 @@ for _name, _property in {
     "grad": property(_get_grad, _set_grad, _del_grad, "The gradient, or None."),
     "grad_fn": property(_grad_fn, doc="None for a leaf, else a placeholder for the op that created the tensor."),
     "output_nr": property(lambda self: 0, doc="Always 0, because no autograd graph is recorded."),
-    "volatile": property(lambda self: False, doc="Always False. PyTorch has removed it."),
+    "volatile": property(lambda self: False, doc="Always False. PyTorch no longer uses this property."),
     "retains_grad": property(_retains_grad, doc="Whether `retain_grad` was called and this is not a leaf."),
     "data": property(_get_data, _set_data, doc="A detached tensor that shares the storage."),
 }.items():

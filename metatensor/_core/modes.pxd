@@ -9,7 +9,7 @@ cdef class Mode:
     cdef readonly int rank
     cdef object handle(self, Call* c)
     cdef int position(self, ThreadState state) except -1
-    cdef bint sees(self, Call* c) except -1     # whether it receives a composite op rather than the ops that it calls
+    cdef bint sees(self, Call* c) except -1     # whether the mode receives a composite op, not the ops in its body
 
 cdef object run_modes(Call* c)
 cdef bint intercepts() except -1

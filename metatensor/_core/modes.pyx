@@ -104,9 +104,10 @@ cdef Mode _function_mode(ThreadState state):
 
 
 cdef object _override(ThreadState state, object func, list asked, tuple args, dict kwargs):
-    """Let the innermost function mode handle a call, or else the overriding values `asked`.
+    """Let the innermost function mode handle a call.
 
-    Return ABSENT if there is neither.
+    If there is no mode, or if it returns NotImplemented, call ``__torch_function__`` of the values `asked`. Return
+    ABSENT if there is neither a mode nor a value.
     """
     cdef Mode mode = _function_mode(state)
     cdef int level = state.level
@@ -261,9 +262,10 @@ cdef class _Life:
 
 @cython.binding(False)
 cdef class MemoryTracker:
-    """A context manager that counts the bytes of the storages that this thread creates inside it, until they are freed.
+    """A context manager that measures the memory of storages that this thread creates inside it.
 
-    `current` and `peak` are in bytes. `count` is the number of storages created.
+    `current` is the number of bytes in those storages that have not been freed. `peak` is the largest value that
+    `current` has had. `count` is the number of storages created.
     `on_peak` is None or a callable without arguments. It is called after each new
     peak.
     """
@@ -290,7 +292,7 @@ cdef class MemoryTracker:
         state.tracker = self._outer
         self._outer = None
         self._entered = False
-        self.on_peak = None     # breaks a reference cycle: it may hold tensors, which hold the tracker
+        self.on_peak = None     # breaks a reference cycle: the callable may hold tensors, which hold the tracker
         hints.trackers -= 1
 
     cdef int grow(self, dim_t nbytes) except -1:
@@ -302,7 +304,7 @@ cdef class MemoryTracker:
         return 0
 
     def birth(self, Storage s not None):
-        """Count a new storage. Return an object that subtracts it again when it is freed."""
+        """Count a new storage. Return an object that the storage must own. It subtracts the bytes when it is freed."""
         cdef _Life life = _Life.__new__(_Life)
         life.tracker = self
         life.nbytes = s.size_bytes

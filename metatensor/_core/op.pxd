@@ -19,7 +19,7 @@ cdef enum OpFlag:
     COMPOSITE = 8           # the body calls other ops, so there are no kernels or rules
     DATA = 16               # the shape of the result depends on values
     ELEMENTWISE = 32        # a kernel may write its result to the memory of an input
-    RANDOM = 64             # takes a ticket from a generator
+    RANDOM = 64             # takes a ticket from a generator; see random.pyx
     FUNCTION_ONLY = 128
     METHOD_ONLY = 256
     PROPERTY = 512          # a property of Tensor, not a function

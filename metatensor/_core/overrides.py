@@ -24,7 +24,7 @@ _NEVER = frozenset((
     "__setstate_cython__", "__sizeof__", "__subclasshook__", "__torch_dispatch__", "__torch_function__",
     "__weakref__", "_make_subclass", "_make_wrapper_subclass", "as_subclass",
 ))  # fmt: skip
-# Special methods that reach the dispatcher as methods of another name.
+# Special methods that call an operator. The dispatcher handles overrides of that operator.
 _AS_METHODS = frozenset(
     f"__{name}__"
     for name in (

@@ -36,7 +36,8 @@ static inline uint64_t mt_mulhi(uint64_t a, uint64_t b, uint64_t *low) {
 #endif
 }
 
-/* Set the stream to the block with word `start`, 128 bits in low and high. Return how many words of it to skip. */
+/* Position the stream at the block that contains word number high * 2**64 + low. Return how many words of the block
+   precede that word. */
 static inline int mt_seek(mt_stream *s, uint64_t seed, uint64_t ticket, uint64_t low, uint64_t high) {
     s->key[0] = seed;
     s->key[1] = ticket;
@@ -45,7 +46,8 @@ static inline int mt_seek(mt_stream *s, uint64_t seed, uint64_t ticket, uint64_t
     return (int)(low & 3);
 }
 
-/* Write the next blocks of four words. Interleaving blocks would not be faster: processors overlap iterations. */
+/* Write the next blocks of four words. Interleaving blocks would not be faster, because processors overlap the
+   iterations of this loop anyway. */
 static void mt_blocks(mt_stream *s, uint64_t *out, ptrdiff_t blocks) {
     for (; blocks > 0; blocks--, out += 4) {
         uint64_t x0 = s->block[0], x1 = s->block[1], x2 = 0, x3 = 0, k0 = s->key[0], k1 = s->key[1];
@@ -78,7 +80,7 @@ static inline double mt_double(uint64_t word) {
     return (b - 0x1p84) + (a - 0x1p52);
 }
 
-/* Write floats uniform in [0, 1) from the `digits` leading bits of each word; below, doubles from 53 bits. */
+/* Write floats in [0, 1) from the `digits` leading bits of each word. mt_uniform64 writes doubles from 53 bits. */
 MT_CLONES static void mt_uniform32(const uint64_t *words, float *out, ptrdiff_t n, int digits, float scale) {
     for (ptrdiff_t i = 0; i < n; i++) out[i] = (float)(int32_t)(words[i] >> (64 - digits)) * scale;
 }
@@ -176,10 +178,10 @@ MT_CLONES static int mt_normal32(const mt_pair *pairs, float *out, uint8_t *doub
     return found;
 }
 
-#define MT_DIGIT 11 /* bits that a pass of mt_sort_random sorts by */
+#define MT_DIGIT 11 /* number of bits that one pass of mt_sort_random sorts by */
 
-/* Sort n uniformly random words, using `room` for n more, and return which of the two arrays holds the result. Passes of
-   a radix sort by the leading bits leave a few neighbours to exchange. */
+/* Sort n uniformly random words. `room` has space for n more. Return which of the two arrays holds the result. A radix
+   sort by the leading bits leaves only a few neighbours out of order, which an insertion sort then exchanges. */
 static uint64_t *mt_sort_random(uint64_t *words, uint64_t *room, ptrdiff_t n) {
     int bits = MT_DIGIT;
     while (bits < 5 * MT_DIGIT && n >> (bits - 2)) bits += MT_DIGIT;

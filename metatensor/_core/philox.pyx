@@ -33,16 +33,16 @@ cdef enum:
     PIECE = 512         # number of words generated at a time, a multiple of 4
     HALF = 256
 
-cdef object _WORDS = 1 << 64        # number of values of a word
+cdef object _WORDS = 1 << 64        # number of values that a word can have
 cdef object _MASK = _WORDS - 1
 
 
 cdef struct Words:
-    # A stream and the piece of it that was generated last.
+    # A stream, and the words that were generated last.
     Stream stream
     uint64_t words[PIECE + 8]
-    int skip                # words of the first block before the start
-    int left                # words generated beyond the piece
+    int skip                # number of words in the first block that precede the requested start
+    int left                # number of words that were generated in advance for the next piece
 
 
 cdef int _open(Words* w, object seed, object ticket, object start) except -1:

@@ -15,7 +15,7 @@ cdef class Recipe:
     cdef readonly list writers      # the Steps that write to the storage, in order
     cdef readonly dim_t nbytes
     cdef readonly Device device
-    cdef readonly bint constant     # whether it is a small constant of a fake tensor, which is not materialized
+    cdef readonly bint constant     # whether the storage is a small constant of a fake tensor and never materialized
     cdef int depth                  # for a constant: the length of the longest chain of steps that leads to it
     cdef object code                # code object of the user code that created it, or None
     cdef int lasti                  # the instruction in that code
@@ -25,7 +25,7 @@ cdef class Recipe:
 cdef class Ref:
     """A tensor at the time of a step: the recipe of its storage, layout, dtype and flags."""
     cdef PyObject* raw              # the Recipe, borrowed
-    cdef Recipe strong               # the Recipe, or None if that would make a cycle: the step belongs to this Recipe only
+    cdef Recipe strong              # the Recipe, or None in a step of that same Recipe, to avoid a reference cycle
     cdef readonly DType dtype
     cdef dim_t inline_dims[2 * INLINE_DIMS]     # sizes, then strides, if there are at most INLINE_DIMS dimensions
     cdef tuple heap_dims            # (sizes, strides) if there are more, else None

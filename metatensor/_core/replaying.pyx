@@ -67,7 +67,7 @@ cdef int _replace(Call* c, int slot, object value) except -1:
 cdef Tensor tensor_from_ref(Ref r, dict storages, object relocate):
     """Return the tensor that a Ref describes.
 
-    Its storage is the entry of `storages` for its recipe. A missing entry is added.
+    The tensor uses the storage that `storages` holds for the Ref's recipe. A missing storage is added.
     """
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]

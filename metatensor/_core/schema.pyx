@@ -67,7 +67,8 @@ def _split(text):
 
 
 cdef bint _read_type(Argument a) except -1:
-    """Set what `a.type` says, in the order NAME(ALIAS)[REPEAT]?. Return False if there is no such type."""
+    """Parse `a.type`, a text of the form NAME(ALIAS)[REPEAT]?, into the attributes of `a`. Return False if there is no
+    such type."""
     cdef str name = a.type.removesuffix("?"), alias = "", repeat = ""
     cdef bint several = name.endswith("]")
     a.optional = name != a.type

@@ -104,8 +104,8 @@ cdef extern from *:
 setup_size(Size)
 
 
-# Programs ask for the same few shapes and strides again and again, and both are immutable. So the last ones made are
-# kept, by a hash of their values, for tensors of up to INLINE_DIMS dimensions.
+# Programs request the same few shapes and strides again and again. The tuples are immutable, so a small hash table
+# caches the most recent ones of up to INLINE_DIMS dimensions.
 cdef enum:
     RECENT_BITS = 6
 

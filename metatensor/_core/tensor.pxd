@@ -57,7 +57,7 @@ cdef int detach_from(Tensor t, Tensor source) except -1
 
 
 cdef inline VersionCounter shared_versions(Tensor t):
-    """Return the counter that `t` shares with its base, or None if that is the storage's."""
+    """Return the counter that `t` shares with its base, or None if they use the counter of the storage."""
     cdef Tensor owner = t if t.base is None else <Tensor>t.base
     return None if owner.extra is None else (<TensorExtra>owner.extra).versions
 

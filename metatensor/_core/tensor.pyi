@@ -283,7 +283,7 @@ class Tensor:
     @overload
     def _to_copy(self, device: _device | _str | _int | None = None, non_blocking: _bool = False, memory_format: _memory_format | None = None) -> Tensor: ...
     def _where(self, condition: Tensor, other: Tensor | _Number) -> Tensor:
-        """Select the tensor where the bool condition is true, else `other`."""
+        """Select `input` where the bool condition is true, else `other`."""
     def abs(self, *, out: Tensor | None = None) -> Tensor:
         """The magnitude of each element. The result is real, even for complex tensors."""
     def abs_(self) -> Tensor:
@@ -417,7 +417,7 @@ class Tensor:
         """`beta * input + alpha * (batch1 @ batch2)`, for batches of shapes (b, n, k) and (b, k, m)."""
     @overload
     def bernoulli(self, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
-        """Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`, or without `p`, with the probability in the same element of `input`."""
+        """Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`. If `p` is not given, the elements of `input` are the probabilities."""
     @overload
     def bernoulli(self, p: _float, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor: ...
     def bernoulli_(self, p: Tensor | _Number = 0.5, *, generator: _Generator | None = None) -> Tensor:
@@ -538,7 +538,7 @@ class Tensor:
     def count_nonzero(self, dim: _int | Sequence[_int] | None = None, *, out: Tensor | None = None) -> Tensor:
         """Count the elements over `dim` (default: all dimensions) that are not zero. The result is int64."""
     def cov(self, *, correction: _int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
-        """Covariance matrix of V variables (rows) over N observations (columns): (V, N) gives (V, V) without dimensions of size 1. A vector is one variable. `fweights` is an integer count and `aweights` a floating-point weight for each observation. The divisor is N - `correction`, or its weighted equivalent."""
+        """Covariance matrix of V variables (rows) over N observations (columns): (V, N) gives (V, V), or a 0-d tensor if V is 1. A vector is one variable. `fweights` is an integer count and `aweights` a floating-point weight for each observation. The divisor is N - `correction`, or its weighted equivalent."""
     def cpu(self, *, memory_format: _memory_format | None = None) -> Tensor:
         """Copy to the CPU. Return the tensor itself if it is already there and `memory_format` does not require a copy."""
     def cross(self, other: Tensor, dim: _int | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -707,7 +707,7 @@ class Tensor:
     def frexp(self, *, out: Sequence[Tensor] | None = None) -> _return_frexp:
         """Split each element x into mantissa m (0.5 <= |m| < 1, or 0) and int32 exponent e with x = m * 2**e. Returns (mantissa, exponent)."""
     def gather(self, dim: _int, index: Tensor, *, sparse_grad: _bool = False, out: Tensor | None = None) -> Tensor:
-        """Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the shape of `index`. This must have as many dimensions as `input`, and no larger sizes except in `dim`."""
+        """Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the shape of `index`. `index` must have as many dimensions as `input`, and no larger sizes except in `dim`."""
     def gcd(self, other: Tensor, *, out: Tensor | None = None) -> Tensor:
         """Greatest common divisor, which is not negative."""
     def gcd_(self, other: Tensor) -> Tensor:
@@ -717,7 +717,7 @@ class Tensor:
     def ge_(self, other: Tensor | _Number) -> Tensor:
         """`input >= other`. Complex operands are not supported."""
     def geometric_(self, p: _float, *, generator: _Generator | None = None) -> Tensor:
-        """Fill in place with values from the geometric distribution: the number of trials up to and including the first success, of probability `p` in (0, 1)."""
+        """Fill in place with values from the geometric distribution: the number of trials up to and including the first success, if each trial succeeds with probability `p` in (0, 1)."""
     def geqrf(self, *, out: Sequence[Tensor] | None = None) -> _return_geqrf:
         """QR factorization of matrices (..., M, N) in LAPACK's form: `a` holds R in the upper triangle and the Householder vectors below it, and `tau` (..., min(M, N)) holds their scalar factors."""
     def ger(self, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1202,7 +1202,7 @@ class Tensor:
         """`other - alpha * input`. Bool operands are not supported."""
     @overload
     def scatter(self, dim: _int, index: Tensor, src: Tensor, *, out: Tensor | None = None) -> Tensor:
-        """Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', the input's elements are added to or multiplied by them instead."""
+        """Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', add them to the input's elements, or multiply the input's elements by them, instead."""
     @overload
     def scatter(self, dim: _int, index: Tensor, src: Tensor, *, reduce: _str, out: Tensor | None = None) -> Tensor: ...
     @overload
@@ -1211,7 +1211,7 @@ class Tensor:
     def scatter(self, dim: _int, index: Tensor, value: _Number, *, reduce: _str, out: Tensor | None = None) -> Tensor: ...
     @overload
     def scatter_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
-        """Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', the input's elements are added to or multiplied by them instead."""
+        """Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', add them to the input's elements, or multiply the input's elements by them, instead."""
     @overload
     def scatter_(self, dim: _int, index: Tensor, src: Tensor, *, reduce: _str) -> Tensor: ...
     @overload
@@ -1223,9 +1223,9 @@ class Tensor:
     def scatter_add_(self, dim: _int, index: Tensor, src: Tensor) -> Tensor:
         """Add the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, `out[index[i, j], j] += src[i, j]`."""
     def scatter_reduce(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True, out: Tensor | None = None) -> Tensor:
-        """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
+        """Reduce the elements of `src` that have the same position in `index` along `dim`, and write the result there. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
     def scatter_reduce_(self, dim: _int, index: Tensor, src: Tensor, reduce: _str, *, include_self: _bool = True) -> Tensor:
-        """Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
+        """Reduce the elements of `src` that have the same position in `index` along `dim`, and write the result there. `reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are included."""
     def select(self, dim: _int, index: _int) -> Tensor:
         """Return a view at one index of dimension `dim`, without that dimension."""
     def select_scatter(self, src: Tensor, dim: _int, index: _int, *, out: Tensor | None = None) -> Tensor:
@@ -1349,7 +1349,7 @@ class Tensor:
         """Sum over `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given."""
     @overload
     def sum_to_size(self, size: Sequence[_int]) -> Tensor:
-        """Sum over the dimensions that broadcasting from `size` to the input's shape would add or repeat, so that the result has shape `size`."""
+        """Undo a broadcast: sum over the dimensions that a tensor of shape `size` would gain or repeat if it were broadcast to the input's shape. The result has shape `size`."""
     @overload
     def sum_to_size(self, *size: _int) -> Tensor: ...
     def svd(self, some: _bool = True, compute_uv: _bool = True, *, out: Sequence[Tensor] | None = None) -> _return_svd:
@@ -1497,7 +1497,7 @@ class Tensor:
     @overload
     def vsplit(self, *indices: _int) -> tuple[Tensor, ...]: ...
     def where(self, condition: Tensor, other: Tensor | _Number) -> Tensor:
-        """Select the tensor where the bool condition is true, else `other`."""
+        """Select `input` where the bool condition is true, else `other`."""
     def xlogy(self, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
         """`input * log(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN."""
     def xlogy_(self, other: Tensor | _Number) -> Tensor:

@@ -1,4 +1,4 @@
-"""Format a report as a table, in plain text or for rich. Repeated layers share a line, and totals are below."""
+"""Format a report as a table with totals below, in plain text or for rich. Repeated layers share a line."""
 
 from __future__ import annotations
 

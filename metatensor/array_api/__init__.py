@@ -4,8 +4,8 @@
     xp.mean(xp.abs(x), axis=0)
 
 Functions have the standard's names, signatures and dtypes. Every function whose output shape does not depend on the
-values of its inputs works on the meta device. The methods and operators of tensors follow PyTorch;
-docs/interchange.md lists where they differ from the standard.
+values of its inputs works on the meta device. The methods and operators of tensors follow PyTorch.
+docs/interchange.md lists their differences from the standard.
 """
 
 from math import e, inf, nan, pi

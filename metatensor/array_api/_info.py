@@ -13,8 +13,7 @@ __all__ = ["__array_namespace_info__"]
 class Info:
     """Devices, dtypes and capabilities of the namespace.
 
-    The capabilities hold for every device except meta, which has no values. Functions whose output shape depends on
-    values raise there.
+    The capabilities hold for every device except meta. On meta, functions whose output shape depends on values raise.
     """
 
     def capabilities(self) -> dict[str, Any]:

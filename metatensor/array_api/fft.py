@@ -44,8 +44,8 @@ def ifftn(x: Any, /, *, s: Any = None, axes: Any = None, norm: Any = "backward")
 def rfft(x: Any, /, *, n: int | None = None, axis: int = -1, norm: Any = "backward") -> Any:
     """Return the Fourier transform of a real tensor along one axis.
 
-    Only the nonnegative frequencies are returned, which are n // 2 + 1 elements. The others are their complex
-    conjugates.
+    Only the n // 2 + 1 nonnegative frequencies are returned. The elements at negative frequencies are the complex
+    conjugates of those at the corresponding positive ones.
     """
     return mt.fft.rfft(array(x), n=n, dim=axis, norm=norm)
 

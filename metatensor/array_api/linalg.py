@@ -78,7 +78,7 @@ def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
 def _aligned(x1: Any, x2: Any, axis: int, name: str) -> tuple[Any, Any]:
     """Return two tensors with a common dtype and number of dimensions.
 
-    Raise ValueError unless `axis` is negative, exists in both tensors, and has the same size in both.
+    Raise ValueError unless `axis` is negative and exists in both tensors with the same size.
     """
     a, b = pair(array(x1, "x1"), array(x2, "x2"))
     if not -min(a.ndim, b.ndim) <= axis < 0:

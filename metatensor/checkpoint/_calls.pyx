@@ -289,7 +289,7 @@ cdef class Calls(Stack):
     cdef int attributes(self, object mapping, object state) except -1:
         """Set instance attributes of a mapping, such as an OrderedDict's ``_metadata``.
 
-        Names that its class already uses are refused.
+        Raise `CheckpointError` for a name that the mapping's class already uses.
         """
         cls = type(mapping)
         if type(state) is not dict:

@@ -7,7 +7,7 @@ cdef class HashTableModel:
     cdef unsigned char* taken           # whether a slot is in use
     cdef Py_ssize_t free                # free slot at which the last probe ended
     cdef Py_ssize_t hash                # hash of the last probe
-    cdef readonly Py_ssize_t alike      # number of keys with that hash on the way of the last probe
+    cdef readonly Py_ssize_t alike      # number of keys with the same hash that the last probe passed
 
     cdef Py_ssize_t steps(self, object key) except -1
     cdef int note_inserted(self) except -1

@@ -55,9 +55,9 @@ cdef class Machine(Calls):
     def load(self, data, long long base=0, long long paid=-1):
         """Run the pickle at the start of ``data`` (bytes). Return its value and its length in bytes.
 
-        ``base`` is the offset of ``data`` in the file. ``paid`` is the number of bytes that it takes in the file if
-        that differs from its length, as for compressed data. Raise `CheckpointError` if the pickle is invalid,
-        `Truncated` if ``data`` ends too soon.
+        ``base`` is the offset of ``data`` in the file. ``paid`` is the size of ``data`` in the file in bytes, if that
+        differs from its length because it is compressed. Raise `CheckpointError` if the pickle is invalid, `Truncated`
+        if ``data`` ends too soon.
         """
         cdef const unsigned char[::1] view = data
         cdef double steps = 0
@@ -119,7 +119,7 @@ cdef class Machine(Calls):
         return 0
 
     cdef bint record(self) except -1:
-        """Execute all opcodes that make one object at once, if ``maker`` is on top of the stack.
+        """Execute all opcodes that make one object in one step, if ``maker`` is on top of the stack.
 
         Return False if not possible.
         """

@@ -119,7 +119,7 @@ class StoredTensors:
         skeleton = tensor.is_meta and not self.meta_as_cpu
         if skeleton:
             storage = tensor.untyped_storage()
-            # PyTorch's function has no arguments for sharing: the storage's key and size, and the offset in it.
+            # PyTorch's function has no parameters for a shared storage, so an attribute records it.
             attributes[SKELETON_STATE] = (self.key(storage), storage.nbytes(), tensor.storage_offset())
         function, arguments = self._without_data(tensor) if skeleton else self._over_storage(tensor)
         if attributes or kind is not Tensor:
@@ -250,8 +250,8 @@ def pickler_for(pickle_module: Any = None) -> Any:
 
     Its instances take a file, a protocol and a `StoredTensors`.
 
-    ``pickle_module`` still pickles the objects that it handles specially: through its pickler's methods if that is
-    written in Python, or through ``reducer_override`` and ``dispatch_table`` if it extends the compiled pickler.
+    ``pickle_module`` still pickles the objects that it handles specially. A pickler written in Python does so through
+    its methods. One that extends the compiled pickler does so through ``reducer_override`` and ``dispatch_table``.
     """
     theirs = pickle._Pickler if pickle_module in (None, pickle) else pickle_module.Pickler  # type: ignore[attr-defined]
     found = _picklers.get(theirs)

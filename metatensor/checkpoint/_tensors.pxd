@@ -36,7 +36,7 @@ cdef class TensorMachine(Machine):
     cdef str prefix                     # name prefix of members that are storages
     cdef readonly dict storages         # key -> StorageRef of the whole storage
     cdef readonly dict views            # (key, view key) -> StorageRef
-    cdef readonly list fillings         # (tensor, array or tensor with its values)
+    cdef readonly list fillings         # (tensor, source): the source of its values is an array or a tensor
     cdef dict sources                   # id -> array or storage already charged as the values of a tensor
 
     cdef Tensor tensor(self, object ref, DType dtype, object offset, object sizes, object strides, object grad)

@@ -340,7 +340,7 @@ cdef class TensorMachine(Machine):
         return self.placed(ref, dtype, &lay, grad)
 
     cdef Tensor placed(self, StorageRef ref, DType dtype, Layout* lay, bint grad):
-        """Return a tensor over a storage with a layout of non-negative numbers. Raise if it exceeds the storage."""
+        """Return a tensor over a storage. The layout has no negative numbers. Raise if it exceeds the storage."""
         cdef Tensor made
         cdef dim_t start, need
         charge(self, 320 + 16 * lay.ndim)

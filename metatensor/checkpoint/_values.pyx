@@ -116,7 +116,7 @@ cdef inline int _scan_one(_Frame frame, object item, bint* marked) except -1:
     cdef type cls = type(item)
     if cls is tuple or cls is list or cls is dict or cls is set or cls is frozenset or cls is ODICT or cls is DEFAULTDICT or cls is COUNTER:
         if len(item):
-            # Two references are this function's argument and the container's. A variable of the caller may be a third.
+            # The container and this function's argument are two references. A third may be a variable of the caller.
             frame.flags.append(refcount(<PyObject*>item) > 2)
             frame.children.append(item)
     elif cls is Record:
@@ -203,7 +203,7 @@ cdef object survey(object root, double* steps):
 cdef object replaced(object value, object value_of, dict done):
     """Return ``value`` with each `Marker` in it replaced by ``value_of(marker)``.
 
-    `survey` must have checked its depth.
+    `survey` must have checked the depth of ``value``.
     """
     cdef type cls = type(value)
     if isinstance(value, Marker):

@@ -1,9 +1,9 @@
 """The directory of a zip file: names, offsets and sizes of its members, all checked before use.
 
 It is read from the central directory in one pass. A member's local header is read, and compared with its entry, when
-its content is needed. These are refused: names that are repeated, absolute, or lead out of the archive, encrypted
-or overlapping members, sizes that the file cannot hold, methods other than stored and deflated, and multi-part
-archives.
+its content is needed. The reader refuses repeated names, absolute names, names that lead out of the archive, encrypted
+or overlapping members, sizes that the file cannot hold, compression methods other than stored and deflated, and
+multi-part archives.
 
 Format: APPNOTE.TXT of PKWARE, version 6.3.
 """
@@ -141,7 +141,7 @@ cdef class Directory:
     # Reading the directory ----------------------------------------------------
 
     cdef Py_ssize_t find_end(self, bytes tail) except -2:
-        """Return the offset of the end record in ``tail``, or -1. Its comment must reach the end of the file."""
+        """Return the offset of the end record in ``tail``, or -1. The record's comment must end where the file ends."""
         cdef const unsigned char* p = <const unsigned char*>PyBytes_AS_STRING(tail)
         cdef Py_ssize_t n = len(tail)
         cdef Py_ssize_t at = n - 22

@@ -143,7 +143,7 @@ def replacing(path: str, mode: int | None = None) -> Iterator[BinaryIO]:
 class Staged:
     """A file in ``folder`` with content but no final name yet.
 
-    It is deleted at the end of the block unless it gets one.
+    It is deleted at the end of the block unless it has been given a name.
     """
 
     def __init__(self, folder: str, base: str, mode: int | None = None) -> None:
@@ -214,7 +214,7 @@ class Staged:
         if self.name is None:
             self.link(self._temporary_path())
         assert self.name is not None
-        if fcntl is None:  # Windows renames only closed files; elsewhere the lock must be held until the renaming
+        if fcntl is None:  # Windows renames only closed files; elsewhere the lock is held until the file is renamed
             self.file.close()
         os.replace(self.name, path)
         self.name = None

@@ -1,8 +1,9 @@
 """Bounds on the time and memory that reading one checkpoint may take.
 
-Each reader may use time and memory in proportion to the file's size, plus what the checkpoint's budget allows.
-Work that could multiply is charged before it is done: many tensors over one range of the file, names that grow with
-nesting, keys that are slow to compare. All files of one checkpoint share a budget through `shared`.
+Each reader may use time and memory in proportion to the file's size, plus what the checkpoint's budget allows. Work
+that could grow faster than the file is subtracted from the budget before it is done: many tensors over one range of the
+file, names that grow with nesting, keys that are slow to compare. All files of one checkpoint share a budget through
+`shared`.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def _no_tensors(value: Any, walk: Walk, path: str = "") -> Iterator[str]:
 
 
 def _on_meta(opened: Opened, lazy: bool) -> dict[str, Any]:
-    """Return meta tensors that represent the stored ones and share storages like them.
+    """Return meta tensors that represent the stored ones and share storages in the same way.
 
     With ``lazy``, conjugated and negated tensors stay lazy views.
     """

@@ -68,8 +68,8 @@ def load_into(
     strict : bool, default True
         Raise if the checkpoint lacks a name of the model or has an extra one.
     prefix : str, default ""
-        Prefix of the checkpoint's names that the model's names lack ("state_dict.", "module."). Tensors without it are
-        ignored.
+        Prefix that the checkpoint's names have and the model's names lack ("state_dict.", "module."). Tensors without
+        it are ignored.
     progress : bool or callable, optional
         Show bytes, rate and time left on a terminal, or as lines in a log. By default they appear on a terminal if
         loading takes more than half a second. A callable receives the bytes done, the total number of bytes and a

@@ -23,8 +23,8 @@ PER_TENSOR = 1000
 def tensors_of(value: Any, file: str, free: int = 0) -> Iterator[tuple[str, Any]]:
     """Yield each tensor in a nested value with its path: keys, indices and attribute names, joined by dots.
 
-    A path may occur more than once. Shared values are visited every time, so the walk can be long. `CheckpointError`,
-    which names ``file``, is raised if its cost exceeds ``free`` and the budget.
+    A path may occur more than once. Shared values are visited every time, so the walk can be long. Raise
+    `CheckpointError`, naming ``file``, if the cost of the walk exceeds ``free`` and what is left of the budget.
     """
     for name, entry in entries_of(value, file, free):
         if isinstance(entry, Tensor):
@@ -62,14 +62,14 @@ MODULE_MEMBERS = ("_parameters", "_buffers", "_modules")
 NOT_PERSISTENT = "_non_persistent_buffers_set"
 MAX_DEPTH = 200
 MAX_AGAIN = 100_000
-"""Largest number of items that may be visited again because a part of a module has several names."""
+"""Largest number of items that may be visited again because a parameter, buffer or submodule has several names."""
 
 
 class Walk:
     """Finds the tensors in nested values and in the state of unknown objects.
 
-    The state of unknown objects may be deep, shared or cyclic. Each object in it is visited once. Only a part of a
-    module is visited under each of its names, as in a state dict.
+    The state of unknown objects may be deep, shared or cyclic. Each object in it is visited once. Parameters, buffers
+    and submodules are the exception: they are visited under each of their names, as in a state dict.
     """
 
     def __init__(self, file: str, free: int, attributes: set[str] | None = None) -> None:

@@ -28,9 +28,9 @@ def load(
 ) -> Any:
     """Load a checkpoint: usually a dict of tensors by name.
 
-    By default nothing in the file is executed. An interpreter that knows only the constructors that tensors need reads
-    pickles. It refuses a file that names anything else, unless `metatensor.serialization.add_safe_globals` allows the
-    name.
+    By default nothing in the file is executed. Pickles are read by an interpreter that knows only the constructors that
+    tensors need. It refuses a file that names anything else, unless `metatensor.serialization.add_safe_globals` allows
+    the name.
 
     Under `deferred_init` the loaded tensors hold data as usual. Under `FakeTensorMode` they are fake.
 
@@ -112,7 +112,7 @@ def _faked(found: Any, mode: Any, place: FakePlaces) -> Any:
     from metatensor.deferred.meta_copies import converted
 
     mode = mode if isinstance(mode, FakeTensorMode) else FakeTensorMode()
-    kept = []  # keeps the fake storages that several tensors share alive
+    kept = []  # keeps alive the fake storages that several tensors share
 
     def fake(leaf: Any) -> Any:
         if not isinstance(leaf, mt.Tensor) or not leaf.is_meta:

@@ -15,7 +15,7 @@ __all__ = ["FakePlaces", "NoDevice", "Places", "StoredAt", "is_device"]
 class StoredAt:
     """The placeholder for a storage in the file that a callable ``map_location`` receives.
 
-    It has a size but no bytes, which are read once the device is known. Like PyTorch's storages at this point, it is on
+    It has a size but no bytes. They are read once the device is known. Like PyTorch's storages at this point, it is on
     the cpu. `cuda`, `cpu` and `to` return a placeholder on another device.
     """
 

@@ -61,7 +61,7 @@ def _set_dtype(machine: Any, dtype: Any, state: Any) -> None:
 
 
 def _checked(machine: Any, dtype: Any, shape: Any, data: Any) -> Any:
-    """Return ``dtype`` after checking that ``data`` has exactly the bytes that it and ``shape`` require."""
+    """Return ``dtype`` after checking that ``data`` has exactly as many bytes as ``dtype`` and ``shape`` require."""
     import numpy as np
 
     if not isinstance(dtype, np.dtype) or dtype.hasobject or dtype.fields is not None:

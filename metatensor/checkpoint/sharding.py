@@ -155,7 +155,8 @@ def _held(path: str) -> int | None:
 class _Turn:
     """One saver's turn.
 
-    ``handle`` is the journal's file descriptor. If it is None, nothing is removed, because other savers may be running.
+    ``handle`` is the journal's file descriptor. If it is None, no shards are removed, because other savers may be
+    running.
     """
 
     def __init__(self, checkpoint: _Checkpoint, handle: int | None) -> None:
@@ -220,7 +221,10 @@ class _Turn:
         self.waiting = self._removed(self._read())
 
     def _removed(self, marks: list[Mark]) -> list[Mark]:
-        """Remove files. Return those that could not be removed and are left to a later saver."""
+        """Remove the marked files that no index names.
+
+        If an index cannot be read, remove none and return all marks, for a later saver.
+        """
         checkpoint = self.checkpoint
         if not marks or self.handle is None:
             return []

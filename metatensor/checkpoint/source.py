@@ -24,7 +24,10 @@ MAPPED_ALIGNMENT = 8
 
 @contextmanager
 def opened(f: Any) -> Iterator[tuple[BinaryIO, str]]:
-    """Yield the binary file ``f`` and its name for messages. A path is opened, and closed at the end of the block."""
+    """Yield the binary file ``f`` and its name for messages.
+
+    If ``f`` is a path, open the file, and close it at the end of the block.
+    """
     if hasattr(f, "read"):
         yield f, _described(f)
         return

@@ -27,7 +27,7 @@ STORAGES = {
 NUMBERS = frozenset(("b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8", "c8", "c16"))
 """NumPy codes (kind and size) of the dtypes that arrays and tensors share."""
 MAX_BITS = 256
-"""Largest size of the integers in a range or slice, whose length takes quadratic time to compute."""
+"""Largest size, in bits, of the integers in a range or slice. Computing its length takes quadratic time."""
 QUANTISATION = ("per_tensor_affine", "per_tensor_symmetric", "per_channel_affine", "per_channel_symmetric")
 # Modules of built-in classes in Python 3 and Python 2.
 BUILTINS = ("builtins", "__builtin__")
@@ -112,7 +112,7 @@ def class_value(known: Any) -> Any:
 
 
 def storage_value(machine: Any, ref: Any) -> Any:
-    """Return the storage for a reference that is a value itself and not part of a tensor."""
+    """Return the storage for a reference that the pickle saves by itself, not as part of a tensor."""
     if ref.begin or ref.nbytes != ref.storage.nbytes():
         raise machine.error("a view of a storage is part of the result: only tensors may use views")
     if ref.dtype is None:

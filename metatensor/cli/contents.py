@@ -68,7 +68,7 @@ class Module:
         return own, tuple((name, self.children[name].key()) for name in sorted(self.children))
 
     def folded(self) -> list[tuple[list[str], Module]]:
-        """Return pairs of names and a child module. Consecutive numbered modules with equal keys form one pair."""
+        """Return a (names, module) pair for each child. Consecutive numbered modules with equal keys share one pair."""
         found: list[tuple[list[str], Module]] = []
         for name, child in sorted(self.children.items(), key=lambda pair: (0, int(pair[0]), "") if _number(pair[0]) else (1, 0, pair[0])):
             if found and _number(name) and _number(found[-1][0][-1]) and found[-1][1].key() == child.key():

@@ -26,7 +26,7 @@ __all__ = ["command"]
 def command(source: str, target: str, form: str | None, max_shard_size: str | None, drop: bool, force: bool) -> None:
     """Write the checkpoint A as B, in another format. Any known format can be read. Values are preserved bit for bit.
 
-    Only one tensor is in memory at a time. B appears when it is complete.
+    Only one tensor is in memory at a time. The file B is put in place only when it is complete.
 
     \b
     metatensor convert pytorch_model.bin model.safetensors

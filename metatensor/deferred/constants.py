@@ -86,7 +86,7 @@ class _Call:
 
     def __init__(self, result: Ref, memory: dict[Recipe, bytearray]) -> None:
         self.result, self.memory = result, memory
-        self.dtype = mt.float32 if _name(result.dtype) in _HALVES else result.dtype  # in which a device computes
+        self.dtype = mt.float32 if _name(result.dtype) in _HALVES else result.dtype  # as on devices
 
     def read(self, value: Any) -> list[Any]:
         """Return an operand's elements, broadcast to the result's shape, in the dtype of the computation."""

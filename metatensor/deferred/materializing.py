@@ -347,7 +347,7 @@ def filled(storage: Any) -> Any:
 
 
 def _if_forbidden(recipe: Recipe) -> list[Step]:
-    """Return the steps of a recorded storage if materialization is forbidden now, else nothing."""
+    """Return the steps that would compute a recorded storage if materialization is forbidden, else an empty list."""
     return steps_for([recipe]) if _is_forbidden() else []
 
 

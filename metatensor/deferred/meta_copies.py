@@ -21,8 +21,8 @@ def to_meta(obj: Any) -> Any:
     """Copy a tensor, a module, a state dict or any nested container to the meta device.
 
     Sizes, strides, offsets, dtypes, classes, ``requires_grad`` and Python attributes are kept. Tensors that share a
-    storage, or of which one is a view of the other, do so in the copy too. Other objects are copied as by
-    `copy.deepcopy`.
+    storage share one in the copy too, and a view of another tensor becomes a view of its copy. Other objects are copied
+    as by `copy.deepcopy`.
 
     Parameters
     ----------

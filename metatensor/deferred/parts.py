@@ -14,8 +14,8 @@ from metatensor._core.storage_views import tensor_from_storage
 
 __all__ = ["part_alone"]
 
-# Kernels that compute each element independently, with the same bits at any position. For random ones, the index of the
-# argument that holds the position in the random stream.
+# Kernels that compute each element independently, with the same bits at any position. Random kernels map to the index
+# of the argument that holds the position in the random stream.
 _DRAWS = {"rand": 1, "randn": 1, "uniform_": 3, "normal_": 3}
 _FIRST = frozenset((*_DRAWS, "zeros", "ones", "full", "zero", "fill", "empty"))
 _COPIES = frozenset(("copy", "clone"))

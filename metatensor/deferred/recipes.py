@@ -1,4 +1,7 @@
-"""Send recipes to other processes: as plans that can be pickled, for pickled tensors and the workers of an executor."""
+"""Convert recipes to plans, which can be pickled and sent to other processes.
+
+Plans are used in the pickles of deferred tensors and for the workers of an executor.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +59,7 @@ class Plan:
         return value
 
     def decoded(self) -> tuple[list[Step], list[Recipe]]:
-        """Return the steps, over new recorded storages, and the targets."""
+        """Return the steps, which refer to new recorded storages, and the targets among these storages."""
         recipes = [Recipe(*facts) for facts in self.recipes]
 
         def decode(value: Any) -> Any:

@@ -22,7 +22,8 @@ _CONSTANTS = {
 # Operators that fill with one of their arguments, and the position of that argument.
 _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "fill": 1, "scalar_tensor": 0}
 
-# Generated on the host with the generator of all devices, then copied. So a seed gives the same values everywhere.
+# These are generated on the host, with the generator that all devices share, and then copied to the device. A seed
+# therefore gives the same values everywhere.
 _RANDOM = (
     "rand", "randn", "rand_like", "randn_like", "randint", "randint.low", "randint_like", "randint_like.low", "randperm", "uniform_",
     "normal_", "normal.float_float", "random_.from", "random_.to", "bernoulli_", "exponential_", "geometric_", "cauchy_",

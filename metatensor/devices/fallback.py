@@ -50,7 +50,7 @@ def host_kernel(name: str, backend: Any, host: Any = None) -> Callable[..., Any]
 
 
 def _same_elements(a: Tensor, b: Tensor) -> bool:
-    """Return True if two tensors are the same elements of one storage. `detach` makes another such tensor."""
+    """Return True if two tensors refer to the same elements of one storage, as a tensor and its `detach()` do."""
     if a is b:
         return True
     shared = a.untyped_storage() is b.untyped_storage() and a.storage_offset() == b.storage_offset()

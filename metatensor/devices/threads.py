@@ -1,12 +1,12 @@
 """The number of threads that operators use in host memory.
 
-They have two kinds of threads: those among which the array kit shares out long loops, and those of the BLAS libraries of
-the process, which `threadpoolctl` controls if it is installed.
+There are two kinds of threads. The array kit divides long loops among its own threads. The BLAS libraries of the
+process have threads that `threadpoolctl` controls if it is installed.
 
-Until `set_num_threads` is called, loops use all processors, and BLAS half of them. The threads of a BLAS library wait for
-each other by spinning. If another process runs on one of their processors, every product waits until the scheduler gives
-the processor back, a thousand times as long as a small product takes. A number in an environment variable that BLAS
-libraries read (``OMP_NUM_THREADS`` and the like) is taken instead.
+Until `set_num_threads` is called, loops use all processors, and BLAS half of them. The threads of a BLAS library wait
+for each other by spinning. If another process runs on one of their processors, every product waits until the scheduler
+gives the processor back, a thousand times as long as a small product takes. If an environment variable that BLAS
+libraries read (``OMP_NUM_THREADS`` and the like) sets a number, that number is used instead.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from typing import Any
 
 __all__ = ["get_num_threads", "limit_blas", "set_num_threads", "share_out"]
 
-LEAST = 1 << 17  # elements for which another thread is worth its start
+LEAST = 1 << 17  # number of elements that justifies starting another thread
 _VARIABLES = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_NUM_THREADS")
 
 _chosen: int | None = None
-_limited: tuple[int, bool] | None = None  # what `limit_blas` has done
+_limited: tuple[int, bool] | None = None  # last applied by `limit_blas`: number of threads, whether SciPy was loaded
 _pool: ThreadPoolExecutor | None = None
 _pool_size = 0
 
@@ -126,7 +126,7 @@ def _from_environment() -> int:
 
 @functools.cache
 def _processors() -> int:
-    """Return the number of processors that this process may use, a quota of its control group included."""
+    """Return the number of processors that this process may use, limited by the quota of its control group."""
     count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         with open("/sys/fs/cgroup/cpu.max") as file:

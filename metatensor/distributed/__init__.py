@@ -1,8 +1,7 @@
 """`torch.distributed` for a single process. metatensor has no communication between processes.
 
 `is_available` returns False, so libraries do not try to use it. Nevertheless, `init_process_group` creates a world of
-one process, whose collectives behave like those of any other world of that size. Larger worlds raise
-NotImplementedError.
+one process, in which collectives give the same results as in PyTorch. Larger worlds raise NotImplementedError.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ _MEANS: dict[type, dict[str, Callable[..., Any]]] = {
         "exp": lambda p, t: ((p.high * t).exp() - (p.low * t).exp()) / (t * (p.high - p.low)),
     },
 }
-"""Expectations of log(x), log(1 - x), exp(t x) and |x - point| under p, by family. They exclude mean and variance."""
+"""Expectations of log(x), log(1 - x), exp(t x) and |x - point| under p, by family."""
 
 
 def _cross_normal(q: Any, p: Any, mean: Any) -> Any:

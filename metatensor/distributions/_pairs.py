@@ -14,7 +14,7 @@ class _Pair(Parametric):
     _binary: bool
 
     def _set_pair(self, validate_args: bool | None, probs: Any, logits: Any, event_shape: Any = (), **others: Any) -> None:
-        """Set the one of `probs` and `logits` that is not None, and further parameters. See `_set_parameters`."""
+        """Set `probs` or `logits`, whichever is not None, and further parameters. See `_set_parameters`."""
         name, given = exactly_one(self, probs=probs, logits=logits)
         self._set_parameters(validate_args, event_shape, **others, **{name: given})
 

@@ -80,7 +80,7 @@ class MixtureSameFamily(Parametric):
         return weights.reshape((*weights.shape, *(1 for _ in self.event_shape)))
 
     def _average(self, values: Any) -> Any:
-        """Return the weighted mean over the components. Their dimension is before the event dimensions."""
+        """Return the weighted mean over the components, whose dimension comes just before the event dimensions."""
         return (self._over_events(self._mixture_distribution.probs) * values).sum(-1 - len(self.event_shape))
 
     @property

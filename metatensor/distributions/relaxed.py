@@ -110,7 +110,7 @@ class ExpRelaxedCategorical(CategoryPair):
 
 
 class _Relaxed(TransformedDistribution):
-    """Base class of distributions that transform one of the above and have its parameters."""
+    """Base class of distributions that transform one of the two above and have its parameters."""
 
     has_rsample = True  # type: ignore[assignment]
     _base: Any

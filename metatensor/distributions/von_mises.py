@@ -65,7 +65,7 @@ class VonMises(Parametric):
         kappa = self.concentration.double().expand(shape)
         tau = 1 + (1 + 4 * kappa.square()).sqrt()
         rho = (tau - (2 * tau).sqrt()) / (2 * kappa)
-        # For small concentrations the formula for r cancels, so the first terms of its series are used.
+        # For small concentrations the formula for r loses precision by cancellation. Use the first terms of its series.
         r = mt.where(kappa < 1e-5, 1 / kappa + kappa, (1 + rho.square()) / (2 * rho))
         side = mt.where(noise("uniform", shape, kappa) < 0.5, -1.0, 1.0)
         cosine, waiting = mt.ones_like(kappa), mt.ones_like(kappa, dtype=mt.bool)

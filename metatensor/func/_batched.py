@@ -225,7 +225,7 @@ def _innermost(value: Any) -> Any:
 
 
 def _together(column: list[Any], size: int, level: Level, func: Any) -> Any:
-    """Combine one leaf of the results of all members to a batched tensor. Python values must be equal for all
+    """Combine the results of all members, at one leaf, into a batched tensor. Python values must be equal for all
     members."""
     if not isinstance(column[0], Tensor):
         if any(other != column[0] for other in column):

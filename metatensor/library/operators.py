@@ -260,7 +260,10 @@ def _fallback(name, backend):
 
 
 def _guarded(function, name, backend):
-    """Return a kernel that calls `function` if the device supports all dtypes, else the fallback. Raise without one."""
+    """Return a kernel that calls `function` if the device supports the dtypes of all tensors in the call.
+
+    Otherwise the kernel calls the fallback. It raises NotImplementedError if there is none.
+    """
 
     def refused(values):
         for value in values if isinstance(values, (tuple, list)) else (values,):

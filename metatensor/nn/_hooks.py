@@ -47,7 +47,7 @@ class RemovableHandle:
     hooks_dict : OrderedDict
         Table that contains the hook under ``id``. Only a weak reference to it is kept.
     extra_dict : dict or list of dict, optional
-        Further tables that list the hook's options under the same id.
+        Further tables that have an entry for the hook under the same id.
 
     Examples
     --------
@@ -340,7 +340,7 @@ def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
 
 
 def call_with_hooks(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Call a module with its hooks. Global hooks run before the module's own, each in the order of registration."""
+    """Call a module with its hooks. Global hooks run before the module's own hooks."""
     own = module.__dict__
     with_kwargs = own.get("_forward_hooks_with_kwargs", {}) | _global_forward_hooks_with_kwargs
     always = own.get("_forward_hooks_always_called", {}) | _global_forward_hooks_always_called

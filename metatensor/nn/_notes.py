@@ -34,7 +34,7 @@ class ModulePath(str):
 
 
 def add_module_note(error: BaseException, module: Module) -> None:
-    """Record on ``error``, which leaves a call of ``module``, where it was raised.
+    """Record in ``error``, which is leaving a call of ``module``, the path of the module that raised it.
 
     The function runs once per module while the exception propagates outwards, so each call only prepends one component
     to the existing path and rewrites the note. A module that is called by another one without being registered in it

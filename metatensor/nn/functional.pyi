@@ -310,7 +310,7 @@ def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: _bool 
 def threshold_(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
     """`input` where it is greater than `threshold`, else `value`."""
 def triplet_margin_loss(anchor: Tensor, positive: Tensor, negative: Tensor, margin: _float = 1.0, p: _float = 2.0, eps: _float = 1e-06, swap: _bool = False, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = 'mean') -> Tensor:
-    """Triplet margin loss: `max(0, margin + d(anchor, positive) - d(anchor, negative))`, where d is the p-norm distance of `pairwise_distance`. `swap` uses d(positive, negative) instead of d(anchor, negative) if it is smaller."""
+    """Triplet margin loss: `max(0, margin + d(anchor, positive) - d(anchor, negative))`, where d is the p-norm distance of `pairwise_distance`. If `swap`, the smaller of d(anchor, negative) and d(positive, negative) takes the place of d(anchor, negative)."""
 def triplet_margin_with_distance_loss(anchor: Tensor, positive: Tensor, negative: Tensor, *, distance_function: Any | None = None, margin: _float = 1.0, swap: _bool = False, reduction: _str = 'mean') -> Tensor:
     """Triplet margin loss with a distance function of the caller's choice, `pairwise_distance` by default."""
 def unfold(input: Tensor, kernel_size: _int | Sequence[_int], dilation: _int | Sequence[_int] = 1, padding: _int | Sequence[_int] = 0, stride: _int | Sequence[_int] = 1) -> Tensor:

@@ -412,7 +412,7 @@ def orthogonal_(tensor: mt.Tensor, gain: float = 1, generator: mt.Generator | No
 
     Notes
     -----
-    A slice of the matrix cannot be drawn without the rest.
+    Under deferred initialization, a slice of the matrix cannot be computed without the rest.
     """
     if tensor.dim() < 2:
         raise ValueError(f"orthogonal_: expected at least 2 dimensions, got shape {list(tensor.shape)}")

@@ -63,7 +63,7 @@ cdef object softshrink(Call* c):
 
 
 cdef object threshold(Call* c):
-    """Check that the tensor can hold both numbers. A complex one without an imaginary part counts as real."""
+    """Check that the tensor's dtype can hold both numbers, and replace complex numbers by their real parts."""
     cdef object number
     cdef int i
     for i in range(1, 3):

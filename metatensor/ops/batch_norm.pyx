@@ -22,7 +22,7 @@ cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) e
     if p.total != channels:
         raise RuntimeError(f"{op_name(c)}(): {name} should contain {channels} elements, one for each channel of input "
                            f"{shape_str(t)}, not {p.total} (shape {shape_str(p)})")
-    return 0 if c.flags & T_RETRIED else check_parameter(c, t, p, name)     # the input's dtype comes first
+    return 0 if c.flags & T_RETRIED else check_parameter(c, t, p, name)     # `refuse` changes the input's dtype
 
 
 cdef Tensor normalized_like(Call* c, Tensor t):
@@ -269,7 +269,7 @@ define("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? ru
 define("_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, "
        "bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_body,
        COMPOSITE | OUT | FUNCTION_ONLY,
-       "`native_batch_norm` with required running statistics. The overload `no_stats` has no such arguments.")
+       "`native_batch_norm` with required running statistics. The overload `no_stats` takes no running statistics.")
 define("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, "
        "float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_no_stats_body, COMPOSITE | OUT | FUNCTION_ONLY)
 define("nn.functional.instance_norm(Tensor input, Tensor? running_mean=None, Tensor? running_var=None, "

@@ -43,7 +43,7 @@ cdef int _check_alpha(Call* c, DType d) except -1:
 
 
 cdef object scaled(Call* c):
-    """Compute `binary` for an op with an alpha, and check alpha unless it is 1."""
+    """Call `binary` for an op with an alpha, and check alpha unless it is 1."""
     cdef object result
     if c.args[2] == <PyObject*>_one:
         return binary(c)
@@ -59,14 +59,14 @@ cdef inline bint _is_bool(PyObject* p) noexcept:
 
 
 cdef object subtract(Call* c):
-    """Compute `scaled` after checking that neither operand is bool."""
+    """Call `scaled` after checking that neither operand is bool."""
     if _is_bool(c.args[0]) or _is_bool(c.args[1]):
         fail(c, "subtraction with a bool operand is not supported; use logical_xor() or logical_not()")
     return scaled(c)
 
 
 cdef object subtract_reversed(Call* c):
-    """Compute `subtract` with the operands exchanged, so that the strides of `other` take precedence in the result."""
+    """Call `subtract` with the operands exchanged, so that the strides of `other` take precedence in the result."""
     cdef PyObject* input = c.args[0]
     cdef object result
     if not isinstance(<object>c.args[1], Tensor):
@@ -156,7 +156,7 @@ cdef object float_power(Call* c):
 
 
 cdef object same_dtypes(Call* c):
-    """Compute `binary` after checking that both tensors have the same dtype."""
+    """Call `binary` after checking that both tensors have the same dtype."""
     if tensor_arg(c, 0).dtype is not tensor_arg(c, 1).dtype:
         fail(c, f"expected tensors of the same dtype, got {tensor_arg(c, 0).dtype.name} and "
                 f"{tensor_arg(c, 1).dtype.name}")
@@ -164,8 +164,8 @@ cdef object same_dtypes(Call* c):
 
 
 cdef object ldexp(Call* c):
-    """Compute `binary`. If the operands' dtypes differ, the kernel writes directly to out=, which must have the
-    result's dtype."""
+    """Call `binary`. If the operands' dtypes differ, `out=` must have the result's dtype, because the kernel writes
+    directly to it."""
     cdef Tensor result = binary(c)
     if tensor_arg(c, 0).dtype is not tensor_arg(c, 1).dtype:
         exact_out(c, result.dtype)

@@ -29,7 +29,8 @@ cdef int class_weight(Call* c, int slot, dim_t classes, DType d) except -1:
 
 
 cdef Tensor per_sample(Call* c, Tensor t, DType d, int reduction):
-    """Return a result without the class dimension (1, or 0 for a vector) if `reduction` is R_NONE, else a scalar."""
+    """Return a 0-d result. If `reduction` is R_NONE, return a result with the sizes of `t` except that of the class
+    dimension, which is dimension 1, or 0 for a vector."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int i
     if reduction != R_NONE:
@@ -94,7 +95,7 @@ cdef object cross_entropy(Call* c):
     need_dtype(c, t, FLOATS)
     if t.ndim == 0:
         raise IndexError(f"{op_name(c)}(): expected an input of 1 or more dimensions, got none")
-    if not probabilities and not c.flags & T_RETRIED:   # an unsupported dtype takes precedence over these errors
+    if not probabilities and not c.flags & T_RETRIED:   # not when `refuse` repeats the call
         check_class_indices(c, t, target)
     class_weight(c, 2, t.sizes[0 if t.ndim == 1 else 1], None if probabilities else t.dtype)
     return per_sample(c, t, d, reduction)

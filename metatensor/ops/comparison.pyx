@@ -25,7 +25,7 @@ cdef long BITS = PROMOTE | NO_FLOATS | NO_COMPLEX | INPLACE | OUT
 
 
 cdef object compare(Call* c):
-    """Compare in the tensor's dtype: the number 0.1 equals the float16 value nearest to it."""
+    """Compare in the tensor's dtype, so that a float16 tensor that holds 0.1, rounded, equals the number 0.1."""
     if c.device != <PyObject*>META:
         half_number(c, 1)
     return binary(c)
@@ -58,8 +58,8 @@ define("isclose(Tensor input, Tensor other, float rtol=1e-05, float atol=1e-08, 
        "NaNs are close too. Both tensors must have the same dtype.")
 
 cdef object logical(Call* c):
-    """Compute `binary`. On meta, broadcast the operands and replace each by a dense bool tensor first, so that the
-    strides of the result match PyTorch's."""
+    """Call `binary`. On meta, broadcast the operands and replace each by a dense bool tensor first, so that the strides
+    of the result match PyTorch's."""
     cdef Tensor t
     cdef Operands o
     if result_device(c) is not META or c.mixed or (canonical_at(c.args[0]) and canonical_at(c.args[1])):
@@ -116,8 +116,8 @@ cdef object isin_meta(Call* c):
 cdef str SEARCH = "*, bool assume_unique=False, bool invert=False) -> Tensor"
 
 define(f"isin(Tensor elements, Tensor test_elements, {SEARCH}", isin_meta, FUNCTION_ONLY | OUT | EXACT_OUT | NO_GRAD,
-       "Whether each element of `elements` is in `test_elements`, or is absent if `invert` is true. Bool and complex "
-       "values are not supported.")
+       "Whether each element of `elements` is in `test_elements`. If `invert` is true, whether it is not. Bool and "
+       "complex values are not supported.")
 define(f"isin.Tensor_Scalar(Tensor elements, Scalar test_element, {SEARCH}", isin_meta, OUT | EXACT_OUT | NO_GRAD)
 define(f"isin.Scalar_Tensor(Scalar element, Tensor test_elements, {SEARCH}", isin_meta, OUT | EXACT_OUT | NO_GRAD)
 

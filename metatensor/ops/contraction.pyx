@@ -152,7 +152,7 @@ cdef object kron_body(Call* c):
 
 
 cdef object chained(list mats):
-    """Return the product of matrices, in the order that needs the fewest scalar multiplications."""
+    """Return the product of matrices, computed in the order that needs the fewest scalar multiplications."""
     cdef int n = len(mats), span, i, j, k
     if n == 2:
         return call("mm", (mats[0], mats[1]))

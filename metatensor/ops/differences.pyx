@@ -139,7 +139,7 @@ cdef Tensor even_gradient(Tensor t, int dim, object step, int edge_order):
 
 
 cdef object combined(Tensor t, int dim, tuple places, tuple weights, object step):
-    """Return the sum of weight / step times the sample at each of `places`."""
+    """Return the sum of `weight / step * sample` over the samples at `places`."""
     cdef object total = None, term
     for place, weight in zip(places, weights):
         term = call("mul", (part(t, dim, place, None if place == -1 else place + 1), weight / step))

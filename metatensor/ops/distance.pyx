@@ -105,7 +105,7 @@ cdef object margin_ranking_loss(Call* c):
     d = promoted(c, &o)
     if d.kind == KIND_COMPLEX:
         refuse(c, d)
-    # The margin is a float, so a loss of integers is floating-point.
+    # The margin is a float, so the loss of integer inputs is floating-point.
     return reduced_loss(c, &o, default_float() if d.kind == KIND_INT else d, reduction)
 
 
@@ -121,7 +121,7 @@ cdef object cosine_embedding_loss(Call* c):
     if a.ndim != y.ndim + 1 or b.ndim != y.ndim + 1:
         fail(c, f"with a target of shape {shape_str(y)}, the inputs must have {y.ndim + 1} dimensions, got "
                 f"{shape_str(a)} and {shape_str(b)}")
-    promote(a.dtype, b.dtype)           # of the product; raises if there is none
+    promote(a.dtype, b.dtype)           # raises if the product has no dtype
     no_operands(&o)
     float_operand(&o, a)
     float_operand(&o, b)
@@ -219,8 +219,8 @@ define("nn.functional.cosine_embedding_loss(Tensor input1, Tensor input2, Tensor
 define("nn.functional.triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
        f"float p=2.0, float eps=1e-06, bool swap=False, {_legacy}) -> Tensor", triplet_margin_loss, FUNCTION_ONLY,
        "Triplet margin loss: `max(0, margin + d(anchor, positive) - d(anchor, negative))`, where d is the p-norm "
-       "distance of `pairwise_distance`. `swap` uses d(positive, negative) instead of d(anchor, negative) if it is "
-       "smaller.")
+       "distance of `pairwise_distance`. If `swap`, the smaller of d(anchor, negative) and d(positive, negative) takes "
+       "the place of d(anchor, negative).")
 define("nn.functional.triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, "
        "any distance_function=None, float margin=1.0, bool swap=False, str reduction='mean') -> Tensor",
        triplet_margin_with_distance_loss, FUNCTION_ONLY | COMPOSITE,

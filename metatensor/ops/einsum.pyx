@@ -17,9 +17,9 @@ cdef object raise_einsum(str message):
 
 # Parsing the equation -----------------------------------------------------------
 
-# The dimensions of a plan are those of the result in order, then the summed dimensions
-# in the order of their labels. For each operand and each dimension of the plan,
-# the plan holds a tuple of operand dimensions. It is () if the operand does not have the dimension.
+# A plan has the dimensions of the result, in order, then the summed dimensions in the order of
+# their labels. For each operand and each dimension of the plan, it holds a tuple of the operand's
+# dimensions with that label. The tuple is () if the operand lacks the label.
 
 cdef dict _plans = {}
 
@@ -44,8 +44,10 @@ cdef list read_subscripts(str text, str what):
 
 
 cdef tuple make_plan(str equation, tuple ndims):
-    """Return the number of result dimensions, the number of all dimensions, and for each operand the tuples and
-    whether one of them has several dimensions."""
+    """Return the number of result dimensions and the number of all dimensions.
+
+    Also return, for each operand, its tuples and whether it repeats a label, so that a tuple has several dimensions.
+    """
     cdef str left, arrow, right
     cdef int ellipsis = 0, k, position, extra
     left, arrow, right = equation.partition("->")
@@ -148,9 +150,9 @@ cdef Tensor in_order(Tensor t, const int* order):
 
 
 cdef Tensor with_diagonals(Tensor t, list axes, int k, list kept):
-    """Return an operand with the diagonals that its repeated subscripts take, which become its last dimensions.
+    """Return an operand in which a diagonal, the last dimension, replaces the dimensions of a repeated subscript.
 
-    `kept` lists the dimensions of the operand that are left, in order, and is updated.
+    `kept` lists the original numbers of the operand's dimensions, in order. This updates it.
     """
     for group in axes:
         for d in group[1:]:
@@ -164,7 +166,7 @@ cdef Tensor with_diagonals(Tensor t, list axes, int k, list kept):
 
 
 cdef Tensor to_plan(Tensor t, list axes, bint repeats, int k):
-    """Return an operand with the dimensions of the plan, of size 1 if the operand lacks one.
+    """Return an operand with the dimensions of the plan. A dimension that the operand lacks gets size 1.
 
     `repeats` says whether subscripts of the operand are repeated.
     """
@@ -236,12 +238,13 @@ cdef Tensor contract(Tensor a, Tensor b, const bint* is_summed):
             only_b[n_b] = i
             n_b += 1
     if n_a and n_b and only_b[n_b - 1] < only_a[0]:
-        # If the operand with the earlier dimensions comes first, the result needs no permutation.
+        # Put the operand whose own dimensions come first in the plan on the left. The result then needs no permutation.
         a, b = b, a
         for i in range(max(n_a, n_b)):
             only_a[i], only_b[i] = only_b[i], only_a[i]
         n_a, n_b = n_b, n_a
-    # Left: both, only_a, summed, and only_b, whose sizes are 1. Right: both, summed, only_b, only_a.
+    # The left operand gets the order both, only_a, summed, only_b, and the right one both, summed, only_b, only_a. The
+    # last group of each has sizes of 1.
     joined(order, both, n_both, only_a, n_a, summed, n_summed, only_b, n_b)
     for i in range(n):
         back[order[i]] = i

@@ -14,7 +14,8 @@ cdef DType option_dtype(Call* c, int first, DType default)
 cdef int read_sizes(Call* c, int slot, dim_t* sizes) except -1
 cdef Tensor with_options(Call* c, int first, Tensor t)
 cdef Tensor make_like(Call* c, Tensor like, DType dtype, Device device, int memory_format)
-# The result has the strides of empty_like. (make_like also keeps the strides of tensors without elements, like clone.)
+# make_like and fresh_like return a new tensor with the sizes of `like`. fresh_like computes strides as empty_like does.
+# make_like also keeps the strides of tensors without elements, as clone does.
 cdef Tensor fresh_like(Tensor like, DType dtype, Device device)
 cdef int format_arg(Call* c, int slot, int default) except -1
 # Return whether a number can be stored in a dtype. check_fill raises if it cannot.

@@ -88,7 +88,7 @@ cdef Tensor fresh_like(Tensor like, DType dtype, Device device):
 
 
 cdef int _forget_input(Call* c, Tensor like) except -1:
-    """Drop a meta input whose metadata has been read, so that a kernel of another device does not read its data."""
+    """Replace a meta input by None if the result is on another device, whose kernel must not read the input's data."""
     if like.storage.device is META and result_device(c) is not META:
         c.args[0] = <PyObject*>None
     return 0

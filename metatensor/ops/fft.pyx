@@ -21,7 +21,7 @@ cdef struct Plan:
     int n
     int dims[MAX_DIMS]
     dim_t points[MAX_DIMS]      # size to which the input is truncated or padded, for each of dims
-    dim_t last                  # size of a real result in the last of dims
+    dim_t last                  # size of a real result in the last dimension of dims
 
 
 cdef int _check_points(Call* c, dim_t points) except -1:

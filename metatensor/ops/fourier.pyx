@@ -33,8 +33,8 @@ cdef void _by_stride(int n, int* dims, const dim_t* strides) noexcept:
 
 
 cdef int _batch(int ndim, const bint* transformed, bint swapping, int* dims) noexcept:
-    """Write the dimensions that are not transformed to `dims` and return their number. They are in
-    ascending order. If `swapping`, they are in the order that an in-place partition by swaps produces."""
+    """Write the dimensions that are not transformed to `dims` and return their number. Their order is ascending or, if
+    `swapping`, the one that an in-place partition by swaps produces."""
     cdef int i, m = 0, last = ndim
     if not swapping:
         for i in range(ndim):
@@ -99,7 +99,8 @@ cdef inline bint _at_once(int n, const int* dims) noexcept:
 
 
 cdef int _read_strides(Tensor t, dim_t* strides) except -1:
-    """Write the strides of the library's input. A conjugate or negative view is copied first."""
+    """Write the strides of the tensor that the library transforms: `t`, or a copy if `t` is a conjugate or negative
+    view."""
     if t.flags & (T_CONJ | T_NEG):
         return preserve_strides(t.ndim, t.sizes, t.strides, strides)
     copy_dims(strides, t.strides, t.ndim)
@@ -242,9 +243,10 @@ define("_fft_c2c(Tensor input, int[1] dim, int normalization, bool forward) -> T
        "N or 2 to divide by N, the number of points.")
 define("_fft_r2c(Tensor input, int[1] dim, int normalization, bool onesided) -> Tensor", r2c_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
-       "Fourier transform of real input over `dim`, with a complex result. `onesided` keeps only the first `n // 2 + "
-       "1` of n points in the last of `dim`. The others follow by symmetry. `normalization` is as in `_fft_c2c`.")
+       "Fourier transform of real input over `dim`, with a complex result. If `onesided`, the last dimension in `dim` "
+       "keeps only the first `n // 2 + 1` of n points. The others follow by symmetry. `normalization` is as in "
+       "`_fft_c2c`.")
 define("_fft_c2r(Tensor input, int[1] dim, int normalization, int last_dim_size) -> Tensor", c2r_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Inverse Fourier transform over `dim` with a real result. `input` is half of a Hermitian-symmetric spectrum, "
-       "and the result has size `last_dim_size` in the last of `dim`. `normalization` is as in `_fft_c2c`.")
+       "and the result has size `last_dim_size` in the last dimension of `dim`. `normalization` is as in `_fft_c2c`.")

@@ -44,8 +44,10 @@ cdef int look_up(Call* c, Tensor table, Tensor index) except -1:
 
 
 cdef int check_out(Call* c, Tensor t, dim_t total) except -1:
-    """Raise if out=, once resized to `total` elements, shares memory with `t`, because these ops read while they
-    write."""
+    """Raise RuntimeError if `out=`, once it is resized to `total` elements, shares memory with `t`.
+
+    The kernels read `t` while they write to `out=`.
+    """
     cdef Tensor out
     cdef dim_t start, end, out_start, out_end
     if c.out == NULL or not isinstance(<object>c.out, Tensor):
@@ -64,7 +66,7 @@ cdef int check_out(Call* c, Tensor t, dim_t total) except -1:
 # Indexing: x[i, j] --------------------------------------------------------------------------
 
 cdef enum:
-    MAX_OPERANDS = 6    # operands that determine the strides (others could only break ties)
+    MAX_OPERANDS = 6    # number of operands that are compared to find the strides; more could only break ties
 
 
 cdef struct Gathered:
@@ -284,7 +286,7 @@ define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_sele
 define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
        gather_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
        "Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the "
-       "shape of `index`. This must have as many dimensions as `input`, and no larger sizes except in `dim`.")
+       "shape of `index`. `index` must have as many dimensions as `input`, and no larger sizes except in `dim`.")
 define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Elements of the flattened `input` at the int64 positions `index`. The result has the shape of `index`.")
 define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor",
@@ -378,6 +380,5 @@ cdef object unravel_meta(Call* c):
 
 
 define("unravel_index(Tensor indices, any shape) -> Tensor[]", unravel_body, COMPOSITE | FUNCTION_ONLY,
-       "Convert indices of flattened elements of a tensor of shape `shape` to a tuple of index tensors, one for each "
-       "dimension.")
+       "Convert indices into a flattened tensor to a tuple of index tensors, one for each dimension of its `shape`.")
 define("_unravel_index(Tensor indices, int[] shape) -> Tensor", unravel_meta, FUNCTION_ONLY)

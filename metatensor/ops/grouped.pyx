@@ -13,8 +13,8 @@ cdef int refuse(Call* c, str message) except -1:
 
 
 cdef int check_factor(Call* c, Tensor t, str name) except -1:
-    """Check dimensions, dtype and strides. One of the last two dimensions must be dense, and the stride of the other
-    must be a multiple of 16 bytes."""
+    """Check dimensions, dtype and strides. One of the last two dimensions must have stride 1, and the stride of the
+    other must be a multiple of 16 bytes."""
     cdef int n = t.ndim
     cdef dim_t rows, columns
     if n != 2 and n != 3:

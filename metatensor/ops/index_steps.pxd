@@ -11,7 +11,7 @@ cdef enum StepKind:
 
 cdef struct Step:
     StepKind kind
-    int dim             # dimension of the result so far
+    int dim             # dimension of the result of the previous steps, to which this step applies
     Py_ssize_t a, b, c
 
 cdef enum:

@@ -12,7 +12,7 @@ cdef tuple REDUCTIONS = ("none", "mean", "sum")
 
 
 cdef int _fit(str name, dict given) except -1:
-    """Broadcast tensors where the native function does and the one in `nn.functional` refuses to."""
+    """Broadcast the tensors of functions that broadcast natively, but not in `nn.functional`."""
     cdef Tensor t
     cdef int n = 0
     if name == "binary_cross_entropy_with_logits":

@@ -112,7 +112,8 @@ cdef object solve_triangular_meta(Call* c):
 
 
 cdef object triangular_solve_meta(Call* c):
-    """Arguments: input (B), A, upper, transpose, unitriangular. Returns the solution, and A expanded to its batch."""
+    """Arguments: input (B), A, upper, transpose, unitriangular. Returns the solution, and A expanded to the
+    solution's batch."""
     cdef Tensor b = tensor_arg(c, 0), a = tensor_arg(c, 1)
     cdef Layout lay
     need_matrix(c, b, "input")
@@ -192,7 +193,7 @@ define("cholesky_solve(Tensor input, Tensor input2, bool upper=False) -> Tensor"
 # Least squares --------------------------------------------------------------------------
 
 cdef bint ranks_decide(Tensor a, str driver) except -1:
-    """Return whether the values of A determine whether there are residuals. They do if `driver` computes ranks and the
+    """Return whether residuals are returned only for some values of A. This is so if `driver` computes ranks and the
     system is overdetermined."""
     return driver in ("gelsd", "gelss") and rows(a) > columns(a) and a.total != 0
 

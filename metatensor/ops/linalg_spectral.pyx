@@ -204,7 +204,7 @@ define("pinverse(Tensor input, float rcond=1e-15) -> Tensor", pinverse_body, COM
 
 
 cdef object default_rtol(Call* c, Tensor t):
-    """Return the relative tolerance for singular values: the machine epsilon times the larger matrix size."""
+    """Return the relative tolerance for singular values: the machine epsilon times the larger of rows and columns."""
     if not has_routine(t.dtype):
         raise RuntimeError(f"{title(c)}(): there is no default tolerance for {t.dtype.name}; pass rtol")
     return (2.0 ** -23 if to_real(t.dtype).code == F32 else 2.0 ** -52) * max(rows(t), columns(t))

@@ -45,8 +45,8 @@ cdef int reduction_arg(Call* c, int slot, bint batchmean=False) except -1:
 
 
 cdef int legacy_reduction(Call* c, int average_slot, int reduce_slot, int slot, bint batchmean=False) except -1:
-    """Return the reduction. The deprecated `size_average` and `reduce` override it. If they are given, replace the
-    argument `reduction` too, which the kernel reads."""
+    """Return the reduction. The deprecated `size_average` and `reduce` override `reduction`. If one of them is given,
+    also replace the argument in `slot`, because the kernel reads it."""
     cdef int r
     if is_none(c, average_slot) and is_none(c, reduce_slot):
         return reduction_arg(c, slot, batchmean)

@@ -106,7 +106,7 @@ cdef Tensor as_type(Tensor t, DType d):
 # Sums -----------------------------------------------------------------------------------------
 
 cdef object sum_body(Call* c):
-    """Arguments: input, dim, keepdim, dtype, mask. All reductions without a docstring have the same."""
+    """Arguments: input, dim, keepdim, dtype, mask. Reductions without a docstring take the same arguments."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef list dims = dims_of(c, 1, t.ndim)
     return call("sum", (hide(c, t, 4, ZERO), dims, flag(c, 2)), {"dtype": sum_type(c, 3, t.dtype)})

@@ -97,7 +97,7 @@ cdef object layer_norm_meta(Call* c):
 cdef DType statistics_dtype(Call* c, Tensor t, int weight_slot, int n=2):
     """Return the dtype of saved statistics: float32 for half precision, except on a cpu without parameters in float32.
 
-    The parameters are in `n` slots from `weight_slot` on: the weight, and the bias if it is known.
+    The parameters are in `n` slots from `weight_slot` on: the weight and, if `n` is 2, the bias.
     """
     cdef int slot
     if t.dtype.itemsize > 2:

@@ -41,7 +41,7 @@ cdef object vector_norm_meta(Call* c):
         raise RuntimeError(f"{op_name(c)}(): expected a non-complex ord, got {arg(c, 1)!r}")
     order = float_arg(c, 1)
     if t.total == 0 and (order < 0 or order == float("inf")):
-        # Negative and infinite orders need a largest or smallest element.
+        # Without elements there is no largest or smallest one, and the sum 0 has no negative power.
         for i in range(t.ndim):
             if chosen[i] and (not named or t.sizes[i] == 0):
                 raise RuntimeError(f"{op_name(c)}(): the {order} norm is not defined for zero elements; input has "
@@ -88,7 +88,7 @@ cdef object matrix_norm_meta(Call* c):
 
 
 cdef int _check_matrix_empty(Call* c, Tensor t, double order, int first, int second) except -1:
-    """Raise IndexError if a negative order needs the smallest of zero sums or singular values."""
+    """Raise IndexError if the norm is the smallest of several sums or singular values, but there are none."""
     cdef int dim
     if order > 0:
         return 0
@@ -102,7 +102,7 @@ cdef int _check_matrix_empty(Call* c, Tensor t, double order, int first, int sec
 cdef Tensor _from_values(Call* c, Tensor out, const bint* reduced_dims):
     """Return a new result like `out` with the strides of PyTorch's norms of singular values.
 
-    PyTorch computes the reduced dimensions last, so that they have stride 1.
+    PyTorch computes the result with the reduced dimensions last, so that they have stride 1.
     """
     cdef dim_t strides[MAX_DIMS]
     cdef dim_t step = 1
@@ -163,8 +163,8 @@ cdef object norm_body(Call* c):
 
 define("linalg.norm(Tensor input, any? ord=None, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor",
        linalg_norm_body, COMPOSITE | OUT | EXACT_OUT,
-       "Vector or matrix norm. It is `linalg.matrix_norm` if `ord` is given and `dim`, or the input if `dim` is None, "
-       "has two dimensions. Otherwise it is `linalg.vector_norm`.")
+       "Vector or matrix norm. It is `linalg.matrix_norm` if `ord` is given and either `dim` names two dimensions, or "
+       "`dim` is None and the input is a matrix. Otherwise it is `linalg.vector_norm`.")
 define("norm(Tensor input, any? p='fro', int[1]? dim=None, bool keepdim=False, dtype? dtype=None) -> Tensor",
        norm_body, COMPOSITE | OUT | EXACT_OUT,
        "Vector norm of order `p` over `dim`, or over all elements if `dim` is None. 'nuc' is a matrix norm over two "

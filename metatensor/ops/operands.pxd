@@ -49,7 +49,7 @@ cdef int operand_arg(Operands* o, Call* c, int i) except -1     # a tensor or a 
 # Deriving result dtypes from the operands.
 cdef DType promoted(Call* c, Operands* o)                       # the promoted dtype of the operands, as in PyTorch
 cdef DType ruled(Call* c, DType d)                              # the result's dtype for the promoted dtype `d`
-cdef DType result_dtype(Call* c, int first, int n)              # both of these, for arguments first to first+n-1
+cdef DType result_dtype(Call* c, int first, int n)              # `ruled` of `promoted` for arguments first to first+n-1
 cdef int half_number(Call* c, int i) except -1                  # round a number to the other operand's half dtype
 
 cdef int fail(Call* c, str message) except -1                   # raise RuntimeError

@@ -68,7 +68,7 @@ cdef int exact_out(Call* c, DType d) except -1:
 
 
 class _Unsupported(NotImplementedError):
-    """Raised by `refuse` inside its own retry: the other dtype is unsupported too."""
+    """Raised by `refuse` in the repeated call: the op does not support the other dtype either."""
 
 
 cdef object _retyped(object value, DType d, DType other):

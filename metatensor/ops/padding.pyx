@@ -51,7 +51,7 @@ cdef object constant_pad(Call* c, int value):
         sizes[i] = t.sizes[i]
     for i in range(n):
         d = t.ndim - 1 - i
-        # The input must have all elements that are cropped at both ends. Padding at one end does not make up for them.
+        # The input must have at least as many elements as both ends crop together. Padding at one end does not count.
         kept = add_dims(t.sizes[d], min(pad[2 * i], 0))
         if kept < 0 or add_dims(kept, min(pad[2 * i + 1], 0)) < 0:
             fail_slot(c, 1, f"crops more elements than dimension {d} of an input of shape {shape_str(t)} has: "
@@ -59,7 +59,7 @@ cdef object constant_pad(Call* c, int value):
         sizes[d] = add_dims(add_dims(t.sizes[d], pad[2 * i]), pad[2 * i + 1])
         grows = grows or pad[2 * i] > 0 or pad[2 * i + 1] > 0
     if not grows:
-        # What remains of the input is cloned, which keeps the order of its strides.
+        # The part of the input that remains is cloned. This keeps the order of its strides.
         preserve_strides(t.ndim, sizes, t.strides, strides)
         return new_strided(t.ndim, sizes, strides, t.dtype, result_device(c))
     return in_format(c, t, sizes, suggest_format(t.ndim, t.sizes, t.strides))

@@ -81,11 +81,11 @@ cdef int _expanded(int ndim, const dim_t* sizes, const dim_t* strides, Layout* o
 
 
 cdef int _meta_strides(Operands* o, Layout* out) except -1:
-    """Compute the strides of a result on meta, of the sizes in `out`, by the rules of PyTorch's meta kernels.
+    """Compute the strides of a meta result with the sizes in `out`, by the rules of PyTorch's meta kernels.
 
     These kernels expand the operands first. If all expanded operands are contiguous, or all are channels-last, so is
-    the result. If neither or both hold (both for one channel, or for empty tensors), the result is dense in the order
-    of the operands' strides.
+    the result. Otherwise, or if both hold, as for images of one channel and for empty tensors, the result is dense in
+    the order of the operands' strides.
     """
     cdef dim_t room[MAX_OPERANDS * MAX_DIMS]
     cdef const dim_t* strides[MAX_OPERANDS]
@@ -155,7 +155,7 @@ cdef bint _all_canonical(Operands* o) noexcept:
 
 
 cdef int _alone(Operands* o, int k, bint on_meta, dim_t* strides) except -1:
-    """Compute the strides of a result whose only operand is number `k` of `o`."""
+    """Compute the strides of the result of a unary op on operand number `k` of `o`."""
     cdef Operands one
     cdef Layout out
     out.ndim = o.ndims[k]
@@ -170,7 +170,7 @@ cdef int _alone(Operands* o, int k, bint on_meta, dim_t* strides) except -1:
 
 
 cdef int _convert(Operands* o, bint on_meta, dim_t* room) except -1:
-    """Replace the strides of operands that are converted to the common dtype by those of the converted copies.
+    """Update `o.strides`: an operand that is converted to the common dtype gets the strides of its converted copy.
 
     PyTorch converts operands before it orders dimensions. The copy of an operand with gaps or repeated elements is
     dense. `room` provides MAX_DIMS strides for each operand.
@@ -233,12 +233,12 @@ cdef Tensor elementwise_like(Tensor t, DType d, Device device):
 # Kernels --------------------------------------------------------------------------
 
 cdef inline bint _plain(long flags, int kind) noexcept:
-    """Return whether the op supports operands of this kind and its results have their dtype."""
+    """Return whether the op supports operands of this kind and returns results of the operands' dtype."""
     return ((flags & RULE_MASK) == PROMOTE or (flags & RULE_MASK) == KEEP) and not is_refused(flags, kind)
 
 
 cdef inline object _like(Call* c, PyObject* t):
-    """Return a new result with the layout of `t`, which must be canonical, and the dtype by the op's rule."""
+    """Return a new result with the layout of `t` and the dtype by the op's rule. `canonical_at(t)` must be true."""
     cdef DType d
     if _plain(op_flags(c), (<Tensor>t).dtype.kind):
         return (<NewLike>new_like)(t, <PyObject*>(<Tensor>t).dtype, c.device)
@@ -261,7 +261,7 @@ cdef object unary(Call* c):
 
 
 cdef inline bint _alike(PyObject* a, PyObject* b) noexcept:
-    """Return whether both have the same dtype and sizes and are row-major, as in most calls."""
+    """Return whether tensors `a` and `b` have the same dtype and sizes and are row-major, as in most calls."""
     return <PyObject*>(<Tensor>a).dtype == <PyObject*>(<Tensor>b).dtype and (<Tensor>a).ndim == (<Tensor>b).ndim \
         and (<Tensor>b).flags & T_CONTIGUOUS \
         and dims_equal((<Tensor>a).sizes, (<Tensor>b).sizes, (<Tensor>a).ndim) and canonical_at(a)
@@ -299,7 +299,7 @@ cdef object binary(Call* c):
 
 
 cdef object _broadcast(Call* c, Tensor a, Tensor b):
-    """Return the result for two tensors of one dtype that are row-major, as is then the result unless it is empty."""
+    """Return the result for two row-major tensors of the same dtype. It is row-major too, unless it is empty."""
     cdef Layout out
     cdef Tensor t
     out.ndim = a.ndim

@@ -160,7 +160,11 @@ cdef object avg_pool3d(Call* c):
 
 
 cdef object lp_pool(Call* c, int n):
-    """Integers to the power of a float are floats; to the power of an int they stay integers, of which only int64 has averages."""
+    """Raise NotImplementedError for integers other than int64 if `norm_type` is an int.
+
+    PyTorch averages the powers of the elements. An integer to the power of an int is an integer, and only int64 has an
+    average. An integer to the power of a float is a float.
+    """
     cdef Tensor t = tensor_arg(c, 0)
     cdef Image x
     cdef dim_t sizes[5]

@@ -125,7 +125,7 @@ define("result_type(Tensor|Scalar tensor1, Tensor|Scalar tensor2) -> dtype", res
 
 
 cdef object fill_diagonal_body(Call* c):
-    """Fill the main diagonal. If `wrap`, restart it after skipping a row as long as there are rows below."""
+    """Fill the main diagonal. If `wrap`, skip a row at its end and restart in the first column while rows are left."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[2]
     cdef dim_t strides[2]

@@ -474,7 +474,7 @@ define(f"log_normal_(Tensor(a!) input, float mean=1.0, float std=2.0, *, {_gener
 define(f"geometric_(Tensor(a!) input, float p, *, {_generator}) -> Tensor", geometric_,
        METHOD_ONLY | RANDOM,
        "Fill in place with values from the geometric distribution: the number of trials up to and including the first "
-       "success, of probability `p` in (0, 1).")
+       "success, if each trial succeeds with probability `p` in (0, 1).")
 define(f"random_(Tensor(a!) input, *, {_generator}) -> Tensor", random_,
        COMPOSITE | METHOD_ONLY | RANDOM,
        "Fill in place with uniform integers in [from, to). `from` defaults to 0. Without `to`, the largest possible "
@@ -487,8 +487,8 @@ define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> T
        "broadcasts to `input`.")
 
 define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM | OUT | QUIET_OUT | SAFE_CAST,
-       "Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`, or without "
-       "`p`, with the probability in the same element of `input`.")
+       "Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`. If `p` is "
+       "not given, the elements of `input` are the probabilities.")
 define(f"bernoulli.p(Tensor input, float p, *, {_generator}) -> Tensor", bernoulli_p, RANDOM)
 define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
        "Sample from normal distributions. `mean` and `std` are numbers, or tensors that are broadcast together. If "

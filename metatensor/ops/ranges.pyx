@@ -111,8 +111,8 @@ define(f"arange.start(Scalar start, Scalar end, Scalar step=1, *, {OPTIONS}) -> 
 
 
 cdef DType _spaced_dtype(Call* c, int first):
-    """Return the requested dtype. It defaults to the default complex dtype if a bound is complex, else the float
-    one."""
+    """Return the requested dtype. Without one, return the default complex dtype if a bound is complex, else the default
+    floating-point dtype."""
     cdef bint complex_bound = False
     cdef DType dtype
     cdef int i

@@ -165,7 +165,7 @@ cdef object recurrent(Call* c, int gates, bint cells, bint packed):
     """
     cdef Network n
     cdef Tensor first = tensor_arg(c, 0)
-    cdef int s = 2 if packed else 1             # slot of the states, before those of the other arguments
+    cdef int s = 2 if packed else 1             # slot of the states; those of the later arguments follow
     cdef double p = float_arg(c, s + 4)
     n.gates, n.cells, n.packed = gates, cells, packed
     n.layers = int_arg(c, s + 3)
@@ -257,7 +257,7 @@ cdef object lstm_cell(Call* c):
 
 
 cdef object gru_cell(Call* c):
-    """The result has the order of dimensions of the state, from which the first difference is taken."""
+    """Order the result's strides like those of the state, because PyTorch computes it element-wise from the state."""
     cdef Operands o
     cdef Tensor made = <Tensor>step(c, 3, [arg(c, 1)])
     no_operands(&o)

@@ -161,7 +161,7 @@ cdef object mean_meta(Call* c):
 
 
 cdef int _need_real_out(Call* c) except -1:
-    """Raise NotImplementedError if floats are summed in the dtype of `out=` and it is not one of real floats."""
+    """Raise NotImplementedError if the sum has the dtype of `out=` and this is not a real floating-point dtype."""
     if is_none(c, 3) and c.variant == WITH_OUT and isinstance(<object>c.out, Tensor):
         if (<Tensor>c.out).dtype.kind != KIND_FLOAT:
             raise NotImplementedError(f"{op_name(c)}(): not implemented for {(<Tensor>c.out).dtype.name}")
@@ -339,7 +339,7 @@ cdef object var_meta(Call* c):
     require_floating(c, t.dtype)
     dim_list(c, 1, t.ndim, chosen)
     spread = reduced(t, chosen, keepdim, real, result_device(c))
-    if op_flags(c) & OPTION_B and keepdim and real is t.dtype:      # in PyTorch, other results are copies
+    if op_flags(c) & OPTION_B and keepdim and real is t.dtype:      # else PyTorch returns a copy
         put_back(spread, chosen)
     if op_flags(c) & OPTION_A:
         return spread, reduced(t, chosen, keepdim, t.dtype, result_device(c))
@@ -421,5 +421,5 @@ define("logsumexp(Tensor input, int[1] dim, bool keepdim=False) -> Tensor", logs
 alias_op("special.logsumexp", "logsumexp")
 define("trace(Tensor input) -> Tensor", trace_meta, OUT, "Sum of the main diagonal of a matrix.")
 define("sum_to_size(Tensor input, int[] size) -> Tensor", sum_to_size_body, COMPOSITE | METHOD_ONLY,
-       "Sum over the dimensions that broadcasting from `size` to the input's shape would add or repeat, so that the "
-       "result has shape `size`.")
+       "Undo a broadcast: sum over the dimensions that a tensor of shape `size` would gain or repeat if it were "
+       "broadcast to the input's shape. The result has shape `size`.")

@@ -99,8 +99,8 @@ cdef object scatter_reduce_meta(Call* c):
 
 define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, "
-       "`out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', the input's elements are added to or "
-       "multiplied by them instead.")
+       "`out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', add them to the input's elements, or "
+       "multiply the input's elements by them, instead.")
 define("scatter.reduce(Tensor input, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", scatter_mode_meta,
        INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
 # These come after the overloads with a tensor, because a tensor of one element is also accepted as a number.
@@ -113,8 +113,9 @@ define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor",
        "`out[index[i, j], j] += src[i, j]`.")
 define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
        scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
-       "Reduce the elements of `src` into the positions in `index` along `dim`. `reduce` is 'sum', 'prod', 'mean', "
-       "'amax' or 'amin'. If `include_self` is True, the input's own elements are included.")
+       "Reduce the elements of `src` that have the same position in `index` along `dim`, and write the result there. "
+       "`reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are "
+       "included.")
 
 
 # index_add, index_copy, index_reduce, index_fill ------------------------------------------------

@@ -85,9 +85,9 @@ cdef object hash_meta(Call* c):
 
 define("cov(Tensor input, *, int correction=1, Tensor? fweights=None, Tensor? aweights=None) -> Tensor", cov_body,
        COMPOSITE,
-       "Covariance matrix of V variables (rows) over N observations (columns): (V, N) gives (V, V) without dimensions "
-       "of size 1. A vector is one variable. `fweights` is an integer count and `aweights` a floating-point weight "
-       "for each observation. The divisor is N - `correction`, or its weighted equivalent.")
+       "Covariance matrix of V variables (rows) over N observations (columns): (V, N) gives (V, V), or a 0-d tensor if "
+       "V is 1. A vector is one variable. `fweights` is an integer count and `aweights` a floating-point weight for "
+       "each observation. The divisor is N - `correction`, or its weighted equivalent.")
 define("corrcoef(Tensor input) -> Tensor", corrcoef_body, COMPOSITE,
        "Correlation coefficients of V variables (rows) over N observations (columns): (V, N) gives (V, V), with "
        "values in [-1, 1].")

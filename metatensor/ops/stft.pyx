@@ -141,7 +141,7 @@ define("stft(Tensor input, int n_fft, int? hop_length=None, int? win_length=None
 # Backward -------------------------------------------------------------------------------------
 
 cdef int _check_envelope(Call* c, Tensor envelope) except -1:
-    """Raise RuntimeError if the windows do not cover all of the result. If it has no values, check nothing."""
+    """Raise RuntimeError if the windows do not cover all of the result. If `envelope` has no data, check nothing."""
     cdef Tensor least = <Tensor>call("min", (call("abs", (envelope,)),))
     if least.storage.data is not None and (<object>least).item() < LEAST_ENVELOPE:
         fail(c, "the windows leave a part of the signal uncovered: the sum of their squares is 0 somewhere")

@@ -231,7 +231,7 @@ define("where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other) -> Ten
        "`condition` alone, return the indices of its true elements, as one vector per dimension.")
 define("where.indices(Tensor condition) -> Tensor[]", where_indices, DATA | FUNCTION_ONLY)
 define("_where(Tensor input, Tensor condition, Tensor|Scalar other) -> Tensor", where_method,
-       COMPOSITE | METHOD_ONLY, "Select the tensor where the bool condition is true, else `other`.")
+       COMPOSITE | METHOD_ONLY, "Select `input` where the bool condition is true, else `other`.")
 type_set(Tensor, "where", Tensor._where)
 define("masked_fill(Tensor input, Tensor mask, Tensor|Scalar value) -> Tensor", masked_fill, INPLACE | ONE_VALUE,
        "Replace the elements where the bool mask is true by `value`, a number or 0-d tensor. `input` and `mask` "

@@ -30,10 +30,10 @@ cdef object real_unary(Call* c):
 
 
 cdef object absolute(Call* c):
-    """Raise RuntimeError for complex tensors in place: the magnitudes are real and cannot be stored in them.
+    """Raise RuntimeError for an in-place call on a complex tensor, which cannot store the real magnitudes.
 
-    `out=` must have the dtype of real tensors; the magnitudes of complex ones are cast. PyTorch's CPU has no kernel for
-    bool, other devices do.
+    For a real input, `out=` must have the input's dtype. For a complex input, the magnitudes are cast to the dtype of
+    `out=`. As in PyTorch, the CPU does not support bool, but other devices do.
     """
     cdef DType d = tensor_arg(c, 0).dtype
     if d.kind == KIND_COMPLEX:
@@ -71,7 +71,7 @@ cdef object signed_unary(Call* c):
     return unary(c)
 
 
-# The largest finite numbers of half-precision dtypes, which a device may compute in a wider dtype.
+# The largest finite number of each half-precision dtype. A device may compute in a dtype that has larger numbers.
 cdef dict _largest = {F16: 65504.0, BF16: 3.3895313892515355e38}
 
 

@@ -128,8 +128,8 @@ cdef Tensor _make(object data, int n, const dim_t* sizes, const dim_t* strides, 
 
 
 cdef object _array_of(object data):
-    """Return `data` as a tensor, or as an array with NumPy's shape, strides, dtype and tobytes. Return None for
-    others."""
+    """Return `data` as a tensor, or as an array with NumPy's attributes shape, strides, dtype and tobytes. Return None
+    for data of other kinds."""
     cdef bint described = hasattr(data, "__array_interface__")
     if isinstance(data, type):
         return None
@@ -263,8 +263,8 @@ cdef object new_tensor_body(Call* c):
 cdef Tensor _converted(object data, DType dtype, Device device):
     """Return `data` as a tensor.
 
-    It shares memory with `data` if that is a tensor of the requested dtype and device, or an array of another library
-    on its own device. Other data is copied.
+    It shares memory with `data` if that is a tensor, storage or array that has the requested dtype and device and whose
+    memory can be shared. Other data is copied.
     """
     cdef Tensor t
     if isinstance(data, Tensor):

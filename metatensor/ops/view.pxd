@@ -6,7 +6,10 @@ from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD, dim_t
 
 
 cdef inline bint is_plain(Tensor t) noexcept:
-    """Return whether a view of `t` is just its layout: no mode or subclass handles the call, and no gradient is recorded."""
+    """Return whether a view of `t` can be made from a layout alone, without calling an op.
+
+    It can unless a mode or a subclass would handle the call, or `t` requires grad.
+    """
     return not hints.modes and not t.flags & (T_OVERRIDES | T_REQUIRES_GRAD)
 
 

@@ -30,7 +30,7 @@ cdef object _apply(Call* c):
     cdef str name = op_name(c)
     cdef object view
     if name == "view_copy" and isinstance(arg(c, 1), (tuple, list)):
-        name = "reshape_copy"       # a size that no view has is copied, too
+        name = "reshape_copy"       # view_copy also accepts a shape for which no view is possible
     view = _views.get(name)
     if view is None:
         view = _views[name] = <object>find(name[:len(name) - 5])

@@ -1,8 +1,8 @@
 """Window functions: `signal.windows.*`, and the older `hann_window`, `hamming_window` and so on.
 
-In the formulas x = 2 pi k / P for element k of a window of n elements. The period P is n - 1 for a symmetric window
-and n for a periodic one. The older functions are periodic unless `periodic=False`. Those of `signal.windows` are
-symmetric unless `sym=False`.
+The formulas use x = 2 pi k / P, where k is the index of the element. The period P of a window of n elements is n - 1 if
+the window is symmetric, and n if it is periodic. The older functions return periodic windows unless `periodic=False`.
+Those of `signal.windows` return symmetric ones unless `sym=False`.
 """
 cimport cython
 from libc.math cimport M_PI, sqrt

@@ -18,7 +18,7 @@ weight_decay : float
 maximize : bool
     Follow the gradient upwards instead of downwards. Default False.
 differentiable : bool
-    Record gradients of the update itself. Default False.
+    Keep gradient recording on during the update. Default False.
 capturable : bool
     Keep the step counter on the device of the parameter, which must be an accelerator. Default False.
 foreach, fused : bool, optional

@@ -223,7 +223,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self._set_rates(self.get_lr())
 
     def _position(self, epoch: float) -> tuple[Any, int]:
-        """Return how many epochs before ``epoch`` the last restart was, and the length of that period."""
+        """Return the number of epochs from the last restart to ``epoch``, and the length of the current period."""
         if epoch < 0:
             raise ValueError(f"CosineAnnealingWarmRestarts: epoch must not be negative, got {epoch}")
         if self.T_mult == 1:
@@ -282,7 +282,7 @@ class OneCycleLR(_MomentumCycle):
     final_div_factor : float
         The last rate is the first one divided by this. Default 1e4.
     three_phase : bool
-        Lower the rate to the first one, as fast as it rose, before it falls to the last one. Default False.
+        Lower the rate to the first rate, as fast as it rose, and only then to the last rate. Default False.
     last_epoch : int
         Step to resume at. Default -1 for a new schedule.
 

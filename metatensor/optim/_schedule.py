@@ -57,7 +57,10 @@ def restore_attributes(function: Any, kept: dict[str, Any] | None) -> None:
 
 
 def _note_steps(optimizer: Any) -> None:
-    """Wrap an optimizer's `step` to record that it was called. Schedules warn if they are stepped before it."""
+    """Wrap an optimizer's `step` to record that it was called.
+
+    Schedules warn if they are stepped before the optimizer.
+    """
     if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         return
     owner, func = ref(optimizer), optimizer.step.__func__

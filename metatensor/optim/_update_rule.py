@@ -24,7 +24,7 @@ Maker: TypeAlias = Callable[[Any, Group], Any]
 _UNKNOWN = 0.5
 """Value that replaces a hyperparameter without data.
 
-All formulas are defined for it, and their results have no data.
+It only has to be valid in all formulas: their results have no data either.
 """
 
 

@@ -14,8 +14,8 @@ __all__ = ["Rprop"]
 class Rprop(UpdateRule):
     """Resilient backpropagation: steps by the sign of the gradient (Riedmiller and Braun, 1993).
 
-    Each element has its own step size. It is multiplied by ``etas[1]`` while the sign of the gradient stays
-    the same, and by ``etas[0]`` when the sign changes. An element whose sign has changed is not moved in that step.
+    Each element has its own step size. It is multiplied by ``etas[1]`` while the sign of the gradient stays the same,
+    and by ``etas[0]`` when the sign changes. An element whose gradient has changed its sign is not moved in that step.
 
     Parameters
     ----------

@@ -31,7 +31,8 @@ _NOT_POINTWISE = frozenset("""
 def is_pointwise(op: Any) -> bool:
     """Return whether each element of the result depends only on the elements at the same position of the inputs.
 
-    The answer is for results that have the shape of the inputs: the overload ``max(input)`` of ``max`` is a reduction.
+    The answer applies only to overloads whose results have the shape of the inputs, not to reductions such as
+    ``max(input)``.
     """
     plain = op.functional
     return bool(plain.flags & operator_flags.ELEMENTWISE) and not plain.flags & operator_flags.VIEW and plain.name not in _NOT_POINTWISE

@@ -6,7 +6,7 @@ operators here. The policies are
 
 * **lower**: floating-point arguments are cast to the autocast's dtype;
 * **float32**: they are cast to float32;
-* **dtype**: the result is requested in float32, unless a dtype was given;
+* **dtype**: the argument ``dtype`` is set to float32, unless the call gives a dtype;
 * **promote**: the arguments are cast to float32 if any of them does not have the autocast's dtype;
 * **state**: they are cast to the autocast's dtype if the state of a recurrent step has that dtype, else to float32;
 * **refuse**: the call raises RuntimeError.

@@ -6,8 +6,8 @@ convolutions and attention are counted. An operator belongs to one of these clas
 * **counted**: `FLOPS` has a function that returns the number of operations. It takes the result `out`, then the
   arguments in the order and with the names of the schema;
 * **free**: it only creates or moves elements (views, factories, copies) and costs 0 by nature;
-* **uncounted**: it computes, mostly in proportion to its elements (pointwise ops, reductions, normalization, pooling,
-  sorting, matrix factorizations). It costs 0 by convention, and reports list it as uncounted;
+* **uncounted**: it computes values, mostly with work proportional to the number of elements (pointwise ops, reductions,
+  normalization, pooling, sorting, matrix factorizations). It costs 0 by convention, and reports list it as uncounted;
 * **gap**: its cost is unknown. Reports list it, so that it does not silently count as 0.
 
 Flags in the declarations identify views, element-wise operators, random operators, and operators that only read

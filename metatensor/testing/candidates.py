@@ -44,7 +44,7 @@ def required_values(argument: Any) -> list[Any]:
     by_type: dict[str, list[Any]] = {
         "int": [1, 0, 2, 3] + [-1, -2] * name.startswith("dim"), "float": [0.5, 2.0], "Scalar": [2, 0.5], "bool": [False, True],
         "dtype": [dtype_by_name("float32")],
-        # Such a schema does not tell what the kernel accepts. Arguments for sizes are recognized by name.
+        # The type `any` does not tell which values the kernel accepts. Arguments for sizes are recognized by name.
         "any": [2, (2, 2), (3, 3, 3)] if name.endswith("size") else [],
     }
     return by_type.get(base, [])

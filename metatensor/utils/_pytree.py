@@ -298,7 +298,7 @@ class TreeSpec:
     def flatten_up_to(self, tree: Any) -> list[Any]:
         """Return the subtrees of `tree` at the positions where this spec has leaves.
 
-        Raise ValueError if `tree` does not have this structure above them.
+        Raise ValueError if `tree` does not have this structure above those positions.
         """
         if self.type is None:
             return [tree]
@@ -506,7 +506,7 @@ def tree_leaves_with_path(tree: Any, is_leaf: IsLeaf | None = None) -> list[tupl
 
 
 def tree_map_with_path(func: Callable[..., Any], tree: Any, *rests: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """Do the same as `tree_map`, with a function whose first argument is the path of the leaf."""
+    """Apply `func` to each leaf as `tree_map` does, with the path of the leaf as an additional first argument."""
     pairs, spec = tree_flatten_with_path(tree, is_leaf)
     columns = [[path for path, _ in pairs], [leaf for _, leaf in pairs], *(spec.flatten_up_to(rest) for rest in rests)]
     return tree_unflatten([func(*row) for row in zip(*columns, strict=True)], spec)

@@ -185,8 +185,7 @@ suffixes = ["", "K", "M", "B", "T"]
 
 
 def get_suffix_str(number: int) -> str:
-    """Return the suffix with which to display `number`: two to four digits are then before the decimal point.
-    """
+    """Return the suffix with which `number` is displayed, so that the decimal point follows two to four digits."""
     return suffixes[max(0, min(len(suffixes) - 1, (len(str(number)) - 2) // 3))]
 
 

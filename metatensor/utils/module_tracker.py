@@ -13,8 +13,8 @@ __all__ = ["ModuleTracker"]
 class ModuleTracker:
     """Context manager that tracks which modules are running.
 
-    `parents` is the set of the dotted paths of the running modules, and "Global". A path starts with the class name of
-    the outermost module.
+    `parents` is a set that contains "Global" and the dotted path of each running module. A path starts with the class
+    name of the outermost module.
     """
 
     def __init__(self) -> None:

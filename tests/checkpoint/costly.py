@@ -567,7 +567,7 @@ def trial(label, folder):
 
 if __name__ == "__main__":
     mt.ones(2, device="cpu").sum().item()
-    import metatensor.checkpoint.torch_script  # noqa: F401  # all that is imported on the way is imported now
+    import metatensor.checkpoint.torch_script  # noqa: F401  # so that importing is not part of the measurements
 
     load(io.BytesIO(packed(P2 + device_tensor(array("f4", bytes(4)), "float32", "numpy") + b".")), "cpu")
     step, wanted = int(sys.argv[1]) if len(sys.argv) > 1 else 1, sys.argv[2] if len(sys.argv) > 2 else ""

@@ -117,7 +117,7 @@ def test_modules_are_allowed_under_their_names_in_pytorch():
 
 
 def test_only_what_the_pickle_names_is_called():
-    # An allowed class that occurs as a value in a dict of another call's result.
+    # Allowing the class `Config` does not make a string callable.
     with serialization.safe_globals([Config]):
         with pytest.raises(CheckpointError, match="not callable"):
             mt.load(io.BytesIO(zipped(P2 + text("x") + b")R.")), "meta")
@@ -155,7 +155,10 @@ def test_what_is_no_callable():
 
 
 def test_a_memo_that_is_asked_for_what_was_skipped():
-    """The call of a tensor is read at once, without its tuples. A pickle that refers to such a tuple still gets it."""
+    """The reader decodes a whole tensor call at once and does not build its argument tuples.
+
+    If a later part of the pickle refers to such a tuple through the memo, it must still get it.
+    """
     call = name("torch._utils", "_rebuild_tensor_v2") + b"q\x00"
     first = (
         b"((" + text("storage") + b"q\x01" + name("torch", "FloatStorage") + b"q\x02" + text("0") + b"q\x03" + text("cpu") + b"q\x04K\x04tq\x05QK\x00K\x04\x85q\x06"

@@ -167,7 +167,7 @@ def many(tmp_path):
 
 def start(*arguments, **options):
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    env.pop("PYTHONUNBUFFERED", None)  # without a buffer Python takes a write cut short for a whole one
+    env.pop("PYTHONUNBUFFERED", None)  # with unbuffered output, Python treats a partial write as complete
     return subprocess.Popen([sys.executable, "-m", "metatensor", *map(str, arguments)], env=env, text=True, **options)
 
 

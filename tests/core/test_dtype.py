@@ -86,7 +86,10 @@ def test_promotion_is_commutative_and_idempotent():
 
 @pytest.mark.parametrize("dtype", [mt.uint16, mt.uint32, mt.uint64])
 def test_unsigned_integers_with_single_complex_numbers(dtype):
-    """`promote_types` has no entry for these pairs, but the complex operand is of a lower rank and of a higher category."""
+    """The operator promotes these pairs, for which `promote_types` has no entry.
+
+    The 0-d complex operand has a higher category, so it alone determines the dtype.
+    """
     x = mt.ones(2, dtype=dtype, device="meta")
     assert (x * 1j).dtype is mt.result_type(x[0], 1j) is mt.complex64
     for other in (mt.complex64, mt.complex128):

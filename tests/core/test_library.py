@@ -278,7 +278,7 @@ def test_a_kernel_of_a_device_is_replaced_only_on_purpose():
 
 
 def test_a_kernel_registered_before_its_device_is_loaded(monkeypatch):
-    """The name cannot be checked before; the first use checks it."""
+    """While the device is not loaded, a second kernel of the same name cannot be detected. The first use detects it."""
     from metatensor.devices import DeviceBackend
 
     class Late(DeviceBackend):

@@ -34,7 +34,7 @@ def test_tensors_are_found_from_left_to_right(tensors):
 
 def test_a_structure_that_contains_itself_ends(tensors):
     loop = [tensors[0]]
-    loop += [loop, {"again": loop}] * 20  # without end if it were entered again
+    loop += [loop, {"again": loop}] * 20  # the search would never end if it entered a list twice
     assert all(t is tensors[0] for t in tensors_in(loop))
 
 

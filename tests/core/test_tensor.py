@@ -77,7 +77,7 @@ def test_size_is_a_tuple_with_manners():
 
 
 def test_profiles_of_printing():
-    """A profile without a meaning has no effect; yolov5 and yolov7 name one."""
+    """An unknown profile has no effect. yolov5 and yolov7 pass "long", which is unknown."""
     x = mt.tensor([1 / 3] * 8, device="cpu")
     try:
         before = repr(x)
@@ -214,7 +214,7 @@ def test_hashing_is_by_identity():
 
 
 def test_reflected_methods_apply_to_anything():
-    """Called through the class, they return NotImplemented where they do not apply. Operators work as before."""
+    """Called through the class, reflected methods return NotImplemented for arguments that they do not support."""
 
     class Sub(mt.Tensor):
         pass

@@ -418,7 +418,7 @@ def test_metadata_is_pytorchs(build):
 
 
 class TestWhatHasChanged:
-    """`from_tensor` of a tensor that has become another one."""
+    """`from_tensor` of a tensor whose data or layout has been replaced since the first call."""
 
     @needs_cpu
     def test_other_data(self):

@@ -1,4 +1,4 @@
-"""Arrays and functions over NumPy that behave like CuPy's. Of devices they know only a number.
+"""Arrays and functions over NumPy that behave like CuPy's. A device is represented only by its number.
 
 `cupy_names.json`, which tools/cupy_names.py writes from a real CuPy, lists names, parameters and the dtypes of ufuncs.
 Other differences from NumPy, as observed in CuPy 14, are implemented here: arrays are not converted to NumPy arrays
@@ -14,7 +14,7 @@ import numpy as np
 NAMES = json.loads(Path(__file__).with_name("cupy_names.json").read_text())
 KINDS = "biufc"
 
-# ufunc.at supports what atomic operations support.
+# The dtypes that ufunc.at supports, which are those with atomic operations.
 AT = {
     "add": "iILefd", "maximum": "iILfd", "minimum": "iILfd", "subtract": "iI",
     "bitwise_and": "iIlL", "bitwise_or": "iIlL", "bitwise_xor": "iIlL",

@@ -1,8 +1,8 @@
 """A stand-in for CuPy on machines without a GPU, based on NumPy's functions.
 
-Arrays and functions are those of `devices.fake_arrays`, and exactly those that CuPy has. Devices, streams, events,
-memory pools and answers of the driver are simulated. There may be any number of devices, each with its own memory pool,
-and each thread has a current device. Arrays of other devices are rejected, as without peer access.
+The arrays and functions are those of `devices.fake_arrays`, with exactly the names that CuPy has. Devices, streams,
+events, memory pools and answers of the driver are simulated. There may be any number of devices, each with its own
+memory pool, and each thread has a current device. Arrays of other devices are rejected, as without peer access.
 """
 
 import threading

@@ -15,7 +15,7 @@ from oracle import records
 
 # Operators that return uninitialized or freed memory.
 UNINITIALISED = ("empty", "new_empty", "resize", "as_strided")
-# As in PyTorch, the devices differ: what is saved for the backward pass is empty on one of them.
+# As in PyTorch, these operators differ between devices: a result saved for the backward pass is empty on one of them.
 DIFFERENT = {"native_batch_norm"}
 
 

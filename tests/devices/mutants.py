@@ -32,14 +32,14 @@ from metatensor.testing.values import empty, from_values, to_values
 FLOATS = {"float16", "bfloat16", "float32", "float64", "complex64", "complex128"}
 HALVES = {"float16", "bfloat16"}
 INPLACE, OUT, ELEMENTWISE = operator_flags.INPLACE, operator_flags.OUT, operator_flags.ELEMENTWISE
-# Their results do not depend on the values of the argument.
+# Operators whose results do not depend on the values of their first argument.
 VALUELESS = ("empty", "new_", "zeros_like", "ones_like", "full_like", "rand_like", "randn_like", "randint_like", "fill", "zero",
              "bernoulli.p")  # fmt: skip
 # Operators whose results depend on the sign of zero, by IEEE 754.
 SIGNED = {"copysign", "atan2", "reciprocal", "signbit", "neg", "sqrt", "sin", "tan", "tanh", "asin", "atan", "sinh", "asinh", "div",
           "trunc", "ceil", "floor", "round", "expm1", "log1p", "erf", "mul", "rsqrt", "nextafter", "conj_physical", "clone", "flip",
           "cat", "stack", "gather", "repeat", "roll", "angle"}  # fmt: skip
-# Their indices are those of the first of equal values (the last for cummax and cummin), or those of a stable sort.
+# Operators that return the index of the first of equal values (cummax and cummin: of the last), and stable sorts.
 FIRST = ("argmax", "argmin", "max.dim", "min.dim", "argsort.stable", "sort.stable", "cummax", "cummin")
 
 
@@ -84,13 +84,13 @@ def overloads() -> Iterator[tuple[Any, Any]]:
                 yield op, overload
 
 
-# Reductions of empty tensors that have a value.
+# Operators whose reduction of an empty tensor has a defined value.
 OF_NOTHING = {"sum", "prod", "nansum", "all", "any", "mm", "bmm", "matmul", "mv", "dot", "addmm", "baddbmm", "addbmm", "addmv",
               "count_nonzero",
               "linalg.vector_norm", "nn.functional.linear", "logsumexp", "mean", "nn.functional.mse_loss", "trace", "vdot",
               "linalg.vecdot", "cdist", "dist"}  # fmt: skip
 WRAPPING = {"add", "sub", "mul", "rsub", "neg", "abs", "square", "pow", "bitwise_left_shift", "addcmul", "lcm"}
-# Kinds that apply only if the operator has arguments or results of such a dtype.
+# Kinds of mutation that apply only if the operator has arguments or results of a suitable dtype.
 BY_DTYPE = {"nan", "infinity", "negative zero", "double in single", "integers in single", "sloppy", "last lost", "half cut off", "strides"}
 # `survives` reads from this whether a mutation changed any result.
 DIFFERENT = [0]

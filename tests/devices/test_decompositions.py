@@ -12,10 +12,10 @@ from metatensor.testing import device_kernels
 
 pytest.importorskip("metatensor_cpu")
 TABLE = decompositions()
-# These move memory; `check_device` tests them.
+# Operators that only move memory. `check_device` tests them.
 BASIC = {"clone", "_to_copy", "_to_copy.move", "copy_"}
 KNOWN = {overload.qualname for op in list(registry.values()) for overload in op.functional.overloads}
-# Sums of products in another order: infinities and zeros are multiplied elsewhere.
+# Operators that the decomposition multiplies in another order, so that other infinities and zeros meet.
 ORDER = {"nn.functional.bilinear"}
 SAMPLES = 15
 

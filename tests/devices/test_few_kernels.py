@@ -76,7 +76,7 @@ def test_networks(installed, model, kernels, fallback):
 
 
 def test_a_kernel_gets_whole_tuples(installed):
-    """However the caller passes an ``int[2]``."""
+    """An ``int[2]`` reaches the kernel as a tuple of two ints, however the caller passes it."""
     seen = []
 
     def convolve(x, weight, bias, *options):

@@ -110,7 +110,7 @@ def handle(tensor):
 
 
 def test_a_large_array_that_a_kernel_makes_is_the_result():
-    """It is counted, can grow, and is shared with NumPy like other memory."""
+    """The array is counted in the memory statistics, can grow, and is shared with NumPy like other memory."""
     stats = backend_for("cpu").memory_stats
     x = mt.arange(100_000, dtype=mt.float32)
     before = stats()["allocated_bytes.all.current"]

@@ -64,7 +64,7 @@ def test_compiled_values_are_those_of_arrays(seed, ticket, start, n):
 
 @pytest.mark.parametrize("mean, std", [(0.0, 1.0), (0.5, 0.02), (-3.0, 1e-3)])
 def test_normal_floats_are_the_rounded_doubles(mean, std):
-    """This includes values near the midpoint between two floats, which the compiled functions leave to NumPy."""
+    """Some of the values are near the midpoint between two floats. The compiled functions leave those to NumPy."""
     n, stream = 3_000_000, Stream(np, 5, 7)
     out = np.empty(n, np.float32)
     doubtful = compiled.fill_normal(out, mean, std, 5, 7, 0)

@@ -70,7 +70,7 @@ def test_the_device_from_the_base_class_runs(tmp_path):
     assert done.stdout.splitlines()[-1] == re.search(r"# (\S*Size.*)", hybrid)[1]
 
 
-# What works on a device with five methods and one op.
+# Operations that work on a device with five methods and one op.
 MORE = """
 assert x.T.contiguous().tolist() == [[1.0, 3.0], [2.0, 4.0]]
 assert mt.zeros(2, device="abacus").tolist() == [0.0, 0.0]

@@ -223,7 +223,7 @@ def test_references_that_fail():
 
 
 def test_an_op_that_makes_tensors():
-    """It has no tensor arguments, so the device is an argument."""
+    """An op without tensor arguments gets the device as an argument."""
     op = make("(int n, *, device? device=None) -> Tensor", lambda n, *, device=None: mt.Spec((n,), mt.float32),
               lambda out, n, device: np.asarray(out).fill(n))
     assert check_op(op, [(3,), (2, {"device": "cpu"})], reference=lambda n, device=None: np.full(n, n, np.float32)).ok

@@ -137,7 +137,7 @@ def test_a_declared_family_and_one_derived_from_it():
 
 def test_a_transformed_family():
     class SquashedNormal(ours.TransformedDistribution):
-        """As used in reinforcement learning."""
+        """A policy distribution as used in reinforcement learning."""
 
         def __init__(self, loc, scale):
             self.loc, self.scale = loc, scale

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 HANG = 90  # seconds without progress
-CRASHES = 25  # the run stops after this number
+CRASHES = 25  # the run stops after this number of failures or crashes
 
 
 def arguments(argv=None):

@@ -35,11 +35,11 @@ INTERNAL = (NameError, AssertionError, KeyError, MemoryError)  # must not be rai
 _INTERNAL_TEXT = re.compile(
     r"(list|tuple|string|bytearray) (assignment )?index out of range|Out of bounds|'[\w.]+' object has no attribute"
 )
-# Misbehaving dicts, states, results of modes and overrides, and claimed lengths of 2**40 reach plain Python code. Size
-# raises the errors of a tuple.
+# In lines that match this, misbehaving objects, results of modes and overrides, or claimed lengths of 2**40 reach plain
+# Python code, which may raise any exception. `Size` raises the errors of a tuple.
 _OPEN = re.compile(r"check_op|Liar|2 ?\*\* ?40|decode_numbers|mt\.Size|\.shape|__deepcopy__|Meddler|set_rng_state|set_state")
 _VALUE_LINE = re.compile(r"[tl]\d+ = (T\(|\[)")
-# These change a storage or a layout on purpose. Afterwards a tensor may reach beyond its storage.
+# Lines that match this change a storage or a layout on purpose. Afterwards a tensor may reach beyond its storage.
 _LOOSENS = re.compile(r"storage|resize|set_|\.data|rebuild|__class__|'data'")
 SLOW = 20
 
@@ -150,8 +150,8 @@ def wrong(error, code):
         while tb.tb_next is not None:
             tb = tb.tb_next
         where = tb.tb_frame.f_code.co_filename
-        # A message with spaces is written for the caller; PyTorch raises these classes too. Modules are plain Python,
-        # as in PyTorch.
+        # A KeyError or AssertionError whose message has spaces was written for the caller. PyTorch raises these classes
+        # too. The same holds for an AttributeError in `nn`, whose modules are plain Python, as in PyTorch.
         meant = " " in text and (isinstance(error, (KeyError, AssertionError)) or (isinstance(error, AttributeError) and "nn/" in where))
         if where.endswith("/size.pyx"):
             return None
@@ -213,7 +213,7 @@ def objects():
 
 
 def slope(points):
-    """Return the median slope between successive (x, y) points. A late import changes one of them, a leak changes all."""
+    """Return the median slope between successive (x, y) points. A late import changes one slope, a leak changes all."""
     return statistics.median((y - v) / (x - u) for (u, v), (x, y) in itertools.pairwise(points))
 
 

@@ -20,7 +20,7 @@ KEYWORDS = ["dim", "axis", "keepdim", "keepdims", "dtype", "device", "out", "p",
 "x2", "a",
             "weight", "bias", "padding", "stride", "generator", "input", "index", "reduction", "self", "alpha", "inplace",
             "memory_format", "layout", "requires_grad", "pin_memory", "non_blocking", "é", ""]
-# What an object may do to the tensor {t} during a call that it is an argument of.
+# What a misbehaving argument may do to the tensor {t} during a call.
 ACTS = ["{t}.resize_(0)", "{t}.resize_(7, 9)", "{t}.resize_(1, 1, 1, 1, 1, 1, 1, 1)", "{t}.resize_(2**20)",
 "{t}.squeeze_()",
         "{t}.unsqueeze_(0)", "{t}.set_(T((2, 2)))", "setattr({t}, 'data', T((1,) * 9, 'int8'))", "{t}.t_()", "{t}.zero_()",

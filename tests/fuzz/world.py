@@ -1,5 +1,5 @@
 """The names that programs use: tensors in many forms, and objects that misbehave."""
-# These imports are for the programs.
+# The programs use these imports.
 # ruff: noqa: F401, F811
 
 import collections

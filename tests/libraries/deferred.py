@@ -44,7 +44,7 @@ SMALL = {
 
 
 def shrink(config, keys):
-    """Reduce those sizes that a configuration and its nested configurations have."""
+    """Reduce the sizes in a configuration and its nested configurations to at most those in ``keys``."""
     for name, value in list(vars(config).items()):
         if hasattr(value, "to_dict") and hasattr(value, "model_type"):
             shrink(value, keys)

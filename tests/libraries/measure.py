@@ -58,7 +58,7 @@ def shorten(items):
 
 
 def make(spec):
-    """Return an input: a tensor by shape and dtype, a value, or a list, tuple or dict of these."""
+    """Return the input that ``spec`` describes: a tensor, a value, or a list, tuple or dict of these."""
     import torch
 
     kind, given = next((k, spec[k]) for k in ("t", "v", "l", "tup", "m") if k in spec)

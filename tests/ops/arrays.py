@@ -31,5 +31,5 @@ def agree(function, *arrays, dtype=None, device="cpu", tolerance=None):
 
 
 def keeps_statistics(dtype, device):
-    """Return True if statistics have the dtype of the input. Of half dtypes they are float32, except on cpu."""
+    """Return True if saved statistics have the input's dtype. For half dtypes they are float32, except on cpu."""
     return device == "cpu" or dtype in ("float32", "float64")

@@ -221,7 +221,7 @@ def test_numbers_are_tensors_only_where_pytorch_says_so():
 @pytest.mark.parametrize("name", ["add", "sub", "mul", "div", "true_divide", "floor_divide"])
 @pytest.mark.parametrize("numbers", [(7, 2), (7, 2.5), (1.5, 2.5), (1 + 2j, 2.0)])
 def test_two_numbers_make_a_tensor(name, numbers):
-    """Only in basic operations, and on cpu whatever the default device is."""
+    """Basic operations accept two numbers. Their result is on cpu, whatever the default device is."""
     import torch
 
     ours, theirs = (outcome(getattr(lib, name), *numbers) for lib in (mt, torch))

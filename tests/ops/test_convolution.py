@@ -234,7 +234,7 @@ LARGE = [
 @pytest.mark.parametrize("turned", [False, True], ids=["contiguous", "permuted"])
 @pytest.mark.parametrize("name, sizes, kernels, options", LARGE)
 def test_extra_memory(name, sizes, kernels, options, turned, dtype):
-    """At most twice the output and one tile, for all layouts. The weights are small."""
+    """A convolution takes at most the memory of two outputs and one tile, for all layouts. The weights are small."""
     from metatensor.devices.array_kit.convolution import HOST_TILE
 
     x = mt.zeros(sizes[::-1] if turned else sizes, dtype=getattr(mt, dtype), device="cpu")

@@ -133,7 +133,7 @@ def test_solve(dtype, batch, device):
 
 
 def test_singular_matrices(device):
-    """Regular matrices of a batch are solved, and the others are named."""
+    """`solve_ex` and `inv_ex` process the regular matrices of a batch. `inv` and `solve` name the singular one."""
     a = put(np.stack([np.diag([1.0, 2.0]), np.diag([1.0, 0.0])]), device)
     x, info = mt.linalg.solve_ex(a, mt.ones(2, dtype=mt.float64, device=device))
     assert info.tolist() == [0, 2] and x[0].tolist() == [1.0, 0.5]

@@ -108,7 +108,7 @@ def test_others(layout, data):
 
 
 def supports(name, dtype):
-    """Complex numbers have no order; a mean is not an integer."""
+    """Return True if a reduction exists for a dtype: complex numbers have no order, and means are not integers."""
     if dtype.startswith("complex"):
         return name in ("sum", "prod", "mean", "var", "std", "norm", "cumsum", "cumprod", "normalize")
     return "int" not in dtype or name not in ("mean", "norm", "normalize", "softmax", "log_softmax", "softmin")
@@ -149,7 +149,7 @@ def test_logaddexp(device):
 
 
 def test_hidden_rows(device):
-    """Reductions of fully masked rows."""
+    """Reductions of fully masked rows return the neutral element, NaN, or an error."""
     x, none = mt.ones(3, device=device), mt.zeros(3, dtype=mt.bool, device=device)
     assert mt.masked.sum(x, mask=none).item() == 0 and mt.masked.prod(x, mask=none).item() == 1
     assert mt.masked.amax(x, mask=none).item() == -float("inf") and mt.masked.amin(x, mask=none).item() == float("inf")

@@ -29,7 +29,7 @@ def drawn(data, *shape):
 @settings(max_examples=40)
 @given(data=st.data())
 def test_matmul(data):
-    """Most shapes fit, which random ones rarely do."""
+    """The shapes are chosen so that most of them fit. Random shapes rarely do."""
     n, k, m_ = (data.draw(SIZES) for _ in range(3))
     batch = data.draw(shapes(max_dims=2))
     a, b = (*batch, n, k), (*[data.draw(st.sampled_from([1, s])) for s in batch], k, m_)

@@ -95,7 +95,7 @@ def test_arguments(change):
 
 
 def test_a_weight_that_is_not_used_may_be_on_another_device():
-    """As in models with separate projections: an empty weight is created without naming a device."""
+    """Models with separate projections pass an empty weight, which they create without naming a device."""
     x = mt.empty(4, 2, 8, device="meta")
     square, bias = mt.empty(8, 8, device="meta"), mt.empty(24, device="meta")
     out, _ = mt.nn.functional.multi_head_attention_forward(

@@ -242,8 +242,8 @@ def test_strides_are_those_of_pytorch(layouts):
 @pytest.mark.torch
 @given(st.lists(st.integers(0, 3), max_size=4), st.data())
 def test_every_stride_on_meta(shape, data):
-    """Includes strides of dimensions of size 1, with one operand: PyTorch's meta kernels ignore numbers and treat empty
-    tensors as contiguous.
+    """Strides of dimensions of size 1 are compared too. There is one operand, because PyTorch's meta kernels ignore
+    numbers and treat empty tensors as contiguous.
     """
     import torch
 

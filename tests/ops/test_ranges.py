@@ -158,7 +158,7 @@ def test_bounds_that_require_grad_do_not_reach_the_result(steps):
 
 @pytest.mark.parametrize("sizes, count", [((0, 2**31 - 1), 0), ((2**31 - 1, 0), 0), ((3, 2**31 - 1, -5), 0), ((3, 2**31 - 1, 1), 9)])
 def test_few_indices_of_a_large_triangle(sizes, count):
-    """The memory used is that of the indices."""
+    """The operators need memory for the indices only, not for the triangle."""
     assert mt.tril_indices(*sizes).shape == (2, count)
     rows, columns, offset = (*sizes, 0)[:3]
     assert mt.triu_indices(columns, rows, -offset).shape == (2, count)

@@ -186,7 +186,7 @@ def test_dropout_between_layers(device):
 
     plain, dropped = run(0.0), run(0.5)
     assert (run(0.5) == dropped).all() and (run(0.5, train=False) == plain).all()
-    # The units of the first layer are equal. The second layer sums those that were kept, scaled by two.
+    # The units of the first layer are equal. The second layer sums the units that were kept, which are scaled by two.
     first = 0.5 * 0.5 * 3 + 0.5 * 0.5 * 40
     kept = (dropped - 0.5 * 0.5 * 40) / (0.5 * first * 2)
     np.testing.assert_allclose(kept, np.round(kept), atol=1e-3)

@@ -150,7 +150,7 @@ def test_quantile_values(interpolation, device):
 
 
 def test_infinite_quantiles(device):
-    """PyTorch returns NaN here. An infinite element is its own quantile."""
+    """If a quantile falls on an infinite element, it is that element. PyTorch returns NaN."""
     x = mt.tensor([1.0, float("inf"), float("inf")], device=device)
     assert mt.quantile(x, 1.0).item() == mt.quantile(x, 0.5).item() == mt.quantile(x, 0.2).item() == float("inf")
 

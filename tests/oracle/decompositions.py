@@ -1,7 +1,8 @@
 """Checks of matrix decompositions. Their results are not unique and cannot be compared element by element.
 
 ``RULES`` maps the name of an operator to a function of its arguments (a tuple and a dict), the module's results and
-PyTorch's results. It returns None, or what is wrong. Factors may differ by signs, phases or the basis of a subspace.
+PyTorch's results. It returns None, or a description of the error. Factors may differ by signs, phases or the basis of a
+subspace.
 """
 
 import torch

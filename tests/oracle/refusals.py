@@ -37,8 +37,8 @@ CEILING = Path(__file__).resolve().parent / "ceiling.json"
 SHARE = 23  # the test tries one in this many calls
 SMALL = 400  # maximum number of elements of a tensor
 OF_EACH = 3  # recorded calls of each operator
-# Parts of names of operators whose values are not compared: uninitialized, random, not unique, or for arguments without
-# meaning.
+# Parts of names of operators whose values are not compared. Their results are uninitialized, random or not unique, or
+# the changed arguments have no meaning for them.
 WITHOUT_VALUES = ("empty", "resize", "set_", "rand", "bernoulli", "normal", "multinomial", "dropout", "uniform",
 "exponential", "cauchy",
                   "geometric", "poisson", "binomial", "gumbel", "fractional", "eig", "svd", "qr", "lstsq", "sorted", "bucketize")
@@ -325,7 +325,10 @@ class Judge:
 
     @staticmethod
     def valued(name, kind, *results):
-        """Return True if values are compared: of in-place calls and calls with ``out=`` that read no memory which they write."""
+        """Return True if values are compared.
+
+        This holds for in-place calls and calls with ``out=``, unless they read memory to which they write.
+        """
         return kind.startswith(("out", "in place")) and "argument" not in kind and "16" not in kind \
             and not any(isinstance(r, Exception) for r in results) and not any(word in name for word in WITHOUT_VALUES)
 
@@ -433,7 +436,7 @@ def main(argv=None):
     parser.add_argument("--fail-list", type=int, default=0, metavar="N", help="print the first N differences")
     parser.add_argument("--what", help="only these differences: accepts, class, refuses, values, ...")
     parser.add_argument("--kinds", default="", help="only changes whose description starts with this, such as 'out: '")
-    parser.add_argument("--lower", action="store_true", help=f"lower the ceiling, of which the test tries one call in {SHARE}")
+    parser.add_argument("--lower", action="store_true", help=f"lower the limits, which hold for one call in {SHARE}")
     parser.add_argument("--anew", action="store_true", help="write the limits, even if they increase")
     parser.add_argument("--separate", action="store_true", help="run each operator in a separate process, because PyTorch may crash")
     parser.add_argument("--save", help="write every difference to this file, one JSON object per line")

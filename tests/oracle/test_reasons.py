@@ -11,21 +11,21 @@ HEADING = "## Calls that are listed as different"
 
 
 def entries():
-    """``[(patterns of operators, kinds of change)]`` of the table."""
+    """Return the rows of the table as (patterns of operators, kinds of change)."""
     section = PAGE.read_text().partition(HEADING)[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| `")]
     return [(re.findall("`([^`]+)`", names), set(kinds.split(", "))) for names, kinds, _ in rows]
 
 
 def explained(name, change, table):
-    """Whether an entry names the operator, with or without its namespace, and the kind of change."""
+    """Return True if a row names the operator, with or without its namespace, and the kind of change."""
     name = name.partition("|")[0]
     names = {name, name.rpartition(".")[2], name.removeprefix("nn.functional.")}
     return any(change in kinds and any(fnmatchcase(n, pattern) for n in names for pattern in patterns) for patterns, kinds in table)
 
 
 def listed():
-    """``(operator, kind of change)`` of every difference that the two lists allow."""
+    """Yield (operator, kind of change) for every difference that the two files allow."""
     for file in ("differences.json", "ceiling.json"):
         for name, row in json.loads((HERE / file).read_text()).items():
             for key in row:

@@ -95,7 +95,7 @@ def test_a_model_runs_there(backend):
 
 @pytest.mark.slow
 def test_a_custom_op_in_c(backend):
-    """Its meta kernel and its kernel are C functions. Otherwise it is an op like those in Python."""
+    """The op's meta kernel and kernel are C functions. In all other respects it is like an op defined in Python."""
     axpy = mt.ops.tally.axpy
     assert axpy.schemas == ("tally::axpy(Tensor x, Tensor y, float a=1.0) -> Tensor",) and "a * x + y." in axpy.__doc__
     x = mt.empty(3, 4, device="meta").t()

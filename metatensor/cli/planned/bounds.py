@@ -13,7 +13,7 @@ from metatensor.cli.planned.values import Values
 __all__ = ["result", "without_masks"]
 
 MOST_COMPUTED = 1 << 22
-"""Maximum number of elements of substituted arguments with which an operator is computed."""
+"""An operator is computed with substituted arguments only if these have at most this many elements."""
 
 
 def _integers(*shape: int) -> Any:
@@ -66,9 +66,9 @@ LARGEST: dict[str, Callable[..., Any]] = {
 def result(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], values: Values) -> Any:
     """Return a result on meta for an operator whose result depends on values that are not available.
 
-    With the policy "bound", the result has the largest possible size. With other policies, and if no largest size is
-    known, the operator is computed with arguments that are filled with the value of the policy. DataDependentError is
-    raised if these would have more than `MOST_COMPUTED` elements.
+    With the policy "bound", the result has the largest possible size, if that is known. Otherwise the operator is
+    computed with substituted arguments, which are filled with the policy's value. DataDependentError is raised if
+    these would have more than `MOST_COMPUTED` elements.
     """
     if values.policy == "bound" and op.name in LARGEST:
         return LARGEST[op.name](*args, **kwargs)

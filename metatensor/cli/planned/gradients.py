@@ -17,8 +17,9 @@ __all__ = ["Gradients"]
 class Gradients:
     """The gradients of a planned script.
 
-    A backward pass is left out. After it, every leaf that requires grad has a gradient on meta, until it is set to None. Which
-    leaves the differentiated tensor depends on is not known, so all of them count. A gradient is made when it is first read.
+    Backward passes are skipped. After a skipped pass, every leaf that requires grad has a gradient on meta until its
+    gradient is set to None. All leaves are included, because it is not known on which of them the differentiated tensor
+    depends. A gradient is created when it is first read.
     """
 
     def __init__(self) -> None:
@@ -94,6 +95,6 @@ class Gradients:
 
 
 def _create_state(self: SparseAdam, p: Any, grad: Any, group: dict[str, Any]) -> None:
-    """Create the state of a parameter. Gradients without values are dense, so they cannot be applied."""
+    """Create a parameter's state without an update. `SparseAdam` cannot apply the dense gradients of a planned run."""
     if p not in self.state:
         self.state[p] = self.begin(p, group)

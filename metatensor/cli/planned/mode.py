@@ -130,7 +130,7 @@ class PlanMode(mt.DispatchMode):
     def _together(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Move the tensors of a call to meta.
 
-        If it writes to a view on cpu, fill in values for those on meta instead.
+        If the call writes to a view on cpu, instead replace each tensor on meta by one on cpu with substitute values.
         """
         places = {tensor.is_meta for tensor in tensors_in((args, tuple(kwargs.values())))}
         if len(places) < 2:

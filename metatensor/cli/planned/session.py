@@ -27,7 +27,7 @@ __all__ = ["Plan"]
 
 
 class Plan:
-    """A planned run of a script. `start` changes this process permanently, so only the script may use it."""
+    """A planned run of a script. `start` changes the process permanently, so the process may run only the script."""
 
     def __init__(self, policy: str) -> None:
         self.values = Values(policy)
@@ -164,4 +164,4 @@ def _start_in_child(policy: str) -> None:
     """Plan a process that the script started with "spawn" or "forkserver"."""
     plan = Plan(policy)
     plan.start()
-    plan._begin_child()  # a forkserver forgets this, and calls it again after the fork
+    plan._begin_child()  # a forkserver drops the finalizer when it forks; the after-fork hook then calls this again

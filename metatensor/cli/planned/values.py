@@ -80,7 +80,7 @@ class Values:
 
     @property
     def replaces(self) -> bool:
-        """Whether requests are answered with substitutes."""
+        """True if requests are answered with substitutes."""
         return self.policy != "raise"
 
     def number(self, dtype: Any) -> Any:
@@ -121,7 +121,7 @@ def _nested(shape: tuple[int, ...], number: Any) -> Any:
 
 
 def _asserted() -> bool:
-    """Return the value with which an ``assert`` statement in the running line succeeds. Without one, return False."""
+    """Return the value with which an ``assert`` statement in the running line succeeds, or False if there is none."""
     where = running_line(sys._getframe(1))
     found = _ASSERT.match(linecache.getline(*where)) if where is not None else None
     return found is not None and found[1] is None

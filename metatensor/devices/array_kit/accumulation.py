@@ -1,7 +1,7 @@
 """Scatter-reduction: combine many values into fewer elements, where several values may belong to the same element.
 
 NumPy's ``ufunc.at`` does this for all operations and dtypes. CuPy's version covers only what the GPU does atomically:
-sums of some dtypes, and minimum and maximum, which lose NaN there. All other cases use a segmented scan: sort the
+sums of some dtypes, and minimum and maximum, but these ignore NaN. All other cases use a segmented scan: sort the
 values by target element and combine them in log2(n) steps. The scan is deterministic.
 """
 
@@ -42,7 +42,7 @@ def by_segments(xp: Any, combine: Any, out: Any, key: Any, values: Any) -> None:
     values = xp.broadcast_to(xp.asarray(values, dtype=out.dtype), places.shape).reshape(-1)
     order = xp.argsort(places.reshape(-1), kind="stable")
     places, values = places.reshape(-1)[order], values[order]
-    # After each step an element combines up to twice as many of the preceding values for the same target.
+    # Each step doubles the number of preceding values for the same target that an element may combine.
     step = 1
     while step < places.size:
         same = places[step:] == places[:-step]

@@ -99,7 +99,7 @@ class ArrayBackend(DeviceBackend):
         """The module of special functions, such as scipy.special. RuntimeError is raised if there is none."""
         if isinstance(self._special, str):
             self._special = importlib.import_module(self._special)
-            limit_blas()  # SciPy brings another library
+            limit_blas()  # SciPy loads a BLAS library of its own
         if self._special is None:
             raise RuntimeError(f"{self.type}: {self.xp.__name__} has no special functions")
         return self._special
@@ -121,7 +121,7 @@ class ArrayBackend(DeviceBackend):
     def dtype_of(self, array_dtype: Any) -> DType:
         """Return the metatensor dtype of an array dtype. Raise TypeError if there is none (objects, strings, dates)."""
         if not self._dtypes:
-            # Skip dtypes that are stored as the bits of another dtype: no array has them as its own dtype.
+            # Skip dtypes whose bits are stored in arrays of another dtype.
             plain = {fmt.raw: name for name, fmt in self.formats.items() if not fmt.opaque and fmt.raw.name == name}
             self._dtypes = {raw: dtype_by_name(name) for raw, name in plain.items()}
         found = self._dtypes.get(np.dtype(array_dtype))
@@ -145,7 +145,7 @@ class ArrayBackend(DeviceBackend):
         return flat
 
     def empty_cache(self) -> None:
-        """Release the most recently freed large block, which is cached for reuse, to the operating system."""
+        """Give the most recently freed large block, which is kept for reuse, back to the operating system."""
         if self.on_host:
             give_back()
 
@@ -381,11 +381,11 @@ class ArrayBackend(DeviceBackend):
     # `Binding` calls the following methods for the less frequent steps of a call.
 
     def target(self, out: Tensor) -> Any:
-        """Return an array of the computing dtype for the results of a half dtype, which are rounded at the end."""
+        """Return an array of the computing dtype for a result of a half dtype. `finish` rounds it."""
         return self.xp.empty(tuple(out.shape), self.format(out.dtype).compute)
 
     def finish(self, binding: Binding, out: Tensor, target: Any, result: Any) -> None:
-        """Store the result of a kernel, which it returned or wrote to ``target``, in the memory of ``out``."""
+        """Store a kernel's result in the memory of ``out``. The kernel has returned it or written it to ``target``."""
         fmt = self.format(out.dtype)
         native = binding.is_native
         own = native or fmt.decode is None

@@ -129,7 +129,7 @@ def heaviside(kit: Any, out: Any, input: Any, values: Any) -> Any:
 
 @kernel("nextafter", half="native")
 def nextafter(kit: Any, out: Any, input: Any, other: Any) -> Any:
-    """Compute in the stored dtype, because the next float32 would round back to the same half value."""
+    """Compute in the stored dtype, because the next float32 number would be rounded back to the same half value."""
     xp = kit.xp
     if out.dtype.kind != "u" and input.dtype == other.dtype == out.dtype:
         return xp.nextafter(input, other)

@@ -205,7 +205,7 @@ cdef class Binding:
     cdef Views views
     cdef bint native            # the kernel takes half dtypes as they are stored
     cdef bint tensors           # the kernel takes tensors, not arrays
-    cdef object ufunc           # ufunc that computes the same if all operands have one dtype, or None
+    cdef object ufunc           # ufunc that replaces the kernel if all operands have one dtype, or None
     cdef int operands           # number of operands of the ufunc
     cdef bint out_by_name       # the ufunc needs its output as a keyword argument
     cdef tuple rest             # the ufunc is used only if the arguments after the operands equal these
@@ -355,7 +355,7 @@ cdef class Binding:
         return None
 
     cdef bint adopt(self, Tensor out, object result) except -1:
-        """Use an array that the kernel created as the result's memory if it has no other owner. Return True if done."""
+        """Make an array from the kernel the result's memory, if nothing else refers to it. Return True if done."""
         if type(result) is not _ndarray or Py_REFCNT(result) > 1 or out.storage.size_bytes < ADOPTED \
                 or not out.flags & T_CONTIGUOUS or out.offset:
             return False

@@ -1,10 +1,10 @@
 """Kernels of convolution: gather a tile of patches from the input, then multiply it by the weight matrix.
 
 A tile holds the patches at some window positions of some images. Padding needs no memory: elements of a patch outside
-the image are set to zero in the tile. Besides the result, a convolution needs memory for one tile and its product,
-which is no larger than the result, and for a copy of the weight if that is not contiguous or has a half dtype. Half
-dtypes are converted tile by tile. Transposed convolutions are the exception: they accumulate, so they keep a half
-result in float32 until it is complete.
+the image are set to zero in the tile. Besides the result, a convolution needs memory for one tile and for the product
+of the tile and the weight, which is no larger than the result. It also needs a copy of the weight if the weight is not
+contiguous or has a half dtype. Half dtypes are converted tile by tile. Transposed convolutions are the exception: they
+accumulate, so they keep a result of a half dtype in float32 until it is complete.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ def _batched(array: Any, n: int) -> Any:
 
 
 def _operands(kit: Any, *tensors: Any) -> Iterator[Any]:
-    """Yield the operands, each with a batch dimension. Only the last one is converted if it has a half dtype."""
+    """Yield the operands, each with a batch dimension. A half dtype is converted only in the last operand."""
     n = tensors[-1].dim()
     for tensor in tensors[:-1]:
         tensor = tensor if tensor.dim() == n else tensor.unsqueeze(0)

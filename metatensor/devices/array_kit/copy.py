@@ -40,8 +40,8 @@ def _by_int64(array: Any, dtype: Any) -> bool:
 def store(xp: Any, out: Any, format: Format, value: Any, raw: bool = False) -> None:
     """Write ``value`` (an array of a computing dtype, or a number) to ``out``, an array of the stored dtype.
 
-    With ``raw``, a value of the stored dtype is copied unchanged even if that dtype only holds bits. The shapes must
-    broadcast. The caller checks that they are equal.
+    With ``raw``, a value of the stored dtype is copied unchanged even if that dtype only holds bits. The shape of
+    ``value`` must broadcast to that of ``out``. Callers that need equal shapes check them.
     """
     if not hasattr(value, "dtype"):
         value = xp.asarray(value)

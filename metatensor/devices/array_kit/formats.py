@@ -6,8 +6,9 @@ natively (NumPy with ml_dtypes) converts with ``astype``. For all other librarie
 of the same size, and the functions of this module convert its bits, with the same results.
 
 Values are converted through float32 and rounded to nearest, ties to even. Values out of range become infinity. In the
-fnuz dtypes they become NaN, and in float8_e4m3fn, which has no infinity, the largest value. float8_e8m0fnu holds powers
-of two without a sign: magnitudes round to nearest, ties up, and zero becomes the smallest value. PyTorch does the same.
+fnuz dtypes they become NaN. In float8_e4m3fn, which has no infinity, they become the largest value. float8_e8m0fnu
+holds powers of two without a sign: magnitudes round to nearest, ties up, and zero becomes the smallest value. PyTorch
+does the same.
 """
 
 from __future__ import annotations

@@ -205,7 +205,7 @@ cdef class Block:
 
 
 def give_back():
-    """Release the block that is kept for reuse to the operating system. Return its size in bytes."""
+    """Give the block that is kept for reuse back to the operating system. Return its size in bytes."""
     return drop_kept()
 
 

@@ -47,8 +47,8 @@ def is_integral(array: Any) -> bool:
 def _over(high: Any, low: Any) -> Any:
     """Return the common dtype of operands of dtype ``high``, which take precedence, and operands of dtype ``low``.
 
-    It is ``high`` unless the category of ``low`` is higher. The categories are, in ascending order, bool, integer,
-    float and complex. Either dtype may be None.
+    It is ``high`` unless ``low`` is of a higher category. The categories are, in ascending order, bool, integer, float
+    and complex. A complex ``low`` is widened to the precision of a floating-point ``high``. Either dtype may be None.
     """
     if high is None or low is None:
         return low if high is None else high
@@ -63,7 +63,7 @@ def _join(a: Any, b: Any) -> Any:
     if _RANK[a.kind] == _RANK[b.kind]:
         return np.promote_types(a, b)
     low, high = sorted((a, b), key=lambda d: _RANK[d.kind])
-    # float64 and a complex dtype need complex128. An integer takes the other dtype.
+    # float64 and a complex dtype give complex128. An integer dtype has no effect on the other dtype.
     return np.promote_types(low, high) if low.kind == "f" else high
 
 

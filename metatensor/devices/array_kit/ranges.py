@@ -74,7 +74,7 @@ def triu_indices(kit: Any, out: Any, row: int, col: int, offset: int, *_: Any) -
 
 
 def _fill_rows(xp: Any, out: Any, rows: Any, first: Any, end: Any) -> None:
-    """Write, for each row, the row and column numbers of its columns from ``first`` up to ``end``."""
+    """Write the indices (row, column) of the elements in each row from column ``first`` up to ``end``."""
     lengths = xp.broadcast_to(end - first, rows.shape)
     starts = xp.cumsum(lengths) - lengths
     places = xp.arange(out.shape[1])

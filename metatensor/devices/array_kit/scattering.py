@@ -20,7 +20,10 @@ def begin(kit: Any, out: Any, input: Any) -> None:
 
 
 def grid(kit: Any, index: Any, dim: int) -> tuple[Any, ...]:
-    """Return the key of all positions of ``index``, with the coordinate along ``dim`` replaced by the index itself."""
+    """Return a key with one element for each position in ``index``.
+
+    The element's coordinate along ``dim`` is the value of ``index``. The others are those of the position.
+    """
     dim %= index.ndim
     return tuple(
         [

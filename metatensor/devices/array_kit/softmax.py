@@ -30,7 +30,10 @@ def softmax_of(xp: Any, array: Any, dim: int, out: Any = None) -> Any:
 
 
 def softmax_into(kit: Any, out: Any, array: Any, dim: int) -> Any:
-    """Compute the softmax into ``out`` or return it. Host code is compiled for float32 along the last dimension."""
+    """Compute the softmax into ``out`` or return it.
+
+    On the host, compiled code computes it for float32 along the last dimension.
+    """
     if not array.ndim or not array.size:
         return softmax_of(kit.xp, array, dim)
     if (dim == -1 or dim == array.ndim - 1) and is_single(kit, out, array):

@@ -31,7 +31,7 @@ def sliced_mask(batch: Any, head: Any, token_q: Any, token_kv: Any) -> NoReturn:
 
 
 def ordered(dense: Any) -> tuple[Any, Any]:
-    """Return the number of ones in each row of a 0-1 matrix, and all column numbers, those of ones first."""
+    """Return the number of ones in each row of a 0-1 matrix, and all column numbers with those of the ones first."""
     dense = dense.to(mt.int32)
     columns = mt.argsort(dense, dim=-1, descending=True, stable=True)
     plain = mt.contiguous_format

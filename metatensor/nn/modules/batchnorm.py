@@ -163,7 +163,7 @@ class BatchNorm1d(_BatchNorm):
     Raises
     ------
     ValueError
-        On a call with an input of another number of dimensions.
+        On a call whose input has the wrong number of dimensions.
 
     Examples
     --------

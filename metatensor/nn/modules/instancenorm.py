@@ -78,7 +78,7 @@ class InstanceNorm1d(_InstanceNorm):
     Raises
     ------
     ValueError
-        On a call with an input of another number of dimensions or, if ``affine``, of channels.
+        On a call whose input has the wrong number of dimensions or, if ``affine`` is true, of channels.
 
     Examples
     --------

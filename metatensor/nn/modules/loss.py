@@ -709,7 +709,7 @@ class TripletMarginLoss(_Loss):
     Parameters
     ----------
     margin : float
-        Positive difference of distances beyond which the loss is 0. Default 1.
+        Difference of the two distances beyond which the loss is 0. It must be positive. Default 1.
     p : float
         Order of the norm. Default 2.
     eps : float
@@ -763,7 +763,7 @@ class TripletMarginWithDistanceLoss(_Loss):
     distance_function : callable, optional
         Function of two tensors that returns their distances. Default `PairwiseDistance`.
     margin : float
-        Positive difference of distances beyond which the loss is 0. Default 1.
+        Difference of the two distances beyond which the loss is 0. It must be positive. Default 1.
     swap : bool
         Use the smaller of the distances from the negative example to the other two. Default False.
     reduction : str
@@ -822,7 +822,7 @@ class CTCLoss(_Loss):
     blank : int
         Class of the blank label. Default 0.
     reduction : str
-        "mean" (the default), "sum" or "none". The mean is that of the losses divided by the target lengths.
+        "mean" (the default), "sum" or "none". "mean" divides each loss by its target length before averaging.
     zero_infinity : bool
         Replace infinite losses by 0. They occur if an input is too short for its target. Default False.
 

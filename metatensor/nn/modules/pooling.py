@@ -374,7 +374,7 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
     output_size : int or pair of int, optional
         Height and width of the output.
     output_ratio : float or pair of float, optional
-        Height and width of the output as fractions of those of the input, between 0 and 1.
+        Height and width of the output as fractions of the input's height and width, between 0 and 1.
     return_indices : bool
         Return a pair (maxima, indices). Default False.
 
@@ -397,7 +397,8 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
     """Maximum of windows at pseudo-random positions of an input (N, C, D, H, W) or (C, D, H, W).
 
-    See `FractionalMaxPool2d` for the parameters. Its pairs are triples (depth, height, width) here.
+    See `FractionalMaxPool2d` for the parameters. Where it takes a pair, this class takes a triple (depth, height,
+    width).
 
     Examples
     --------

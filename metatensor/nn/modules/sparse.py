@@ -94,7 +94,7 @@ class Embedding(_Table):
     padding_idx : int, optional
         Row that is initialized with zeros and receives no gradient. It may be negative.
     max_norm : float, optional
-        Scale rows that are looked up down to at most this norm, in place.
+        Largest norm of a row. Longer rows are rescaled in place when they are looked up. Default: no limit.
     norm_type : float
         Order of that norm. Default 2.
     scale_grad_by_freq : bool
@@ -220,8 +220,8 @@ class EmbeddingBag(_Table):
     """Sum, mean or maximum of several rows of a table, computed without creating a tensor of those rows.
 
     The layer is called with indices of shape (B, rows per bag), or with flat indices and ``offsets`` (B,), the start of
-    each bag. The output has shape (B, embedding_dim). ``per_sample_weights``, of the shape of the indices, weight the
-    rows of a sum.
+    each bag. The output has shape (B, embedding_dim). ``per_sample_weights`` has the shape of the indices and gives the
+    weight of each row in a sum.
 
     Parameters
     ----------
@@ -230,7 +230,7 @@ class EmbeddingBag(_Table):
     mode : str
         "sum", "mean" (the default) or "max".
     include_last_offset : bool
-        Expect one more offset at the end, the number of indices. Default False.
+        Expect one more offset at the end, equal to the number of indices. Default False.
     padding_idx : int, optional
         Row that is initialized with zeros and left out of every bag.
 

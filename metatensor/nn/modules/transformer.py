@@ -129,7 +129,7 @@ class _Layer(Module):
         norm = getattr(self, f"norm{i}")
         return x + block(norm(x)) if self.norm_first else norm(x + block(x))
 
-    # These methods have PyTorch's names because subclasses call and override them. Each ends with its dropout.
+    # These methods have PyTorch's names because subclasses call and override them. The last step of each is dropout.
 
     def _ff_block(self, x: mt.Tensor) -> mt.Tensor:
         x = self.linear2(self.dropout(self.activation(self.linear1(x))))

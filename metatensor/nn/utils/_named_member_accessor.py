@@ -186,7 +186,7 @@ class NamedMemberAccessor:
         return before, missing
 
     def check_keys(self, keys: Iterable[str]) -> tuple[list[str], list[str]]:
-        """Return the names of the module's tensors missing in ``keys``, and the keys that are not such names."""
+        """Return the names of the module's tensors missing in ``keys``, and the keys that do not name a tensor."""
         given, own = set(keys), {name for name, _ in self.named_tensors(remove_duplicate=False)}
         return list(own - given), list(given - own)
 

@@ -101,7 +101,7 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> mt.Tensor:
-    """Scale the gradients of parameters so that their total norm is at most ``max_norm``. Return the norm before.
+    """Scale the gradients of parameters to a total norm of at most ``max_norm``. Return the norm before scaling.
 
     Parameters
     ----------

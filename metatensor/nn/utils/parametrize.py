@@ -61,9 +61,9 @@ def _expect(tensor: Any, like_dtype: Any, like_shape: Any, what: str) -> None:
 class ParametrizationList(ModuleList):
     """Parametrizations of one tensor, in order, with the original tensors that it is computed from.
 
-    The child modules are the parametrizations. Calling the list computes the tensor. The original is ``original`` or,
-    if the last ``right_inverse`` returned a sequence, ``original0``, ``original1`` and so on. Originals are parameters
-    if the tensor was one, else buffers.
+    The child modules are the parametrizations. Calling the list computes the tensor. The original tensor is the
+    attribute ``original``. If the last ``right_inverse`` returned a sequence, the originals are ``original0``,
+    ``original1`` and so on. Originals are parameters if the tensor was one, else buffers.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class ParametrizationList(ModuleList):
         return value
 
     def right_inverse(self, value: Tensor) -> None:
-        """Set the originals by the modules' ``right_inverse``. The computed tensor is then ``value`` or near it.
+        """Set the originals by the modules' ``right_inverse``, so that the computed tensor is about ``value``.
 
         Raises
         ------

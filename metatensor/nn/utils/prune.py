@@ -180,7 +180,10 @@ class PruningContainer(BasePruningMethod):
         return self._pruning_methods[idx]
 
     def compute_mask(self, t: mt.Tensor, default_mask: mt.Tensor) -> mt.Tensor:
-        """Return ``default_mask`` with the additional zeros of the last method. Its type decides where it is applied."""
+        """Return ``default_mask`` with the additional zeros of the last method.
+
+        The ``PRUNING_TYPE`` of that method determines to which part of the tensor it is applied.
+        """
         method: Any = self._pruning_methods[-1]
         part: Any
         if method.PRUNING_TYPE == "unstructured":
@@ -227,7 +230,7 @@ class _Some(BasePruningMethod):
             raise ValueError(f"amount must be a count of units or a fraction between 0 and 1, not {amount}")
 
     def _count(self, units: int) -> int:
-        """Return the number of units to prune. Raise ValueError if there are fewer."""
+        """Return the number of units to prune. Raise ValueError if there are fewer units."""
         count = self.amount if self._counted else round(self.amount * units)
         if count > units:
             raise ValueError(f"amount={self.amount} is more than the number of units, {units}")
@@ -404,7 +407,7 @@ def random_unstructured(module: Module, name: str, amount: Any) -> Module:
 
 
 def l1_unstructured(module: Module, name: str, amount: Any, importance_scores: mt.Tensor | None = None) -> Module:
-    """Prune the elements of a parameter of smallest magnitude. Return the module.
+    """Prune the elements of a parameter that have the smallest magnitudes. Return the module.
 
     Parameters
     ----------
@@ -415,7 +418,7 @@ def l1_unstructured(module: Module, name: str, amount: Any, importance_scores: m
     amount : int or float
         Number of elements, or their fraction in [0, 1].
     importance_scores : Tensor, optional
-        Tensor whose magnitudes are compared instead, of the shape of the parameter.
+        Tensor of the parameter's shape whose magnitudes are compared instead of the parameter's.
 
     Examples
     --------
@@ -450,7 +453,7 @@ def random_structured(module: Module, name: str, amount: Any, dim: int) -> Modul
 def ln_structured(
     module: Module, name: str, amount: Any, n: Any, dim: int, importance_scores: mt.Tensor | None = None
 ) -> Module:
-    """Prune the slices of a parameter with the smallest norm. Return the module.
+    """Prune the slices of a parameter that have the smallest norms. Return the module.
 
     Parameters
     ----------
@@ -465,7 +468,7 @@ def ln_structured(
     dim : int
         Dimension of the slices.
     importance_scores : Tensor, optional
-        Tensor whose norms are compared instead, of the shape of the parameter.
+        Tensor of the parameter's shape whose norms are compared instead of the parameter's.
     """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module

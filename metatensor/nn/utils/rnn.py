@@ -40,7 +40,7 @@ class PackedSequence(_Packed):
     data : Tensor
         Shape (total length, ...): the first elements of all sequences, then the second elements, and so on.
     batch_sizes : Tensor
-        Number of sequences that have each step, int64 on the CPU.
+        For each step, the number of sequences that are long enough to have it. int64, on the CPU.
     sorted_indices : Tensor, optional
         Indices that sort the sequences, or None if they were sorted already.
     unsorted_indices : Tensor, optional

@@ -24,7 +24,7 @@ class SpectralNorm:
     """Forward pre-hook that sets the weight ``name`` to ``{name}_orig`` divided by its largest singular value.
 
     The singular value is estimated by power iteration. In training mode each call continues from the vectors of the
-    last one.
+    previous call.
     """
 
     _version = 1

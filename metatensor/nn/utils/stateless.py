@@ -107,7 +107,7 @@ def _named_modules(module: Module, path: str = "", above: tuple[Module, ...] = (
 
 
 def _for_ties(own: dict[str, Any], given: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return replacements for all names of tied tensors of which at least one name is given."""
+    """Return the replacements. Those for a tied tensor are repeated under all of its names."""
     names: dict[int, list[str]] = {}
     for name, (members, key) in own.items():
         names.setdefault(id(members[key]), []).append(name)

@@ -221,7 +221,7 @@ class Tracer(TracerBase):
             for namespace, name in WRAPPED:
                 self._wrap(stack, namespace, name)
             # A call of an operator with a proxy for a tensor reaches the tracer by itself. A call with a proxy for a
-            # number does not, so all are wrapped.
+            # number does not, so all functions are wrapped.
             for place in filter(None, (mt, alias, mt.nn.functional, mt.fft, mt.linalg, mt.special)):
                 for name, value in list(vars(place).items()):
                     if isinstance(value, Op) or isinstance(value, FunctionType) and (name == "_assert" or not name.startswith("_")):

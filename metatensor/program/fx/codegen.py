@@ -67,7 +67,7 @@ class _Writer:
         return PythonCode("\n".join(lines) + "\n", self.globals)
 
     def expression(self, node: Node) -> str:
-        """Return the operation of a node."""
+        """Return an expression for the operation of a node."""
         if node.op == "get_attr":
             return self.attribute(node.target)
         if node.op == "call_module":
@@ -89,7 +89,7 @@ class _Writer:
         return f"{self.name_of(node.target)}({self.arguments(node.args, node.kwargs)})"
 
     def attribute(self, target: str) -> str:
-        """Return the expression for an attribute of the module with a dotted name."""
+        """Return the expression for the module's attribute at a dotted name."""
         found = self.root
         for part in target.split("."):
             usual = part.isidentifier() and not keyword.iskeyword(part)
@@ -100,7 +100,7 @@ class _Writer:
         return ", ".join([*map(self.value, args), *(f"{key}={self.value(value)}" for key, value in kwargs.items())])
 
     def operand(self, value: Any) -> str:
-        """Return a value as a part of a larger expression."""
+        """Return an expression for a value, in parentheses if a larger expression needs them."""
         text = self.value(value)
         return f"({text})" if text.startswith("-") else text
 
@@ -137,7 +137,7 @@ class _Writer:
         return self.name_of(value)
 
     def name_of(self, value: Any) -> str:
-        """Return an expression for a function, class or constant, and add what it starts with to the globals."""
+        """Return an expression for a function, class or constant. Add the global name that it uses to the globals."""
         own = getattr(value, "__name__", "")
         if own and getattr(builtins, own, None) is value:
             return str(own)

@@ -17,7 +17,7 @@ _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
 class _CodeOnlyModule(mt.nn.Module):
     """A module with the instance dict of another one.
 
-    A copy or an unpickled `GraphModule` takes its attributes from it.
+    A copied or unpickled `GraphModule` takes its attributes from such a module.
     """
 
     def __init__(self, body: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ __all__ = ["Interpreter", "Transformer", "attribute_of", "bind"]
 
 
 def attribute_of(module: Any, target: str) -> Any:
-    """Return the attribute of a module with a dotted name. Raise RuntimeError if there is none."""
+    """Return the module's attribute at a dotted name. Raise RuntimeError if there is none."""
     found = module
     for name in target.split("."):
         if not hasattr(found, name):
@@ -65,7 +65,7 @@ class Interpreter:
         *args
             Arguments of the graph, in the order of its placeholders.
         initial_env : dict of Node to any, optional
-            Results of nodes that are then not run.
+            Results to use for nodes instead of running them.
         enable_io_processing : bool
             Ignored.
         """
@@ -119,7 +119,7 @@ class Interpreter:
         return args[0]
 
     def fetch_attr(self, target: str) -> Any:
-        """Return the attribute of the module with a dotted name."""
+        """Return the module's attribute at a dotted name."""
         return attribute_of(self.module, target)
 
     def fetch_args_kwargs_from_env(self, n: Node) -> tuple[tuple[Any, ...], dict[str, Any]]:

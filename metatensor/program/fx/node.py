@@ -184,8 +184,8 @@ class Node:
     def is_impure(self, impure_random: bool = True) -> bool:
         """Return whether dead code elimination must keep this node.
 
-        This holds for placeholders, outputs and calls of modules, and for calls of functions and methods that have side
-        effects by their name or by `has_side_effect`. `impure_random` is ignored.
+        This holds for placeholders, outputs and calls of modules, and for calls of functions and methods whose names,
+        or calls of `has_side_effect`, mark them as having side effects. `impure_random` is ignored.
         """
         if self.op in ("placeholder", "output", "call_module"):
             return True

@@ -36,7 +36,7 @@ def layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
 
 @decomposition("native_layer_norm")
 def native_layer_norm(x: Any, shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    """Return float32 for the mean and the reciprocal standard deviation of half-precision input."""
+    """Compute in float32 for half-precision input. The mean and the reciprocal standard deviation stay float32."""
     wide = x.to(mt.float32) if x.itemsize == 2 else x
     out, middle, scale = _normalized(wide, tuple(range(-len(shape), 0)), eps)
     return _affine(out, weight, bias).to(x.dtype), middle, scale
@@ -82,8 +82,9 @@ def instance_norm_eval(x: Any, mean: Any, variance: Any, weight: Any, bias: Any,
 
 
 def _dropout(name: str, places: tuple[int, int, int]) -> None:
-    """Register a decomposition for a dropout op. It multiplies the input by the host kernel's dropout of a tensor of
-    ones.
+    """Register a decomposition for a dropout op.
+
+    It applies the host kernel to a tensor of ones, and multiplies the input by the result.
     """
     p_at, train_at, ticket_at = places
 

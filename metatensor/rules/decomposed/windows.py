@@ -60,8 +60,11 @@ def _correlated(x: Any, weight: Any, stride: Any, dilation: Any, groups: int) ->
 
 
 def _transposed(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any, more: Any, groups: int) -> Any:
-    """Add, for each kernel position, the product of its weights with the input to the result elements at this
-    position."""
+    """Compute a transposed convolution with one matrix product per kernel position and group.
+
+    The product of an input element and the weights at a kernel position is added to the result at that position of the
+    element's window.
+    """
     d, inputs, each = weight.dim() - 2, weight.shape[0], weight.shape[1]
     batch, places, sizes = x.shape[0], tuple(x.shape[2:]), weight.shape[2:]
     whole = [(places[i] - 1) * stride[i] + dilation[i] * (sizes[i] - 1) + 1 + max(more[i], 0) for i in range(d)]

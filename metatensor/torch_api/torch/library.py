@@ -310,7 +310,7 @@ def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Lib
 
 
 def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context: Any = None, lib: Library | None = None) -> None:
-    """Store the backward function of an operator. It is never called, because there are no gradients."""
+    """Store the backward function of an operator. It is never called, because metatensor computes no gradients."""
     _record(op).backward = backward
 
 
@@ -434,7 +434,7 @@ class CustomOpDef:
         return register_kernel(self._qualname, device_types, fn)
 
     def register_autograd(self, backward: Callable[..., Any], /, *, setup_context: Any = None) -> None:
-        """Store the backward function. It is never called, because there are no gradients."""
+        """Store the backward function. It is never called, because metatensor computes no gradients."""
         register_autograd(self._qualname, backward, setup_context=setup_context)
 
     def register_vmap(self, func: Any = None) -> Any:

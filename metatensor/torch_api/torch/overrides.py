@@ -80,7 +80,8 @@ def is_tensor_like(inp: Any) -> bool:
 def _tensor_attributes() -> dict[str, Any]:
     """Return the overridable attributes of Tensor by name: methods, and ``__get__`` of properties."""
     found: dict[str, Any] = {}
-    # An operator with several names is listed only under its own, because ``__torch_function__`` receives that one.
+    # An operator with several names is listed only under its main name, which is the one that ``__torch_function__``
+    # receives.
     attributes = {
         name: value for name, value in vars(mt.Tensor).items() if isinstance(value, (OpMethod, OpProperty)) and value.op.__name__ == name
     }

@@ -26,7 +26,7 @@ PINNED = 1 << 16
 
 
 class CudaBackend(ArrayBackend):
-    """All GPUs of this process. Tests pass `cupy` and `special` to replace CuPy and its special functions."""
+    """The backend for all GPUs of this process. Tests pass `cupy` and `special` to replace CuPy's modules."""
 
     dlpack_types = (DLDeviceType.kDLCUDA, DLDeviceType.kDLCUDAManaged)
 
@@ -42,7 +42,7 @@ class CudaBackend(ArrayBackend):
     # Devices ----------------------------------------------------------------------
 
     def device_count(self) -> int:
-        # GPUs that were found stay. If none was found, probe again, because one may have become available.
+        # Once GPUs have been found, their number is fixed. Until then each call probes again, because one may appear.
         if not self._count and not self._missing:
             self._count = probe(self.xp)[0]
         return self._count

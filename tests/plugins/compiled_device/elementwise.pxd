@@ -1,4 +1,4 @@
-"""Walking over strided tensors in C: operands of any dtype, read and written as doubles or 64-bit integers."""
+"""Iteration over strided tensors in C. Elements of any dtype are read and written as doubles or 64-bit integers."""
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t
 
 from metatensor._core.dtype cimport BOOL, F32, F64, I8, I16, I32, I64, U8
@@ -6,11 +6,11 @@ from metatensor._core.types cimport MAX_DIMS, dim_t
 
 
 cdef struct Operand:
-    char* at                        # of the first element; NULL for a number
-    dim_t steps[MAX_DIMS]           # in bytes, 0 where it is broadcast
-    int code                        # of its dtype
-    bint whole                      # integers or bools
-    bint single         # an integer is rounded to single precision, as it is where the result is float32
+    char* at                        # address of a tensor's first element; NULL if the operand is a number
+    dim_t steps[MAX_DIMS]           # strides in bytes, 0 in broadcast dimensions
+    int code                        # code of the dtype
+    bint whole                      # True for integers and bools
+    bint single                     # round integers to single precision, because the result is float32
     double number
     int64_t integer
 
@@ -84,7 +84,7 @@ cdef inline int64_t whole_at(const Operand* o, dim_t offset) noexcept nogil:
 
 
 cdef inline void advance(int ndim, const dim_t* sizes, dim_t* index, int n, const Operand* operands, dim_t* offsets) noexcept nogil:
-    """The next element in C order."""
+    """Advance the index and the operands' offsets to the next element in C order."""
     cdef int d, k
     for d in range(ndim - 1, -1, -1):
         index[d] += 1

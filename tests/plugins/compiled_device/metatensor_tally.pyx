@@ -1,7 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The tally device: memory from malloc, kernels in C, and a count of every byte. Nothing of it is NumPy's.
+"""The tally device: it allocates with malloc, counts every byte, and has kernels in C. It does not use NumPy.
 
-It computes with float32, float64, the signed integers, uint8 and bool. It also brings an operator of its own,
+It computes with float32, float64, the signed integers, uint8 and bool. The package also defines an operator,
 ``tally::axpy``, whose meta kernel is a C function.
 """
 cimport cython
@@ -31,7 +31,7 @@ cdef dim_t in_use = 0, peak = 0, blocks = 0      # changed only while the GIL is
 
 @cython.final
 cdef class Block:
-    """Some bytes of malloc's, given back with the last storage that holds them."""
+    """Memory from malloc. It is freed together with the last storage that uses it."""
     cdef char* data
     cdef dim_t nbytes
 
@@ -59,7 +59,7 @@ cdef Block new_block(dim_t nbytes):
 # Operands -------------------------------------------------------------------------------------------
 
 cdef char* memory(Tensor t) except NULL:
-    """Where the first element of a tensor is."""
+    """Return the address of the tensor's first element."""
     if not isinstance(t.storage.data, Block):
         raise RuntimeError(f"a tensor of shape {tuple(t.shape)} on {t.device} is not in memory of tally")
     return (<Block>t.storage.data).data + t.offset * t.dtype.itemsize
@@ -70,7 +70,7 @@ cdef bint computes(int code) noexcept:
 
 
 cdef int operand(Operand* o, object value, int ndim) except -1:
-    """A tensor, broadcast to `ndim` dimensions, or a number, to compute with."""
+    """Fill `o` from a number, or from a tensor broadcast to `ndim` dimensions."""
     cdef Tensor t
     cdef int d, lead
     if not isinstance(value, Tensor):
@@ -97,7 +97,10 @@ cdef int operand(Operand* o, object value, int ndim) except -1:
 
 
 cdef int elementwise(Tensor out, tuple inputs, Real real, Whole whole) except -1:
-    """Compute every element of `out` from those of up to three inputs: in integers where all of them are, else in doubles."""
+    """Compute each element of `out` from the elements of up to three inputs.
+
+    If all inputs and `out` hold integers or bools, compute with integers, else with doubles.
+    """
     cdef Operand o[4]
     cdef dim_t index[MAX_DIMS]
     cdef dim_t offsets[4]
@@ -112,7 +115,7 @@ cdef int elementwise(Tensor out, tuple inputs, Real real, Whole whole) except -1
         single = single or (o[k].at != NULL and o[k].code == F32)
         double_ = double_ or (o[k].at != NULL and o[k].code == F64)
         o[k].single = o[k].whole and o[0].code == F32
-    for k in range(1, n):       # numbers are as exact as the tensors beside them
+    for k in range(1, n):       # among float32 tensors, numbers are rounded to float32
         if o[k].at == NULL and single and not double_:
             o[k].number = <float>o[k].number
     for k in range(n, 4):
@@ -134,7 +137,7 @@ cdef int elementwise(Tensor out, tuple inputs, Real real, Whole whole) except -1
 
 
 cdef int gather(Tensor t, char* to, bint back) except -1:
-    """Copy the elements of a tensor to a dense buffer in C order, or back from there."""
+    """Copy the elements of a tensor to a dense buffer in C order, or from the buffer to the tensor if `back`."""
     cdef Operand o
     cdef dim_t index[MAX_DIMS]
     cdef dim_t offset = 0, count, total = t.total
@@ -222,7 +225,7 @@ cdef int64_t w_itself(int64_t a, int64_t b, int64_t c) noexcept nogil: return a
 
 @cython.final
 cdef class Kernel:
-    """An element-wise kernel: the function in doubles, that in integers, and how many of the arguments they take."""
+    """An element-wise kernel: a function of doubles, a function of integers, and the number of arguments they take."""
     cdef Real real
     cdef Whole whole
     cdef int inputs
@@ -271,7 +274,7 @@ row("where", r_where, w_where, 3)
 
 
 cdef bint has_zero(object value) except -1:
-    """Whether a divisor is zero somewhere."""
+    """Return True if a divisor is zero or has an element that is zero."""
     cdef Tensor t
     cdef Operand o
     cdef dim_t index[MAX_DIMS]
@@ -303,7 +306,7 @@ def div(Tensor out not None, input, other, rounding_mode):
 
 
 def sum_(Tensor out not None, Tensor input not None, dim, keepdim, dtype):
-    """Sums in doubles or 64-bit integers, one for each element of the result, rounded at the end."""
+    """Sum in doubles or 64-bit integers. Each sum is rounded once, at the end."""
     cdef Operand o
     cdef dim_t index[MAX_DIMS]
     cdef dim_t offsets[2]
@@ -318,7 +321,7 @@ def sum_(Tensor out not None, Tensor input not None, dim, keepdim, dtype):
     operand(&both[0], input, input.ndim)
     operand(&o, out, out.ndim)
     whole = o.whole
-    for d in range(input.ndim - 1, -1, -1):     # where in the sums each element goes
+    for d in range(input.ndim - 1, -1, -1):     # `both[1].steps` map an element to its sum
         index[d] = 0
         both[1].steps[d] = 0 if d in reduced else step
         if d not in reduced:
@@ -348,7 +351,7 @@ def sum_(Tensor out not None, Tensor input not None, dim, keepdim, dtype):
 
 
 def mm(Tensor out not None, Tensor input not None, Tensor mat2 not None, out_dtype):
-    """Rows times columns, any strides."""
+    """Multiply two matrices with any strides."""
     cdef Operand o, a, b
     cdef dim_t i, j, k
     cdef double real
@@ -374,7 +377,7 @@ def mm(Tensor out not None, Tensor input not None, Tensor mat2 not None, out_dty
 
 
 def cat(Tensor out not None, list tensors not None, dim):
-    """Each tensor into its part of the result."""
+    """Copy each tensor into its part of the result."""
     cdef dim_t start = 0
     for t in tensors:
         if t.dim() == 1 and t.shape[0] == 0:
@@ -390,7 +393,7 @@ table.update({"div": div, "sum": sum_, "mm": mm, "cat": cat})
 # The device -----------------------------------------------------------------------------------------
 
 class TallyBackend(DeviceBackend):
-    """One device, the C heap."""
+    """The backend of the single tally device, whose memory is the C heap."""
 
     type = "tally"
     dtypes = frozenset(("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"))
@@ -420,7 +423,7 @@ class TallyBackend(DeviceBackend):
         if computes(dst.dtype.code) and computes(src.dtype.code) and not (dst.flags | src.flags) & (T_CONJ | T_NEG):
             elementwise(dst, (src,), r_itself, w_itself)
         else:
-            super().copy(dst, src)      # by way of the host
+            super().copy(dst, src)      # copies through the host
 
     def kernel(self, name):
         return table.get(name) or super().kernel(name)
@@ -441,10 +444,10 @@ def metatensor_devices(register):
     register(TallyBackend())
 
 
-# An operator of its own -----------------------------------------------------------------------------
+# The operator axpy ----------------------------------------------------------------------------------
 
 cdef object axpy_meta(Call* c):
-    """Return a tensor of the sizes of `x`, which `y` must have too, dense and in the order of its strides."""
+    """Return a dense tensor with the sizes of `x` and its order of strides. `y` must have the same sizes and dtype."""
     cdef Tensor x = tensor_arg(c, 0), y = tensor_arg(c, 1)
     cdef int d
     if x.ndim != y.ndim or x.dtype is not y.dtype:

@@ -30,8 +30,8 @@ def _metadata(tensor: Any) -> TensorMetadata:
 class ShapeProp(Interpreter):
     """Interpreter that records the metadata of results.
 
-    ``meta["tensor_meta"]`` of a node becomes the `TensorMetadata` of its result, in the same containers, and
-    ``meta["type"]`` its type.
+    ``meta["tensor_meta"]`` of a node is set to its result with each tensor replaced by its `TensorMetadata`, and
+    ``meta["type"]`` to the type of the result.
 
     Examples
     --------
