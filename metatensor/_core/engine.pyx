@@ -269,7 +269,7 @@ cdef class Walk:
     cdef int call_pre_hooks(self, Node node, PyObject** grads) except -1:
         cdef NodeExtra extra = node.extra
         cdef int i
-        cdef TensorExtra leaf
+        cdef TensorExtra leaf, kept
         if isinstance(node, AccumulateGrad):
             leaf = <TensorExtra>(<AccumulateGrad>node).variable.extra
             if leaf.hooks is not None:
@@ -288,9 +288,9 @@ cdef class Walk:
             for i, ref in extra.retained.items():
                 t = ref()
                 if t is not None and grads[i] != NULL:
-                    # The tensor's gradient is not written to by the rest of the walk: it has two owners.
-                    t.grad = <object>grads[i] if self.create or extra_of(<Tensor>t).grad is None else \
-                        call("add", (extra_of(<Tensor>t).grad, <object>grads[i]))
+                    kept = extra_of(<Tensor>t)
+                    kept.grad = call("clone", (<object>grads[i],)) if kept.grad is None else \
+                        call("add", (kept.grad, <object>grads[i]))
         return 0
 
     cdef int call_tensor_hooks(self, object hooks, Node node, int output, PyObject** grads) except -1:

@@ -5,10 +5,12 @@ from cpython.object cimport PyObject
 from metatensor._core.compute cimport compute, compute_values, copy_values, flat, same_sizes, tensors_in
 from metatensor._core.device cimport META, Device, cpu_device, default_device, concrete_device
 from metatensor._core.dtype cimport DType, can_cast_to
+from metatensor._core.gradients cimport begin, record, record_write
+from metatensor._core.graph cimport Node
 from metatensor._core.layout cimport add_dims, extent, is_dense, mul_dims, overlap, row_major
 from metatensor._core.op cimport (
     NO_OVERLAP, NO_PARTIAL, COMPOSITE, DATA, ELEMENTWISE, EXACT_OUT, FUNCTIONAL, HOST, IN_PLACE, KEEPS_SHAPE, K_TENSORS,
-    MIXED, NO_GRAD, ONE_VALUE, QUIET_OUT, SAFE_CAST, MULTI_VIEW, VIEW, WITH_OUT, Call, Overload, make_returns, op_name,
+    MIXED, NO_GRAD, ONE_VALUE, QUIET_OUT, SAFE_CAST, MULTI_VIEW, VIEW, WITH_OUT, Call, Overload, call, make_returns, op_name,
 )
 from metatensor._core.recording cimport discard_result_data
 from metatensor._core.replaying cimport resolve_arguments
@@ -165,12 +167,13 @@ cdef Tensor _from_spec(Call* c, Spec s):
 cdef object finish(Call* c, object result):
     """Return the result of the call, given the result of its meta kernel."""
     cdef Overload ov = <Overload>c.overload
+    cdef Node node = None
     cdef bint grad
     if ov.flags & DATA and not ov.flags & HOST:
         result = _data_dependent(c, ov)
         if c.variant == FUNCTIONAL:
             if c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled:
-                _mark(result)
+                record(c, ov, result)
             return result
     if c.variant == IN_PLACE:
         return _in_place(c, ov, result)
@@ -183,12 +186,17 @@ cdef object finish(Call* c, object result):
     grad = c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled
     if ov.mutates:
         _before_mutation(c, ov, grad)
+        if grad and result is <object>c.args[0]:
+            node = begin(c, ov)
     if not ov.flags & VIEW and <object>c.device is not META:
         result = compute(c, ov, result)
     if ov.mutates:
-        _after_mutation(c, ov, grad)
+        _after_mutation(c, ov)
     if grad:
-        _mark(result)
+        if node is not None:
+            record_write(c, ov, node, result)
+        else:
+            record(c, ov, result)
         if ov.flags & MULTI_VIEW:
             for t in result:
                 (<Tensor>t).flags |= T_MULTI_VIEW
@@ -246,18 +254,14 @@ cdef int _before_mutation(Call* c, Overload ov, bint grad) except -1:
     return 0
 
 
-cdef int _after_mutation(Call* c, Overload ov, bint grad) except -1:
+cdef int _after_mutation(Call* c, Overload ov) except -1:
     cdef int i
-    cdef Tensor target
     for i in range(ov.nslots):
         if ov.slots[i].mutated and ov.slots[i].kind == K_TENSORS and <object>c.args[i] is not None:
             for t in <object>c.args[i]:
                 mark_changed(<Tensor>t)
         elif ov.slots[i].mutated and isinstance(<object>c.args[i], Tensor):
-            target = <Tensor>c.args[i]
-            mark_changed(target)
-            if grad and target.base is not None:
-                _mark(target.base)
+            mark_changed(<Tensor>c.args[i])
     return 0
 
 
@@ -406,14 +410,19 @@ cdef bint _is_argument(Call* c, Overload ov, Tensor t) except -1:
 
 cdef object _in_place(Call* c, Overload ov, object result):
     cdef Tensor target, made
-    cdef bint direct, grad, unchanged
+    cdef Node node = None
+    cdef bint direct, unchanged, grad = c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled
     target = <Tensor>c.args[0]
     made = <Tensor>result
     if ov.flags & VIEW:
         if made is not target:
             _check_leaf(c, target)
+            if grad:
+                node = begin(c, ov)
             detach_from(target, made)
         mark_changed(target)
+        if node is not None:
+            record_write(c, ov, node, target)
         return target
     if not same_sizes(target, made):
         raise errors.inplace_shape(op_name(c), target, made)
@@ -423,14 +432,16 @@ cdef object _in_place(Call* c, Overload ov, object result):
     unchanged = made is target and not ov.flags & COMPOSITE
     direct = unchanged or _check_target(c, ov, target, made)
     _check_leaf(c, target)
-    grad = c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled
+    if grad and ov.flags & COMPOSITE and made is not target:
+        call("copy_", (target, made))       # the calls of the body are recorded, and so is this
+        return target
+    if grad and not ov.flags & COMPOSITE:
+        node = begin(c, ov)
     if not unchanged:
         _store(c, ov, target, made, direct)
     mark_changed(target)
-    if grad:
-        _mark(target)
-        if target.base is not None:
-            _mark(target.base)
+    if node is not None:
+        record_write(c, ov, node, target)
     return target
 
 

@@ -60,8 +60,8 @@ cdef struct Parameter:
     int index               # of the saved value, the output, or the argument
 
 
+# Something that the nodes of a rule save.
 cdef struct Kept:
-    """Something that the nodes of a rule save."""
     What what
     int index               # of the argument or the result
     unsigned long long wanted_by   # the functions that take it

@@ -14,8 +14,8 @@ cdef struct Edge:
     int output              # the output of `node` that the gradient is for
 
 
+# What a node knows of a tensor that its operator returned. Its gradient has the same sizes, dtype and device.
 cdef struct Output:
-    """What a node knows of a tensor that its operator returned. Its gradient has the same sizes, dtype and device."""
     PyObject* dtype         # interned; NULL for a result that has no gradient
     PyObject* device        # interned
     int ndim

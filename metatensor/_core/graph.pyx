@@ -5,6 +5,8 @@ that its gradient needs. Results own their node, nodes own the nodes of their in
 graph is freed as soon as its results are. Edges, saved values and the sizes of results are C arrays: most nodes need
 no memory besides their own.
 """
+from collections import OrderedDict
+
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
@@ -79,7 +81,7 @@ cdef class Node:
 
     @property
     def _input_metadata(self):
-        Spec = later("Spec")
+        from metatensor._core.spec import Spec
         return [Spec([self.outputs[i].sizes[k] for k in range(self.outputs[i].ndim)], <object>self.outputs[i].dtype,
                      device=<object>self.outputs[i].device) if self.outputs[i].dtype != NULL else None
                 for i in range(self.n_outputs)]
@@ -91,7 +93,7 @@ cdef class Node:
         """
         cdef NodeExtra extra = node_extra(self)
         if extra.post_hooks is None:
-            extra.post_hooks = later("OrderedDict")()
+            extra.post_hooks = OrderedDict()
         return _registered(extra.post_hooks, fn, "register_hook")
 
     def register_prehook(self, fn):
@@ -101,7 +103,7 @@ cdef class Node:
         """
         cdef NodeExtra extra = node_extra(self)
         if extra.pre_hooks is None:
-            extra.pre_hooks = later("OrderedDict")()
+            extra.pre_hooks = OrderedDict()
         return _registered(extra.pre_hooks, fn, "register_prehook")
 
     def __call__(self, *grads):
