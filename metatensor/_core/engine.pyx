@@ -212,6 +212,8 @@ cdef class Walk:
                 wanted[i] = node.edges[i].node != NULL and (
                     not self.only_inputs or self.visits[self.place_of(<Node>node.edges[i].node)].needed)
             node.apply(grads, wanted, made)
+            if hints.anomaly == 2:
+                check_nan(node, made)
             if node.extra is not None and node.extra.post_hooks:
                 self.call_post_hooks(node, grads, made)
             self.done(node, grads)
@@ -345,6 +347,17 @@ cdef class Walk:
         return 0
 
 
+cdef int check_nan(Node node, PyObject** made) except -1:
+    """Raise if a gradient has a NaN. Gradients without data are not checked."""
+    cdef int i
+    for i in range(node.n_edges):
+        if made[i] == NULL or (<Tensor><object>made[i]).storage.data is None:
+            continue
+        if call("any", (call("isnan", (<object>made[i],)),)).item():
+            raise RuntimeError(f"{node.node_name()}: gradient {i} has a NaN{where_called(node)}")
+    return 0
+
+
 # Gradients that fit ----------------------------------------------------------------------------------
 
 cdef object checked(Node node, int i, object g):
@@ -423,6 +436,22 @@ cdef Tensor conformed(Node node, int output, Tensor g, str what):
     return g
 
 
+def walk_number(tensors):
+    """Return a number of the running walk, and how many of `tensors` it reaches."""
+    cdef int output, reached = 0
+    cdef Tensor t
+    cdef Node node
+    cdef Walk walk = thread_state().walk
+    if walk is None:
+        raise RuntimeError("no backward pass is running")
+    for t in tensors:
+        node = node_of(t, &output)
+        place = -1 if node is None else walk.place_of(node)
+        if place >= 0 and (not walk.only_inputs or walk.visits[<int>place].needed):
+            reached += 1
+    return <size_t><PyObject*>walk, reached
+
+
 # Entry ---------------------------------------------------------------------------------------------------
 
 def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs=None, bint accumulate=False):
@@ -456,9 +485,12 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
         walk.contribute(node, output, g)
     Py_EnterRecursiveCall(b" in backward")
     state.grad_enabled = create_graph
+    outer = state.walk
+    state.walk = walk
     try:
         walk.run()
     finally:
+        state.walk = outer
         state.grad_enabled = was
         Py_LeaveRecursiveCall()
     return walk.results

@@ -657,3 +657,9 @@ cdef object _run(Node node, Rule rule, _Function f, int edge, PyObject** grads, 
 
 
 graph_hooks.apply_rule = _apply
+
+
+def attach(Tensor t not None, Node node not None, int output):
+    """Make `t` the output `output` of `node`, and return it."""
+    set_node(t, node, output)
+    return t

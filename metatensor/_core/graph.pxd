@@ -72,6 +72,7 @@ cdef int set_output(Node node, int i, Tensor t) except -1
 cdef int set_edge(Node node, int i, Node to, int output) except -1
 cdef NodeExtra node_extra(Node node)
 cdef object exposed(Node node)
+cdef object registered(object hooks, object fn, str name)
 cdef object unpack(Node node, Saved* s)
 cdef unsigned long long next_sequence() noexcept
 cdef str where_called(Node node)

@@ -94,7 +94,7 @@ cdef class Node:
         cdef NodeExtra extra = node_extra(self)
         if extra.post_hooks is None:
             extra.post_hooks = OrderedDict()
-        return _registered(extra.post_hooks, fn, "register_hook")
+        return registered(extra.post_hooks, fn, "register_hook")
 
     def register_prehook(self, fn):
         """Call ``fn(grad_outputs)`` before the node computes gradients.
@@ -104,7 +104,7 @@ cdef class Node:
         cdef NodeExtra extra = node_extra(self)
         if extra.pre_hooks is None:
             extra.pre_hooks = OrderedDict()
-        return _registered(extra.pre_hooks, fn, "register_prehook")
+        return registered(extra.pre_hooks, fn, "register_prehook")
 
     def __call__(self, *grads):
         """Compute the gradients of the inputs from those of the outputs, hooks left out."""
@@ -150,7 +150,7 @@ cdef NodeExtra node_extra(Node node):
     return node.extra
 
 
-def _registered(hooks, fn, name):
+cdef object registered(object hooks, object fn, str name):
     if not callable(fn):
         raise TypeError(f"{name}: expected a callable, got {type(fn).__name__}")
     handle = later("RemovableHandle")(hooks)

@@ -1,10 +1,14 @@
 """Methods and properties of Tensor that are neither operators nor performance-critical."""
 
+from collections import OrderedDict
+
+from metatensor._core.graph cimport Node, NodeExtra, exposed, node_extra, registered
+from metatensor._core.history cimport node_of
 from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport set_buffer, type_set
 from metatensor._core.tensor cimport (
     Tensor, TensorExtra, VersionCounter, detach_from, extra_of, instance_of, set_layout,
-    set_requires_grad, shape_str,
+    mark_changed, set_requires_grad, shape_str,
 )
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
@@ -216,9 +220,19 @@ def _del_grad(Tensor self not None):
 
 
 def _grad_fn(Tensor self not None):
+    cdef int output
+    cdef Node node
     if self.flags & T_NONLEAF == 0:
         return None
-    return later("Node").of(self)
+    node = node_of(self, &output)
+    return None if node is None else exposed(node)
+
+
+def _output_nr(Tensor self not None):
+    cdef int output = 0
+    if self.flags & T_NONLEAF:
+        node_of(self, &output)
+    return output
 
 
 def _retains_grad(Tensor self not None):
@@ -226,18 +240,113 @@ def _retains_grad(Tensor self not None):
 
 
 def retain_grad(Tensor self not None):
-    """Request that `grad` is kept for a tensor that is not a leaf. Raise RuntimeError if it does not require grad."""
+    """Keep the gradient of a tensor that is not a leaf in its ``grad``.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensor does not require grad.
+    """
+    cdef int output
+    cdef Node node
     if not self.flags & T_REQUIRES_GRAD:
         raise RuntimeError("retain_grad: this tensor does not require grad")
-    if self.flags & T_NONLEAF:
-        self.flags |= T_RETAINS_GRAD
+    if not self.flags & T_NONLEAF or self.flags & T_RETAINS_GRAD:
+        return
+    node = node_of(self, &output)
+    if node is None:
+        raise RuntimeError("retain_grad: how this tensor was computed was not recorded")
+    if node_extra(node).retained is None:
+        node_extra(node).retained = {}
+    import weakref
+    node_extra(node).retained[output] = weakref.ref(self)
+    self.flags |= T_RETAINS_GRAD
 
 
 def backward(Tensor self not None, gradient=None, retain_graph=None, create_graph=False, inputs=None):
-    """Raise NotImplementedError, or RuntimeError if the tensor does not require grad. There is no backward pass yet."""
+    """Compute the gradients of this tensor with respect to the leaves and add them to the leaves' ``grad``.
+
+    Parameters
+    ----------
+    gradient : Tensor, optional
+        The gradient of this tensor, of its shape. Default: 1, for a tensor of one element.
+    retain_graph : bool, optional
+        Keep the saved values, so that the graph can be walked again. Default: `create_graph`.
+    create_graph : bool
+        Record the computation, so that the gradients can be differentiated. Default False.
+    inputs : Tensor or sequence of Tensor, optional
+        Accumulate the gradients of these tensors only.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensor does not require grad, the gradient does not fit, or saved values were freed or changed.
+    """
+    later("backward")(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+def register_hook(Tensor self not None, hook):
+    """Call ``hook(grad)`` when the gradient of this tensor is known. The hook returns None or another gradient.
+
+    Returns
+    -------
+    handle
+        An object whose `remove` removes the hook.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensor does not require grad.
+    """
+    cdef int output
+    cdef Node node
+    cdef NodeExtra extra
     if not self.flags & T_REQUIRES_GRAD:
-        raise RuntimeError("backward: this tensor does not require grad and has no grad_fn")
-    raise NotImplementedError("backward: metatensor does not compute gradients yet")
+        raise RuntimeError("register_hook: the tensor does not require grad")
+    if not self.flags & T_NONLEAF:
+        return _leaf_hook(self, "gradient", hook, "register_hook")
+    node = node_of(self, &output)
+    if node is None:
+        raise RuntimeError("register_hook: how this tensor was computed was not recorded")
+    extra = node_extra(node)
+    if extra.tensor_hooks is None:
+        extra.tensor_hooks = {}
+    if output not in extra.tensor_hooks:
+        extra.tensor_hooks[output] = OrderedDict()
+    return registered(extra.tensor_hooks[output], hook, "register_hook")
+
+
+def register_post_accumulate_grad_hook(Tensor self not None, hook):
+    """Call ``hook(tensor)`` after a gradient has been added to the ``grad`` of this leaf.
+
+    Returns
+    -------
+    handle
+        An object whose `remove` removes the hook.
+
+    Raises
+    ------
+    RuntimeError
+        If the tensor does not require grad or is not a leaf.
+    """
+    if not self.flags & T_REQUIRES_GRAD:
+        raise RuntimeError("register_post_accumulate_grad_hook: the tensor does not require grad")
+    if self.flags & T_NONLEAF:
+        raise RuntimeError("register_post_accumulate_grad_hook: the tensor is not a leaf")
+    return _leaf_hook(self, "accumulated", hook, "register_post_accumulate_grad_hook")
+
+
+cdef object _leaf_hook(Tensor t, str kind, object hook, str name):
+    cdef TensorExtra extra = extra_of(t)
+    if extra.hooks is None:
+        extra.hooks = {}
+    if kind not in extra.hooks:
+        extra.hooks[kind] = OrderedDict()
+    return registered(extra.hooks[kind], hook, name)
+
+
+def _increment_version(Tensor self not None):
+    mark_changed(self)
 
 
 def _get_data(Tensor self not None):
@@ -377,21 +486,6 @@ def map_(self, tensor, callable):
     return more_methods.map_(self, tensor, callable)
 
 
-def register_hook(self, hook):
-    """Store a function that will be called with the gradient once metatensor has a backward pass.
-
-    Return a handle with a method `remove`.
-    """
-    from metatensor._core import more_methods
-    return more_methods.register_hook(self, hook)
-
-
-def register_post_accumulate_grad_hook(self, hook):
-    """Store a function to call after a leaf's gradient is accumulated. Return a handle with a method `remove`."""
-    from metatensor._core import more_methods
-    return more_methods.register_post_accumulate_grad_hook(self, hook)
-
-
 def module_load(Tensor self not None, other, assign=False):
     """Return the tensor that `Module.load_state_dict` stores.
 
@@ -465,7 +559,7 @@ cdef tuple _methods = (
     get_device, dense_dim, sparse_dim, is_distributed, __reversed__, _is_view, as_subclass, requires_grad_, retain_grad,
     backward, numpy, __array__, __array_wrap__, __bytes__, __dlpack__,
     __dlpack_device__, __array_namespace__, to_device, __deepcopy__, __reduce_ex__, new, apply_, map_, register_hook,
-    register_post_accumulate_grad_hook, module_load, record_stream, to_dense, storage,
+    register_post_accumulate_grad_hook, _increment_version, module_load, record_stream, to_dense, storage,
     storage_type, _typed_storage, is_coalesced, resize, resize_as,
 )
 
@@ -501,8 +595,8 @@ for _name, _property in {
     "layout": property(_layout, doc="The layout, always `strided`."),
     "names": property(_names, doc="Names of the dimensions: None for each."),
     "grad": property(_get_grad, _set_grad, _del_grad, "The gradient, or None."),
-    "grad_fn": property(_grad_fn, doc="None for a leaf, else a placeholder for the op that created the tensor."),
-    "output_nr": property(lambda self: 0, doc="Always 0, because no autograd graph is recorded."),
+    "grad_fn": property(_grad_fn, doc="The node of the call that returned the tensor; None for a leaf."),
+    "output_nr": property(_output_nr, doc="Which output of `grad_fn` the tensor is."),
     "volatile": property(lambda self: False, doc="Always False. PyTorch no longer uses this property."),
     "retains_grad": property(_retains_grad, doc="Whether `retain_grad` was called and this is not a leaf."),
     "data": property(_get_data, _set_data, doc="A detached tensor that shares the storage."),

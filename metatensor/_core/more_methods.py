@@ -7,7 +7,7 @@ from typing import Any
 
 import metatensor as mt
 
-__all__ = ["apply_", "map_", "new", "register_hook", "register_post_accumulate_grad_hook"]
+__all__ = ["apply_", "map_", "new"]
 
 
 def new(tensor: Any, args: tuple, device: Any) -> Any:
@@ -45,49 +45,3 @@ def map_(tensor: Any, other: Any, function: Callable[[Any, Any], Any]) -> Any:
     mine, theirs = _values("map_", tensor), _values("map_", other).expand(tensor.shape)
     flat = [function(a, b) for a, b in zip(mine.reshape(-1).tolist(), theirs.reshape(-1).tolist(), strict=True)]
     return tensor.copy_(mt.tensor(flat, dtype=tensor.dtype, device=tensor.device).reshape(tensor.shape))
-
-
-class _Handle:
-    """The handle of a registered hook."""
-
-    def __init__(self, hooks: dict[str, list], kind: str, hook: Any) -> None:
-        self._hooks, self._kind, self._hook = hooks, kind, hook
-
-    def remove(self) -> None:
-        """Remove the hook. Further calls have no effect."""
-        kept = self._hooks.get(self._kind, [])
-        if self._hook in kept:
-            kept.remove(self._hook)
-
-    def __enter__(self) -> _Handle:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        self.remove()
-
-
-def _keep(tensor: Any, kind: str, hook: Any) -> _Handle:
-    if not callable(hook):
-        raise TypeError(f"{kind}: expected a callable, got {type(hook).__name__}")
-    hooks = tensor.__dict__.setdefault("_gradient_hooks", {})
-    hooks.setdefault(kind, []).append(hook)
-    return _Handle(hooks, kind, hook)
-
-
-def register_hook(tensor: Any, hook: Any) -> _Handle:
-    """See `Tensor.register_hook`. Raise RuntimeError if the tensor does not require grad."""
-    if not tensor.requires_grad:
-        raise RuntimeError("register_hook: the tensor does not require grad")
-    return _keep(tensor, "register_hook", hook)
-
-
-def register_post_accumulate_grad_hook(tensor: Any, hook: Any) -> _Handle:
-    """See `Tensor.register_post_accumulate_grad_hook`.
-
-    Raise RuntimeError unless the tensor is a leaf that requires grad.
-    """
-    if not tensor.requires_grad:
-        raise RuntimeError("register_post_accumulate_grad_hook: the tensor does not require grad")
-    if not tensor.is_leaf:
-        raise RuntimeError("register_post_accumulate_grad_hook: the tensor is not a leaf")
-    return _keep(tensor, "register_post_accumulate_grad_hook", hook)

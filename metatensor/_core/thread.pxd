@@ -23,6 +23,7 @@ cdef class ThreadState:
     cdef object device              # the Device set by `with device` or `set_default_device`, or None
     cdef object tracker             # the innermost MemoryTracker, or None
     cdef object recorder            # the innermost Recorder, or None
+    cdef object walk                # the backward pass that is running, or None
     cdef list saved_hooks           # pairs of hooks for saved tensors, the innermost last, or None
 
 cdef ThreadState thread_state()

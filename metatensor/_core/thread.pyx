@@ -122,3 +122,49 @@ cdef class _DisableTorchDispatch:
 
     def __exit__(self, *exc):
         self.leave()
+
+
+# Hooks for saved tensors ------------------------------------------------------------------------------
+
+cdef object _refusal = None     # why the hooks cannot be used now
+
+
+def push_saved_tensors_hooks(pack, unpack):
+    """Call ``pack`` with every tensor that is saved for backward from now on, in this thread."""
+    cdef ThreadState state = thread_state()
+    if _refusal is not None:
+        raise RuntimeError(_refusal)
+    if state.saved_hooks is None:
+        state.saved_hooks = []
+    state.saved_hooks.append((pack, unpack))
+    hints.saved_hooks += 1
+
+
+def pop_saved_tensors_hooks():
+    """Undo the last `push_saved_tensors_hooks` of this thread."""
+    thread_state().saved_hooks.pop()
+    hints.saved_hooks -= 1
+
+
+def set_saved_tensors_hooks_refusal(message):
+    """Let `push_saved_tensors_hooks` raise RuntimeError with this message; None allows it. Return the message before."""
+    global _refusal
+    before = _refusal
+    _refusal = message
+    return before
+
+
+def set_anomaly(int mode):
+    """Set anomaly mode: 0 off, 1 note where every recorded call was made, 2 also check gradients for NaN.
+
+    Return the mode before.
+    """
+    cdef int was = hints.anomaly
+    hints.anomaly = mode
+    return was
+
+
+def saved_tensors_hooks():
+    """Return the innermost pair of hooks for saved tensors of this thread, or None."""
+    cdef ThreadState state = thread_state()
+    return state.saved_hooks[-1] if state.saved_hooks else None

@@ -1,4 +1,4 @@
-"""Gradient modes and custom autograd functions. There is no backward pass yet."""
+"""Gradients: the backward pass, gradient modes, custom functions, and hooks on the graph."""
 
 from __future__ import annotations
 
@@ -17,34 +17,11 @@ __all__ = ["Function", "Variable", "backward", "detect_anomaly", "enable_grad", 
 
 __getattr__, __dir__ = attributes(
     __name__, ("anomaly_mode", "forward_ad", "function", "functional", "grad_mode", "graph", "profiler", "variable"),
-    {"Function": f"{__name__}.function:Function", "detect_anomaly": f"{__name__}.anomaly_mode:detect_anomaly",
+    {"Function": f"{__name__}.function:Function", "backward": f"{__name__}._backward:backward",
+     "grad": f"{__name__}._backward:grad", "gradcheck": f"{__name__}._gradcheck:gradcheck",
+     "gradgradcheck": f"{__name__}._gradcheck:gradgradcheck", "detect_anomaly": f"{__name__}.anomaly_mode:detect_anomaly",
      "set_detect_anomaly": f"{__name__}.anomaly_mode:set_detect_anomaly"},
 )  # fmt: skip
-
-
-def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False, inputs=None):
-    """Raise an error, because metatensor does not compute gradients yet.
-
-    Parameters
-    ----------
-    tensors : Tensor or sequence of Tensor
-        The tensors to differentiate. The other parameters are accepted and ignored.
-
-    Raises
-    ------
-    RuntimeError
-        If the first tensor does not require grad.
-    NotImplementedError
-        If the first tensor requires grad.
-    """
-    for t in (tensors,) if isinstance(tensors, mt.Tensor) else tensors:
-        t.backward()
-
-
-def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False, only_inputs=True, allow_unused=None,
-         is_grads_batched=False, materialize_grads=False):  # fmt: skip
-    """Raise NotImplementedError: metatensor does not compute gradients yet."""
-    raise NotImplementedError("autograd.grad: metatensor does not compute gradients yet")
 
 
 class _VariableType(type):
@@ -76,13 +53,3 @@ class Variable(metaclass=_VariableType):
         if not isinstance(data, mt.Tensor):
             raise TypeError(f"Variable: expected a Tensor, got {type(data).__name__}")
         return data.detach().requires_grad_(requires_grad)
-
-
-def gradcheck(*_: Any, **__: Any) -> bool:
-    """Raise NotImplementedError: metatensor does not compute gradients yet."""
-    raise NotImplementedError("torch.autograd.gradcheck: metatensor does not compute gradients yet")
-
-
-def gradgradcheck(*_: Any, **__: Any) -> bool:
-    """Raise NotImplementedError: metatensor does not compute gradients yet."""
-    raise NotImplementedError("torch.autograd.gradgradcheck: metatensor does not compute gradients yet")

@@ -1,27 +1,59 @@
-"""Anomaly detection. The switches have no effect, because there is no backward pass yet."""
+"""Anomaly mode: every recorded call notes where it was made, and gradients with NaN are an error."""
 
 from __future__ import annotations
 
+import traceback
+import warnings
 from typing import Any
 
-__all__ = ["detect_anomaly", "set_detect_anomaly"]
+from metatensor._core.source_locations import is_ours
+from metatensor._core.thread import set_anomaly
+
+__all__ = ["call_stack", "detect_anomaly", "set_detect_anomaly"]
+
+
+def call_stack() -> str:
+    """Return the call stack of the code that is running, the package's own calls left out."""
+    frames = [frame for frame, line in traceback.walk_stack(None) if not is_ours(frame)]
+    return "".join(traceback.StackSummary.extract((frame, frame.f_lineno) for frame in reversed(frames)).format())
 
 
 class set_detect_anomaly:
-    """A function and context manager that has no effect."""
+    """Switch anomaly mode on or off, as a function or a context manager. It applies to all threads.
+
+    Parameters
+    ----------
+    mode : bool
+        Whether the mode is on.
+    check_nan : bool
+        Raise RuntimeError where backward computes a NaN. Default True.
+    """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
-        self.mode = mode
+        self._before = set_anomaly(2 if mode and check_nan else int(mode))
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, *_: Any) -> None:
-        return None
+        set_anomaly(self._before)
 
 
-class detect_anomaly(set_detect_anomaly):
-    """A context manager that has no effect."""
+class detect_anomaly:
+    """A context manager in which an error of backward says where its operator was called, and a NaN is an error.
+
+    Parameters
+    ----------
+    check_nan : bool
+        Raise RuntimeError where backward computes a NaN. Default True.
+    """
 
     def __init__(self, check_nan: bool = True) -> None:
-        super().__init__(True, check_nan)
+        self._mode = 2 if check_nan else 1
+        warnings.warn("detect_anomaly: noting where every operator is called makes programs slow; use it to find errors only", stacklevel=2)
+
+    def __enter__(self) -> None:
+        self._before = set_anomaly(self._mode)
+
+    def __exit__(self, *_: Any) -> None:
+        set_anomaly(self._before)

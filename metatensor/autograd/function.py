@@ -1,4 +1,4 @@
-"""Custom autograd functions."""
+"""Custom functions with gradients of their own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from metatensor._core.execute import mark_output
+from metatensor._core.function_node import FunctionNode, changes_of, detached_result
+from metatensor._core.gradients import attach
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import is_grad_enabled
 from metatensor.autograd.grad_mode import no_grad
@@ -15,53 +16,141 @@ __all__ = ["BackwardCFunction", "Function", "FunctionCtx", "InplaceFunction", "N
 
 
 class FunctionCtx:
-    """The context that `Function.forward` fills for `Function.backward`.
+    """The context that `Function.forward` fills for `Function.backward`. It is the ``grad_fn`` of the outputs.
 
-    Parameters
+    Attributes
     ----------
     needs_input_grad : tuple of bool
-        For each input, whether it requires grad.
+        For each argument, whether its gradient is wanted.
+    saved_tensors : tuple of Tensor or None
+        What was passed to `save_for_backward`.
     """
 
-    def __init__(self, needs_input_grad):
-        self.needs_input_grad = needs_input_grad
-        self.saved_tensors = ()
-        self._dirty = ()
-        self._no_grad = ()
-
-    def save_for_backward(self, *tensors):
-        """Store `tensors` as `saved_tensors`. Each is a Tensor or None.
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Save tensors for `backward`. Only arguments and outputs of `forward` should be saved here.
 
         Raises
         ------
         TypeError
-            If any other object is given.
+            If an argument is neither a Tensor nor None.
         """
         for t in tensors:
             if t is not None and not isinstance(t, Tensor):
                 raise TypeError(f"save_for_backward: expected Tensors, got {type(t).__name__}")
-        self.saved_tensors = tensors
+        self.to_save = tensors
 
-    save_for_forward = save_for_backward
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Save tensors for `Function.jvp`."""
+        for t in tensors:
+            if t is not None and not isinstance(t, Tensor):
+                raise TypeError(f"save_for_forward: expected Tensors, got {type(t).__name__}")
+        self.saved_for_forward = tensors
 
-    def mark_dirty(self, *tensors):
-        """Declare the inputs that `forward` modified in place."""
-        self._dirty = tensors
+    def mark_dirty(self, *tensors: Any) -> None:
+        """Declare the arguments that `forward` changed in place. They must be returned."""
+        self.dirty_tensors = tensors
 
-    def mark_non_differentiable(self, *tensors):
-        """Declare the outputs that do not require grad."""
-        self._no_grad = tensors
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Declare the outputs that have no gradient."""
+        self.non_differentiable = tensors
 
-    def set_materialize_grads(self, value):
-        """Set whether `backward` receives zeros for undefined gradients. It has no effect without a backward pass."""
+    def set_materialize_grads(self, value: bool) -> None:
+        """Set whether `backward` receives zeros, or None, for an output that has no gradient. Default True."""
         self.materialize_grads = bool(value)
 
 
-class Function:
-    """Base class of custom autograd functions.
+class BackwardCFunction(FunctionNode, FunctionCtx):
+    """The context and node of one call of a `Function`."""
 
-    A subclass defines `forward` and `backward` as static methods and is called through `apply`. There is no backward
-    pass yet, so `backward` is never called.
+    dirty_tensors: tuple = ()
+    non_differentiable: tuple = ()
+    to_save: tuple = ()
+    saved_for_forward: tuple = ()
+    _saved: Any = None
+    _forward_cls: Any = None
+
+    @property
+    def saved_tensors(self) -> tuple:
+        """What was passed to `save_for_backward`.
+
+        Raises
+        ------
+        RuntimeError
+            If the tensors were freed by an earlier backward, or one has been changed in place.
+        """
+        if self._saved is None:
+            return tuple(self.to_save)
+        return tuple(s.unpack(self) for s in self._saved)
+
+    def _backward(self, grads: list) -> Any:
+        return self._forward_cls.backward(self, *grads)
+
+    def _release(self) -> None:
+        self._saved = _FREED if self._saved else self._saved
+
+    def _keep(self, outputs: list) -> None:
+        """Save what `save_for_backward` was given; outputs without their history, which would be a cycle."""
+        self._saved = [_Saved.of(t, next((i for i, o in enumerate(outputs) if o is t), None)) for t in self.to_save]
+        self.to_save = ()
+
+
+class _Freed:
+    def __iter__(self) -> Any:
+        raise RuntimeError("saved_tensors: they have been freed, because backward was run already; pass retain_graph=True the first time")
+
+    def __bool__(self) -> bool:
+        return True
+
+
+_FREED = _Freed()
+
+
+class _Saved:
+    """A saved tensor and its version."""
+
+    __slots__ = ("output", "tensor", "unpacking", "version")
+
+    @classmethod
+    def of(cls, tensor: Any, output: int | None) -> _Saved:
+        from metatensor._core.thread import saved_tensors_hooks
+
+        self = cls()
+        self.output, self.unpacking, self.version = output, None, 0
+        hooks = saved_tensors_hooks() if tensor is not None else None
+        if hooks is not None:
+            self.tensor, self.unpacking = hooks[0](tensor), hooks[1]
+        elif tensor is not None:
+            self.version = changes_of(tensor)
+            self.tensor = tensor if output is None else detached_result(tensor)
+        else:
+            self.tensor = None
+        return self
+
+    def unpack(self, node: Any) -> Any:
+        if self.unpacking is not None:
+            return self.unpacking(self.tensor)
+        if self.tensor is None:
+            return None
+        if changes_of(self.tensor) != self.version:
+            raise RuntimeError(
+                f"{type(node).__name__}: a tensor of shape {list(self.tensor.shape)} that was saved for backward has been changed in "
+                f"place since: it had version {self.version} and has version {changes_of(self.tensor)} now"
+            )
+        if self.output is not None and is_grad_enabled():
+            return attach(detached_result(self.tensor), node, self.output)
+        return self.tensor
+
+
+class _FunctionMeta(type):
+    def __init__(cls, name: str, bases: tuple, namespace: dict) -> None:
+        super().__init__(name, bases, namespace)
+        cls._backward_cls = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
+
+
+class Function(metaclass=_FunctionMeta):
+    """Base class of functions with gradients of their own.
+
+    A subclass defines `forward` and `backward` as static methods and is called through `apply`.
 
     Examples
     --------
@@ -73,59 +162,74 @@ class Function:
     ...     @staticmethod
     ...     def backward(ctx, grad):
     ...         return grad * 2
-    >>> x = mt.empty(3, device="meta", requires_grad=True)
-    >>> Double.apply(x).requires_grad
-    True
+    >>> x = mt.ones(3, device="cpu", requires_grad=True)
+    >>> Double.apply(x).sum().backward()
+    >>> x.grad
+    tensor([2., 2., 2.])
     """
 
+    generate_vmap_rule = False
+
     @staticmethod
-    def forward(*args, **kwargs):
+    def forward(*args: Any, **kwargs: Any) -> Any:
         """Compute the outputs. The first argument is the context, unless the subclass defines `setup_context`."""
         raise NotImplementedError("autograd.Function: define forward")
 
     @staticmethod
-    def setup_context(ctx, inputs, output):
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
         """Fill the context from the inputs and outputs of a `forward` that does not take it."""
         raise NotImplementedError("autograd.Function: define setup_context")
 
     @staticmethod
-    def backward(ctx, *grad_outputs):
-        """Return the gradients of the inputs. It is never called: there is no backward pass yet."""
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """Return the gradient of each argument of `forward`, None for one that has none."""
         raise NotImplementedError("autograd.Function: define backward")
 
-    @classmethod
-    def apply(cls, *args, **kwargs):
-        """Call `forward` with gradients disabled and return its result.
+    vjp = backward
 
-        If gradients are enabled and any positional argument is a tensor that requires grad, every floating-point or
-        complex output requires grad too, except those passed to `FunctionCtx.mark_non_differentiable`.
-        """
-        recorded = is_grad_enabled() and any(isinstance(a, Tensor) and a.requires_grad for a in args)
-        ctx = FunctionCtx(tuple(isinstance(a, Tensor) and a.requires_grad for a in args))
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """Return the tangents of the outputs from those of the arguments."""
+        raise NotImplementedError("autograd.Function: define jvp")
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Call `forward` without recording its calls, and make the outputs' gradients those that `backward` computes."""
+        ctx = cls._backward_cls()
+        recorded = ctx._link(args) and is_grad_enabled()
         with no_grad():
             if cls.setup_context is not Function.setup_context:
                 output = cls.forward(*args, **kwargs)
                 cls.setup_context(ctx, args, output)
             else:
                 output = cls.forward(ctx, *args, **kwargs)
-        if recorded:
-            if isinstance(output, tuple):
-                return tuple(_attach(o, args, ctx) for o in output)
-            return _attach(output, args, ctx)
+        if not recorded:
+            return output
+        outputs = list(output) if isinstance(output, tuple) else [output]
+        for t in ctx.dirty_tensors:
+            if not any(o is t for o in outputs):
+                raise RuntimeError(f"{cls.__name__}: mark_dirty was given a tensor that forward does not return")
+        made = [_output(o, args, ctx) for o in outputs]
+        tensors = [m if isinstance(m, Tensor) and _has_gradient(m, o, ctx) else None for m, o in zip(made, outputs, strict=True)]
+        if any(t is not None for t in tensors):
+            ctx._set_outputs(tensors, [any(o is t for t in ctx.dirty_tensors) for o in outputs])
+        ctx._keep(made)
+        ctx.dirty_tensors = ctx.non_differentiable = ()
+        return tuple(made) if isinstance(output, tuple) else made[0]
+
+
+def _has_gradient(made: Any, output: Any, ctx: Any) -> bool:
+    return (made.is_floating_point() or made.is_complex()) and not any(output is t for t in ctx.non_differentiable)
+
+
+def _output(output: Any, inputs: tuple, ctx: Any) -> Any:
+    """Return an output that can have a node of its own: an argument that was not changed is returned as a view."""
+    if not isinstance(output, Tensor) or any(output is t for t in ctx.dirty_tensors):
         return output
-
-
-def _attach(output, inputs, ctx):
-    if not isinstance(output, Tensor) or any(output is t for t in ctx._no_grad):
-        return output
-    if not (output.is_floating_point() or output.is_complex()):
-        return output
-    if any(output is t for t in inputs) and not any(output is t for t in ctx._dirty):
-        output = output.view_as(output)
-    return mark_output(output)
-
-
-BackwardCFunction = FunctionCtx
+    if any(output is t for t in inputs):
+        with no_grad():
+            return output.view_as(output)
+    return output
 
 
 class InplaceFunction(Function):
@@ -146,11 +250,28 @@ class NestedIOFunction(Function):
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a ``backward`` so that it runs with gradients disabled and its result cannot be differentiated."""
+    """Decorate a ``backward`` that cannot be differentiated itself: differentiating its results raises RuntimeError."""
 
     @functools.wraps(fn)
     def wrapped(ctx: Any, *args: Any) -> Any:
         with no_grad():
-            return fn(ctx, *args)
+            outputs = fn(ctx, *args)
+        if not is_grad_enabled() or not any(isinstance(a, Tensor) and a.requires_grad for a in args):
+            return outputs
+        many = isinstance(outputs, tuple)
+        made = [o if not isinstance(o, Tensor) else _Once.apply(o.detach(), *args) for o in (outputs if many else (outputs,))]
+        return tuple(made) if many else made[0]
 
     return wrapped
+
+
+class _Once(Function):
+    """The identity, whose gradient raises."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Any, *_: Any) -> Any:
+        return value.view_as(value)
+
+    @staticmethod
+    def backward(ctx: Any, *_: Any) -> Any:
+        raise RuntimeError("once_differentiable: the gradient of this function was computed by a backward that cannot be differentiated")

@@ -1,84 +1,159 @@
-"""Placeholders for the autograd graph, which does not exist yet. Most context managers here have no effect."""
+"""The graph of gradients: nodes, edges, hooks on several tensors, and hooks on saved tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from metatensor._core.thread import is_grad_enabled
+import metatensor as mt
+from metatensor._core.engine import gradient_edge
+from metatensor._core.graph import Node
+from metatensor._core.thread import pop_saved_tensors_hooks, push_saved_tensors_hooks, set_saved_tensors_hooks_refusal
+from metatensor.autograd._multi_grad import register_multi_grad_hook
 
 __all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_saved_tensors_hooks", "get_gradient_edge",
-           "save_on_cpu", "saved_tensors_hooks", "set_warn_on_accumulate_grad_stream_mismatch"]  # fmt: skip
+           "increment_version", "register_multi_grad_hook", "save_on_cpu", "saved_tensors_hooks",
+           "set_warn_on_accumulate_grad_stream_mismatch"]  # fmt: skip
 
 
-class Node:
-    """A node of the autograd graph. No object is an instance of it."""
-
-
-class GradientEdge:
-    """An edge of the autograd graph. No object is an instance of it."""
-
-
-class saved_tensors_hooks:
-    """A context manager for hooks on the tensors saved for the backward pass. There is no backward pass yet.
+class GradientEdge(NamedTuple):
+    """An output of a node. It stands for a tensor where gradients are asked for, and does not keep the tensor.
 
     Parameters
     ----------
-    pack_hook, unpack_hook : callable
-        Stored, but never called, because metatensor does not save tensors for a backward pass yet.
+    node : Node
+        The node that computed the tensor, or the leaf's AccumulateGrad.
+    output_nr : int
+        Which of the node's outputs the tensor is.
+    ownership_token : optional
+        Keeps alive what the node needs. Default None.
+    """
+
+    node: Any
+    output_nr: int
+    ownership_token: Any = None
+
+
+def get_gradient_edge(tensor: Any) -> GradientEdge:
+    """Return the edge of a tensor that requires grad.
 
     Raises
     ------
-    NotImplementedError
-        On entry, if gradients are enabled.
+    RuntimeError
+        If the tensor does not require grad.
+    """
+    if not tensor.requires_grad:
+        raise RuntimeError("get_gradient_edge: the tensor does not require grad")
+    return GradientEdge(*gradient_edge(tensor))
+
+
+class saved_tensors_hooks:
+    """A context manager that lets functions pack tensors when they are saved for backward, and unpack them when used.
+
+    Parameters
+    ----------
+    pack_hook : callable
+        Called with each tensor that is saved. It returns any object, which is kept instead, and must not change the tensor.
+    unpack_hook : callable
+        Called with that object when backward needs the tensor. It returns a tensor with the same values.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> x = mt.empty(3, device="meta", requires_grad=True)
+    >>> sizes = []
+    >>> with mt.autograd.graph.saved_tensors_hooks(lambda t: sizes.append(t.nbytes) or t, lambda t: t):
+    ...     y = x.exp()
+    >>> sizes
+    [12]
     """
 
     def __init__(self, pack_hook: Callable[[Any], Any], unpack_hook: Callable[[Any], Any]) -> None:
         self.pack_hook, self.unpack_hook = pack_hook, unpack_hook
 
     def __enter__(self) -> None:
-        if is_grad_enabled():
-            raise NotImplementedError(
-                "torch.autograd.graph.saved_tensors_hooks: metatensor saves no tensors for a backward pass yet, so "
-                "pack_hook and unpack_hook would never be called"
-            )
+        push_saved_tensors_hooks(self.pack_hook, self.unpack_hook)
 
     def __exit__(self, *_: Any) -> None:
-        return None
+        pop_saved_tensors_hooks()
 
 
-class _NothingSaved:
-    """A context manager that has no effect, because no tensors are saved for a backward pass yet."""
+class save_on_cpu(saved_tensors_hooks):
+    """A context manager that keeps the tensors that are saved for backward in the memory of the cpu.
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: Any) -> None:
-        return None
-
-
-class save_on_cpu(_NothingSaved):
-    """A context manager that has no effect, because no tensors are saved for a backward pass yet."""
+    Parameters
+    ----------
+    pin_memory : bool
+        Copy into page-locked memory. Default False.
+    device_type : str
+        The device whose memory is pinned for. Default "cuda".
+    """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
-        self.pin_memory, self.device_type = pin_memory, device_type
+        def pack(tensor: Any) -> Any:
+            if not pin_memory:
+                return tensor.device, tensor.cpu()
+            packed = mt.empty(tensor.size(), dtype=tensor.dtype, layout=tensor.layout, pin_memory=True, device="cpu")
+            return tensor.device, packed.copy_(tensor)
+
+        def unpack(packed: Any) -> Any:
+            device, tensor = packed
+            return tensor.to(device, non_blocking=pin_memory)
+
+        super().__init__(pack, unpack)
 
 
-class disable_saved_tensors_hooks(_NothingSaved):
-    """A context manager that has no effect, because `saved_tensors_hooks` cannot be used either."""
+@contextlib.contextmanager
+def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
+    """Return a context manager in which `saved_tensors_hooks` raises RuntimeError with the given message."""
+    before = set_saved_tensors_hooks_refusal(error_message)
+    try:
+        yield
+    finally:
+        set_saved_tensors_hooks_refusal(before)
 
-    def __init__(self, error_message: str) -> None:
-        self.error_message = error_message
+
+class _Held:
+    """Stands for a tensor that was saved, in `allow_mutation_on_saved_tensors`."""
 
 
-class allow_mutation_on_saved_tensors(_NothingSaved):
-    """A context manager that has no effect, because there are no saved tensors that a mutation could invalidate."""
+@contextlib.contextmanager
+def allow_mutation_on_saved_tensors() -> Iterator[dict]:
+    """Return a context manager in which tensors that were saved for backward may be changed in place.
+
+    A copy of every saved tensor is made at once; backward uses it.
+    """
+    copies: dict[Any, Any] = {}
+
+    def pack(tensor: Any) -> Any:
+        held = _Held()
+        with mt.no_grad():
+            copies[held] = tensor.clone() if tensor.is_leaf or not tensor.requires_grad else _with_history(tensor)
+        return held
+
+    def unpack(held: Any) -> Any:
+        if held not in copies:
+            raise RuntimeError("allow_mutation_on_saved_tensors: backward must run inside the context manager")
+        return copies[held]
+
+    with saved_tensors_hooks(pack, unpack):
+        try:
+            yield copies
+        finally:
+            copies.clear()
+
+
+def _with_history(tensor: Any) -> Any:
+    with mt.enable_grad():
+        return tensor.clone()
+
+
+def increment_version(tensor: Any) -> None:
+    """Count an in-place change of a tensor, or of each tensor of a sequence, that was made behind metatensor's back."""
+    for t in (tensor,) if isinstance(tensor, mt.Tensor) else tensor:
+        t._increment_version()
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
-    """Do nothing, because there is no backward pass that could warn."""
-
-
-def get_gradient_edge(tensor: Any) -> Any:
-    """Raise NotImplementedError: metatensor records no autograd graph yet."""
-    raise NotImplementedError("torch.autograd.graph.get_gradient_edge: metatensor records no graph yet")
+    """Do nothing: gradients are accumulated on the stream that is current."""

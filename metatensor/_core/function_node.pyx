@@ -1,0 +1,120 @@
+"""The node of a custom function, whose gradients a Python method computes."""
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from metatensor._core.graph cimport Edge, Node, next_sequence, set_edge, set_output, set_room, wants
+from metatensor._core.history cimport node_of, rebase, set_node
+from metatensor._core.op cimport call
+from metatensor._core.size cimport make_tuple
+from metatensor._core.tensor cimport Tensor, version_of
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_REQUIRES_GRAD
+from metatensor._core.versions cimport detached
+
+
+@cython.trashcan(True)
+cdef class FunctionNode(Node):
+    """Base class of contexts. A subclass defines ``_backward(grads)``, which returns a gradient or None for each argument."""
+    cdef readonly tuple _positions      # the positions of the tensor arguments, one edge each
+    cdef public bint materialize_grads
+    cdef int n_arguments
+    cdef readonly tuple needs_input_grad
+
+    def __cinit__(self, *args, **kwargs):
+        self.materialize_grads = True
+
+    def _link(self, arguments):
+        """Set the edges. Return True if an argument requires grad."""
+        cdef int i, output
+        cdef Tensor t
+        cdef Node to
+        cdef bint any_grad = False
+        self.n_arguments = <int>len(arguments)
+        self._positions = tuple([i for i, a in enumerate(arguments) if isinstance(a, Tensor)])
+        self.needs_input_grad = tuple([isinstance(a, Tensor) and (<Tensor>a).flags & T_REQUIRES_GRAD != 0 for a in arguments])
+        self.sequence = next_sequence()
+        set_room(self, <int>len(self._positions), 0, 0)
+        for i in range(self.n_edges):
+            t = <Tensor>arguments[self._positions[i]]
+            if t.flags & T_REQUIRES_GRAD:
+                to = node_of(t, &output)
+                if to is not None:
+                    set_edge(self, i, to, output)
+                    any_grad = True
+        return any_grad
+
+    def _set_outputs(self, list outputs, list written):
+        """Make this the node of the outputs that are tensors with a gradient. `written` says which of them are changed arguments."""
+        cdef int i
+        cdef Tensor t
+        _room_for_outputs(self, <int>len(outputs))
+        for i, t in enumerate(outputs):
+            if t is None:
+                continue
+            set_output(self, i, t)
+            if written[i] and t.base is not None:
+                raise RuntimeError(f"{self.node_name()}: an argument that is a view cannot be marked dirty; return a new tensor")
+            set_node(t, self, i)
+
+    cdef str node_name(self):
+        return type(self).__name__
+
+    cdef int release(self) except -1:
+        self._release()
+        self.released = True
+        return 0
+
+    def _release(self):
+        pass
+
+    cdef int apply(self, PyObject** grads, const char* wanted, PyObject** to) except -1:
+        cdef int i
+        cdef list given = []
+        if self.released:
+            raise RuntimeError(f"{self.node_name()}: the saved values have been freed, because backward was run already; pass "
+                               "retain_graph=True the first time")
+        for i in range(self.n_outputs):
+            if grads[i] != NULL:
+                given.append(<object>grads[i])
+            elif self.materialize_grads and self.outputs[i].dtype != NULL:
+                given.append(call("zeros", (make_tuple(self.outputs[i].ndim, self.outputs[i].sizes),),
+                                  {"dtype": <object>self.outputs[i].dtype, "device": <object>self.outputs[i].device}))
+            else:
+                given.append(None)
+        result = self._backward(given)
+        if not isinstance(result, tuple):
+            result = (result,)
+        if len(result) > self.n_arguments and all([r is None for r in result[self.n_arguments:]]):
+            result = result[:self.n_arguments]
+        if len(result) != self.n_arguments:
+            raise RuntimeError(f"{self.node_name()}: backward returned {len(result)} gradients for {self.n_arguments} arguments")
+        for i in range(self.n_edges):
+            g = result[self._positions[i]]
+            if g is None or not wants(self, wanted, i):
+                continue
+            if not isinstance(g, Tensor):
+                raise TypeError(f"{self.node_name()}: backward returned {type(g).__name__} as gradient {self._positions[i]}, not a "
+                                "Tensor or None")
+            Py_INCREF(g)
+            to[i] = <PyObject*>g
+        for i in range(self.n_arguments):
+            if result[i] is not None and i not in self._positions:
+                raise RuntimeError(f"{self.node_name()}: backward returned a gradient for argument {i}, which is no tensor")
+        return 0
+
+
+cdef int _room_for_outputs(Node node, int n) except -1:
+    cdef Edge* edges = node.edges
+    cdef int n_edges = node.n_edges
+    set_room(node, 0, 0, n)
+    node.edges, node.n_edges = edges, n_edges
+    return 0
+
+
+def detached_result(Tensor t not None):
+    """Return `t` without history, as it is saved."""
+    return detached(t)
+
+
+def changes_of(Tensor t not None):
+    """Return how often `t` has been changed in place."""
+    return version_of(t)

@@ -1,0 +1,218 @@
+"""`backward` and `grad`: the entries to the backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.engine import gradient_edge, run_backward
+from metatensor.autograd.graph import GradientEdge
+
+__all__ = ["backward", "grad"]
+
+
+def _sequence(values: Any) -> tuple:
+    return (values,) if isinstance(values, (mt.Tensor, GradientEdge)) else tuple(values)
+
+
+def _edge(where: str, root: Any) -> tuple[Any, int]:
+    if isinstance(root, GradientEdge):
+        return root.node, root.output_nr
+    if not isinstance(root, mt.Tensor):
+        raise TypeError(f"{where}: expected Tensors, got {type(root).__name__}")
+    if not root.requires_grad:
+        raise RuntimeError(f"{where}: the tensor of shape {list(root.shape)} does not require grad and has no grad_fn")
+    return gradient_edge(root)
+
+
+def _first_gradient(where: str, root: Any, given: Any) -> Any:
+    """Return the gradient with which the walk begins at `root`: the given one, or 1 for a scalar."""
+    if given is None:
+        if not isinstance(root, mt.Tensor):
+            raise RuntimeError(f"{where}: pass the gradient of a GradientEdge; only that of a scalar tensor is known to be 1")
+        if root.numel() != 1:
+            raise RuntimeError(f"{where}: the tensor has shape {list(root.shape)}; without a gradient it must have one element. "
+                               "Sum it, or pass a gradient of its shape")  # fmt: skip
+        if not root.is_floating_point():
+            raise RuntimeError(f"{where}: pass a gradient, because the tensor is {root.dtype}; only that of a real scalar is known "
+                               "to be 1")  # fmt: skip
+        return mt.ones_like(root, memory_format=mt.preserve_format)
+    if not isinstance(given, mt.Tensor):
+        raise TypeError(f"{where}: expected a Tensor or None as a gradient, got {type(given).__name__}")
+    if isinstance(root, mt.Tensor):
+        if given.shape != root.shape:
+            raise RuntimeError(f"{where}: the gradient has shape {list(given.shape)}, but the tensor has shape {list(root.shape)}")
+        if given.dtype.is_complex != root.dtype.is_complex:
+            raise RuntimeError(f"{where}: the gradient is {given.dtype}, but the tensor is {root.dtype}: both must be complex, or none")
+    return given
+
+
+def _batched(grads: list, roots: tuple, where: str) -> int:
+    """Return the size of the batch of gradients."""
+    sizes = {g.shape[0] for g in grads if g is not None and g.dim()}
+    if len(sizes) != 1 or any(g is None or g.dim() == 0 for g in grads):
+        raise RuntimeError(f"{where}: with is_grads_batched every gradient has a first dimension, of the same size")
+    for g, root in zip(grads, roots, strict=True):
+        if isinstance(root, mt.Tensor) and g.shape[1:] != root.shape:
+            raise RuntimeError(f"{where}: a batch of gradients has shape {list(g.shape)}, but the tensor has shape {list(root.shape)}")
+    return sizes.pop()
+
+
+def _pairs(where: str, tensors: Any, gradients: Any) -> tuple[tuple, tuple]:
+    roots = _sequence(tensors)
+    given = (None,) * len(roots) if gradients is None else (gradients,) if isinstance(gradients, mt.Tensor) else tuple(gradients)
+    if len(given) != len(roots):
+        raise RuntimeError(f"{where}: got {len(given)} gradients for {len(roots)} tensors")
+    return roots, given
+
+
+def backward(
+    tensors: Any,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Compute the gradients of `tensors` with respect to the leaves and add them to the leaves' ``grad``.
+
+    Parameters
+    ----------
+    tensors : Tensor, GradientEdge or sequence
+        The tensors to differentiate. They require grad.
+    grad_tensors : Tensor, None or sequence, optional
+        For each tensor its own gradient, of the same shape, so that the result is a product with the Jacobian. None
+        stands for 1, for a tensor of one element.
+    retain_graph : bool, optional
+        Keep the saved values, so that the graph can be walked again. Default: `create_graph`.
+    create_graph : bool
+        Record the computation of the gradients, so that they can be differentiated. Default False.
+    grad_variables : optional
+        A former name of `grad_tensors`.
+    inputs : Tensor, GradientEdge or sequence, optional
+        Accumulate the gradients of these tensors only.
+
+    Raises
+    ------
+    RuntimeError
+        If a tensor does not require grad, a gradient is missing or does not fit, or saved values were freed or changed.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> x = mt.tensor([1.0, 2.0], device="cpu", requires_grad=True)
+    >>> mt.autograd.backward((x * x).sum())
+    >>> x.grad
+    tensor([2., 4.])
+    """
+    if grad_variables is not None:
+        if grad_tensors is not None:
+            raise RuntimeError("backward: grad_variables is a former name of grad_tensors; pass one of them")
+        grad_tensors = grad_variables
+    roots, given = _pairs("backward", tensors, grad_tensors)
+    edges = [_edge("backward", root) for root in roots]
+    gradients = [_first_gradient("backward", root, g) for root, g in zip(roots, given, strict=True)]
+    keep = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        run_backward(edges, gradients, keep, create_graph)
+        return
+    into = _sequence(inputs)
+    if not into:
+        raise RuntimeError("backward: inputs is empty; leave it out to compute the gradients of all leaves")
+    targets = [_edge("backward", t) for t in into]
+    found = run_backward(edges, gradients, keep, create_graph, targets)
+    for target, value in zip(into, found, strict=True):
+        tensor = target if isinstance(target, mt.Tensor) else getattr(target.node, "variable", None)
+        if value is not None and tensor is not None:
+            _accumulate(tensor, value, create_graph)
+
+
+def _accumulate(tensor: Any, value: Any, create_graph: bool) -> None:
+    with mt.set_grad_enabled(create_graph):
+        if tensor.grad is None:
+            tensor.grad = value.clone() if create_graph else value.detach().clone()
+        elif create_graph:
+            tensor.grad = tensor.grad + value
+        else:
+            tensor.grad += value
+
+
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple:
+    """Return the gradients of `outputs` with respect to `inputs`, without changing any ``grad``.
+
+    Parameters
+    ----------
+    outputs : Tensor, GradientEdge or sequence
+        The tensors to differentiate.
+    inputs : Tensor, GradientEdge or sequence
+        The tensors, leaves or not, whose gradients are returned.
+    grad_outputs : Tensor, None or sequence, optional
+        For each output its own gradient. None stands for 1, for an output of one element.
+    retain_graph, create_graph : bool
+        As for `backward`.
+    only_inputs : bool
+        Must be True.
+    allow_unused : bool, optional
+        Return None for an input that the outputs do not depend on, instead of raising. Default: `materialize_grads`.
+    is_grads_batched : bool
+        The gradients in `grad_outputs` have a further first dimension, and so have the results.
+    materialize_grads : bool
+        Return zeros instead of None.
+
+    Returns
+    -------
+    tuple of Tensor or None
+        For each input, its gradient.
+
+    Raises
+    ------
+    RuntimeError
+        If an input does not require grad, or no output depends on it and `allow_unused` is not True.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> x = mt.tensor(3.0, device="cpu", requires_grad=True)
+    >>> mt.autograd.grad(x * x, x)
+    (tensor(6.),)
+    """
+    if not only_inputs:
+        raise ValueError("grad: only_inputs must be True; call backward to accumulate into the leaves")
+    if materialize_grads and allow_unused is False:
+        raise ValueError("grad: materialize_grads needs allow_unused; pass True or leave it out")
+    roots, given = _pairs("grad", outputs, grad_outputs)
+    into = _sequence(inputs)
+    if not into:
+        raise ValueError("grad: inputs is empty")
+    edges = [_edge("grad", root) for root in roots]
+    targets = [_edge("grad", t) for t in into]
+    keep = create_graph if retain_graph is None else retain_graph
+    if is_grads_batched:
+        _batched(list(given), roots, "grad")
+
+        def one(*gradients: Any) -> tuple:
+            return tuple(run_backward(edges, list(gradients), True, create_graph, targets))
+
+        found = list(mt.func.vmap(one)(*given))
+    else:
+        gradients = [_first_gradient("grad", root, g) for root, g in zip(roots, given, strict=True)]
+        found = run_backward(edges, gradients, keep, create_graph, targets)
+    for i, value in enumerate(found):
+        if value is not None:
+            continue
+        if materialize_grads and isinstance(into[i], mt.Tensor):
+            found[i] = mt.zeros_like(into[i])
+        elif not (allow_unused or materialize_grads):
+            raise RuntimeError(f"grad: the outputs do not depend on input {i}; pass allow_unused=True to get None for it")
+    return tuple(found)

@@ -1,0 +1,72 @@
+"""Hooks that wait for the gradients of several tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from metatensor._core.engine import walk_number
+
+__all__ = ["register_multi_grad_hook"]
+
+
+class _Handles:
+    """The handle of a hook on several tensors."""
+
+    def __init__(self, handles: list) -> None:
+        self.handles = handles
+
+    def remove(self) -> None:
+        """Remove the hook from all tensors."""
+        for handle in self.handles:
+            handle.remove()
+
+    def __enter__(self) -> _Handles:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.remove()
+
+
+def register_multi_grad_hook(tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all") -> _Handles:
+    """Call `fn` once in a backward pass, when gradients of several tensors are known.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        They require grad.
+    fn : callable
+        With mode "all" called with a list of gradients, in the order of `tensors`, with None for a tensor that has none;
+        with mode "any" called with the first gradient that is known.
+    mode : {"all", "any"}
+        When `fn` is called.
+
+    Returns
+    -------
+    handle
+        An object whose `remove` removes the hook.
+    """
+    if mode not in ("all", "any"):
+        raise ValueError(f"register_multi_grad_hook: mode must be 'all' or 'any', got {mode!r}")
+    seen: dict[int, list] = {}  # walk -> gradients so far
+
+    def hook_for(i: int) -> Callable[[Any], None]:
+        def hook(gradient: Any) -> None:
+            walk, reached = walk_number(tensors)
+            found = seen.get(walk)
+            if found is None:
+                seen.clear()
+                found = seen[walk] = [None] * len(tensors) + [0]
+            found[-1] += 1
+            if mode == "any":
+                if found[-1] == 1:
+                    fn(gradient)
+                return
+            found[i] = gradient
+            if found[-1] == reached:
+                del seen[walk]
+                fn(found[:-1])
+
+        return hook
+
+    return _Handles([t.register_hook(hook_for(i)) for i, t in enumerate(tensors)])
