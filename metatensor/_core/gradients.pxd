@@ -3,7 +3,6 @@ from cpython.object cimport PyObject
 from metatensor._core.graph cimport Node
 from metatensor._core.op cimport Call, Overload
 
-cdef int gradient(str name, object node=*, object joint=*, object outputs=*, dict rules=*) except -1
 cdef Node begin(Call* c, Overload ov)                           # before an operator writes to its arguments
 cdef int record(Call* c, Overload ov, object result) except -1  # after a call without writes
 cdef int record_write(Call* c, Overload ov, Node node, object target) except -1

@@ -2,8 +2,7 @@
 
 A rule is declared beside the operator's `define`, as one function for each argument that has a gradient::
 
-    gradient("mul", rules=dict(input=lambda grad, other: grad * other.conj(),
-                               other=lambda grad, input: grad * input.conj()))
+    gradient("mul", input=lambda grad, other: grad * other.conj(), other=lambda grad, input: grad * input.conj())
 
 The names of a function's parameters say what it receives, and so what the node keeps:
 
@@ -32,7 +31,7 @@ from metatensor._core.graph cimport (
     set_output, set_room, unpack, wants, where_called, graph_hooks,
 )
 from metatensor._core.history cimport node_of, rebase, set_node
-from metatensor._core.op cimport IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, VIEW, Call, Overload, call, op_name
+from metatensor._core.op cimport IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, VIEW, Call, Overload, call, find
 from metatensor._core.size cimport make_size, make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, version_of
@@ -104,26 +103,15 @@ cdef class Rule:
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
 
 
-cdef int gradient(str name, object node=None, object joint=None, object outputs=None, dict rules=None) except -1:
-    """Declare the gradient of an operator.
-
-    `node` is the name of its nodes, ``MulBackward0`` for "mul" by default, or a function of arguments that returns it.
-    `outputs` are the numbers of the outputs that have a gradient; by default all floating-point and complex ones.
-    A joint function returns the gradients of the arguments in its `rules`, a sequence of names, in order.
-    """
-    _declared[name] = (node, joint, outputs, rules)
-    return 0
-
-
-def declare(str name not None, *, node=None, joint=None, outputs=None, **rules):
-    """Declare the gradient of an operator of another package. See the module's docstring for the functions.
+def gradient(str name not None, /, *, node=None, joint=None, outputs=None, **rules):
+    """Declare the gradient of an operator. See the module's docstring for the functions.
 
     Parameters
     ----------
     name : str
-        The operator, ``"acme::rope"``, or an overload of it.
-    node : str, optional
-        The name of the nodes.
+        The operator, ``"mul"``, or an overload of it, ``"max.dim"``.
+    node : str or callable, optional
+        The name of the nodes, or a function of arguments of the call that returns it. Default: ``MulBackward0`` for "mul".
     joint : callable, optional
         Returns the gradients of several arguments as a tuple. Then each of `rules` is True for an argument that has one.
     outputs : sequence of int, optional
@@ -131,7 +119,25 @@ def declare(str name not None, *, node=None, joint=None, outputs=None, **rules):
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
     """
-    gradient(name, node, joint, outputs, rules)
+    _declared[name] = (node, joint, outputs, rules)
+
+
+class Operators:
+    """The operators of a namespace as attributes, found when they are first used. For rules, which are declared earlier."""
+
+    def __init__(self, prefix=""):
+        self._prefix = prefix
+
+    def __getattr__(self, name):
+        found = find(self._prefix + name)
+        setattr(self, name, found)
+        return found
+
+
+ops = Operators()
+functional = Operators("nn.functional.")
+linalg = Operators("linalg.")
+special = Operators("special.")
 
 
 def declared():

@@ -20,6 +20,8 @@ from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, Operands, binary, elementwise_like, elementwise_result, fail, half_number,
     no_operands, number, of_numbers, operand, operand_arg, promoted, refuse, ruled, unary,
 )
+from metatensor._core.gradient_parts import conj, share, times
+from metatensor._core.gradients import gradient, ops
 
 cdef long BOTH = INPLACE | OUT
 cdef long INTS = NO_BOOLS | NO_FLOATS | NO_COMPLEX
@@ -186,28 +188,83 @@ cdef object from_parts(Call* c):
     return elementwise_result(c, &o, to_complex(a.dtype))
 
 
+# Parts of gradients -------------------------------------------------------------------------------
+
+def _power_base(grad, input, exponent):
+    """Gradient of ``input ** exponent`` for the base: ``exponent * input ** (exponent - 1)``, 0 where the exponent is 0."""
+    if isinstance(exponent, Tensor):
+        slope = exponent * input ** (exponent - 1)
+        return grad * conj(ops.where(exponent == 0, ops.zeros((), dtype=slope.dtype, device=slope.device), slope))
+    if exponent == 0:
+        return ops.zeros_like(grad)
+    return grad * conj(exponent * input ** (exponent - 1))
+
+
+def _power_exponent(grad, input, exponent, result):
+    """Gradient for the exponent: ``result * log(input)``, 0 where 0 is raised to a power that is not negative."""
+    if isinstance(input, Tensor):
+        zero = (input == 0) & ((exponent.real >= 0) if exponent.is_complex() else (exponent >= 0))
+        return grad * conj(ops.where(zero, ops.zeros((), dtype=result.dtype, device=result.device), result * input.log()))
+    if input == 0:
+        return grad * ops.where((exponent.real if exponent.is_complex() else exponent) >= 0, 0.0, conj(result * -_INFINITY))
+    return grad * conj(result * _log(input))
+
+
+_INFINITY = float("inf")
+
+
+def _log(x):
+    import cmath
+    import math
+    return cmath.log(x) if isinstance(x, complex) or x < 0 else math.log(x)
+
+
+def _over_squares(a, b):
+    """Return ``a / (a**2 + b**2)``, 0 where both are 0."""
+    squares = a * a + b * b
+    return (a / squares).masked_fill(squares == 0, 0)
+
+
+def _signed(grad, input, result):
+    ratio = (result / input).masked_fill(input == 0, 0)
+    return grad * ratio
+
+
 # The basic operations ---------------------------------------------------------------------
 
 define("add(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", scaled, PROMOTE | BOTH,
        "`input + alpha * other`.")
+gradient("add", input=lambda grad: grad, other=lambda grad, alpha: times(grad, alpha))
 define("sub(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract, PROMOTE | BOTH,
        "`input - alpha * other`. Bool operands are not supported.")
+gradient("sub", input=lambda grad: grad, other=lambda grad, alpha: times(-grad, alpha))
 define("rsub(Tensor input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract_reversed, PROMOTE,
        "`other - alpha * input`. Bool operands are not supported.")
+gradient("rsub", input=lambda grad, alpha: times(-grad, alpha), other=lambda grad: grad)
 define("mul(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, PROMOTE | BOTH, "`input * other`.")
+gradient("mul", input=lambda grad, other: grad * conj(other), other=lambda grad, input: grad * conj(input))
 define("div(Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor", divide,
        INT_TO_FLOAT | BOTH,
        "`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or "
        "'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype.")
+gradient("div",
+         input=lambda grad, other, rounding_mode: grad / conj(other) if rounding_mode is None else grad.new_zeros(grad.shape),
+         other=lambda grad, input, other, rounding_mode: -grad * conj((input / other) / other) if rounding_mode is None
+         else grad.new_zeros(grad.shape))
 define("floor_divide(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "Quotient rounded down: `floor(input / other)`.")
 define("remainder(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", modulo,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "Remainder of floor division, with the sign of `other`, as in Python.")
+gradient("remainder", input=lambda grad: grad, other=lambda grad, input, other: -grad * ops.div(input, other, rounding_mode="floor"))
 define("fmod(Tensor input, Tensor|Scalar other) -> Tensor", modulo,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH,
        "Remainder of division rounded towards zero, with the sign of `input`, as in C.")
+gradient("fmod", input=lambda grad: grad, other=lambda grad, input, other: -grad * ops.div(input, other, rounding_mode="trunc"))
 define("pow(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", power, PROMOTE | NO_BOOLS | BOTH,
        "`input ** exponent`. If `input` is an integer tensor, `exponent` must not be a negative integer number.")
+gradient("pow", node=lambda input, exponent: "PowBackward0" if not isinstance(exponent, Tensor) else "PowBackward1",
+         input=lambda grad, input, exponent: _power_base(grad, input, exponent),
+         exponent=lambda grad, input, exponent, result: _power_exponent(grad, input, exponent, result))
 define("float_power(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", float_power, PROMOTE | BOTH | EXACT_OUT,
        "`input ** exponent` computed in float64, or in complex128 if an operand is complex.")
 
@@ -218,30 +275,48 @@ for _name, _target in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div
 
 define("maximum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "Greater of two elements, or NaN if one of them is NaN.")
+gradient("maximum", input=lambda grad, input, other: share(grad, input, other, input >= other),
+         other=lambda grad, input, other: share(grad, input, other, other >= input))
 define("minimum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "Lesser of two elements, or NaN if one of them is NaN.")
+gradient("minimum", input=lambda grad, input, other: share(grad, input, other, input <= other),
+         other=lambda grad, input, other: share(grad, input, other, other <= input))
 define("fmax(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "Greater of two elements. If one is NaN, the other is returned.")
+gradient("fmax", input=lambda grad, input, other: grad.masked_fill(~((input >= other) | ops.isnan(other)), 0),
+         other=lambda grad, input, other: grad.masked_fill((input >= other) | ops.isnan(other), 0))
 define("fmin(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "Lesser of two elements. If one is NaN, the other is returned.")
+gradient("fmin", input=lambda grad, input, other: grad.masked_fill(~((input <= other) | ops.isnan(other)), 0),
+         other=lambda grad, input, other: grad.masked_fill((input <= other) | ops.isnan(other), 0))
 
 # Functions of two variables -----------------------------------------------------------------
 
 define("atan2(Tensor input, Tensor other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "Angle in radians from the positive x-axis to the point with x = `other` and y = `input`, in [-pi, pi].")
+gradient("atan2", input=lambda grad, input, other: grad * _over_squares(other, input),
+         other=lambda grad, input, other: grad * -_over_squares(input, other))
 alias_op("arctan2", "atan2")
 define("hypot(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH,
        "`sqrt(input**2 + other**2)`, computed without intermediate overflow.")
+gradient("hypot", input=lambda grad, input, result: grad * (input / result), other=lambda grad, other, result: grad * (other / result))
 define("logaddexp(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | NO_BOOLS | NO_INTS | OUT | ELEMENTWISE,
        "`log(exp(input) + exp(other))`, computed without intermediate overflow.")
+gradient("logaddexp", input=lambda grad, input, other: grad / conj(1 + ops.exp(other - input)),
+         other=lambda grad, input, other: grad / conj(1 + ops.exp(input - other)))
 define("logaddexp2(Tensor input, Tensor other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | OUT | ELEMENTWISE,
        "`log2(2**input + 2**other)`, computed without intermediate overflow.")
+gradient("logaddexp2", input=lambda grad, input, other: grad / (1 + ops.exp2(other - input)),
+         other=lambda grad, input, other: grad / (1 + ops.exp2(input - other)))
 define("xlogy(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "`input * log(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN.")
+gradient("xlogy", input=lambda grad, input, other: grad * ops.where((input == 0) & (other <= 0), 0.0, ops.log(other)),
+         other=lambda grad, input, other: grad * input / other)
 define("ldexp(Tensor input, Tensor other) -> Tensor", ldexp, INT_TO_FLOAT | BOTH, "`input * 2**other`.")
 define("copysign(Tensor input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "Magnitude of `input` with the sign of `other`.")
+gradient("copysign", input=lambda grad, input, result: _signed(grad, input, result), other=lambda grad: grad.new_zeros(grad.shape))
 define("nextafter(Tensor input, Tensor other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH, "Representable number next to `input` in the direction of `other`.")
 define("heaviside(Tensor input, Tensor values) -> Tensor", same_dtypes, REAL_ONLY | BOTH | EXACT_OUT,
@@ -252,12 +327,17 @@ define("lcm(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOT
        "Least common multiple, which is not negative.")
 define("igamma(Tensor input, Tensor other) -> Tensor", binary, FLOATS | BOTH,
        "Regularized lower incomplete gamma function P(input, other).")
+gradient("igamma", other=lambda grad, input, other: grad * ops.exp((input - 1) * ops.log(other) - other - ops.lgamma(input)))
 define("igammac(Tensor input, Tensor other) -> Tensor", binary, FLOATS | BOTH,
        "Regularized upper incomplete gamma function Q(input, other).")
+gradient("igammac", other=lambda grad, input, other: -grad * ops.exp((input - 1) * ops.log(other) - other - ops.lgamma(input)))
 define("complex(Tensor real, Tensor imag) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
        "`real + i * imag`, from two float16, float32 or float64 tensors of the same dtype.")
+gradient("complex", real=lambda grad: ops.real(grad), imag=lambda grad: ops.imag(grad))
 define("polar(Tensor abs, Tensor angle) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
        "`abs * exp(i * angle)`, from two float16, float32 or float64 tensors of the same dtype.")
+gradient("polar", abs=lambda grad, angle: ops.real(grad * conj(ops.polar(ops.ones_like(angle), angle))),
+         angle=lambda grad, result: ops.real(conj(grad) * (1j * result)))
 
 for _slot, _name in ((S_ADD, "add"), (S_SUB, "sub"), (S_RSUB, "rsub"), (S_MUL, "mul"), (S_DIV, "div"),
                      (S_FLOORDIV, "floor_divide"), (S_MOD, "remainder"), (S_POW, "pow"), (S_IADD, "add_"),

@@ -14,6 +14,8 @@ from metatensor.ops.pointwise cimport (
 )
 
 from metatensor._core.errors import cannot_cast
+from metatensor._core.gradient_parts import conj
+from metatensor._core.gradients import gradient, ops, special
 
 cdef long BOTH = INPLACE | OUT
 cdef long TO_FLOAT = INT_TO_FLOAT | INPLACE | OUT
@@ -130,35 +132,96 @@ cdef object polygamma_n_first(Call* c):
 
 # Arithmetic and sign ----------------------------------------------------------------------
 
+# Parts of gradients -------------------------------------------------------------------------------
+
+_LOG_2, _LOG_10 = 0.6931471805599453, 2.302585092994046
+_TWO_OVER_ROOT_PI = 1.1283791670955126
+_DEGREE = 0.017453292519943295
+_PI = 3.141592653589793
+
+
+def _turned(grad, input):
+    """Gradient of the angle: the direction in which it grows, over the modulus; 0 at 0 and for real numbers."""
+    if not input.is_complex():
+        return ops.zeros_like(input)
+    modulus = input.abs()
+    real, imag = ops.real(input), ops.imag(input)
+    squares = modulus * modulus
+    return ops.complex((-imag / squares * grad).masked_fill(squares == 0, 0), (real / squares * grad).masked_fill(squares == 0, 0))
+
+
+def _of_direction(grad, input):
+    """Gradient of ``z / |z|``: the part of `grad` across the direction, over the modulus; 0 for real numbers."""
+    if not input.is_complex():
+        return ops.zeros_like(grad)
+    modulus = input.abs()
+    direction = input.sgn()
+    along = ops.real(grad * conj(direction)) * direction
+    return ((grad - along) / modulus).masked_fill(modulus == 0, 0)
+
+
+def _of_logit(grad, input, eps):
+    slope = grad / (input * (1 - input))
+    if eps is None:
+        return ops.where((input < 0) | (input > 1), float("nan"), slope)
+    return ops.where((input < eps) | (input > 1 - eps), 0.0, slope)
+
+
+def _of_sinc(grad, input):
+    """Gradient of ``sin(pi x) / (pi x)``: ``(cos(pi x) pi x - sin(pi x)) / (pi x**2)``, 0 at 0."""
+    turn = input * _PI
+    slope = (turn.cos() * turn - turn.sin()) / (turn * input)
+    return grad * conj(slope.masked_fill(turn * input == 0, 0))
+
+
+def _of_mvlgamma(grad, input, p):
+    """Gradient of the multivariate log gamma: the sum of digamma at ``input - i / 2`` for i < p."""
+    halves = ops.arange(-p / 2 + 0.5, 0.5, 0.5, dtype=input.dtype, device=input.device)
+    return grad * (input.unsqueeze(-1) + halves).digamma_().sum(-1)
+
+
 define("abs(Tensor input) -> Tensor", absolute, COMPLEX_TO_FLOAT | BOTH,
        "The magnitude of each element. The result is real, even for complex tensors.")
+gradient("abs", input=lambda grad, input: grad * input.sgn())
 alias_op("absolute", "abs")
 define("angle(Tensor input) -> Tensor", angle, INT_TO_FLOAT | OUT,
        "The angle of each element in the complex plane, in radians. The result is real.")
+gradient("angle", input=lambda grad, input: _turned(grad, input))
 define("neg(Tensor input) -> Tensor", signed_unary, KEEP | BOTH | EXACT_OUT, "`-x`.")
+gradient("neg", input=lambda grad: -grad)
 alias_op("negative", "neg")
 define("positive(Tensor input) -> Tensor", positive, HOST,
        "Return the tensor itself. Raise RuntimeError for bool tensors.")
 define("sign(Tensor input) -> Tensor", unary, KEEP | NO_COMPLEX | BOTH | EXACT_OUT,
        "The sign of each element: -1, 0 or 1.")
+gradient("sign", input=lambda grad: ops.zeros_like(grad))
 define("sgn(Tensor input) -> Tensor", unary, KEEP | BOTH | EXACT_OUT,
        "`x / |x|`, or 0 if x is 0. For real tensors this is `sign`.")
+gradient("sgn", input=lambda grad, input: _of_direction(grad, input))
 define("signbit(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_COMPLEX | OUT | EXACT_OUT,
        "Test whether the sign bit of each element is set. The result is bool.")
 define("conj_physical(Tensor input) -> Tensor", conjugate, KEEP | BOTH | EXACT_OUT,
        "The complex conjugate as a new tensor, not as a lazy view. A real tensor is returned unchanged.")
+gradient("conj_physical", input=lambda grad: ops.conj_physical(grad))
 define("square(Tensor input) -> Tensor", unary, BOOL_TO_LONG | BOTH, "x * x.")
+gradient("square", node="PowBackward0", input=lambda grad, input: grad * conj(2.0 * input))
 define("reciprocal(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / x.")
+gradient("reciprocal", input=lambda grad, result: -grad * conj(result * result))
 define("sqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "The square root.")
+gradient("sqrt", input=lambda grad, result: grad / (2 * conj(result)))
 define("rsqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / sqrt(x).")
+gradient("rsqrt", input=lambda grad, result: -0.5 * grad * conj(result ** 3))
 define("frac(Tensor input) -> Tensor", signed_unary, KEEP | NO_INTS | NO_COMPLEX | BOTH | EXACT_OUT, "x - trunc(x).")
+gradient("frac", input=lambda grad: grad)
 define("frexp(Tensor input) -> (Tensor mantissa, Tensor exponent)", frexp, OUT | EXACT_OUT,
        "Split each element x into mantissa m (0.5 <= |m| < 1, or 0) and int32 exponent e with x = m * 2**e. Returns "
        "(mantissa, exponent).")
+gradient("frexp", outputs=(0,), input=lambda grad, exponent: grad / ops.exp2(exponent))
 define("nan_to_num(Tensor input, float? nan=None, float? posinf=None, float? neginf=None) -> Tensor", nan_to_num,
        KEEP | BOTH | EXACT_OUT,
        "Replace NaN by `nan` (default 0), and infinity and -infinity by `posinf` and `neginf` (default: the largest "
        "and lowest finite numbers of the dtype).")
+gradient("nan_to_num", input=lambda grad, input: grad * ops.isfinite(input))
 define("bitwise_not(Tensor input) -> Tensor", unary, KEEP | NO_FLOATS | NO_COMPLEX | BOTH | EXACT_OUT,
        "Invert each bit of integers. For bool this is the logical not.")
 define("logical_not(Tensor input) -> Tensor", unary, ALWAYS_BOOL | BOTH,
@@ -169,43 +232,71 @@ define("logical_not(Tensor input) -> Tensor", unary, ALWAYS_BOOL | BOTH,
 cdef long ROUNDING = KEEP | NO_BOOLS | NO_COMPLEX | INPLACE | OUT | EXACT_OUT
 
 define("ceil(Tensor input) -> Tensor", unary, ROUNDING, "Round each element up to an integer, in the input's dtype.")
+gradient("ceil", input=lambda grad: ops.zeros_like(grad))
 define("floor(Tensor input) -> Tensor", unary, ROUNDING, "Round each element down to an integer, in the input's dtype.")
+gradient("floor", input=lambda grad: ops.zeros_like(grad))
 define("trunc(Tensor input) -> Tensor", unary, ROUNDING,
        "Round each element towards zero to an integer, in the input's dtype.")
+gradient("trunc", input=lambda grad: ops.zeros_like(grad))
 alias_op("fix", "trunc")
 define("round(Tensor input, *, int decimals=0) -> Tensor", rounded, ROUNDING,
        "Round each element to `decimals` decimal places. Ties round to even.")
+gradient("round", node=lambda decimals: "RoundBackward1" if decimals else "RoundBackward0", input=lambda grad: ops.zeros_like(grad))
 
 # Exponentials and logarithms --------------------------------------------------------------
 
 define("exp(Tensor input) -> Tensor", unary, TO_FLOAT, "e**x.")
+gradient("exp", input=lambda grad, result: grad * conj(result))
 define("exp2(Tensor input) -> Tensor", unary, TO_FLOAT, "2**x.")
+gradient("exp2", input=lambda grad, result: grad * conj(result) * _LOG_2)
 define("expm1(Tensor input) -> Tensor", unary, TO_FLOAT, "exp(x) - 1, accurate for x near 0.")
+gradient("expm1", input=lambda grad, result: grad * (conj(result) + 1))
 define("log(Tensor input) -> Tensor", unary, TO_FLOAT, "The natural logarithm.")
+gradient("log", input=lambda grad, input: grad / conj(input))
 define("log2(Tensor input) -> Tensor", unary, TO_FLOAT, "The logarithm to base 2.")
+gradient("log2", input=lambda grad, input: grad / (conj(input) * _LOG_2))
 define("log10(Tensor input) -> Tensor", unary, TO_FLOAT, "The logarithm to base 10.")
+gradient("log10", input=lambda grad, input: grad / (conj(input) * _LOG_10))
 define("log1p(Tensor input) -> Tensor", unary, TO_FLOAT, "log(1 + x), accurate for x near 0.")
+gradient("log1p", input=lambda grad, input: grad / conj(input + 1))
 define("sigmoid(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / (1 + exp(-x)).")
+gradient("sigmoid", input=lambda grad, result: ops.sigmoid_backward(grad, result))
 define("logit(Tensor input, float? eps=None) -> Tensor", unary, REAL_TO_FLOAT,
        "`log(x / (1 - x))`. If `eps` is given, x is first clamped to [eps, 1 - eps].")
+gradient("logit", input=lambda grad, input, eps: _of_logit(grad, input, eps))
 
 # Trigonometry -----------------------------------------------------------------------------
 
 define("sin(Tensor input) -> Tensor", unary, TO_FLOAT, "The sine.")
+gradient("sin", input=lambda grad, input: grad * conj(input.cos()))
 define("cos(Tensor input) -> Tensor", unary, TO_FLOAT, "The cosine.")
+gradient("cos", input=lambda grad, input: grad * -conj(input.sin()))
 define("tan(Tensor input) -> Tensor", unary, TO_FLOAT, "The tangent.")
+gradient("tan", input=lambda grad, result: grad * conj(1 + result ** 2))
 define("asin(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse sine.")
+gradient("asin", input=lambda grad, input: grad * conj((1 - input * input).rsqrt()))
 define("acos(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse cosine.")
+gradient("acos", input=lambda grad, input: grad * -conj((1 - input * input).rsqrt()))
 define("atan(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse tangent.")
+gradient("atan", input=lambda grad, input: grad / conj(input * input + 1))
 define("sinh(Tensor input) -> Tensor", unary, TO_FLOAT, "The hyperbolic sine.")
+gradient("sinh", input=lambda grad, input: grad * conj(input.cosh()))
 define("cosh(Tensor input) -> Tensor", unary, TO_FLOAT, "The hyperbolic cosine.")
+gradient("cosh", input=lambda grad, input: grad * conj(input.sinh()))
 define("tanh(Tensor input) -> Tensor", unary, TO_FLOAT, "The hyperbolic tangent.")
+gradient("tanh", input=lambda grad, result: ops.tanh_backward(grad, result))
 define("asinh(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse hyperbolic sine.")
+gradient("asinh", input=lambda grad, input: grad * conj((input ** 2 + 1).rsqrt()))
 define("acosh(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse hyperbolic cosine.")
+gradient("acosh", input=lambda grad, input: grad * conj((input - 1).rsqrt() * (input + 1).rsqrt()))
 define("atanh(Tensor input) -> Tensor", unary, TO_FLOAT, "The inverse hyperbolic tangent.")
+gradient("atanh", input=lambda grad, input: grad / conj(1 - input ** 2))
 define("sinc(Tensor input) -> Tensor", unary, TO_FLOAT, "sin(pi x) / (pi x), and 1 at 0.")
+gradient("sinc", input=lambda grad, input: _of_sinc(grad, input))
 define("deg2rad(Tensor input) -> Tensor", real_unary, TO_FLOAT, "Convert degrees to radians.")
+gradient("deg2rad", input=lambda grad: grad * _DEGREE)
 define("rad2deg(Tensor input) -> Tensor", real_unary, TO_FLOAT, "Convert radians to degrees.")
+gradient("rad2deg", input=lambda grad: grad / _DEGREE)
 
 for _name, _target in (("arcsin", "asin"), ("arccos", "acos"), ("arctan", "atan"),
                        ("arcsinh", "asinh"), ("arccosh", "acosh"), ("arctanh", "atanh")):
@@ -214,18 +305,27 @@ for _name, _target in (("arcsin", "asin"), ("arccos", "acos"), ("arctan", "atan"
 # Error and gamma functions ----------------------------------------------------------------
 
 define("erf(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The error function.")
+gradient("erf", input=lambda grad, input: grad * (_TWO_OVER_ROOT_PI * ops.exp(-(input * input))))
 define("erfc(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "1 - erf(x), accurate where erf(x) is near 1.")
+gradient("erfc", input=lambda grad, input: grad * (-_TWO_OVER_ROOT_PI * ops.exp(-(input * input))))
 define("erfinv(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The inverse of erf.")
+gradient("erfinv", input=lambda grad, result: grad * (ops.exp(result * result) / _TWO_OVER_ROOT_PI))
 define("lgamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT,
        "`log(|gamma(x)|)`.")
+gradient("lgamma", input=lambda grad, input: grad * input.digamma())
 define("digamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT,
        "The digamma function: the derivative of `log(gamma(x))`.")
+gradient("digamma", input=lambda grad, input: grad * ops.polygamma(1, input))
 define("polygamma(Tensor input, int n) -> Tensor", polygamma, REAL_TO_FLOAT,
        "The n-th derivative of the digamma function. The function may also be called as polygamma(n, input).")
+gradient("polygamma", input=lambda grad, input, n: grad * ops.polygamma(n + 1, input))
 define("polygamma.n(int n, Tensor input) -> Tensor", polygamma_n_first, INT_TO_FLOAT | NO_COMPLEX | OUT)
+gradient("polygamma.n", input=lambda grad, input, n: grad * ops.polygamma(n + 1, input))
 define("mvlgamma(Tensor input, int p) -> Tensor", multivariate, REAL_TO_FLOAT,
        "The logarithm of the multivariate gamma function of dimension p.")
+gradient("mvlgamma", input=lambda grad, input, p: _of_mvlgamma(grad, input, p))
 define("i0(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The modified Bessel function I0.")
+gradient("i0", input=lambda grad, input: grad * special.i1(input))
 
 # Classification ---------------------------------------------------------------------------
 
