@@ -35,7 +35,7 @@ from metatensor._core.op cimport IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, VIEW,
 from metatensor._core.size cimport make_size, make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, version_of
-from metatensor._core.thread cimport hints, thread_state
+from metatensor._core.thread cimport hints, innermost_hooks, thread_state
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_NONLEAF, T_REQUIRES_GRAD
 from metatensor._core.versions cimport detached
 from metatensor._core cimport graph
@@ -394,7 +394,7 @@ cdef int _keep(Node node, int k, object value, int kind) except -1:
 
 cdef int _keep_tensor(Node node, int k, Tensor t, int kind) except -1:
     if hints.saved_hooks and thread_state().saved_hooks:
-        pack, unpack_hook = thread_state().saved_hooks[-1]
+        pack, unpack_hook = innermost_hooks(thread_state())
         return _keep(node, k, (_packed(pack, t), unpack_hook), SAVED_PACKED)
     node.saved[k].version = version_of(t)
     return _keep(node, k, t, kind)

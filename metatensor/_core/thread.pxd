@@ -27,3 +27,4 @@ cdef class ThreadState:
     cdef list saved_hooks           # pairs of hooks for saved tensors, the innermost last, or None
 
 cdef ThreadState thread_state()
+cdef tuple innermost_hooks(ThreadState state)

@@ -167,4 +167,8 @@ def set_anomaly(int mode):
 def saved_tensors_hooks():
     """Return the innermost pair of hooks for saved tensors of this thread, or None."""
     cdef ThreadState state = thread_state()
-    return state.saved_hooks[-1] if state.saved_hooks else None
+    return innermost_hooks(state) if state.saved_hooks else None
+
+
+cdef tuple innermost_hooks(ThreadState state):
+    return <tuple>state.saved_hooks[len(state.saved_hooks) - 1]
