@@ -1,0 +1,205 @@
+"""Compare gradients on the cpu device with PyTorch's, for PyTorch's own operator database.
+
+    cd tests
+    python -m oracle.gradients                       # the score
+    python -m oracle.gradients --table               # by op, worst first
+    python -m oracle.gradients --ops mul,div --fail-list 20
+    python -m oracle.gradients --second              # gradients of gradients as well
+
+This needs PyTorch 2.13 and expecttest. Every differentiable operator of the database gets its own samples. All
+floating-point and complex tensors of a sample that PyTorch differentiates require grad; the gradients of the outputs
+are drawn once and used in both libraries. A sample is right if the same inputs get a gradient, with the same shape,
+dtype and values, within the tolerance of PyTorch's own tests. Where PyTorch raises, nothing is compared.
+"""
+
+import argparse
+import warnings
+from collections import Counter
+
+import metatensor
+import torch
+
+from . import database, judging
+from .records import Missing
+from .replay import SoftTimeout, limit
+from .twins import Twins, as_torch, leaves
+from .values import Tally, fix_hashing, table
+
+DTYPES = ("float64", "float32", "complex128", "bfloat16")
+
+
+def differentiable(t):
+    return isinstance(t, torch.Tensor) and (t.is_floating_point() or t.is_complex())
+
+
+class Gradients:
+    """Computes gradients of one sample in one library."""
+
+    def __init__(self, module, function, translate):
+        self.module, self.function, self.translate = module, function, translate
+
+    def __call__(self, args, kwargs, wanted, weights, second):
+        """Return the outputs' gradients for the inputs numbered in `wanted`: a list with None, or an exception."""
+        twins = Twins(self.module, self.translate)
+        args, kwargs = twins(args), twins(kwargs)
+        inputs = [twins.inputs[i] for i in wanted]
+        for t in inputs:
+            t.requires_grad_()
+        result = self.function(*args, **kwargs)
+        outputs = [t for t in leaves(result) if isinstance(t, self.module.Tensor) and t.requires_grad]
+        weights = [self._weight(w, t) for w, t in zip(weights(outputs), outputs)]
+        found = list(self.module.autograd.grad(outputs, inputs, weights, create_graph=second, allow_unused=True))
+        if second:
+            first = [g for g in found if g is not None and g.requires_grad]
+            if first:
+                again = self.module.autograd.grad(first, inputs, [self.module.ones_like(g) for g in first], allow_unused=True)
+                found += again
+        return found
+
+    def _weight(self, w, t):
+        return w if self.module is torch else self.translate_tensor(w)
+
+    def translate_tensor(self, w):
+        return Twins(self.module, self.translate)((w,))[0]
+
+
+def weights_for(outputs):
+    """Return gradients for outputs: the same numbers for the same shapes and dtypes."""
+    made = []
+    for i, t in enumerate(outputs):
+        generator = torch.Generator().manual_seed(i + 1)
+        dtype = getattr(torch, str(t.dtype).rpartition(".")[2])
+        wide = torch.complex128 if dtype.is_complex else torch.float64
+        made.append(torch.randn(tuple(t.shape), dtype=wide, generator=generator).to(dtype))
+    return made
+
+
+class Runner:
+    """Runs the samples of an operator in both libraries."""
+
+    def __init__(self, dtypes=DTYPES, samples=8, second=False, timeout=10.0):
+        self.dtypes, self.samples, self.second, self.timeout = dtypes, samples, second, timeout
+        self.ours, self.theirs = database.Translator(metatensor), database.Translator(torch)
+
+    def run(self, op, on_failure=None):
+        tally = Tally()
+        for name in self.dtypes:
+            dtype = getattr(torch, name)
+            if dtype not in op.supported_backward_dtypes("cpu") or dtype not in op.supported_dtypes("cpu"):
+                continue
+            for number, sample in enumerate(database.samples(op, dtype, self.samples)):
+                try:
+                    problem = self.check(op, dtype, sample)
+                except Missing as missing:
+                    tally.missing = str(missing)
+                    return tally
+                if problem is SKIPPED:
+                    tally.skipped["PyTorch raises"] += 1
+                    continue
+                tally.n += 1
+                tally.right += not problem
+                if problem:
+                    tally.why[problem.partition(":")[0][:60]] += 1
+                    tally.first = tally.first or f"{name} {number}: {problem}"
+                    if on_failure:
+                        on_failure(op, dtype, number, sample, problem)
+        return tally
+
+    def check(self, op, dtype, sample):
+        """Return None, SKIPPED, or what is wrong."""
+        args, kwargs = (sample.input, *sample.args), dict(sample.kwargs)
+        twins = Twins(torch)
+        twins(args), twins(kwargs)
+        candidates = [i for i, t in enumerate(twins.inputs) if differentiable(t)]
+        ours, theirs = self.ours(op.op, op.name), self.theirs(op.op, op.name)
+        if sample.output_process_fn_grad is not None:
+            process = sample.output_process_fn_grad
+            ours, theirs = _then(ours, self.ours, process), _then(theirs, self.theirs, process)
+        state = torch.get_rng_state()
+        try:
+            expected = Gradients(torch, theirs, None)(args, kwargs, candidates, weights_for, self.second)
+        except Exception:
+            return SKIPPED
+        if not torch.equal(state, torch.get_rng_state()) or all(g is None for g in expected):
+            return SKIPPED  # random operators draw other numbers
+        try:
+            with limit(self.timeout):
+                got = Gradients(metatensor, ours, self.ours)(args, kwargs, candidates, weights_for, self.second)
+        except Missing:
+            raise
+        except SoftTimeout:
+            return "took too long"
+        except Exception as error:
+            return f"raised {type(error).__name__}: {str(error)[:300]}"
+        return self.difference(op, dtype, got, expected)
+
+    def difference(self, op, dtype, got, expected):
+        rtol, atol = database.tolerance(op, dtype)
+        if self.second:
+            rtol, atol = 10 * rtol, 10 * atol
+        if len(got) != len(expected):
+            return f"{len(got)} gradients instead of {len(expected)}"
+        for i, (a, b) in enumerate(zip(got, expected)):
+            if b is None or a is None:
+                if (a is None) != (b is None) and not (b is not None and not b.any()) and not (a is not None and not as_torch(a).any()):
+                    return f"gradient {i}: {'none' if a is None else 'one'} instead of {'none' if b is None else 'one'}"
+                continue
+            a = as_torch(a)
+            if a.shape != b.shape or a.dtype != b.dtype:
+                return f"gradient {i}: {tuple(a.shape)} {a.dtype} instead of {tuple(b.shape)} {b.dtype}"
+            if b.is_sparse or b.layout is not torch.strided:
+                continue
+            problem = judging.difference(a, b.detach(), rtol, atol)
+            if problem:
+                return f"gradient {i}: {problem}"
+        return None
+
+
+SKIPPED = object()
+
+
+def _then(function, translate, process):
+    """Return the function followed by what the database does with its result before it is differentiated."""
+    try:
+        process = translate(process)
+    except Missing:
+        return function
+    return lambda *args, **kwargs: process(function(*args, **kwargs))
+
+
+def score(tallies):
+    rows = [t for t in tallies.values() if t.n]
+    n, right = sum(t.n for t in rows), sum(t.right for t in rows)
+    whole = sum(t.n == t.right for t in rows)
+    return f"ops fully right: {whole}/{len(rows)} ({100 * whole / max(len(rows), 1):.2f}%) | samples: {right}/{n} ({100 * right / max(n, 1):.2f}%)"
+
+
+def main(argv=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--ops", help="comma separated op names, all variants of each")
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--samples", type=int, default=8, metavar="K", help="maximum number of samples of each op and dtype")
+    parser.add_argument("--second", action="store_true", help="also compare the gradients of the gradients")
+    parser.add_argument("--table", action="store_true", help="a line for each op that is not fully right, worst first")
+    parser.add_argument("--fail-list", type=int, default=0, metavar="N", help="print the first N failing samples")
+    args = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    shown = Counter()
+
+    def on_failure(op, dtype, number, sample, problem):
+        shown["n"] += 1
+        if shown["n"] <= args.fail_list:
+            print(f"{database.name_of(op)} {dtype} {number}: {problem}")
+
+    runner = Runner(tuple(args.dtypes.split(",")), args.samples, args.second)
+    ops = set(args.ops.split(",")) if args.ops else None
+    tallies = {database.name_of(op): runner.run(op, on_failure) for op in database.entries(ops) if op.supports_autograd}
+    if args.table:
+        table(tallies)
+    print(score(tallies))
+
+
+if __name__ == "__main__":
+    fix_hashing(__spec__.name)
+    main()
