@@ -176,7 +176,7 @@ def _quantile(kit: Any, out: Any, input: Any, q: Any, dim: int | None, interpola
         below = above
     low, high = xp.take_along_axis(rows, below, axis=-1), xp.take_along_axis(rows, above, axis=-1)
     weight = xp.full_like(rank, 0.5) if interpolation == "midpoint" else rank - below
-    # Interpolate from the nearer end, so that an infinite end stays infinite.
+    # Interpolate from `low` or `high`, whichever is nearer, as `lerp` does.
     gap = high - low
     between = xp.where(weight < 0.5, low + gap * weight, high - gap * (1 - weight))
     result = xp.where(below == above, low, between)
