@@ -74,6 +74,7 @@ CALLS: dict[str, list[str]] = {
         "mt.ctc_loss(log_probs, targets, (5, 5), (3, 2))",
     ],
     "dropout": [_META, "mt.dropout(input, 0.5, True)"],
+    "einsum": ['a, b = mt.empty(2, 3, device="meta"), mt.empty(3, 4, device="meta")', 'mt.einsum("ij,jk->ik", a, b)'],
     "empty_strided": ['mt.empty_strided((2, 3), (1, 2), device="meta")'],
     "histogram": ['input = mt.tensor([1.0, 2.0, 2.5, 4.0], device="cpu")', "mt.histogram(input, 3)"],
     "index_fill": [_MATRIX, 'mt.index_fill(input, 1, mt.tensor([0, 2], device="cpu"), -1)'],
