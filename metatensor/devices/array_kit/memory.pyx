@@ -16,7 +16,7 @@ cdef extern from *:
     #include <sys/mman.h>
     #endif
     #define MT_LARGE ((size_t)1 << 22)
-    #define MT_HUGE ((size_t)1 << 25)   /* minimum size of huge blocks, for which malloc would call mmap each time, as this code does */
+    #define MT_HUGE ((size_t)1 << 25)   /* minimum size of huge blocks: malloc would call mmap for each too */
     #define MT_KEEP ((size_t)1 << 27)
     #define MT_PAGE ((uintptr_t)4096)
     /* The most recently freed huge block, kept for the next one of similar size: mapping new pages and faulting them in

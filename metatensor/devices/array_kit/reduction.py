@@ -11,7 +11,7 @@ import numpy as np
 from metatensor.devices.array_kit.copy import cast
 from metatensor.devices.array_kit.registry import kernel
 
-# A sequential sum loses one bit each time the number of rows doubles. From this number on, accumulate in a wider dtype.
+# A sequential sum loses one bit each time the number of rows doubles. With at least this many, use a wider dtype.
 MANY = 256
 
 

@@ -13,7 +13,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def begin(kit: Any, out: Any, input: Any) -> None:
-    """Copy the input to ``out``, unless the operation is in place and they are the same memory."""
+    """Copy the input to ``out``, unless both are the same memory because the operation is in place."""
     same = kit.xp.may_share_memory(out, input) and out.shape == input.shape and out.strides == input.strides
     if not same:
         out[...] = input

@@ -99,7 +99,7 @@ def _median(kit: Any, out: Any, input: Any, dim: int, ignore_nan: bool) -> Any:
         if ignore_nan:
             place = xp.maximum(there - 1, 0) // 2
         else:
-            # In the sorted order NaN comes last, so this is the place of the first NaN if there is one.
+            # In the sorted order NaN comes last, so this is the position of the first NaN if there is one.
             place = xp.where(there < input.shape[dim], there, place)
     return _pick(kit, out, input, order, place, dim)
 
