@@ -11,9 +11,9 @@
 
 This needs PyTorch 2.13 and expecttest. Every operator of the database gets its own samples for several dtypes,
 generated with a fixed seed. Some samples are repeated as a method, in place, with ``out=``, and with non-contiguous
-tensors. A sample is right if the metadata agree (as in `compare`), the arguments afterwards have the same values as in PyTorch,
-and the values of the result are within the tolerance of PyTorch's own tests. Values outside the tolerance are
-accepted if their error, compared with a result in double precision, is at most about twice that of PyTorch's.
+tensors. A sample is right if the metadata agree (as in `compare`), the arguments afterwards have the same values as
+in PyTorch, and the values of the result are within the tolerance of PyTorch's own tests. Values outside the tolerance
+are accepted if their error, compared with a result in double precision, is at most about twice that of PyTorch's.
 """
 
 import argparse
