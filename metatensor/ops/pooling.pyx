@@ -2,6 +2,8 @@
 
 Inputs are (N, C, spatial...), or (C, spatial...) without a batch.
 """
+from libc.math cimport isinf
+
 from metatensor._core.dtype cimport I64, DType, by_code, default_float
 from metatensor._core.layout cimport add_dims, dims_equal, mul_dims
 from metatensor._core.op cimport (
@@ -160,18 +162,24 @@ cdef object avg_pool3d(Call* c):
 
 
 cdef object lp_pool(Call* c, int n):
-    """Integers to the power of a float are floats; to the power of an int they stay integers, of which only int64 has averages."""
+    """Integers to the power of a float are floats. To the power of an int they stay integers, of which only int64 has averages."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef Image x
     cdef dim_t sizes[5]
+    cdef double p = float_arg(c, 1)
+    cdef bint exact = t.dtype.kind <= KIND_INT and not isinstance(arg(c, 1), float), most = isinf(p)
     read_image(c, t, n, &x)
-    if t.dtype.kind > KIND_INT or not isinstance(arg(c, 1), float) and t.dtype.kind != KIND_BOOL:
+    if most:
+        need_dtype(c, t, FLOATS if n == 1 else FLOATS | INTS)
+    elif exact and p < 0:
+        fail_slot(c, 1, f"must not be negative for the integers of a {t.dtype.name} tensor, got {arg(c, 1)}")
+    elif t.dtype.kind > KIND_INT or exact and t.dtype.kind != KIND_BOOL:
         need_dtype(c, t, FLOATS | LONGS)
     not_empty(c, t, &x, True)
-    if float_arg(c, 1) == 0:
+    if p == 0 and not c.flags & T_RETRIED:      # PyTorch reports an unsupported dtype first
         raise ZeroDivisionError(f"{op_name(c)}(): argument 'norm_type' must not be zero")
     window_sizes(c, &x, 2, -1, -1, 4, sizes)
-    return new_image(c, &x, sizes, t.dtype if t.dtype.kind == KIND_FLOAT else default_float(),
+    return new_image(c, &x, sizes, t.dtype if t.dtype.kind == KIND_FLOAT or most else default_float(),
                      image_format(&x) if n < 3 else FORMAT_CONTIGUOUS)
 
 cdef object lp_pool1d(Call* c):
