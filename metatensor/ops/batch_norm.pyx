@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 from metatensor._core.dtype cimport DType
 from metatensor._core.layout cimport is_channels_last, set_format
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, arg, as_declared, bool_arg, call, define, find, is_none, op_name,
+    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, Call, Op, arg, as_declared, bool_arg, call, define, find, is_none, op_name,
     result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided, shape_str
@@ -263,12 +263,12 @@ define("nn.functional.batch_norm(Tensor input, Tensor? running_mean, Tensor? run
        "of shape (C,). Training uses the statistics of the batch and updates the running statistics in place.")
 define("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
        "bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_body,
-       COMPOSITE | OUT | FUNCTION_ONLY,
+       COMPOSITE | OUT | EXACT_OUT | FUNCTION_ONLY,
        "`batch_norm` that also returns the mean and reciprocal standard deviation of the batch. Outside training on a "
        "CPU, these two are empty.")
 define("_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, "
        "bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_body,
-       COMPOSITE | OUT | FUNCTION_ONLY,
+       COMPOSITE | OUT | EXACT_OUT | FUNCTION_ONLY,
        "`native_batch_norm` with required running statistics. The overload `no_stats` has no such arguments.")
 define("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, "
        "float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_no_stats_body, COMPOSITE | OUT | FUNCTION_ONLY)

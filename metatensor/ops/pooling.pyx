@@ -36,6 +36,13 @@ cdef int not_empty(Call* c, Tensor t, Image* x, bint channels) except -1:
     return 0
 
 
+cdef int has_planes(Call* c, Tensor t, int n) except -1:
+    """Raise IndexError, as PyTorch does for the 2-d averages only, if the input has less than 3 dimensions."""
+    if n == 2 and t.ndim < 3:
+        raise IndexError(f"{op_name(c)}(): an input of shape {shape_str(t)} has no dimension -3")
+    return 0
+
+
 cdef int window_arg(Call* c, int slot, int n, dim_t* to, dim_t least) except -1:
     """Read `n` sizes of a window into `to`. Raise RuntimeError if one is below `least`, which is 0 or 1."""
     cdef int i
@@ -137,6 +144,7 @@ cdef object avg_pool(Call* c, int n):
     cdef dim_t sizes[5]
     cdef dim_t kernel[3]
     cdef int i
+    has_planes(c, t, n)
     read_image(c, t, n, &x)
     need_dtype(c, t, FLOATS | LONGS)
     not_empty(c, t, &x, True)
@@ -168,6 +176,8 @@ cdef object lp_pool(Call* c, int n):
     cdef dim_t sizes[5]
     cdef double p = float_arg(c, 1)
     cdef bint exact = t.dtype.kind <= KIND_INT and not isinstance(arg(c, 1), float), most = isinf(p)
+    if not most:
+        has_planes(c, t, n)
     read_image(c, t, n, &x)
     if most:
         need_dtype(c, t, FLOATS if n == 1 else FLOATS | INTS)
