@@ -260,12 +260,28 @@ def pickler_for(pickle_module: Any = None) -> Any:
         base = theirs if issubclass(theirs, pickle._Pickler) else _following(theirs)  # type: ignore[attr-defined]
         saving = dict.fromkeys(_BY_NAME, _Names.save_global)
         dispatch = {**base.dispatch, **saving, **{kind: _named_first(base.dispatch[kind]) for kind in (type, FunctionType)}}
-        found = type("Pickler", (_Names, base), {"dispatch": dispatch})
+        own = {"dispatch": dispatch, "save": _save_quickly} if base is pickle._Pickler else {"dispatch": dispatch}  # type: ignore[attr-defined]
+        found = type("Pickler", (_Names, base), own)
         _picklers[theirs] = found
     return found
 
 
 _picklers: dict[Any, Any] = {}
+_PLAIN = frozenset({str, int, bool, tuple, Name})
+
+
+def _save_quickly(self: Any, obj: Any, save_persistent_id: bool = True) -> None:
+    """Do the same as Python's own `save`, without looking for special methods of objects that have none."""
+    kind = type(obj)
+    if kind not in _PLAIN:
+        pickle._Pickler.save(self, obj, save_persistent_id)  # type: ignore[attr-defined]
+        return
+    self.framer.commit_frame()
+    known = self.memo.get(id(obj))
+    if known is None:
+        self.dispatch[kind](self, obj)
+    else:
+        self.write(self.get(known[0]))
 
 
 def _named_first(save: Any) -> Any:

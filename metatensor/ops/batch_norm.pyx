@@ -3,7 +3,7 @@ from cpython.object cimport PyObject
 from metatensor._core.dtype cimport DType
 from metatensor._core.layout cimport is_channels_last, set_format
 from metatensor._core.op cimport (
-    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, Call, Op, arg, as_declared, bool_arg, call, define, find, is_none, op_name,
+    COMPOSITE, FUNCTION_ONLY, OUT, Call, Op, arg, as_declared, bool_arg, call, define, find, is_none, op_name,
     result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided, shape_str
@@ -11,6 +11,7 @@ from metatensor._core.types cimport FORMAT_CHANNELS_LAST, FORMAT_CHANNELS_LAST_3
 from metatensor._core.versions cimport detached
 from metatensor.ops.normalization cimport check_parameter, in_format, is_cpu, need_real_float, statistics_dtype
 from metatensor.ops.pointwise cimport elementwise_like
+from metatensor._core import errors
 
 
 cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) except -1:
@@ -230,6 +231,11 @@ cdef object native_batch_norm(Call* c, object running_mean, object running_var, 
     if t.ndim < 2:
         raise (IndexError if t.ndim else RuntimeError)(f"{op_name(c)}(): at least 2 dimensions are needed, got shape "
                                                        f"{shape_str(t)}")
+    if c.out != NULL and isinstance(<object>c.out, (tuple, list)):
+        for out in <object>c.out:
+            if isinstance(out, Tensor) and (<Tensor>out).dtype is not t.dtype:
+                raise errors.cannot_cast(op_name(c), t.dtype, (<Tensor>out).dtype)
+            break       # the statistics may have another dtype
     if not training:
         out = call("nn.functional._batch_norm_eval", (t, running_mean, running_var, weight, bias, eps))
     elif running_mean is None or running_var is None:
@@ -263,12 +269,12 @@ define("nn.functional.batch_norm(Tensor input, Tensor? running_mean, Tensor? run
        "of shape (C,). Training uses the statistics of the batch and updates the running statistics in place.")
 define("native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
        "bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_body,
-       COMPOSITE | OUT | EXACT_OUT | FUNCTION_ONLY,
+       COMPOSITE | OUT | FUNCTION_ONLY,
        "`batch_norm` that also returns the mean and reciprocal standard deviation of the batch. Outside training on a "
        "CPU, these two are empty.")
 define("_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor running_mean, Tensor running_var, "
        "bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_body,
-       COMPOSITE | OUT | EXACT_OUT | FUNCTION_ONLY,
+       COMPOSITE | OUT | FUNCTION_ONLY,
        "`native_batch_norm` with required running statistics. The overload `no_stats` has no such arguments.")
 define("_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, float momentum, "
        "float eps) -> (Tensor, Tensor, Tensor)", native_batch_norm_no_stats_body, COMPOSITE | OUT | FUNCTION_ONLY)

@@ -126,8 +126,10 @@ cdef object native_layer_norm_meta(Call* c):
 cdef object rms_norm_meta(Call* c):
     """Arguments: input, normalized_shape, weight, eps."""
     cdef Tensor t = tensor_arg(c, 0)
-    if len(arg(c, 1)) > t.ndim:
-        raise ValueError(f"{op_name(c)}(): the input must have at least {len(arg(c, 1))} dimensions, got shape {shape_str(t)}")
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, sizes)
+    if n > t.ndim and (is_none(c, 2) or (tensor_arg(c, 2).ndim == n and dims_equal(tensor_arg(c, 2).sizes, sizes, n))):
+        raise ValueError(f"{op_name(c)}(): the input must have at least {n} dimensions, got shape {shape_str(t)}")
     if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
         need_real_float(c, t)
     check_weight(c, t, 2, "weight", check_normalized(c, t))

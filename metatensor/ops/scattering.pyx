@@ -45,7 +45,7 @@ cdef int _check_scatter(Call* c, Tensor t, Tensor index, Tensor src) except -1:
     _same_dtype(c, t, src)
     if index.total == 0:
         return 0
-    if 0 < src.ndim < index.ndim:
+    if 0 < src.ndim < index.ndim and op_name(c) in ("scatter", "scatter_"):
         raise IndexError(f"{op_name(c)}(): the source of shape {shape_str(src)} has fewer dimensions than the index of "
                          f"shape {shape_str(index)}")
     if max(src.ndim, 1) != max(index.ndim, 1):

@@ -109,6 +109,8 @@ cdef int _check_order(Call* c, Tensor sequence, int side, int sorter) except -1:
 cdef int _check_ordered(Call* c, Tensor sequence, object values) except -1:
     """Refuse complex values, and bools if both are bool."""
     cdef DType d = (<Tensor>values).dtype if isinstance(values, Tensor) else of_number(values)
+    if isinstance(values, Tensor) and (<Tensor>values).total == 0:
+        return 0        # PyTorch looks for no kernel if there is nothing to find
     if sequence.dtype.kind == KIND_COMPLEX:
         refuse(c, sequence.dtype)
     if d.kind == KIND_COMPLEX or d.kind == sequence.dtype.kind == KIND_BOOL:

@@ -13,8 +13,7 @@ def tensors(*specs):
     """Return PyTorch tensors, given as (dtype, size, ...)."""
     import torch
 
-    return [torch.arange(max(1, torch.Size(s).numel())).reshape(s) .to(getattr(torch, d)) if 0 not in s else torch.zeros(s, dtype=getattr(torch, d))
-            for d, *s in specs]  # fmt: skip
+    return [torch.arange(torch.Size(size).numel()).reshape(size).to(getattr(torch, dtype)) for dtype, *size in specs]
 
 
 CALLS = {
@@ -33,21 +32,24 @@ CALLS = {
     "a complex target": (lambda lib, x, y: lib.nn.functional.soft_margin_loss(x, y), [("float32", 3), ("complex64", 3)]),
     "index_copy by int32": (lambda lib, x, i, y: x.index_copy_(0, i, y), [("float32", 4, 4), ("int32", 2), ("float32", 2, 4)]),
     "rms_norm of too few dimensions": (lambda lib, x: lib.nn.functional.rms_norm(x, [2, 1]), [("float32", 2)]),
+    "rms_norm of too few dimensions, with another weight": (
+        lambda lib, x: lib.nn.functional.rms_norm(x, [1, 1], x), [("float32", 1)]),
+    "search for nothing in bools": (lambda lib, x, y: lib.bucketize(x, y), [("bool", 0), ("bool", 4)]),
     "rms_norm of another shape": (lambda lib, x: lib.nn.functional.rms_norm(x, [3]), [("float32", 2)]),
     "frac of bools": (lambda lib, x: x.frac_(), [("bool", 3)]),
     "random complex numbers in a range": (lambda lib, x: x.random_(to=1), [("complex64", 3)]),
     "convolution without a batch": (
-        lambda lib, x, w: lib.convolution(x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1), [("float32", 2, 5, 5), ("float32", 3, 2, 2, 2)]),
+        lambda lib, x, w: lib.convolution(x, w, None, [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
+        [("float32", 2, 5, 5), ("float32", 3, 2, 2, 2)]),
     "a maximum in its argument": (lambda lib, x, i: lib.max(x, 1, out=(x[0], i)), [("float32", 5, 5, 5), ("int64", 5, 5)]),
     "a mode in its argument": (lambda lib, x, i: lib.mode(x, 1, out=(x[0], i)), [("float32", 5, 5, 5), ("int64", 5, 5)]),
     "group_norm of two dtypes": (lambda lib, x, w: lib.nn.functional.group_norm(x, 2, w, w), [("complex64", 1, 6, 3), ("float32", 6)]),
     "complex bags": (lambda lib, i, w: lib.nn.functional.embedding_bag(i, w, i[:1], mode="sum"), [("int64", 5), ("complex64", 10, 5)]),
-    "a source with fewer dimensions": (
-        lambda lib, x, i, y: lib.scatter_add(x, 0, i, y), [("float32", 10, 5), ("int64", 1, 2), ("float32", 10)]),
     "distinct complex rows": (lambda lib, x: lib.unique_consecutive(x, dim=0), [("complex64", 3, 2)]),
     "addmm with a complex factor": (lambda lib, x: lib.addmm(x, x, x, beta=1j), [("float32", 3, 3)]),
     "addbmm with a complex factor": (lambda lib, x, y: lib.addbmm(x, y, y, alpha=1j), [("float16", 3, 3), ("float16", 2, 3, 3)]),
-    "addmv with a complex factor without imaginary part": (lambda lib, x, y: lib.addmv(x, y, x, alpha=1 + 0j), [("float32", 3), ("float32", 3, 3)]),
+    "addmv with a complex factor without imaginary part": (
+        lambda lib, x, y: lib.addmv(x, y, x, alpha=1 + 0j), [("float32", 3), ("float32", 3, 3)]),
     "inner with a number": (lambda lib, x, y, z: lib.inner(x, y, out=z), [("float32",), ("float32", 3), ("float64", 3)]),
     "inner to another dtype": (lambda lib, x, y, z: lib.inner(x, y, out=z), [("float32", 3), ("float32", 5, 3), ("float64", 5)]),
     "average of a line": (lambda lib, x: lib.nn.functional.avg_pool2d(x, 2), [("float32", 4)]),
