@@ -252,12 +252,22 @@ set_slot(S_MATMUL, "matmul")
 
 # Products added to something ------------------------------------------------------------------
 
-cdef int check_factors(Call* c, DType d) except -1:
-    """Refuse a complex beta or alpha, the last two arguments, for a real result."""
-    cdef int i, n = (<Overload>c.overload).nslots
-    for i in range(n - 2, n):
-        if isinstance(arg(c, i), complex) and arg(c, i).imag and d.kind != KIND_COMPLEX:
-            raise RuntimeError(f"{op_name(c)}(): the complex number {arg(c, i)} cannot be converted to {d.name}")
+cdef int check_factors(Call* c, DType d, bint filled) except -1:
+    """Refuse a complex beta or alpha, the last two arguments, for a real result.
+
+    If the result is not `filled`, because it is empty, PyTorch reads neither. Without products it does not read alpha.
+    """
+    cdef int n = (<Overload>c.overload).nslots
+    if d.kind != KIND_COMPLEX and filled:
+        _check_factor(c, n - 2, d)
+        if tensor_arg(c, 1).total and tensor_arg(c, 2).total:
+            _check_factor(c, n - 1, d)
+    return 0
+
+
+cdef int _check_factor(Call* c, int slot, DType d) except -1:
+    if isinstance(arg(c, slot), complex) and arg(c, slot).imag:
+        raise RuntimeError(f"{op_name(c)}(): the complex number {arg(c, slot)} cannot be converted to {d.name}")
     return 0
 
 
@@ -275,7 +285,7 @@ cdef object addmm_meta(Call* c):
     sizes[0] = a.sizes[0]
     sizes[1] = b.sizes[1]
     check_added(c, t, 2, sizes)
-    check_factors(c, a.dtype)
+    check_factors(c, a.dtype, sizes[0] and sizes[1])
     return product_of(c, 2, sizes, a.dtype, 3)
 
 
@@ -289,7 +299,7 @@ cdef object addmv_meta(Call* c):
     same_dtype(c, a, b, "mat", "vec")
     alike(c, t, a, "input", "mat")
     check_added(c, t, 1, a.sizes)
-    check_factors(c, a.dtype)
+    check_factors(c, a.dtype, a.sizes[0])
     return new_contiguous(1, a.sizes, a.dtype, result_device(c))
 
 
@@ -343,7 +353,7 @@ cdef object addbmm_meta(Call* c):
     added_sizes(c, tensor_arg(c, 1), tensor_arg(c, 2), sizes)
     alike(c, t, tensor_arg(c, 1), "input", "batch1")
     check_added(c, t, 2, sizes + 1)
-    check_factors(c, t.dtype)
+    check_factors(c, t.dtype, sizes[1] and sizes[2])
     return new_contiguous(2, sizes + 1, t.dtype, result_device(c))
 
 
@@ -355,7 +365,7 @@ cdef object baddbmm_meta(Call* c):
     if is_none(c, 3):
         alike(c, t, tensor_arg(c, 1), "input", "batch1")
     check_added(c, t, 3, sizes)
-    check_factors(c, tensor_arg(c, 1).dtype)
+    check_factors(c, tensor_arg(c, 1).dtype, sizes[0] and sizes[1] and sizes[2])
     return product_of(c, 3, sizes, tensor_arg(c, 1).dtype, 3)
 
 

@@ -47,6 +47,10 @@ CALLS = {
     "complex bags": (lambda lib, i, w: lib.nn.functional.embedding_bag(i, w, i[:1], mode="sum"), [("int64", 5), ("complex64", 10, 5)]),
     "distinct complex rows": (lambda lib, x: lib.unique_consecutive(x, dim=0), [("complex64", 3, 2)]),
     "addmm with a complex factor": (lambda lib, x: lib.addmm(x, x, x, beta=1j), [("float32", 3, 3)]),
+    "addmm with a complex factor of no products": (
+        lambda lib, x, y, z: lib.addmm(x, y, z, alpha=1j), [("float32", 2), ("float32", 2, 0), ("float32", 0, 2)]),
+    "addmm with a complex factor beside no products": (
+        lambda lib, x, y, z: lib.addmm(x, y, z, beta=1j), [("float32", 2), ("float32", 2, 0), ("float32", 0, 2)]),
     "addbmm with a complex factor": (lambda lib, x, y: lib.addbmm(x, y, y, alpha=1j), [("float16", 3, 3), ("float16", 2, 3, 3)]),
     "addmv with a complex factor without imaginary part": (
         lambda lib, x, y: lib.addmv(x, y, x, alpha=1 + 0j), [("float32", 3), ("float32", 3, 3)]),
