@@ -25,6 +25,23 @@ cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
     int PyErr_CheckSignals() except -1
 
+cdef extern from *:
+    """
+    /* Read an int of one digit without a call. Return 0 for other objects. */
+    static inline int mt_small_int(PyObject *o, int64_t *to) {
+        if (!PyLong_CheckExact(o)) { return 0; }
+    #if PY_VERSION_HEX >= 0x030C0000
+        if (!PyUnstable_Long_IsCompact((PyLongObject *)o)) { return 0; }
+        *to = (int64_t)PyUnstable_Long_CompactValue((PyLongObject *)o);
+    #else
+        if (Py_SIZE(o) != 1) { return 0; }
+        *to = (int64_t)((PyLongObject *)o)->ob_digit[0];
+    #endif
+        return 1;
+    }
+    """
+    bint small_int "mt_small_int" (PyObject* o, dim_t* to) noexcept
+
 registry = {}           # name -> Op, in-place variants included
 by_family = {}          # declaring module -> list of Op, for the documentation
 cdef dict _registry = registry
@@ -542,7 +559,7 @@ cdef int dims_arg(Call* c, int i, dim_t* to) except -1:
         for k in range(n):
             to[k] = value
         return n
-    if not isinstance(value, (tuple, list)):
+    if not isinstance(value, tuple) and not isinstance(value, list):
         value = tuple(value)
         hold(c, value)
     length = PySequence_Fast_GET_SIZE(value)
@@ -551,6 +568,8 @@ cdef int dims_arg(Call* c, int i, dim_t* to) except -1:
         raise RuntimeError(f"{op_name(c)}(): argument '{<object>s.name}' has more than {MAX_DIMS} values")
     n = <int>length
     for k in range(n):
+        if small_int(items[k], &to[k]):
+            continue
         to[k] = PyLong_AsLongLongAndOverflow(<object>items[k], &beyond)
         if beyond:
             raise RuntimeError(f"{op_name(c)}(): {value[k]} in argument '{<object>s.name}' is beyond 64 bits")

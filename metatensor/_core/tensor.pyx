@@ -58,9 +58,19 @@ cdef Tensor new_contiguous(int ndim, const dim_t* sizes, DType dtype, Device dev
     cdef dim_t total = count(ndim, sizes)
     cdef Storage s = new_storage(device, mul_dims(total, dtype.itemsize))
     cdef Tensor t = _blank(ndim)
-    copy_dims(t.sizes, sizes, ndim)
+    cdef dim_t* own_sizes = t.sizes
+    cdef dim_t* own_strides = t.strides
+    cdef dim_t step = 1
+    cdef int i
+    if total:
+        for i in range(ndim - 1, -1, -1):
+            own_sizes[i] = sizes[i]
+            own_strides[i] = step
+            step *= sizes[i]            # at most the total, which does not overflow
+    else:
+        copy_dims(own_sizes, sizes, ndim)
+        row_major(ndim, sizes, own_strides)
     t.total = total
-    row_major(ndim, sizes, t.strides)
     t.flags = T_CONTIGUOUS
     t.dtype = dtype
     t.storage = s

@@ -316,7 +316,10 @@ cdef object meshgrid_body(Call* c):
 
 
 cdef object block_diag_body(Call* c):
-    return call("_block_diag", (_given(c),))
+    cdef list tensors = _given(c)
+    if not tensors:
+        return call("empty", ((1, 0),), {"dtype": _float32})
+    return call("_block_diag", (tensors,))
 
 
 cdef object block_diag_meta(Call* c):
@@ -326,8 +329,7 @@ cdef object block_diag_meta(Call* c):
     cdef Py_ssize_t k
     sizes[0] = sizes[1] = 0
     if not tensors:
-        sizes[0] = 1
-        return new_contiguous(2, sizes, <DType>_float32, result_device(c))
+        raise RuntimeError(f"{op_name(c)}(): at least one tensor is needed")
     for k in range(len(tensors)):
         t = <Tensor>tensors[k]
         if t.ndim > 2:

@@ -259,14 +259,21 @@ cdef object random_(Call* c):
     need_integers(c, t.dtype)
     return call("random_", (t, 0, beyond(t.dtype)), {"generator": arg(c, 1)})
 
+cdef int _check_real(Call* c, Tensor t) except -1:
+    if t.dtype.kind == KIND_COMPLEX:
+        fail(c, f"a range of integers cannot be drawn for {t.dtype.name}")
+    return 0
+
 cdef object random_to(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
+    _check_real(c, t)
     check_bounds(c, t.dtype, 0, arg(c, 1))
     take_ticket(c, 2)
     return t
 
 cdef object random_from(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
+    _check_real(c, t)
     need_integers(c, t.dtype)
     if is_none(c, 2):
         top = beyond(t.dtype)

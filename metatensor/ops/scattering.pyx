@@ -120,17 +120,17 @@ define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str redu
 
 # index_add, index_copy, index_reduce, index_fill ------------------------------------------------
 
-cdef int _check_vector(Call* c, Tensor index) except -1:
+cdef int _check_vector(Call* c, Tensor index, bint int32_too) except -1:
     if index.ndim > 1:
         raise IndexError(f"{op_name(c)}(): the index must be a vector, got shape {shape_str(index)}")
-    check_long(c, index, True)
+    check_long(c, index, int32_too)
     return 0
 
 
 cdef int _check_slices(Call* c, Tensor t, Tensor index, Tensor source, bint copies) except -1:
     """Check the shape of `source`: one slice per index along `dim`, and the input's size in every other dimension."""
     cdef int d = dim_arg(c, 1, t.ndim), i
-    _check_vector(c, index)
+    _check_vector(c, index, not copies)
     check_out(c, index, t.total)
     check_out(c, source, t.total)
     _same_dtype(c, t, source)

@@ -71,6 +71,12 @@ cdef object signed_unary(Call* c):
     return unary(c)
 
 
+cdef object frac(Call* c):
+    if tensor_arg(c, 0).dtype.kind == KIND_BOOL:
+        refuse(c, tensor_arg(c, 0).dtype)
+    return unary(c)
+
+
 # The largest finite number of each half-precision dtype. A device may compute in a dtype that has larger numbers.
 cdef dict _largest = {F16: 65504.0, BF16: 3.3895313892515355e38}
 
@@ -151,7 +157,7 @@ define("square(Tensor input) -> Tensor", unary, BOOL_TO_LONG | BOTH, "x * x.")
 define("reciprocal(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / x.")
 define("sqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "The square root.")
 define("rsqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / sqrt(x).")
-define("frac(Tensor input) -> Tensor", signed_unary, KEEP | NO_INTS | NO_COMPLEX | BOTH | EXACT_OUT, "x - trunc(x).")
+define("frac(Tensor input) -> Tensor", frac, KEEP | NO_INTS | NO_COMPLEX | BOTH | EXACT_OUT, "x - trunc(x).")
 define("frexp(Tensor input) -> (Tensor mantissa, Tensor exponent)", frexp, OUT | EXACT_OUT,
        "Split each element x into mantissa m (0.5 <= |m| < 1, or 0) and int32 exponent e with x = m * 2**e. Returns "
        "(mantissa, exponent).")

@@ -198,3 +198,13 @@ def test_meshgrid_asks_for_indexing():
         assert [t.tolist() for t in mt.meshgrid(a, a, indexing="ij")] == [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
         mt.meshgrid(a)
         mt.cartesian_prod(a, a)
+
+
+def test_the_block_diagonal_matrix_of_nothing_is_on_the_default_device():
+    pytest.importorskip("metatensor_cpu")
+    for device in ("cpu", "meta"):
+        with mt.device(device):
+            for made in (mt.block_diag(), mt.block_diag([])):
+                assert made.shape == (1, 0) and made.dtype is mt.float32 and made.device.type == device
+    with pytest.raises(RuntimeError, match="at least one"):
+        mt._core.op.registry["_block_diag"]([])

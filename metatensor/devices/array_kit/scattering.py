@@ -191,4 +191,9 @@ def index_put_accumulate(kit: Any, out: Any, input: Any, indices: Any, dims: Any
     begin(kit, out, input)
     key = place(out.ndim, indices, dims)
     check_key(kit, key, out.shape)
-    accumulate_at(kit.xp, "add", out, key, values)
+    try:
+        accumulate_at(kit.xp, "add", out, key, values)
+    except ValueError:  # as in _index_put_
+        raise RuntimeError(
+            f"index_put_(): values of shape {values.shape} do not broadcast to the indexed part, of shape {out[key].shape}"
+        ) from None
