@@ -69,7 +69,7 @@ _provide("metatensor.deferred.recipes", "reduce_storage")
 _provide("metatensor.deferred.unresolved", "unresolved")
 _provide("metatensor.interchange.arrays", "array_interface array_namespace array_wrap buffer_of cuda_array_interface deep_copy "
          "deep_copy_storage from_array frombuffer operand reduce_tensor to_array to_numpy")
-_provide("metatensor.interchange.dlpack", "dlpack_device to_dlpack")
+_provide("metatensor.interchange.dlpack", "dlpack_device from_dlpack to_dlpack")
 _provide("metatensor.interchange.legacy_constructor", "legacy_tensor")
 _provide("metatensor.interchange.storages", "elements from_file item on_cpu")
 _provide("metatensor.interchange.typed_storage", "TypedStorage")

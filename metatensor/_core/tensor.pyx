@@ -407,13 +407,13 @@ cdef class Tensor:
         return bool(hooks.item(self))
 
     def __int__(self):
-        return int(hooks.item(self))
+        return int(_one_number(self))
 
     def __float__(self):
-        return float(hooks.item(self))
+        return float(_one_number(self))
 
     def __complex__(self):
-        return complex(hooks.item(self))
+        return complex(_one_number(self))
 
     def __index__(self):
         value = hooks.item(self) if self.total == 1 else None
@@ -611,6 +611,12 @@ cdef object _no_values(Tensor t):
 hooks.getitem = _no_getitem
 hooks.setitem = _no_setitem
 hooks.item = hooks.tolist = _no_values
+
+cdef object _one_number(Tensor t):
+    """Return the value that int(), float() and complex() convert."""
+    if t.total != 1:
+        raise ValueError(f"a tensor of shape {shape_str(t)} cannot be converted to a Python number; it must have one element")
+    return hooks.item(t)
 
 cdef Tensor instance_of(object cls):
     """Return an empty tensor of a subclass without calling its `__new__`."""

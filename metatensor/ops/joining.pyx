@@ -316,7 +316,8 @@ cdef object meshgrid_body(Call* c):
 
 
 cdef object block_diag_body(Call* c):
-    return call("_block_diag", (_given(c),))
+    cdef list tensors = _given(c)
+    return call("_block_diag", (tensors,)) if tensors else call("empty", ((1, 0),), {"dtype": _float32})
 
 
 cdef object block_diag_meta(Call* c):
@@ -325,9 +326,6 @@ cdef object block_diag_meta(Call* c):
     cdef Tensor t
     cdef Py_ssize_t k
     sizes[0] = sizes[1] = 0
-    if not tensors:
-        sizes[0] = 1
-        return new_contiguous(2, sizes, <DType>_float32, result_device(c))
     for k in range(len(tensors)):
         t = <Tensor>tensors[k]
         if t.ndim > 2:

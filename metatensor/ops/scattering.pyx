@@ -10,6 +10,7 @@ from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport FORMAT_PRESERVE, KIND_COMPLEX, MAX_DIMS, T_CONTIGUOUS, dim_t
 from metatensor.ops.factory cimport check_fill, make_like
 from metatensor.ops.gathering cimport check_gather, check_long, check_out
+from metatensor.ops.index_steps cimport warn_of_bytes
 from metatensor.ops.pointwise cimport elementwise_like
 
 from metatensor._core.errors import meta_copy
@@ -317,6 +318,7 @@ cdef object _put(Call* c, Tensor t):
     """Apply `index_put_` to `t`. Each index is a tensor, or None to select a whole dimension."""
     cdef Tensor index
     cdef int d = 0
+    cdef Py_ssize_t i
     if not isinstance(arg(c, 1), (list, tuple)):
         raise TypeError(f"{op_name(c)}(): argument 'indices' (position 2) must be tuple of Tensors, not "
                         f"{type(arg(c, 1)).__name__}")
@@ -335,6 +337,10 @@ cdef object _put(Call* c, Tensor t):
         d += index.ndim if index.dtype.code == BOOL or index.dtype.code == U8 else 1
     if d > t.ndim:
         raise IndexError(f"{op_name(c)}(): too many indices for a tensor of shape {shape_str(t)}")
+    for i in range(len(indices)):
+        warn_of_bytes(<Tensor>indices[i])
+    if not indices and t.ndim == 0:
+        raise RuntimeError(f"{op_name(c)}(): a 0-d tensor cannot be written to without indices; use add_ or copy_")
     if not indices:
         indices = [call("arange", (t.sizes[0],), {"device": t.storage.device})]
         dims = [0]
