@@ -326,6 +326,8 @@ cdef object block_diag_meta(Call* c):
     cdef Tensor t
     cdef Py_ssize_t k
     sizes[0] = sizes[1] = 0
+    if not tensors:
+        raise RuntimeError(f"{op_name(c)}(): at least one tensor is needed")
     for k in range(len(tensors)):
         t = <Tensor>tensors[k]
         if t.ndim > 2:
