@@ -55,7 +55,7 @@ _provide("metatensor.plugins")
 _provide("metatensor.array_api")
 _provide("metatensor.library", "Namespace find_kernel kernel_owner")
 _provide("metatensor.rules.decompositions", "decompositions")
-_provide("metatensor.devices.basics", "drawn_on_host")
+_provide("metatensor.devices.basics", "drawn_on_host fill_new_memory")
 _provide("metatensor.rules.cpu_indices", "only_indices_on_cpu")
 _provide("metatensor.distributed", "is_initialized")
 _provide("metatensor.devices.pinning", "pin")
@@ -71,7 +71,7 @@ _provide("metatensor.interchange.arrays", "array_interface array_namespace array
          "deep_copy_storage from_array frombuffer operand reduce_tensor to_array to_numpy")
 _provide("metatensor.interchange.dlpack", "dlpack_device from_dlpack to_dlpack")
 _provide("metatensor.interchange.legacy_constructor", "legacy_tensor")
-_provide("metatensor.interchange.storages", "elements from_file item on_cpu")
+_provide("metatensor.interchange.storages", "as_bytes elements from_file item new_untyped on_cpu swap_bytes")
 _provide("metatensor.interchange.typed_storage", "TypedStorage")
 
 newaxis = None

@@ -3,7 +3,7 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims, is_dense
 from metatensor._core.op cimport (
-    NO_OVERLAP, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, INPLACE, MIXED, OUT, Call, arg, bool_arg, call, define, dim_arg,
+    NO_OVERLAP, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, INPLACE, MIXED, ONE_VALUE, OUT, Call, arg, bool_arg, call, define, dim_arg,
     is_none, op_name, result_device, tensor_arg, tensors_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
@@ -209,7 +209,8 @@ define("index_reduce(Tensor input, int dim, Tensor index, Tensor source, str red
        "Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. "
        "`reduce` is 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are "
        "included.")
-define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta, INPLACE | NO_OVERLAP,
+define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta,
+       INPLACE | NO_OVERLAP | ONE_VALUE,
        "Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor.")
 
 

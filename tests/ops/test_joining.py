@@ -194,8 +194,10 @@ def test_meshgrid_asks_for_indexing():
     a = mt.arange(2)
     with pytest.warns(UserWarning, match="indexing"):
         mt.meshgrid(a, a)
+    with pytest.warns(UserWarning, match="indexing"):
+        mt.meshgrid(a)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert [t.tolist() for t in mt.meshgrid(a, a, indexing="ij")] == [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
-        mt.meshgrid(a)
+        mt.meshgrid(a, indexing="xy")
         mt.cartesian_prod(a, a)
