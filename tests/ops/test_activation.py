@@ -157,9 +157,3 @@ def test_numbers_that_the_dtype_does_not_hold():
     assert mt.nn.functional.hardtanh(byte, -0.5, 0.5).tolist() == [0, 0]
     with pytest.raises(RuntimeError):
         mt.nn.functional.hardtanh(byte, -1, 0.5)
-
-
-@pytest.mark.parametrize("dtype", [mt.bfloat16, mt.float16, mt.float32])
-def test_hardshrink_rounds_its_bound_to_the_dtype(dtype):
-    x = mt.tensor([-0.3, 0.3, 0.5], dtype=dtype, device="cpu")
-    assert mt.nn.functional.hardshrink(x, 0.3).tolist() == [0, 0, 0.5]

@@ -122,10 +122,9 @@ def glu(kit: Any, out: Any, input: Any, dim: int) -> Any:
     return first * kit.special.expit(second)
 
 
-@kernel("hardshrink", half="native")
+@kernel("hardshrink")
 def hardshrink(kit: Any, out: Any, input: Any, lambd: float) -> Any:
     """Replace all values in [-lambd, lambd] by 0. NaN is outside the interval and stays NaN."""
-    lambd = input.dtype.type(lambd)
     return kit.xp.where((input >= -lambd) & (input <= lambd), input.dtype.type(0), input)
 
 
