@@ -80,3 +80,5 @@ def test_logcumsumexp_of_complex_numbers_keeps_nan():
     for first in (complex(-inf, nan), complex(nan, 1)):
         found = mt.tensor([first, complex(-inf, 1), 1 + 2j], device="cpu").logcumsumexp(0)
         assert all(math.isnan(v.real) and math.isnan(v.imag) for v in found.tolist())
+    zeros = mt.tensor([complex(-inf, inf), complex(-inf, 1), 1 + 2j], device="cpu").logcumsumexp(0)
+    assert zeros.tolist() == [-inf, -inf, 1 + 2j]

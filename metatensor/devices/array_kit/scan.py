@@ -82,7 +82,8 @@ def logcumsumexp(kit: Any, out: Any, input: Any, dim: int) -> Any:
     rows = xp.moveaxis(input, dim, 0)
     result = xp.empty_like(rows)
     for i in range(rows.shape[0]):
-        result[i] = complex_logaddexp(xp, result[i - 1], rows[i]) if i else xp.where(xp.isnan(rows[i]), UNKNOWN, rows[i])
+        sums = complex_logaddexp(xp, result[i - 1], rows[i]) if i else xp.where(xp.isnan(rows[i]), UNKNOWN, rows[i])
+        result[i] = xp.where(sums.real == -np.inf, np.complex64(-np.inf), sums)     # log(0) has no angle
     return xp.moveaxis(result, 0, dim)
 
 
