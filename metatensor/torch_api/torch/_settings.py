@@ -1,5 +1,5 @@
-"""PyTorch settings. All but the number of threads are stored and have no effect: they select among algorithms that metatensor
-does not have."""
+"""PyTorch settings. All but the number of threads and the deterministic mode are stored and have no effect: they select among
+algorithms that metatensor does not have."""
 
 from __future__ import annotations
 
@@ -46,8 +46,7 @@ def _positive(name: str, n: Any) -> int:
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Set the deterministic mode.
 
-    Operators of metatensor's devices are deterministic in any case. In this mode, `empty` and `resize_` also fill new
-    memory, unless `torch.utils.deterministic.fill_uninitialized_memory` is False. Raise TypeError unless the arguments
+    It does not choose among algorithms. In this mode, `empty` and `resize_` fill new memory, unless `torch.utils.deterministic.fill_uninitialized_memory` is False. Raise TypeError unless the arguments
     are bools.
     """
     for value in (mode, warn_only):
