@@ -46,8 +46,8 @@ def _positive(name: str, n: Any) -> int:
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Set the deterministic mode.
 
-    It does not choose among algorithms. In this mode, `empty` and `resize_` fill new memory, unless `torch.utils.deterministic.fill_uninitialized_memory` is False. Raise TypeError unless the arguments
-    are bools.
+    It does not choose among algorithms. In this mode, `empty` and `resize_` fill new memory, unless
+    `torch.utils.deterministic.fill_uninitialized_memory` is False. Raise TypeError unless the arguments are bools.
     """
     for value in (mode, warn_only):
         if not isinstance(value, bool):
