@@ -170,6 +170,7 @@ GENERAL = {
     "maxnorm": "Maximum norm of a slice.",
     "mean": "Mean of the distribution.",
     "median": "Median of the distribution.",
+    "ambiguity_check": "Whether to check that there is only one possible order, or the memory formats to choose from.",
     "memory_format": "Memory format of the result: how its dimensions are ordered in memory.",
     "min_val": "Lower bound.",
     "minlength": "Minimum number of elements of the result.",

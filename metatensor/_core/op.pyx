@@ -492,6 +492,12 @@ cdef Overload _overload(Op op, _Declared d):
     return ov
 
 
+def _results_repr(self):
+    """Return the printed form of several results, each on its own line."""
+    fields = [f"\n{name}={value!r}" for name, value in zip(type(self).__match_args__, self)]
+    return f"{type(self).__module__}.{type(self).__name__}({','.join(fields)})"
+
+
 cdef object make_returns(Call* c, tuple values):
     """Return several results as a named tuple if the schema names them, else as a tuple."""
     cdef Overload ov = <Overload>c.overload
@@ -502,6 +508,7 @@ cdef object make_returns(Call* c, tuple values):
     if ov.return_type is None:
         name = f"{spelling()}.return_types.{ov.op.__name__}"
         ov.return_type = make_structseq(name.encode(), ov.returns)
+        ov.return_type.__repr__ = _results_repr
     seq = new_structseq(ov.return_type)
     for i in range(len(values)):
         set_structseq(seq, i, values[i])

@@ -583,8 +583,8 @@ class Tensor:
         """The digamma function: the derivative of `log(gamma(x))`."""
     def digamma_(self) -> Tensor:
         """The digamma function: the derivative of `log(gamma(x))`."""
-    def dim_order(self) -> Any:
-        """Return the dimensions as a tuple, ordered from the outermost to the innermost in memory."""
+    def dim_order(self, *, ambiguity_check: Any = False) -> Any:
+        """Return the dimensions as a tuple, ordered from the outermost to the innermost in memory. If `ambiguity_check`, raise RuntimeError if several orders are possible; a list restricts them to memory formats."""
     def dist(self, other: Tensor, p: _Number = 2, *, out: Tensor | None = None) -> Tensor:
         """The `p`-norm of `input - other`, as a 0-d tensor."""
     def div(self, other: Tensor | _Number, *, rounding_mode: _str | None = None, out: Tensor | None = None) -> Tensor:

@@ -12,6 +12,8 @@ from metatensor._core.types cimport (
     INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
     T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t,
 )
+import warnings
+
 from metatensor._core.late import later
 
 # Creating tensors -----------------------------------------------------------------
@@ -417,13 +419,16 @@ cdef class Tensor:
         return bool(hooks.item(self))
 
     def __int__(self):
-        return int(hooks.item(self))
+        return int(_one_real_number(self, "int"))
 
     def __float__(self):
-        return float(hooks.item(self))
+        if self.flags & T_REQUIRES_GRAD:
+            warnings.warn("a tensor that requires grad is converted to a number, which has no gradient; use "
+                          "tensor.detach() first", UserWarning, stacklevel=1)
+        return float(_one_real_number(self, "float"))
 
     def __complex__(self):
-        return complex(hooks.item(self))
+        return complex(_one_number(self))
 
     def __index__(self):
         value = hooks.item(self) if self.total == 1 else None
@@ -621,6 +626,20 @@ cdef object _no_values(Tensor t):
 hooks.getitem = _no_getitem
 hooks.setitem = _no_setitem
 hooks.item = hooks.tolist = _no_values
+
+cdef object _one_number(Tensor t):
+    """Return the value that int(), float() and complex() convert."""
+    if t.total != 1:
+        raise ValueError(f"a tensor of shape {shape_str(t)} cannot be converted to a Python number; it must have one element")
+    return hooks.item(t)
+
+cdef object _one_real_number(Tensor t, str kind):
+    value = _one_number(t)
+    if isinstance(value, complex):
+        if value.imag:
+            raise RuntimeError(f"{value} has an imaginary part, so it cannot be converted to {kind}")
+        return value.real
+    return value
 
 cdef Tensor instance_of(object cls):
     """Return an empty tensor of a subclass without calling its `__new__`."""

@@ -290,7 +290,7 @@ cdef object meshgrid_body(Call* c):
         raise RuntimeError(f"{op_name(c)}(): 1 to {MAX_DIMS} tensors are needed, got {n}")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f"{op_name(c)}(): indexing must be 'ij' or 'xy', got {indexing!r}")
-    if indexing is None and n > 1:
+    if indexing is None:
         warnings.warn(f"{op_name(c)}(): pass indexing='ij' or 'xy'; it defaults to 'ij' now and will be required later",
                       stacklevel=2)
     first = <Tensor>tensors[0]

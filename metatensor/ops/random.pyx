@@ -497,7 +497,7 @@ define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM 
        "Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`. If `p` is "
        "not given, the elements of `input` are the probabilities.")
 define(f"bernoulli.p(Tensor input, float p, *, {_generator}) -> Tensor", bernoulli_p, RANDOM)
-define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
+define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT,
        "Sample from normal distributions. `mean` and `std` are numbers, or tensors that are broadcast together. If "
        "both are numbers, `size` is the shape of the result.")
 define(f"normal.Tensor_float(Tensor mean, float std=1.0, *, {_generator}) -> Tensor", normal_one,
