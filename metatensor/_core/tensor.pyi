@@ -1156,7 +1156,7 @@ class Tensor:
     def repeat(self, *repeats: _int) -> Tensor: ...
     @overload
     def repeat_interleave(self, repeats: _int, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
-        """Repeat each element of the flattened input, or each index along `dim`, several times in a row. `repeats` is an int, or an int tensor with one count per element or index. If only a `repeats` tensor is given, the result holds each index i repeated repeats[i] times. A `repeats` tensor must have values unless `output_size` is given."""
+        """Repeat each element of the flattened input, or each index along `dim`, several times in a row. `repeats` is an int, or an int tensor with one count per element or index. If only a `repeats` tensor is given, the result holds each index i repeated repeats[i] times. If `repeats` is a tensor on the meta device, `output_size` is required."""
     @overload
     def repeat_interleave(self, repeats: Tensor, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor: ...
     @overload
