@@ -1480,7 +1480,7 @@ def renorm_(input: Tensor, p: _Number, dim: _int, maxnorm: _Number) -> Tensor:
     """Scale down each slice along `dim` whose `p`-norm exceeds `maxnorm`, so that its norm becomes `maxnorm`."""
 @overload
 def repeat_interleave(input: Tensor, repeats: _int, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
-    """Repeat each element of the flattened input, or each index along `dim`, several times in a row. `repeats` is an int, or an int tensor with one count per element or index. If only a `repeats` tensor is given, the result holds each index i repeated repeats[i] times. A `repeats` tensor must have values unless `output_size` is given."""
+    """Repeat each element of the flattened input, or each index along `dim`, several times in a row. `repeats` is an int, or an int tensor with one count per element or index. If only a `repeats` tensor is given, the result holds each index i repeated repeats[i] times. If `repeats` is a tensor on the meta device, `output_size` is required."""
 @overload
 def repeat_interleave(input: Tensor, repeats: Tensor, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor: ...
 @overload
@@ -1626,11 +1626,11 @@ def split(input: Tensor, split_size: _int, dim: _int = 0) -> tuple[Tensor, ...]:
 @overload
 def split(input: Tensor, split_size: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]: ...
 def split_copy(input: Tensor, split_size: _int, dim: _int = 0, *, out: Any | None = None) -> tuple[Tensor, ...]:
-    """Like `split`, but return contiguous copies. If `out` is given, write to the tensors in this list and return None."""
+    """Like `split`, but return contiguous copies. If `out`, a list or tuple of tensors, is given, write the copies to these tensors and return None."""
 def split_with_sizes(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0) -> tuple[Tensor, ...]:
     """Split along `dim` into views of the given sizes. Returns a tuple."""
 def split_with_sizes_copy(input: Tensor, split_sizes: Sequence[_int], dim: _int = 0, *, out: Any | None = None) -> tuple[Tensor, ...]:
-    """Like `split_with_sizes`, but return contiguous copies. If `out` is given, write to the tensors in this list and return None."""
+    """Like `split_with_sizes`, but return contiguous copies. If `out`, a list or tuple of tensors, is given, write the copies to these tensors and return None."""
 def sqrt(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The square root."""
 def sqrt_(input: Tensor) -> Tensor:
@@ -1789,7 +1789,7 @@ def trunc_(input: Tensor) -> Tensor:
 def unbind(input: Tensor, dim: _int = 0) -> tuple[Tensor, ...]:
     """Return a tuple of views, one for each index of dimension `dim`, without that dimension."""
 def unbind_copy(input: Tensor, dim: _int = 0, *, out: Any | None = None) -> tuple[Tensor, ...]:
-    """Like `unbind`, but return contiguous copies. If `out` is given, write to the tensors in this list and return None."""
+    """Like `unbind`, but return contiguous copies. If `out`, a list or tuple of tensors, is given, write the copies to these tensors and return None."""
 @overload
 def unflatten(input: Tensor, dim: _int, sizes: Sequence[_int]) -> Tensor:
     """Return a view with dimension `dim` split into several of the given sizes. One size may be -1."""

@@ -37,15 +37,15 @@ def ifftshift(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor
 def ihfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """One-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfft`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension."""
 def ihfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Two-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfft`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension."""
+    """Two-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfft2`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension."""
 def ihfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Multi-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfft`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
+    """Multi-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfftn`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
 def irfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """One-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. By default, the last transformed dimension grows from size m to `2 * (m - 1)`."""
 def irfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Two-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. By default, the last transformed dimension grows from size m to `2 * (m - 1)`."""
+    """Two-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft2`. By default, the last transformed dimension grows from size m to `2 * (m - 1)`."""
 def irfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Multi-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. By default, the last transformed dimension grows from size m to `2 * (m - 1)`. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
+    """Multi-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfftn`. By default, the last transformed dimension grows from size m to `2 * (m - 1)`. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
 def rfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """One-dimensional Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension. The others follow by Hermitian symmetry."""
 def rfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:

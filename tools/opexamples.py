@@ -39,6 +39,7 @@ _SPECIAL = 'input = mt.tensor([1.0, float("nan"), float("inf"), -float("inf")], 
 _IMAGE = 'input = mt.empty(1, 2, 4, 4, device="meta")'
 _CHANNELS = ['input = mt.empty(2, 3, 4, device="meta")', 'mean, var = mt.empty(3, device="meta"), mt.empty(3, device="meta")']
 CALLS: dict[str, list[str]] = {
+    "meshgrid": ['x, y = mt.tensor([1, 2], device="cpu"), mt.tensor([3, 4], device="cpu")', 'mt.meshgrid(x, y, indexing="ij")'],
     **{name: [_SPECIAL, f"mt.{name}(input)"] for name in ("isfinite", "isinf", "isnan", "isneginf", "isposinf", "nan_to_num")},
     **{name: [_COMPLEX, f"mt.{name}(input)"]
        for name in ("conj", "conj_physical", "imag", "real", "resolve_conj", "isreal", "view_as_real", "view_as_real_copy")},
@@ -74,6 +75,7 @@ CALLS: dict[str, list[str]] = {
         "mt.ctc_loss(log_probs, targets, (5, 5), (3, 2))",
     ],
     "dropout": [_META, "mt.dropout(input, 0.5, True)"],
+    "einsum": ['a, b = mt.empty(2, 3, device="meta"), mt.empty(3, 4, device="meta")', 'mt.einsum("ij,jk->ik", a, b)'],
     "empty_strided": ['mt.empty_strided((2, 3), (1, 2), device="meta")'],
     "histogram": ['input = mt.tensor([1.0, 2.0, 2.5, 4.0], device="cpu")', "mt.histogram(input, 3)"],
     "index_fill": [_MATRIX, 'mt.index_fill(input, 1, mt.tensor([0, 2], device="cpu"), -1)'],

@@ -32,5 +32,5 @@ def _(out, x, gate):
 
 @hookimpl
 def metatensor_ops(register):
-    """Register the operators. The entry point in pyproject.toml names this module; mt.ops.acme calls it on first use."""
+    """Register the operators. The first use of mt.ops.acme calls this function of the module named in pyproject.toml."""
     register(swiglu)

@@ -60,6 +60,9 @@ cdef inline bint _all_ints(PyObject* p) noexcept:
     return True
 
 
+cdef str _META_NAME = "meta"
+
+
 cdef inline int _accept(SlotSpec* s, PyObject* p, Call* c, int i) except -1:
     """Store argument `p` in slot `i`. Return 1 if its type fits the slot, else 0."""
     cdef object value = <object>p
@@ -78,6 +81,13 @@ cdef inline int _accept(SlotSpec* s, PyObject* p, Call* c, int i) except -1:
             return 1
     elif s.kind == K_BOOL:
         if value is True or value is False:
+            return 1
+    elif s.kind == K_DEVICE:
+        if value is META or value is _META_NAME:
+            c.args[i] = <PyObject*>META
+            return 1
+    elif s.kind == K_DTYPE:
+        if type(value) is DType:
             return 1
     if value is None:
         return s.optional
@@ -248,9 +258,10 @@ cdef int bind(Overload ov, Call* c, PyObject** args, Py_ssize_t n, PyObject* kwn
               Misfit* misfit) except -1:
     """Bind the arguments to the slots of an overload. Return 1 if they fit, else 0 with the reason in `misfit`."""
     cdef SlotSpec* slots = ov.slots
-    cdef Py_ssize_t k, nkw
-    cdef int i, given = <int>n
-    cdef unsigned long long seen = 0
+    cdef Py_ssize_t k
+    cdef int i, given = <int>n, start = given
+    cdef unsigned long long seen = 0        # the slots of keywords
+    cdef bint lacking = False
     c.overload = <PyObject*>ov
     c.device = NULL
     c.out = NULL
@@ -262,8 +273,8 @@ cdef int bind(Overload ov, Call* c, PyObject** args, Py_ssize_t n, PyObject* kwn
                 misfit.why = BAD_TYPE if n <= ov.npos else TOO_MANY
                 misfit.slot = ov.varargs
                 return 0
-            seen = 1ULL << ov.varargs
             given = ov.varargs
+            start = given + 1
         elif n > ov.npos:
             misfit.why = TOO_MANY
             return 0
@@ -272,43 +283,36 @@ cdef int bind(Overload ov, Call* c, PyObject** args, Py_ssize_t n, PyObject* kwn
             misfit.why = BAD_TYPE
             misfit.slot = i
             return 0
-    if kwnames == NULL and not seen:
-        for i in range(given, ov.nslots):
-            if slots[i].default == NULL:
+    for i in range(start, ov.nslots):
+        c.args[i] = slots[i].default
+        if c.args[i] == NULL:
+            lacking = True
+    if kwnames != NULL:
+        for k in range(PyTuple_GET_SIZE(kwnames)):
+            i = _keyword(ov, PyTuple_GET_ITEM(kwnames, k))
+            if i < 0:
+                if ov.flags & OUT and <object>PyTuple_GET_ITEM(kwnames, k) == "out":
+                    if <object>args[n + k] is not None:
+                        c.out = args[n + k]
+                    continue
+                misfit.why = UNKNOWN
+                misfit.name = PyTuple_GET_ITEM(kwnames, k)
+                return 0
+            if i < start or seen >> i & 1:
+                misfit.why = TWICE
+                misfit.slot = i
+                return 0
+            if not _accept(&slots[i], args[n + k], c, i):
+                misfit.why = BAD_TYPE
+                misfit.slot = i
+                return 0
+            seen |= 1ULL << i
+    if lacking:
+        for i in range(start, ov.nslots):
+            if c.args[i] == NULL:
                 misfit.why = MISSING
                 misfit.slot = i
                 return 0
-            c.args[i] = slots[i].default
-        return 1
-    nkw = 0 if kwnames == NULL else PyTuple_GET_SIZE(kwnames)
-    for i in range(given):
-        seen |= 1ULL << i
-    for k in range(nkw):
-        i = _keyword(ov, PyTuple_GET_ITEM(kwnames, k))
-        if i < 0:
-            if ov.flags & OUT and <object>PyTuple_GET_ITEM(kwnames, k) == "out":
-                if <object>args[n + k] is not None:
-                    c.out = args[n + k]
-                continue
-            misfit.why = UNKNOWN
-            misfit.name = PyTuple_GET_ITEM(kwnames, k)
-            return 0
-        if seen >> i & 1:
-            misfit.why = TWICE
-            misfit.slot = i
-            return 0
-        if not _accept(&slots[i], args[n + k], c, i):
-            misfit.why = BAD_TYPE
-            misfit.slot = i
-            return 0
-        seen |= 1ULL << i
-    for i in range(ov.nslots):
-        if not seen >> i & 1:
-            if slots[i].default == NULL:
-                misfit.why = MISSING
-                misfit.slot = i
-                return 0
-            c.args[i] = slots[i].default
     return 1
 
 
@@ -423,7 +427,10 @@ cdef object dispatch(Call* c):
         c.variant = IN_PLACE
     if c.variant == IN_PLACE and not isinstance(<object>c.args[0], Tensor):
         raise errors.not_a_target(op_name(c), <object>ov.slots[0].name, <object>c.args[0])
-    if c.mixed or c.device == NULL or ov.device_slot >= 0:
+    if ov.device_slot >= 0 and c.args[ov.device_slot] == <PyObject*>META:
+        c.device = <PyObject*>META
+        c.mixed = False
+    elif c.mixed or c.device == NULL or ov.device_slot >= 0:
         resolve_device(c)
     if hints.modes or c.flags & T_OVERRIDES:
         return run_modes(c)

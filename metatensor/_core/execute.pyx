@@ -328,6 +328,11 @@ cdef bint _one_value(Call* c, Overload ov) noexcept:
     return ov.nslots == 1 or not isinstance(value, Tensor) or (ov.nslots > 2 and (<Tensor>value).ndim == 0)
 
 
+cdef bint _selects(Call* c, Overload ov) noexcept:
+    """Return True if the op writes to elements that a mask or an index selects."""
+    return isinstance(<object>c.args[1], (Tensor, list)) or isinstance(<object>c.args[2], Tensor)
+
+
 cdef int _check_cast(Call* c, Overload ov, Tensor target, Tensor result) except -1:
     if target.dtype is not result.dtype:
         if (ov.flags & EXACT_OUT and c.variant == WITH_OUT) or not (ov.flags & SAFE_CAST
@@ -344,6 +349,10 @@ cdef bint _check_target(Call* c, Overload ov, Tensor target, Tensor result) exce
     if overlap(target.ndim, target.sizes, target.strides) \
             and not (ov.flags & ONE_VALUE and _one_value(c, ov)):
         raise errors.written_overlap(op_name(c), target, "several of its elements share one place in memory")
+    if c.variant == IN_PLACE and ov.flags & ONE_VALUE and ov.nslots > 2 and _selects(c, ov) \
+            and overlap(target.ndim, target.sizes, target.strides):
+        warnings.warn(f"{op_name(c)}(): writing a part of an expanded tensor changes other elements, too; clone() it first",
+                      UserWarning, stacklevel=1)
     # In an in-place call the first argument is the target.
     if c.variant == IN_PLACE:
         direct = ov.flags & ELEMENTWISE != 0 and direct

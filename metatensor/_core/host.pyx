@@ -208,6 +208,14 @@ cdef bint is_sequence(object value) except -1:
     return hasattr(value, "__len__") and hasattr(value, "__getitem__")
 
 
+cdef object _first(object sequence):
+    """Return the first item of a sequence that says that it has items."""
+    try:
+        return next(iter(sequence))
+    except Exception as error:
+        raise ValueError(f"the items of {type(sequence).__name__} cannot be read, so the shape is unknown") from error
+
+
 cdef int measure(object data, dim_t* sizes) except -1:
     """Write the shape of nested sequences, taken from their first items, to `sizes`.
 
@@ -225,7 +233,7 @@ cdef int measure(object data, dim_t* sizes) except -1:
         if type(level) is list:
             level = (<list>level)[0]
         else:
-            level = next(iter(level))
+            level = _first(level)
     if n and isinstance(level, str):
         raise ValueError(f"too many dimensions: {type(level).__name__!r} is not a number")
     return n
@@ -266,6 +274,8 @@ cdef DType _join(DType found, object data, int depth):
     if depth == MAX_DIMS:
         raise ValueError(f"too many dimensions: sequences are nested more than {MAX_DIMS} deep")
     for item in data:
+        if item is data:
+            raise TypeError(f"a {type(data).__name__} that contains itself cannot be converted to a tensor")
         # Further items of the same type do not change the dtype.
         if type(item) is last:
             continue

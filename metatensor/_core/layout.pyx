@@ -377,6 +377,8 @@ def broadcast_shapes(*shapes):
     cdef int n, i
     lay.ndim = 0
     for shape in shapes:
+        if not isinstance(shape, int) and any([isinstance(size, float) for size in shape]):
+            raise TypeError(f"broadcast_shapes: sizes must be ints, got {tuple(shape)}")
         n = _read((shape,) if isinstance(shape, int) else shape, a)
         for i in range(n):
             if a[i] < 0:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
@@ -34,14 +35,20 @@ def _values(op: str, tensor: Any) -> Any:
     return tensor.detach()
 
 
+def _number(value: Any) -> Any:
+    if not isinstance(value, (numbers.Number, mt.Tensor)):
+        raise TypeError(f"the function must return a number, not {type(value).__name__}")
+    return value
+
+
 def apply_(tensor: Any, function: Callable[[Any], Any]) -> Any:
     """See `Tensor.apply_`."""
-    flat = [function(value) for value in _values("apply_", tensor).reshape(-1).tolist()]
+    flat = [_number(function(value)) for value in _values("apply_", tensor).reshape(-1).tolist()]
     return tensor.copy_(mt.tensor(flat, dtype=tensor.dtype, device=tensor.device).reshape(tensor.shape))
 
 
 def map_(tensor: Any, other: Any, function: Callable[[Any, Any], Any]) -> Any:
     """See `Tensor.map_`."""
     mine, theirs = _values("map_", tensor), _values("map_", other).expand(tensor.shape)
-    flat = [function(a, b) for a, b in zip(mine.reshape(-1).tolist(), theirs.reshape(-1).tolist(), strict=True)]
+    flat = [_number(function(a, b)) for a, b in zip(mine.reshape(-1).tolist(), theirs.reshape(-1).tolist(), strict=True)]
     return tensor.copy_(mt.tensor(flat, dtype=tensor.dtype, device=tensor.device).reshape(tensor.shape))

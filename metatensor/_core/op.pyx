@@ -25,6 +25,23 @@ cdef extern from "Python.h":
     long long PyLong_AsLongLongAndOverflow(object o, int* overflow) except? -1
     int PyErr_CheckSignals() except -1
 
+cdef extern from *:
+    """
+    /* Read an int of one digit without a call. Return 0 for other objects. */
+    static inline int mt_small_int(PyObject *o, int64_t *to) {
+        if (!PyLong_CheckExact(o)) { return 0; }
+    #if PY_VERSION_HEX >= 0x030C0000
+        if (!PyUnstable_Long_IsCompact((PyLongObject *)o)) { return 0; }
+        *to = (int64_t)PyUnstable_Long_CompactValue((PyLongObject *)o);
+    #else
+        if (Py_SIZE(o) != 1) { return 0; }
+        *to = (int64_t)((PyLongObject *)o)->ob_digit[0];
+    #endif
+        return 1;
+    }
+    """
+    bint small_int "mt_small_int" (PyObject* o, dim_t* to) noexcept
+
 registry = {}           # name -> Op, in-place variants included
 by_family = {}          # declaring module -> list of Op, for the documentation
 cdef dict _registry = registry
@@ -475,6 +492,12 @@ cdef Overload _overload(Op op, _Declared d):
     return ov
 
 
+def _results_repr(self):
+    """Return the printed form of several results, each on its own line."""
+    fields = [f"\n{name}={value!r}" for name, value in zip(type(self).__match_args__, self)]
+    return f"{type(self).__module__}.{type(self).__name__}({','.join(fields)})"
+
+
 cdef object make_returns(Call* c, tuple values):
     """Return several results as a named tuple if the schema names them, else as a tuple."""
     cdef Overload ov = <Overload>c.overload
@@ -485,6 +508,7 @@ cdef object make_returns(Call* c, tuple values):
     if ov.return_type is None:
         name = f"{spelling()}.return_types.{ov.op.__name__}"
         ov.return_type = make_structseq(name.encode(), ov.returns)
+        ov.return_type.__repr__ = _results_repr
     seq = new_structseq(ov.return_type)
     for i in range(len(values)):
         set_structseq(seq, i, values[i])
@@ -542,7 +566,7 @@ cdef int dims_arg(Call* c, int i, dim_t* to) except -1:
         for k in range(n):
             to[k] = value
         return n
-    if not isinstance(value, (tuple, list)):
+    if not isinstance(value, tuple) and not isinstance(value, list):
         value = tuple(value)
         hold(c, value)
     length = PySequence_Fast_GET_SIZE(value)
@@ -551,6 +575,8 @@ cdef int dims_arg(Call* c, int i, dim_t* to) except -1:
         raise RuntimeError(f"{op_name(c)}(): argument '{<object>s.name}' has more than {MAX_DIMS} values")
     n = <int>length
     for k in range(n):
+        if small_int(items[k], &to[k]):
+            continue
         to[k] = PyLong_AsLongLongAndOverflow(<object>items[k], &beyond)
         if beyond:
             raise RuntimeError(f"{op_name(c)}(): {value[k]} in argument '{<object>s.name}' is beyond 64 bits")

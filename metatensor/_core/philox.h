@@ -180,10 +180,37 @@ MT_CLONES static int mt_normal32(const mt_pair *pairs, float *out, uint8_t *doub
 
 #define MT_DIGIT 11 /* number of bits that one pass of mt_sort_random sorts by */
 
+/* Do the same as mt_sort_random for at most 2**18 words, with two digits that are counted in one pass. */
+static void mt_sort_few(uint64_t *words, uint64_t *room, ptrdiff_t n) {
+    uint32_t low[1 << MT_DIGIT], high[1 << MT_DIGIT], below = 0, under = 0;
+    const int digit = n < 1 << 14 ? 9 : MT_DIGIT, shift = 64 - 2 * digit, top = 64 - digit;
+    const uint64_t mask = ((uint64_t)1 << digit) - 1;
+    memset(low, 0, sizeof(uint32_t) << digit);
+    memset(high, 0, sizeof(uint32_t) << digit);
+    for (ptrdiff_t i = 0; i < n; i++) {
+        low[words[i] >> shift & mask]++;
+        high[words[i] >> top]++;
+    }
+    for (int d = 0; d < 1 << digit; d++) {
+        uint32_t count = low[d];
+        low[d] = below;
+        below += count;
+        count = high[d];
+        high[d] = under;
+        under += count;
+    }
+    for (ptrdiff_t i = 0; i < n; i++) room[low[words[i] >> shift & mask]++] = words[i];
+    for (ptrdiff_t i = 0; i < n; i++) words[high[room[i] >> top]++] = room[i];
+}
+
 /* Sort n uniformly random words. `room` has space for n more. Return which of the two arrays holds the result. A radix
    sort by the leading bits leaves only a few neighbours out of order, which an insertion sort then exchanges. */
 static uint64_t *mt_sort_random(uint64_t *words, uint64_t *room, ptrdiff_t n) {
     int bits = MT_DIGIT;
+    if (n <= 1 << 18) {
+        mt_sort_few(words, room, n);
+        return words;
+    }
     while (bits < 5 * MT_DIGIT && n >> (bits - 2)) bits += MT_DIGIT;
     for (int shift = 64 - bits; shift < 64; shift += MT_DIGIT) {
         ptrdiff_t counts[1 << MT_DIGIT] = {0}, total = 0;
@@ -197,12 +224,6 @@ static uint64_t *mt_sort_random(uint64_t *words, uint64_t *room, ptrdiff_t n) {
         for (ptrdiff_t i = 0; i < n; i++) room[counts[words[i] >> shift & ((1 << MT_DIGIT) - 1)]++] = words[i];
         words = room;
         room = swap;
-    }
-    for (ptrdiff_t i = 1; i < n; i++) {
-        uint64_t word = words[i];
-        ptrdiff_t k = i;
-        for (; k > 0 && words[k - 1] > word; k--) words[k] = words[k - 1];
-        words[k] = word;
     }
     return words;
 }

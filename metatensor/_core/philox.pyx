@@ -266,8 +266,8 @@ cdef uint64_t _word(uint64_t seed, uint64_t ticket, uint64_t at) noexcept nogil:
 def fill_permutation(memory, seed, ticket):
     """Fill `memory` with the 8-byte integers 0 to n - 1, in the order of the first n words of a stream.
 
-    The last bits of each word are replaced by its index before sorting. The few words whose other bits are equal are
-    compared in full afterwards. If they are equal then too, they keep their order.
+    The last bits of each word are replaced by its index before sorting by the leading bits. The few words that are not in
+    order then, or whose other bits are equal, are compared in full. If they are equal then too, they keep their order.
     """
     cdef _Out out = _Out(memory, 8)
     cdef uint64_t* to = <uint64_t*>out.view.buf
@@ -294,11 +294,12 @@ def fill_permutation(memory, seed, ticket):
             first += PIECE
         order = sort_random(to, room, out.n)
         for i in range(1, out.n):
-            if order[i] >> bits == order[i - 1] >> bits:
+            if order[i - 1] >> bits >= order[i] >> bits:
                 found = order[i]
                 k = i
-                while k > 0 and order[k - 1] >> bits == found >> bits \
-                        and _word(first_seed, number, order[k - 1] & mask) > _word(first_seed, number, found & mask):
+                while k > 0 and order[k - 1] >> bits >= found >> bits and (
+                        order[k - 1] >> bits > found >> bits
+                        or _word(first_seed, number, order[k - 1] & mask) > _word(first_seed, number, found & mask)):
                     order[k] = order[k - 1]
                     k -= 1
                 order[k] = found

@@ -36,7 +36,7 @@ cdef unsigned long long _wrap_seed(object seed) except? 0:
     except (TypeError, ValueError):
         raise TypeError(f"manual_seed: expected an int, got {type(seed).__name__}") from None
     if not -(1 << 63) <= seed < 1 << 64:
-        raise RuntimeError(f"manual_seed: the seed must lie in [-2**63, 2**64), got {seed}")
+        raise ValueError(f"manual_seed: the seed must lie in [-2**63, 2**64), got {seed}")
     return seed % (1 << 64)
 
 

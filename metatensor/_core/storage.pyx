@@ -1,8 +1,9 @@
 """Storage, the memory of tensors."""
 cimport cython
-from cpython.object cimport PyObject
+from cpython.object cimport PyObject, PyTypeObject, newfunc
+from cpython.ref cimport Py_INCREF
 from metatensor._core.device cimport META, Device, concrete_device, backend_of
-from metatensor._core.slots cimport forbid_new
+from metatensor._core.slots cimport set_new
 from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport dim_t
 from metatensor._core.late import later
@@ -81,7 +82,7 @@ cdef class Storage:
         filename : path
             The file.
         shared : bool
-            Whether writes to the storage change the file. Default False.
+            Whether writes to the storage change the file, which is then created or extended if needed. Default False.
         nbytes : int
             The size of the storage in bytes. Default 0.
         """
@@ -90,6 +91,33 @@ cdef class Storage:
     def __getitem__(self, index):
         """Return one byte as an int, or for a slice a storage that shares the memory."""
         return later("item")(self, index)
+
+    def __setitem__(self, index, value):
+        later("as_bytes")(self)[index] = value
+
+    def fill_(self, value):
+        """Set all bytes to `value` and return the storage."""
+        later("as_bytes")(self).fill_(value)
+        return self
+
+    def copy_(self, source, non_blocking=None):
+        """Copy the bytes of another storage of the same size and return this one."""
+        later("as_bytes")(self).copy_(later("as_bytes")(source.untyped()))
+        return self
+
+    def resizable(self):
+        """Return True: `resize_` works on any storage."""
+        return True
+
+    def byteswap(self, dtype):
+        """Reverse the order of the bytes in each element of a dtype, or in each part of a complex one."""
+        later("swap_bytes")(self, dtype)
+
+    def __copy__(self):
+        return copy_storage(self)
+
+    def __sizeof__(self):
+        return sizeof(Storage) + self.size_bytes
 
     def tolist(self):
         """Return the bytes as a list of ints."""
@@ -126,7 +154,14 @@ cdef class Storage:
         return f"metatensor.UntypedStorage(device={self.device}, size={self.size_bytes})"
 
 
-forbid_new(Storage)
+cdef PyObject* _storage_new(PyTypeObject* t, PyObject* args, PyObject* kwargs) except NULL:
+    cdef object made = later("new_untyped")
+    made = made(*<tuple>args) if kwargs == NULL else made(*<tuple>args, **<dict>kwargs)
+    Py_INCREF(made)
+    return <PyObject*>made
+
+
+set_new(Storage, <newfunc>_storage_new)
 
 
 cdef Storage new_storage(Device device, dim_t nbytes):

@@ -583,8 +583,8 @@ class Tensor:
         """The digamma function: the derivative of `log(gamma(x))`."""
     def digamma_(self) -> Tensor:
         """The digamma function: the derivative of `log(gamma(x))`."""
-    def dim_order(self) -> Any:
-        """Return the dimensions as a tuple, ordered from the outermost to the innermost in memory."""
+    def dim_order(self, *, ambiguity_check: Any = False) -> Any:
+        """Return the dimensions as a tuple, ordered from the outermost to the innermost in memory. If `ambiguity_check`, raise RuntimeError if several orders are possible; a list restricts them to memory formats."""
     def dist(self, other: Tensor, p: _Number = 2, *, out: Tensor | None = None) -> Tensor:
         """The `p`-norm of `input - other`, as a 0-d tensor."""
     def div(self, other: Tensor | _Number, *, rounding_mode: _str | None = None, out: Tensor | None = None) -> Tensor:
@@ -1156,7 +1156,7 @@ class Tensor:
     def repeat(self, *repeats: _int) -> Tensor: ...
     @overload
     def repeat_interleave(self, repeats: _int, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor:
-        """Repeat each element of the flattened input, or each index along `dim`, several times in a row. `repeats` is an int, or an int tensor with one count per element or index. If only a `repeats` tensor is given, the result holds each index i repeated repeats[i] times. A `repeats` tensor must have values unless `output_size` is given."""
+        """Repeat each element of the flattened input, or each index along `dim`, several times in a row. `repeats` is an int, or an int tensor with one count per element or index. If only a `repeats` tensor is given, the result holds each index i repeated repeats[i] times. If `repeats` is a tensor on the meta device, `output_size` is required."""
     @overload
     def repeat_interleave(self, repeats: Tensor, dim: _int | None = None, *, output_size: _int | None = None) -> Tensor: ...
     @overload

@@ -12,6 +12,8 @@ from metatensor._core.types cimport (
     INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
     T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t,
 )
+import warnings
+
 from metatensor._core.late import later
 
 # Creating tensors -----------------------------------------------------------------
@@ -58,9 +60,19 @@ cdef Tensor new_contiguous(int ndim, const dim_t* sizes, DType dtype, Device dev
     cdef dim_t total = count(ndim, sizes)
     cdef Storage s = new_storage(device, mul_dims(total, dtype.itemsize))
     cdef Tensor t = _blank(ndim)
-    copy_dims(t.sizes, sizes, ndim)
+    cdef dim_t* own_sizes = t.sizes
+    cdef dim_t* own_strides = t.strides
+    cdef dim_t step = 1
+    cdef int i
+    if total:
+        for i in range(ndim - 1, -1, -1):
+            own_sizes[i] = sizes[i]
+            own_strides[i] = step
+            step *= sizes[i]            # at most the total, which does not overflow
+    else:
+        copy_dims(own_sizes, sizes, ndim)
+        row_major(ndim, sizes, own_strides)
     t.total = total
-    row_major(ndim, sizes, t.strides)
     t.flags = T_CONTIGUOUS
     t.dtype = dtype
     t.storage = s
@@ -408,13 +420,16 @@ cdef class Tensor:
         return bool(hooks.item(self))
 
     def __int__(self):
-        return int(hooks.item(self))
+        return int(_one_real_number(self, "int"))
 
     def __float__(self):
-        return float(hooks.item(self))
+        if self.flags & T_REQUIRES_GRAD:
+            warnings.warn("a tensor that requires grad is converted to a number, which has no gradient; use "
+                          "tensor.detach() first", UserWarning, stacklevel=1)
+        return float(_one_real_number(self, "float"))
 
     def __complex__(self):
-        return complex(hooks.item(self))
+        return complex(_one_number(self))
 
     def __index__(self):
         value = hooks.item(self) if self.total == 1 else None
@@ -612,6 +627,20 @@ cdef object _no_values(Tensor t):
 hooks.getitem = _no_getitem
 hooks.setitem = _no_setitem
 hooks.item = hooks.tolist = _no_values
+
+cdef object _one_number(Tensor t):
+    """Return the value that int(), float() and complex() convert."""
+    if t.total != 1:
+        raise ValueError(f"a tensor of shape {shape_str(t)} cannot be converted to a Python number; it must have one element")
+    return hooks.item(t)
+
+cdef object _one_real_number(Tensor t, str kind):
+    value = _one_number(t)
+    if isinstance(value, complex):
+        if value.imag:
+            raise RuntimeError(f"{value} has an imaginary part, so it cannot be converted to {kind}")
+        return value.real
+    return value
 
 cdef Tensor instance_of(object cls):
     """Return an empty tensor of a subclass without calling its `__new__`."""

@@ -151,7 +151,8 @@ def _tensor_str(tensor):
             body = _layout(nested, _formatter(tensor, shown), len("tensor("))
         if tensor.device.type != "cpu":
             notes.append(f"device='{tensor.device}'")
-    usual = {get_default_dtype(), dtypes.dtype_by_name("int64"), dtypes.dtype_by_name("bool")}
+    wide = get_default_dtype() is dtypes.dtype_by_name("float64")
+    usual = {get_default_dtype(), *map(dtypes.dtype_by_name, ("int64", "bool", "complex128" if wide else "complex64"))}
     if tensor.dtype not in usual or (tensor.numel() == 0 and storage.data is not None
                                      and tensor.dtype is not get_default_dtype()):
         notes.append(f"dtype={tensor.dtype}")

@@ -6,6 +6,7 @@ package get their names in PyTorch. Everything else is pickled as usual. The cal
 
 from __future__ import annotations
 
+import gc
 import io
 import pickle
 from collections import OrderedDict
@@ -142,8 +143,9 @@ class StoredTensors:
         if kind != STORAGES.get(name):
             function = "_rebuild_tensor_v3"
             arguments += (tensor.dtype,)
-        bits = {key: True for key, on in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if on}
-        return Name.of("torch._utils", function), (*arguments, bits) if bits else arguments
+        if tensor.is_conj() or tensor.is_neg():
+            arguments += ({key: True for key, on in (("conj", tensor.is_conj()), ("neg", tensor.is_neg())) if on},)
+        return Name.of("torch._utils", function), arguments
 
 
 _ITEMSIZES = {UNTYPED: 1, **{kind: getattr(mt, name).itemsize for name, kind in STORAGES.items()}}
@@ -260,12 +262,71 @@ def pickler_for(pickle_module: Any = None) -> Any:
         base = theirs if issubclass(theirs, pickle._Pickler) else _following(theirs)  # type: ignore[attr-defined]
         saving = dict.fromkeys(_BY_NAME, _Names.save_global)
         dispatch = {**base.dispatch, **saving, **{kind: _named_first(base.dispatch[kind]) for kind in (type, FunctionType)}}
-        found = type("Pickler", (_Names, base), {"dispatch": dispatch})
+        own: dict[str, Any] = {"dispatch": dispatch}
+        if base is pickle._Pickler:  # type: ignore[attr-defined]
+            dispatch[Tensor] = _save_tensor
+            own["save"] = _save_quickly
+        found = type("Pickler", (_Names, base), own)
         _picklers[theirs] = found
     return found
 
 
 _picklers: dict[Any, Any] = {}
+_PLAIN = frozenset({str, int, bool, tuple, Name})
+
+
+def _save_quickly(self: Any, obj: Any, save_persistent_id: bool = True) -> None:
+    """Do the same as Python's own `save`, without looking for special methods of objects that have none."""
+    kind = type(obj)
+    if kind not in _PLAIN:
+        pickle._Pickler.save(self, obj, save_persistent_id)  # type: ignore[attr-defined]
+        return
+    self.framer.commit_frame()
+    known = self.memo.get(id(obj))
+    if known is None:
+        self.dispatch[kind](self, obj)
+    else:
+        self.write(self.get(known[0]))
+
+
+def _save_tensor(self: Any, tensor: Any) -> None:
+    """Write the call that rebuilds a tensor. A plain tensor in protocol 2 or 3 is written without the general functions."""
+    function, arguments = self.stored.tensor(tensor)[:2]
+    if self.proto not in (2, 3) or len(arguments) != 6 or type(arguments[0]) is not StorageRef:
+        self.save_reduce(function, arguments, obj=tensor)
+        return
+    ref, offset, shape, strides, requires_grad, hooks = arguments
+    save, write, memoize = self.save, self.write, self.memoize
+    save(function)
+    write(pickle.MARK)
+    save(self.persistent_id(ref))
+    write(pickle.BINPERSID)
+    save(offset)
+    for sizes in (shape, strides):
+        if id(sizes) in self.memo:
+            save(sizes)
+            continue
+        if len(sizes) > 3:
+            write(pickle.MARK)
+        for size in sizes:
+            if 0 <= size < 256:
+                write(pickle.BININT1 + bytes((size,)))
+            else:
+                save(size)
+        write(_TUPLES[min(len(sizes), 4)])
+        if sizes:
+            memoize(sizes)
+    write(pickle.NEWTRUE if requires_grad else pickle.NEWFALSE)
+    save(OrderedDict)
+    write(pickle.EMPTY_TUPLE + pickle.REDUCE)
+    memoize(hooks)
+    write(pickle.TUPLE)
+    memoize(arguments)
+    write(pickle.REDUCE)
+    memoize(tensor)
+
+
+_TUPLES = (pickle.EMPTY_TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.TUPLE)
 
 
 def _named_first(save: Any) -> Any:
@@ -300,5 +361,12 @@ def pickled(
     """Return the pickle of ``obj`` and the storages that it refers to."""
     stored = StoredTensors(meta_as_cpu, legacy)
     out = io.BytesIO()
-    pickler_for(pickle_module)(out, protocol, stored).dump(obj)
+    # The pickler keeps every object until the end, so that garbage collections would only take time, up to half of all.
+    paused = gc.isenabled()
+    gc.disable()
+    try:
+        pickler_for(pickle_module)(out, protocol, stored).dump(obj)
+    finally:
+        if paused:
+            gc.enable()
     return out.getvalue(), stored

@@ -8,16 +8,19 @@ import multiprocessing.context
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 import metatensor as mt
 from metatensor.data._utils.collate import default_collate, default_convert
 from metatensor.data._utils.fetch import _IterableDatasetFetcher, _MapDatasetFetcher
+from metatensor.data._utils.pin_memory import pin_memory
 from metatensor.data._utils.worker import WorkerInfo, get_worker_info
 from metatensor.data._utils.workers import EXHAUSTED, Worker
 from metatensor.data.dataset import Dataset, IterableDataset
 from metatensor.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
+from metatensor.devices.pinning import can_pin
 
 __all__ = ["DataLoader", "WorkerInfo", "default_collate", "default_convert", "get_worker_info"]
 
@@ -80,8 +83,13 @@ class DataLoader(Generic[_T_co]):
         Keep the workers after the last batch for the next epoch.
     multiprocessing_context : str or context, optional
         Validated and stored, but not used.
-    pin_memory, pin_memory_device, in_order
-        Stored, but not used: memory is not pinned, and batches are always in order.
+    pin_memory : bool
+        Copy the tensors of each batch to page-locked memory. This gives a warning, and no effect, if no device that can
+        lock memory is available.
+    pin_memory_device : str
+        Stored, but not used: any available device locks the memory.
+    in_order : bool
+        Yield batches in the order of their indices. With False, workers yield them as soon as they are loaded.
 
     Raises
     ------
@@ -241,6 +249,9 @@ class _BaseDataLoaderIter:
         self._timeout = loader.timeout
         self._sampler_iter = iter(self._index_sampler)
         self._num_yielded = 0
+        self._pin_memory = bool(loader.pin_memory) and can_pin()
+        if loader.pin_memory and not self._pin_memory:
+            warnings.warn("DataLoader: pin_memory=True has no effect, because no device that locks memory is available", stacklevel=5)
 
     def __iter__(self) -> _BaseDataLoaderIter:
         return self
@@ -265,7 +276,7 @@ class _BaseDataLoaderIter:
                 f"DataLoader: the dataset reports a length of {told}, but has already yielded {self._num_yielded} batches",
                 stacklevel=2,
             )
-        return data
+        return pin_memory(data) if self._pin_memory else data
 
     def __len__(self) -> int:
         return len(self._index_sampler)
@@ -291,6 +302,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         super().__init__(loader)
         self._ahead = max(loader.prefetch_factor or 0, 1) * loader.num_workers
         self._persistent_workers = loader.persistent_workers
+        self._in_order = bool(loader.in_order)
         seed = int(mt.empty((), dtype=mt.int64, device="cpu").random_(generator=loader.generator).item())
 
         fetcher = partial(
@@ -304,7 +316,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         self._start()
 
     def _start(self) -> None:
-        self._pending: deque[tuple[Worker, Any]] = deque()
+        self._pending: deque[tuple[Worker, Future[Any]]] = deque()
         self._alive = list(self._workers)
         self._turn = 0
         for worker in self._workers:
@@ -318,21 +330,24 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             future.cancel()
         self._start()
 
-    def _put(self) -> None:
-        """Assign the next indices to the next worker, if there are any left."""
+    def _put(self, free: Worker | None = None) -> None:
+        """Assign the next indices, if there are any left, to a free worker or else to the next one."""
         if not self._alive:
             return
         try:
             index = self._next_index()
         except StopIteration:
             return
-        worker = self._alive[self._turn % len(self._alive)]
-        self._turn = (self._turn + 1) % len(self._alive)
+        if free in self._alive:
+            worker = free
+        else:
+            worker = self._alive[self._turn % len(self._alive)]
+            self._turn = (self._turn + 1) % len(self._alive)
         self._pending.append((worker, worker.submit(index)))
 
     def _next_data(self) -> Any:
         while self._pending:
-            worker, future = self._pending.popleft()
+            worker, future = self._next_pending()
             try:
                 found = future.result(self._timeout or None)
                 if found is EXHAUSTED:
@@ -342,12 +357,24 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                     raise
                 raise RuntimeError(f"DataLoader: a batch took longer than the timeout of {self._timeout} s") from None
             finally:
-                self._put()
+                self._put(None if self._in_order else worker)
             if found is not EXHAUSTED:
                 return found
         if not self._persistent_workers:
             self._shutdown_workers()
         raise StopIteration
+
+    def _next_pending(self) -> tuple[Worker, Future[Any]]:
+        """Remove and return the first request, or, if the order does not matter, the first one that is done."""
+        if not self._in_order:
+            wait([future for _, future in self._pending], self._timeout or None, FIRST_COMPLETED)
+            for place, (_, future) in enumerate(self._pending):
+                if future.done():
+                    self._pending.rotate(-place)
+                    first = self._pending.popleft()
+                    self._pending.rotate(place)
+                    return first
+        return self._pending.popleft()
 
     def _retire(self, worker: Worker) -> None:
         if worker in self._alive:

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from metatensor.devices.base import DeviceBackend
 
-__all__ = ["NAMES", "basic_kernel", "drawn_on_host", "host"]
+__all__ = ["NAMES", "basic_kernel", "drawn_on_host", "fill_new_memory", "host", "settings"]
+
+# torch.use_deterministic_algorithms sets the first, torch.utils.deterministic the second.
+settings = {"deterministic": False, "fill": True}
 
 _ALLOCATIONS = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided", "empty_permuted")
 _CONSTANTS = {
@@ -36,7 +39,7 @@ NAMES = frozenset({*_ALLOCATIONS, "_from_host", *_CONSTANTS, *_FILLS, *_RANDOM})
 def basic_kernel(backend: DeviceBackend, name: str) -> Callable[..., None] | None:
     """Return a kernel for operator `name` that uses only the required methods of `backend`, or None."""
     if name in _ALLOCATIONS:
-        return lambda out, *_: None
+        return lambda out, *_: fill_new_memory(out) if settings["deterministic"] else None
     if name == "_from_host":
         return lambda out, data, *_: backend.from_host(out, data) if out.numel() else None
     if name in _CONSTANTS:
@@ -48,6 +51,20 @@ def basic_kernel(backend: DeviceBackend, name: str) -> Callable[..., None] | Non
     if name in _RANDOM:
         return _random(backend, name)
     return None
+
+
+def fill_new_memory(out: Any) -> None:
+    """Fill memory that nothing has written to: with NaN, True or the largest integer, if the settings say so."""
+    if not (settings["deterministic"] and settings["fill"]) or not out.numel():
+        return
+    from metatensor import iinfo
+    from metatensor._core.device import backend_for
+
+    if out.dtype.is_floating_point or out.dtype.is_complex:
+        value: Any = float("nan")
+    else:
+        value = True if out.dtype.name == "bool" else iinfo(out.dtype).max
+    _fill(backend_for(out.device.type), out, value)
 
 
 def _random(backend: DeviceBackend, name: str) -> Callable[..., None] | None:

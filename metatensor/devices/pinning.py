@@ -12,7 +12,7 @@ from metatensor._core.storage_views import tensor_from_storage
 if TYPE_CHECKING:
     from metatensor import Tensor
 
-__all__ = ["PinnedBlock", "pin"]
+__all__ = ["PinnedBlock", "can_pin", "pin"]
 
 
 class PinnedBlock(np.ndarray):
@@ -46,6 +46,15 @@ def pin(tensor: Tensor, device: Any = None) -> Tensor:
     made = tensor_from_storage(storage, tensor.dtype, tuple(tensor.shape), tensor.stride(), 0)
     made.copy_(tensor.detach())
     return made
+
+
+def can_pin() -> bool:
+    """Return True if a device that page-locks memory is available."""
+    try:
+        _memory(1, None)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _memory(nbytes: int, device: Any) -> Any:

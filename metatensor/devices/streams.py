@@ -34,7 +34,7 @@ class Stream:
         return True
 
     def wait_event(self, event: Event) -> None:
-        """Make all later work in this stream wait for ``event``. There is nothing to do with only one stream."""
+        """Make all later work in this stream wait for ``event``. With only one stream, this does nothing."""
 
     def make_current(self) -> None:
         """Direct this thread's work on the device to this stream."""

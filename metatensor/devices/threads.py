@@ -48,13 +48,13 @@ def set_num_threads(n: int) -> None:
     TypeError
         If `n` is not an int.
     RuntimeError
-        If `n` is not positive.
+        If `n` is not positive or does not fit into a C int.
     """
     global _chosen
     if not isinstance(n, int) or isinstance(n, bool):
         raise TypeError(f"set_num_threads: expected an int, got {type(n).__name__}")
-    if n < 1:
-        raise RuntimeError(f"set_num_threads: expected a positive number of threads, got {n}")
+    if not 1 <= n < 2**31:
+        raise RuntimeError(f"set_num_threads: expected a positive number of threads below 2**31, got {n}")
     _chosen = n
     limit_blas()
 

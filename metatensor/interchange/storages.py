@@ -9,7 +9,7 @@ from typing import Any
 import metatensor as mt
 from metatensor.deferred import is_deferred, materialize
 
-__all__ = ["as_bytes", "elements", "from_file", "item", "on_cpu"]
+__all__ = ["as_bytes", "elements", "from_file", "item", "new_untyped", "on_cpu", "swap_bytes"]
 
 
 def as_bytes(storage: Any) -> Any:
@@ -43,7 +43,7 @@ def from_file(filename: Any, shared: bool, nbytes: int) -> Any:
         raise RuntimeError(f"from_file: nbytes must not be negative, got {nbytes}")
     if nbytes == 0:
         return mt.empty(0, dtype=mt.uint8, device="cpu").untyped_storage()
-    with open(filename, "r+b" if shared else "rb") as file:
+    with open(filename, "rb" if not shared else "r+b" if os.path.exists(filename) else "w+b") as file:
         size = os.fstat(file.fileno()).st_size
         if shared and size < nbytes:
             file.truncate(nbytes)
@@ -53,11 +53,20 @@ def from_file(filename: Any, shared: bool, nbytes: int) -> Any:
     return mt.frombuffer(mapped, dtype=mt.uint8).untyped_storage()
 
 
+def new_untyped(size: Any = 0, /, *, device: Any = None) -> Any:
+    """Return a new storage, given its size in bytes or its bytes as a sequence of numbers."""
+    if isinstance(size, int):
+        return mt.empty(size, dtype=mt.uint8, device=device).untyped_storage()
+    return mt.tensor(list(size), dtype=mt.uint8, device=device).untyped_storage()
+
+
 def item(storage: Any, index: Any) -> Any:
     """Implement `Storage.__getitem__`. Raise IndexError beyond the end, NotImplementedError without data."""
     if is_deferred(storage):
         materialize(as_bytes(storage))
     if not isinstance(index, slice):
+        if storage.data is None:
+            raise NotImplementedError(f"the elements of a storage on {storage.device} cannot be read: it has no data")
         return as_bytes(storage)[index].item()
     start, stop, step = index.indices(storage.nbytes())
     if step != 1:
@@ -69,6 +78,15 @@ def item(storage: Any, index: Any) -> Any:
     if storage.device.type != "cpu":
         raise RuntimeError(f"only storages on cpu can be sliced, as a slice shares memory; this one is on {storage.device}")
     return mt.from_numpy(as_bytes(storage)[start:stop].numpy()).untyped_storage()
+
+
+def swap_bytes(storage: Any, dtype: Any) -> None:
+    """Implement `Storage.byteswap`."""
+    width = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
+    if storage.nbytes() % width:
+        raise RuntimeError(f"byteswap: {storage.nbytes()} bytes are no multiple of {width}, the size of {dtype}")
+    elements = as_bytes(storage).view(-1, width)
+    elements.copy_(elements.flip(1))
 
 
 def on_cpu(storage: Any) -> Any:

@@ -9,6 +9,13 @@ import metatensor as mt
 
 __all__ = ["TypedStorage"]
 
+_NAMES = {
+    mt.float64: "Double", mt.float32: "Float", mt.float16: "Half", mt.bfloat16: "BFloat16", mt.int64: "Long", mt.int32: "Int",
+    mt.int16: "Short", mt.int8: "Char", mt.uint8: "Byte", mt.bool: "Bool", mt.complex128: "ComplexDouble",
+    mt.complex64: "ComplexFloat",
+}  # fmt: skip
+
+
 class TypedStorage:
     """A storage as a sequence of elements of a dtype (deprecated in PyTorch).
 
@@ -82,6 +89,8 @@ class TypedStorage:
         return int(self._untyped_storage._cdata)
 
     def __getitem__(self, index: Any) -> Any:
+        if self._untyped_storage.data is None and not mt.is_deferred(self._tensor()):
+            raise NotImplementedError(f"the elements of a storage on {self.device} cannot be read: it has no data")
         found = self._tensor()[index]
         return found.item() if isinstance(index, int) else found.tolist()
 
@@ -108,6 +117,42 @@ class TypedStorage:
         """Return the storage on the cpu, copied if necessary."""
         return TypedStorage(wrap_storage=self._tensor().cpu().untyped_storage(), dtype=self.dtype)
 
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """Return the name of the storage type, or with ``dtype`` a storage of that dtype."""
+        if dtype is None:
+            where = "" if self.device.type in ("cpu", "meta") else f"{self.device.type}."
+            return f"torch.{where}{_NAMES[self.dtype]}Storage"
+        return self._as(dtype)
+
+    def _as(self, dtype: Any) -> TypedStorage:
+        return TypedStorage(wrap_storage=self._tensor().to(dtype).untyped_storage(), dtype=dtype)
+
+    def copy_(self, source: Any, non_blocking: bool | None = None) -> TypedStorage:
+        """Copy the elements of another storage of the same length, converted to this dtype."""
+        self._tensor().copy_(source._tensor())
+        return self
+
+    def resizable(self) -> bool:
+        """Return True: `resize_` works on any storage."""
+        return bool(self._untyped_storage.resizable())
+
+    def is_shared(self) -> bool:
+        """Return whether the memory is shared between processes."""
+        return bool(self._tensor().is_shared())
+
+    def share_memory_(self) -> TypedStorage:
+        """Move the memory to where other processes see it. Only for storages on cpu."""
+        if self.device.type != "cpu":
+            raise RuntimeError(f"share_memory_: only storages on cpu can be shared, this one is on {self.device}")
+        self._tensor().share_memory_()
+        return self
+
+    def __copy__(self) -> TypedStorage:
+        return self.clone()
+
+    def __sizeof__(self) -> int:
+        return super().__sizeof__() + self.nbytes()
+
     def resize_(self, size: int) -> TypedStorage:
         """Change the number of elements in place."""
         self._untyped_storage.resize_(size * self.dtype.itemsize)
@@ -115,3 +160,16 @@ class TypedStorage:
 
     def __repr__(self) -> str:
         return f"TypedStorage(dtype={self.dtype}, device={self.device}, size={len(self)})"
+
+
+def _cast(dtype: Any, name: str) -> Any:
+    def cast(self: TypedStorage) -> TypedStorage:
+        return self._as(dtype)
+
+    cast.__name__, cast.__doc__ = name, f"Return a copy with the elements as {dtype.name}."
+    return cast
+
+
+for _dtype, _name in _NAMES.items():
+    _method = {"ComplexDouble": "complex_double", "ComplexFloat": "complex_float"}.get(_name, _name.lower())
+    setattr(TypedStorage, _method, _cast(_dtype, _method))

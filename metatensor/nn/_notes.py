@@ -34,11 +34,11 @@ class ModulePath(str):
 
 
 def add_module_note(error: BaseException, module: Module) -> None:
-    """Record in ``error``, which is leaving a call of ``module``, the path of the module that raised it.
+    """Record the path of the module that raised ``error`` in a note and in ``error.module_path``.
 
-    The function runs once per module while the exception propagates outwards, so each call only prepends one component
-    to the existing path and rewrites the note. A module that is called by another one without being registered in it
-    appears as a component like ``<Linear>``.
+    This runs in each enclosing module while the exception propagates outwards: ``module`` is the one that the exception
+    is leaving. Each call prepends one component to the recorded path and rewrites the note. A module that is called by
+    another one without being registered in it appears as a component like ``<Linear>``.
     """
     if not isinstance(error, Exception):
         return

@@ -44,7 +44,7 @@ cdef inline Kind kind_of(object value) except *:
     if PyType_IsSubtype(cls, <PyTypeObject*>Tensor):
         if PyType_IsSubtype(cls, PARAMETER_TYPE):
             return PARAMETER
-        # Parameter(x) and Buffer(x) mark a tensor that keeps its own class.
+        # For a tensor subclass, Parameter(x) and Buffer(x) keep the class of x and set an attribute instead.
         if getattr(value, "_is_param", False):
             return PARAMETER
         return BUFFER if getattr(value, "_is_buffer", False) else TENSOR

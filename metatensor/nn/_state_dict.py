@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections import OrderedDict, namedtuple
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from metatensor._core.source_locations import is_ours
 from metatensor._core.tensor import Tensor
 from metatensor.nn._parameter import without_grad
 from metatensor.nn.parameter import Parameter, is_lazy
@@ -234,7 +236,7 @@ class StateDict:
             warnings.warn(
                 f"{key}: values are loaded into a meta tensor, which cannot hold them; pass assign=True to "
                 "load_state_dict to use the tensors of the state dict, or call to_empty() first",
-                stacklevel=5,
+                stacklevel=_level_of_caller(),
             )
         try:
             if assign:
@@ -272,6 +274,22 @@ def _load(
     for hook in module._hooks_of("_load_state_dict_post_hooks"):
         if hook(module, keys) is not None:
             raise RuntimeError("a load_state_dict post-hook must change the lists in place and return None")
+
+
+def _level_of_caller() -> int:
+    """Return the ``stacklevel`` with which the calling function warns about the line that called `load_state_dict`.
+
+    The number of frames in between depends on the depth of the module and on methods that override ours.
+    """
+    frame = sys._getframe(1)
+    frames = [frame]
+    while frame.f_back is not None:
+        frame = frame.f_back
+        frames.append(frame)
+    own = [is_ours(frame) for frame in frames]
+    names = [frame.f_code.co_name if ours else "" for frame, ours in zip(frames, own)]
+    start = names.index("load_state_dict") if "load_state_dict" in names else 0
+    return own.index(False, start) + 1 if False in own[start:] else len(frames)
 
 
 def _by_child(entries: Mapping[str, Any], start: int) -> dict[str, dict[str, Any]]:

@@ -11,6 +11,7 @@ from metatensor._core.types cimport FORMAT_CHANNELS_LAST, FORMAT_CHANNELS_LAST_3
 from metatensor._core.versions cimport detached
 from metatensor.ops.normalization cimport check_parameter, in_format, is_cpu, need_real_float, statistics_dtype
 from metatensor.ops.pointwise cimport elementwise_like
+from metatensor._core import errors
 
 
 cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) except -1:
@@ -230,6 +231,11 @@ cdef object native_batch_norm(Call* c, object running_mean, object running_var, 
     if t.ndim < 2:
         raise (IndexError if t.ndim else RuntimeError)(f"{op_name(c)}(): at least 2 dimensions are needed, got shape "
                                                        f"{shape_str(t)}")
+    if c.out != NULL and isinstance(<object>c.out, (tuple, list)):
+        for out in <object>c.out:
+            if isinstance(out, Tensor) and (<Tensor>out).dtype is not t.dtype:
+                raise errors.cannot_cast(op_name(c), t.dtype, (<Tensor>out).dtype)
+            break       # the statistics may have another dtype
     if not training:
         out = call("nn.functional._batch_norm_eval", (t, running_mean, running_var, weight, bias, eps))
     elif running_mean is None or running_var is None:

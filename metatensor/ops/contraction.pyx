@@ -9,6 +9,7 @@ from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, dim_t
 from metatensor.ops.matmul cimport same_dtype
 from metatensor.ops.reduction cimport require_floating
+from metatensor._core import errors
 
 cdef Tensor permuted(Tensor t, list order):
     return t if order == list(range(t.ndim)) else call("permute", (t, order))
@@ -90,6 +91,8 @@ cdef object inner_body(Call* c):
     if a.ndim == 0 or b.ndim == 0:
         return call("mul", (a, b))
     same_dtype(c, a, b, "input", "other")
+    if c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype is not a.dtype:
+        raise errors.cannot_cast(op_name(c), a.dtype, (<Tensor>c.out).dtype)
     if a.sizes[a.ndim - 1] != b.sizes[b.ndim - 1]:
         raise RuntimeError(f"inner(): the last dimensions of input and other must have the same size, got shapes "
                            f"{shape_str(a)} and {shape_str(b)}")
@@ -128,7 +131,7 @@ define("tensordot(Tensor a, Tensor b, any dims=2) -> Tensor", tensordot_body, CO
        "Sum of products over the last `dims` dimensions of `a` and the first `dims` dimensions of `b`. `dims` may also "
        "be a list of dimensions of `a` and a list of dimensions of `b`, which are paired in order. The result has the "
        "remaining dimensions of `a`, then those of `b`.")
-define("inner(Tensor input, Tensor other) -> Tensor", inner_body, COMPOSITE | OUT | EXACT_OUT,
+define("inner(Tensor input, Tensor other) -> Tensor", inner_body, COMPOSITE | OUT,
        "Sum of products over the last dimensions, which must have the same size. If an operand is 0-d, the result is "
        "the product.")
 define("linalg.vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", vecdot_meta, OUT | EXACT_OUT,

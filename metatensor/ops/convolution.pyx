@@ -203,6 +203,8 @@ cdef object convolution(Call* c):
     cdef Tensor w = tensor_arg(c, 1)
     if w.ndim < 3 or w.ndim > 5:
         fail(c, f"the weight must have 3 to 5 dimensions, got shape {shape_str(w)}")
+    if tensor_arg(c, 0).ndim != w.ndim:
+        fail(c, f"the input must have {w.ndim} dimensions like the weight, got shape {shape_str(tensor_arg(c, 0))}")
     return convolve(c, w.ndim - 2, &at, bool_arg(c, 6))
 
 

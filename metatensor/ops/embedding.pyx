@@ -7,7 +7,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_FLOAT, MAX_DIMS, dim_t
 from metatensor._core.versions cimport detached
 from metatensor.ops.gathering cimport look_up
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
@@ -140,6 +140,8 @@ cdef object embedding_bag(Call* c):
         raise ValueError(f"{op_name(c)}(): mode='max' does not support scale_grad_by_freq and sparse")
     if indices.ndim == 2:
         check_indices(c, 0)
+    if weight.dtype.kind != KIND_FLOAT:
+        fail(c, f"the weight must be floating-point, got {weight.dtype.name}")
     need_dtype(c, weight, FLOATS)
     if not is_none(c, 8):
         check_sample_weights(c, weight, mode)

@@ -107,8 +107,13 @@ cdef object sized_meta(Call* c):
 cdef object empty_meta(Call* c):
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
-    cdef int n = read_sizes(c, 0, sizes), fmt = format_arg(c, 1 + O_FORMAT, FORMAT_CONTIGUOUS)
-    cdef DType dtype = option_dtype(c, 1, default_float())
+    cdef int n = read_sizes(c, 0, sizes), fmt
+    cdef DType dtype
+    if c.out == NULL and is_none(c, 1 + O_LAYOUT) and arg(c, 1 + O_GRAD) is False and is_none(c, 1 + O_FORMAT):
+        return new_contiguous(n, sizes, default_float() if is_none(c, 1 + O_DTYPE) else <DType>arg(c, 1 + O_DTYPE),
+                              result_device(c))
+    fmt = format_arg(c, 1 + O_FORMAT, FORMAT_CONTIGUOUS)
+    dtype = option_dtype(c, 1, default_float())
     if fmt == FORMAT_CONTIGUOUS:
         return with_options(c, 1, new_contiguous(n, sizes, dtype, result_device(c)))
     if fmt == FORMAT_PRESERVE:

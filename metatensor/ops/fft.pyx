@@ -329,13 +329,13 @@ cdef long FLAGS = COMPOSITE | OUT | SAFE_CAST
 
 
 cdef int _declare(str name, MetaFn one, MetaFn many, str doc) except -1:
-    """Define a transform over one, two and several dimensions."""
+    """Define a transform over one, two and several dimensions. A % in `doc` stands for the suffix of the name."""
     define(f"fft.{name}(Tensor input, int? n=None, int dim=-1, str? norm=None) -> Tensor", one, FLAGS,
-           f"One-dimensional {doc}")
+           f"One-dimensional {doc.replace('%', '')}")
     define(f"fft.{name}2(Tensor input, int[1]? s=None, int[1] dim=(-2, -1), str? norm=None) -> Tensor", many, FLAGS,
-           f"Two-dimensional {doc}")
+           f"Two-dimensional {doc.replace('%', '2')}")
     define(f"fft.{name}n(Tensor input, int[1]? s=None, int[1]? dim=None, str? norm=None) -> Tensor", many, FLAGS,
-           f"Multi-dimensional {doc} `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None.")
+           f"Multi-dimensional {doc.replace('%', 'n')} `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None.")
     return 0
 
 
@@ -345,11 +345,11 @@ _declare("rfft", rfft_body, rfftn_body,
          "Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the "
          "last transformed dimension. The others follow by Hermitian symmetry.")
 _declare("irfft", irfft_body, irfftn_body,
-         "inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. By default, the last "
+         "inverse Fourier transform over `dim` with a real result: the inverse of `rfft%`. By default, the last "
          "transformed dimension grows from size m to `2 * (m - 1)`.")
 _declare("hfft", hfft_body, hfftn_body,
          "Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first "
          "half of the signal. By default, the last transformed dimension grows from size m to `2 * (m - 1)`.")
 _declare("ihfft", ihfft_body, ihfftn_body,
-         "inverse Fourier transform of real input over `dim`: the inverse of `hfft`. The result has only the first "
+         "inverse Fourier transform of real input over `dim`: the inverse of `hfft%`. The result has only the first "
          "`n // 2 + 1` of n points in the last transformed dimension.")

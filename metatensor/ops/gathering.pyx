@@ -357,6 +357,11 @@ cdef object unravel_body(Call* c):
     cdef object shape = arg(c, 1)
     if isinstance(shape, int):
         shape = (shape,)
+    if isinstance(shape, Tensor) or not hasattr(shape, "__iter__"):
+        raise TypeError(f"{op_name(c)}(): the shape must be an int or a sequence of ints, not {type_name(shape)}")
+    for size in shape:
+        if isinstance(size, Tensor) or not hasattr(size, "__index__"):
+            raise TypeError(f"{op_name(c)}(): the sizes in the shape must be ints, not {type_name(size)}")
     return call("unbind", (call("_unravel_index", (indices, tuple(shape))), -1))
 
 

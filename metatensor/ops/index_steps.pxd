@@ -39,4 +39,5 @@ cdef class IndexTensors:
 
 
 cdef IndexTensors read_index(Tensor t, object index, Steps* s, bint by_op)
+cdef int warn_of_bytes(Tensor index) except -1
 cdef object unknown_mask(Tensor mask)

@@ -9,6 +9,8 @@ from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport KIND_INT, MAX_DIMS, T_OVERRIDES, dim_t
 from metatensor.ops.values cimport tensor_of
 
+import warnings
+
 from metatensor._core.errors import DataDependentError
 
 cdef extern from "Python.h":
@@ -20,6 +22,14 @@ cdef extern from "Python.h":
     PyObject* ELLIPSIS "Py_Ellipsis"
     PyObject* NONE "Py_None"
     long long PyLong_AsLongLongAndOverflow(PyObject* o, int* overflow) except? -1
+
+
+cdef int warn_of_bytes(Tensor index) except -1:
+    """Warn if an index is a mask of bytes, which may be mistaken for positions."""
+    if index.dtype.code == U8:
+        warnings.warn("a uint8 tensor is used as a mask; use a bool tensor instead, or int64 for positions", UserWarning,
+                      stacklevel=1)
+    return 0
 
 
 @cython.final
@@ -113,6 +123,7 @@ cdef inline bint _picks(Tensor index) except -1:
 cdef int _read_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index) except -1:
     cdef int i, code = index.dtype.code
     if code == BOOL or code == U8:
+        warn_of_bytes(index)
         if index.ndim == 0:
             if not has_values(index.storage):
                 raise unknown_mask(index)

@@ -290,7 +290,7 @@ cdef object meshgrid_body(Call* c):
         raise RuntimeError(f"{op_name(c)}(): 1 to {MAX_DIMS} tensors are needed, got {n}")
     if indexing not in (None, "ij", "xy"):
         raise RuntimeError(f"{op_name(c)}(): indexing must be 'ij' or 'xy', got {indexing!r}")
-    if indexing is None and n > 1:
+    if indexing is None:
         warnings.warn(f"{op_name(c)}(): pass indexing='ij' or 'xy'; it defaults to 'ij' now and will be required later",
                       stacklevel=2)
     first = <Tensor>tensors[0]
@@ -316,7 +316,10 @@ cdef object meshgrid_body(Call* c):
 
 
 cdef object block_diag_body(Call* c):
-    return call("_block_diag", (_given(c),))
+    cdef list tensors = _given(c)
+    if not tensors:
+        return call("empty", ((1, 0),), {"dtype": _float32})
+    return call("_block_diag", (tensors,))
 
 
 cdef object block_diag_meta(Call* c):
@@ -326,8 +329,7 @@ cdef object block_diag_meta(Call* c):
     cdef Py_ssize_t k
     sizes[0] = sizes[1] = 0
     if not tensors:
-        sizes[0] = 1
-        return new_contiguous(2, sizes, <DType>_float32, result_device(c))
+        raise RuntimeError(f"{op_name(c)}(): at least one tensor is needed")
     for k in range(len(tensors)):
         t = <Tensor>tensors[k]
         if t.ndim > 2:

@@ -223,8 +223,8 @@ cdef object soft_margin_loss(Call* c):
     d = a.dtype
     if d.kind != KIND_FLOAT and d.kind != KIND_COMPLEX:
         fail(c, f"the input must be floating-point or complex, got {d.name}")
-    if not can_cast_to(d, a.dtype):
-        raise errors.cannot_cast(op_name(c), d, a.dtype)
+    if not can_cast_to(b.dtype, d):
+        raise errors.cannot_cast(op_name(c), b.dtype, d)
     return reduced_loss(c, &o, d, reduction)
 
 

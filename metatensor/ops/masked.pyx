@@ -118,6 +118,8 @@ cdef object prod_body(Call* c):
     cdef bint keepdim = flag(c, 2)
     cdef DType d = sum_type(c, 3, t.dtype)
     t = as_type(hide(c, t, 4, ONE), d)
+    if not is_none(c, 1) and arg(c, 1) == ():
+        return t                # unlike the other reductions, as in PyTorch
     for dim in reversed(dims):
         t = <Tensor>call("prod", (t, dim, keepdim))
     return t

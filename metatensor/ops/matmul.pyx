@@ -2,11 +2,11 @@
 from metatensor._core.dtype cimport BF16, F16, F32, I32, I8, U8, DType, by_code
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims
 from metatensor._core.op cimport (
-    NO_OVERLAP, EXACT_OUT, FUNCTION_ONLY, INPLACE, OUT, QUIET_OUT, Call, alias_op, arg, define, dtype_arg, is_none, op_name,
-    result_device, set_slot, tensor_arg,
+    NO_OVERLAP, EXACT_OUT, FUNCTION_ONLY, INPLACE, OUT, QUIET_OUT, Call, Overload, alias_op, arg, define, dtype_arg, is_none,
+    op_name, result_device, set_slot, tensor_arg,
 )
 from metatensor._core.tensor cimport S_MATMUL, Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_BOOL, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, dim_t
 from metatensor.ops.operands cimport Operands, no_operands, promoted, refuse, shape_operand, type_operand
 from metatensor.ops.pointwise cimport elementwise_result
 
@@ -252,6 +252,25 @@ set_slot(S_MATMUL, "matmul")
 
 # Products added to something ------------------------------------------------------------------
 
+cdef int check_factors(Call* c, DType d, bint filled) except -1:
+    """Refuse a complex beta or alpha, the last two arguments, for a real result.
+
+    If the result is not `filled`, because it is empty, PyTorch reads neither. Without products it does not read alpha.
+    """
+    cdef int n = (<Overload>c.overload).nslots
+    if d.kind != KIND_COMPLEX and filled:
+        _check_factor(c, n - 2, d)
+        if tensor_arg(c, 1).total and tensor_arg(c, 2).total:
+            _check_factor(c, n - 1, d)
+    return 0
+
+
+cdef int _check_factor(Call* c, int slot, DType d) except -1:
+    if isinstance(arg(c, slot), complex) and arg(c, slot).imag:
+        raise RuntimeError(f"{op_name(c)}(): the complex number {arg(c, slot)} cannot be converted to {d.name}")
+    return 0
+
+
 cdef object addmm_meta(Call* c):
     """Arguments: input, mat1 (n, k), mat2 (k, m), out_dtype, beta, alpha."""
     cdef Tensor t = tensor_arg(c, 0), a = tensor_arg(c, 1), b = tensor_arg(c, 2)
@@ -266,6 +285,7 @@ cdef object addmm_meta(Call* c):
     sizes[0] = a.sizes[0]
     sizes[1] = b.sizes[1]
     check_added(c, t, 2, sizes)
+    check_factors(c, a.dtype, sizes[0] and sizes[1])
     return product_of(c, 2, sizes, a.dtype, 3)
 
 
@@ -279,6 +299,7 @@ cdef object addmv_meta(Call* c):
     same_dtype(c, a, b, "mat", "vec")
     alike(c, t, a, "input", "mat")
     check_added(c, t, 1, a.sizes)
+    check_factors(c, a.dtype, a.sizes[0])
     return new_contiguous(1, a.sizes, a.dtype, result_device(c))
 
 
@@ -332,6 +353,7 @@ cdef object addbmm_meta(Call* c):
     added_sizes(c, tensor_arg(c, 1), tensor_arg(c, 2), sizes)
     alike(c, t, tensor_arg(c, 1), "input", "batch1")
     check_added(c, t, 2, sizes + 1)
+    check_factors(c, t.dtype, sizes[1] and sizes[2])
     return new_contiguous(2, sizes + 1, t.dtype, result_device(c))
 
 
@@ -343,6 +365,7 @@ cdef object baddbmm_meta(Call* c):
     if is_none(c, 3):
         alike(c, t, tensor_arg(c, 1), "input", "batch1")
     check_added(c, t, 3, sizes)
+    check_factors(c, tensor_arg(c, 1).dtype, sizes[0] and sizes[1] and sizes[2])
     return product_of(c, 3, sizes, tensor_arg(c, 1).dtype, 3)
 
 

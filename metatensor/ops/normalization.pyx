@@ -126,6 +126,10 @@ cdef object native_layer_norm_meta(Call* c):
 cdef object rms_norm_meta(Call* c):
     """Arguments: input, normalized_shape, weight, eps."""
     cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, sizes)
+    if n > t.ndim and (is_none(c, 2) or (tensor_arg(c, 2).ndim == n and dims_equal(tensor_arg(c, 2).sizes, sizes, n))):
+        raise ValueError(f"{op_name(c)}(): the input must have at least {n} dimensions, got shape {shape_str(t)}")
     if t.dtype.kind != KIND_FLOAT and t.dtype.kind != KIND_COMPLEX:
         need_real_float(c, t)
     check_weight(c, t, 2, "weight", check_normalized(c, t))
@@ -177,6 +181,11 @@ cdef object group_norm_meta(Call* c):
         raise RuntimeError(f"{op_name(c)}(): input must have at least 2 dimensions, got shape {shape_str(t)}")
     if groups == 0:
         raise ZeroDivisionError(f"{op_name(c)}(): num_groups must not be 0")
+    if t.dtype.kind == KIND_COMPLEX:
+        for i in range(2, 4):
+            if not is_none(c, i) and tensor_arg(c, i).dtype is not t.dtype:
+                raise RuntimeError(f"{op_name(c)}(): input, weight and bias must have the same dtype, got {t.dtype.name} and "
+                                   f"{tensor_arg(c, i).dtype.name}")
     need_real_float(c, t)
     if t.total:
         values = mul_dims(t.sizes[0], t.sizes[1]) // groups

@@ -16,7 +16,7 @@ from metatensor._core.op cimport (
     RULE_MASK, WITH_OUT, Call, Overload, hold, is_none, op_flags, op_name,
 )
 from metatensor._core.tensor cimport Tensor, new_strided
-from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, T_CONTIGUOUS, T_RETRIED
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_ARGS, T_CONTIGUOUS, T_RETRIED
 from metatensor._core import errors
 
 cdef DType _bool = by_code(BOOL)
@@ -34,30 +34,52 @@ cdef int refuse(Call* c, DType d) except -1:
     with tensors of another dtype. If that raises, for example because of shapes or dimensions, this error propagates
     instead. So does the error for a result that the target of an in-place call or of ``out=`` cannot hold.
     """
+    if c.flags & T_RETRIED:
+        raise _Unsupported()
+    try:
+        _again(c, d, MAX_ARGS)
+    except Exception:
+        # Indices, targets and lengths may have a dtype of the same kind, without which they are refused.
+        if d.kind != KIND_INT or not _passes(c, d):
+            raise
+    raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+
+
+cdef bint _passes(Call* c, DType d):
+    """Return True if the meta kernel accepts the call with another dtype of its first argument."""
+    try:
+        _again(c, d, 1)
+    except Exception:
+        return False
+    return True
+
+
+cdef int _again(Call* c, DType d, int changed) except -1:
+    """Run the meta kernel with another dtype than `d` for the first ``changed`` arguments. Raise what it raises, except
+    the error for an unsupported dtype."""
     cdef DType other = by_code(I64 if d.kind == KIND_FLOAT and d.itemsize > 1 else F32)
     cdef Overload ov = <Overload>c.overload
     cdef Call again
-    if c.flags & T_RETRIED:
-        raise _Unsupported()
     memcpy(&again, c, sizeof(Call))
     again.keep = again.out = NULL
     again.variant = FUNCTIONAL
     again.device = <PyObject*>META
     again.flags = T_RETRIED
-    made = [_retyped(<object>c.args[i], d, other) for i in range(ov.nslots)]
+    made = [_retyped(<object>c.args[i], d, other if i < changed else d) for i in range(ov.nslots)]
     for i in range(ov.nslots):
         again.args[i] = <PyObject*>made[i]
+    target = <object>c.args[0] if c.variant == IN_PLACE else <object>c.out if c.variant == WITH_OUT else None
     try:
         result = ov.meta(&again) if ov.meta != NULL else None
-        target = <object>c.args[0] if c.variant == IN_PLACE else <object>c.out if c.variant == WITH_OUT else None
         if isinstance(result, Tensor) and isinstance(target, Tensor):
             _check_target(c, d, <Tensor>result, <Tensor>target)
     except _Unsupported:
-        pass
+        if c.variant == IN_PLACE and op_flags(c) & ELEMENTWISE and not can_cast_to(d, (<Tensor>target).dtype):
+            raise errors.cannot_cast(op_name(c), d, (<Tensor>target).dtype)
     finally:
         if again.keep != NULL:
             Py_DECREF(<object>again.keep)
-    raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
+    return 0
 
 
 cdef int exact_out(Call* c, DType d) except -1:
@@ -79,13 +101,15 @@ cdef object _retyped(object value, DType d, DType other):
     if not isinstance(value, Tensor):
         return value
     t = <Tensor>value
-    return new_strided(t.ndim, t.sizes, t.strides, other if t.dtype.kind == d.kind else t.dtype, META)
+    return new_strided(t.ndim, t.sizes, t.strides, other if t.dtype.kind == d.kind and other is not d else t.dtype, META)
 
 
 cdef int _check_target(Call* c, DType d, Tensor result, Tensor target) except -1:
     """Raise the error that `finish` would raise for a result of dtype `d` that does not fit `target`."""
     if c.variant == IN_PLACE and not (result.ndim == target.ndim and dims_equal(result.sizes, target.sizes, result.ndim)):
         raise errors.inplace_shape(op_name(c), target, result)
+    if op_flags(c) & RULE_MASK == ALWAYS_BOOL:
+        d = result.dtype
     if op_flags(c) & ELEMENTWISE and not can_cast_to(d, target.dtype):
         raise errors.cannot_cast(op_name(c), d, target.dtype)
     return 0

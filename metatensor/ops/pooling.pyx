@@ -2,6 +2,8 @@
 
 Inputs are (N, C, spatial...), or (C, spatial...) without a batch.
 """
+from libc.math cimport isinf
+
 from metatensor._core.dtype cimport I64, DType, by_code, default_float
 from metatensor._core.layout cimport add_dims, dims_equal, mul_dims
 from metatensor._core.op cimport (
@@ -31,6 +33,13 @@ cdef int not_empty(Call* c, Tensor t, Image* x, bint channels) except -1:
     for i in range(1 if channels else 2, x.n + 2):
         if x.sizes[i] == 0:
             fail(c, f"only the batch may be empty, got an input of shape {shape_str(t)}")
+    return 0
+
+
+cdef int has_planes(Call* c, Tensor t, int n) except -1:
+    """Raise IndexError, as PyTorch does for the 2-d averages only, if the input has less than 3 dimensions."""
+    if n == 2 and t.ndim < 3:
+        raise IndexError(f"{op_name(c)}(): an input of shape {shape_str(t)} has no dimension -3")
     return 0
 
 
@@ -135,6 +144,7 @@ cdef object avg_pool(Call* c, int n):
     cdef dim_t sizes[5]
     cdef dim_t kernel[3]
     cdef int i
+    has_planes(c, t, n)
     read_image(c, t, n, &x)
     need_dtype(c, t, FLOATS | LONGS)
     not_empty(c, t, &x, True)
@@ -168,14 +178,22 @@ cdef object lp_pool(Call* c, int n):
     cdef Tensor t = tensor_arg(c, 0)
     cdef Image x
     cdef dim_t sizes[5]
+    cdef double p = float_arg(c, 1)
+    cdef bint exact = t.dtype.kind <= KIND_INT and not isinstance(arg(c, 1), float), most = isinf(p)
+    if not most:
+        has_planes(c, t, n)
     read_image(c, t, n, &x)
-    if t.dtype.kind > KIND_INT or not isinstance(arg(c, 1), float) and t.dtype.kind != KIND_BOOL:
+    if most:
+        need_dtype(c, t, FLOATS if n == 1 else FLOATS | INTS)
+    elif exact and p < 0:
+        fail_slot(c, 1, f"must not be negative for the integers of a {t.dtype.name} tensor, got {arg(c, 1)}")
+    elif t.dtype.kind > KIND_INT or exact and t.dtype.kind != KIND_BOOL:
         need_dtype(c, t, FLOATS | LONGS)
     not_empty(c, t, &x, True)
-    if float_arg(c, 1) == 0:
+    if p == 0 and not c.flags & T_RETRIED:      # PyTorch reports an unsupported dtype first
         raise ZeroDivisionError(f"{op_name(c)}(): argument 'norm_type' must not be zero")
     window_sizes(c, &x, 2, -1, -1, 4, sizes)
-    return new_image(c, &x, sizes, t.dtype if t.dtype.kind == KIND_FLOAT else default_float(),
+    return new_image(c, &x, sizes, t.dtype if t.dtype.kind == KIND_FLOAT or most else default_float(),
                      image_format(&x) if n < 3 else FORMAT_CONTIGUOUS)
 
 cdef object lp_pool1d(Call* c):

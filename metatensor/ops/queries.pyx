@@ -9,6 +9,7 @@ from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, dim_t
 from metatensor.ops.pointwise cimport Operands, no_operands, operand_arg, promoted
+from metatensor._core.formats cimport MemoryFormatTag
 from metatensor._core.late import later
 
 
@@ -78,6 +79,15 @@ cdef object is_set_to_host(Call* c):
 
 cdef object dim_order_host(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
+    cdef object check = arg(c, 1)
+    if isinstance(check, (list, tuple)) and all([isinstance(f, MemoryFormatTag) for f in check]):
+        if sum([t.is_contiguous(memory_format=f) for f in check]) > 1:
+            raise RuntimeError(f"{op_name(c)}(): the strides {t.stride()} fit several of the formats")
+    elif not isinstance(check, bool):
+        raise TypeError(f"{op_name(c)}(): ambiguity_check must be a bool or a list of memory formats, not {check!r}")
+    elif check and (1 in t.shape or len(set(t.stride())) < t.ndim):
+        raise RuntimeError(f"{op_name(c)}(): dimensions of size 1 or of equal strides have no order: shape "
+                           f"{list(t.shape)}, strides {t.stride()}")
     order = [(-t.strides[i], i) for i in range(t.ndim)]
     order.sort()
     return tuple([i for _, i in order])
@@ -118,8 +128,9 @@ define("is_same_size(Tensor input, Tensor other) -> bool", is_same_size_host, HO
        "Return whether two tensors have the same shape.")
 define("is_set_to(Tensor input, Tensor tensor) -> bool", is_set_to_host, HOST | METHOD_ONLY | MIXED,
        "Return whether two tensors are the same view: same storage, offset, shape and strides.")
-define("dim_order(Tensor input) -> any", dim_order_host, HOST | METHOD_ONLY,
-       "Return the dimensions as a tuple, ordered from the outermost to the innermost in memory.")
+define("dim_order(Tensor input, *, any ambiguity_check=False) -> any", dim_order_host, HOST | METHOD_ONLY,
+       "Return the dimensions as a tuple, ordered from the outermost to the innermost in memory. If "
+       "`ambiguity_check`, raise RuntimeError if several orders are possible; a list restricts them to memory formats.")
 define("result_type(Tensor|Scalar tensor1, Tensor|Scalar tensor2) -> dtype", result_type_host,
        HOST | FUNCTION_ONLY | MIXED, "Return the dtype that two tensors or numbers promote to in arithmetic.")
 

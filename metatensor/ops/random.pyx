@@ -259,14 +259,21 @@ cdef object random_(Call* c):
     need_integers(c, t.dtype)
     return call("random_", (t, 0, beyond(t.dtype)), {"generator": arg(c, 1)})
 
+cdef int _check_real(Call* c, Tensor t) except -1:
+    if t.dtype.kind == KIND_COMPLEX:
+        fail(c, f"a range of integers cannot be drawn for {t.dtype.name}")
+    return 0
+
 cdef object random_to(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
+    _check_real(c, t)
     check_bounds(c, t.dtype, 0, arg(c, 1))
     take_ticket(c, 2)
     return t
 
 cdef object random_from(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
+    _check_real(c, t)
     need_integers(c, t.dtype)
     if is_none(c, 2):
         top = beyond(t.dtype)
@@ -490,7 +497,7 @@ define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM 
        "Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`. If `p` is "
        "not given, the elements of `input` are the probabilities.")
 define(f"bernoulli.p(Tensor input, float p, *, {_generator}) -> Tensor", bernoulli_p, RANDOM)
-define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT,
+define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT,
        "Sample from normal distributions. `mean` and `std` are numbers, or tensors that are broadcast together. If "
        "both are numbers, `size` is the shape of the result.")
 define(f"normal.Tensor_float(Tensor mean, float std=1.0, *, {_generator}) -> Tensor", normal_one,

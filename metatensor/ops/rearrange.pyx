@@ -132,8 +132,8 @@ define("repeat_interleave(Tensor input, int repeats, int? dim=None, *, int? outp
        interleave_int_body, COMPOSITE,
        "Repeat each element of the flattened input, or each index along `dim`, several times in a row. `repeats` is "
        "an int, or an int tensor with one count per element or index. If only a `repeats` tensor is given, the result "
-       "holds each index i repeated repeats[i] times. A `repeats` tensor must have values unless `output_size` is "
-       "given.")
+       "holds each index i repeated repeats[i] times. If `repeats` is a tensor on the meta device, "
+       "`output_size` is required.")
 define("repeat_interleave.self_Tensor(Tensor input, Tensor repeats, int? dim=None, *, int? output_size=None) -> Tensor",
        interleave_tensor_body, COMPOSITE)
 define("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor", interleave_indices_body, COMPOSITE)

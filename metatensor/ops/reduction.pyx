@@ -2,8 +2,8 @@
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport BOOL, I64, U8, DType, by_code, default_float, to_real
 from metatensor._core.op cimport (
-    ELEMENTWISE, COMPOSITE, EXACT_OUT, IN_PLACE, METHOD_ONLY, NO_GRAD, OPTION_A, OPTION_B, OUT, REAL_ONLY, WITH_OUT, Call, alias_op,
-    arg, bool_arg, call, define, dim_arg, dim_list, dims_arg, is_none, make_returns, op_flags, op_name,
+    ELEMENTWISE, COMPOSITE, EXACT_OUT, IN_PLACE, METHOD_ONLY, NO_GRAD, NO_OVERLAP, OPTION_A, OPTION_B, OUT, REAL_ONLY, WITH_OUT,
+    Call, alias_op, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg, is_none, make_returns, op_flags, op_name,
     result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
@@ -314,13 +314,15 @@ define("max(Tensor input) -> Tensor", max_meta, OUT,
        "indices). With `other`, return the larger element of the two tensors at each position, like `maximum`.")
 # The overload with a tensor comes first, because a 0-d integer tensor is also accepted as `dim`.
 define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
-define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT | EXACT_OUT)
+define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta,
+       OUT | EXACT_OUT | NO_OVERLAP)
 define("min(Tensor input) -> Tensor", max_meta, OUT,
        "Smallest element. With `dim`, return the smallest element along that dimension and its int64 index, as "
        "(values, indices). With `other`, return the smaller element of the two tensors at each position, like "
        "`minimum`.")
 define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
-define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta, OUT | EXACT_OUT)
+define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta,
+       OUT | EXACT_OUT | NO_OVERLAP)
 define("argmax(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
        "Index of the largest element along `dim`, or in the flattened input if `dim` is None, as int64.")
 define("argmin(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
@@ -375,10 +377,12 @@ define_var("std_mean", "(Tensor, Tensor)", OPTION_A, "Standard deviation (see `s
 
 cdef object logsumexp_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
+    cdef DType d = default_float() if t.dtype.kind <= KIND_INT else t.dtype
     cdef bint chosen[MAX_DIMS]
     dim_list(c, 1, t.ndim, chosen)
-    return reduced(t, chosen, bool_arg(c, 2), default_float() if t.dtype.kind <= KIND_INT else t.dtype,
-                   result_device(c))
+    if d.kind == KIND_COMPLEX and c.out != NULL and isinstance(<object>c.out, Tensor) and (<Tensor>c.out).dtype.kind == KIND_FLOAT:
+        d = to_real(d)      # PyTorch drops the imaginary part of the sum before it takes the logarithm
+    return reduced(t, chosen, bool_arg(c, 2), d, result_device(c))
 
 
 cdef object trace_meta(Call* c):

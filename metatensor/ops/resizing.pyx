@@ -1,19 +1,21 @@
 """Replace the shape or storage of a tensor in place: resize_, resize_as_, set_."""
 from metatensor._core.device cimport backend_of
 from metatensor._core.execute cimport resize_tensor
-from metatensor._core.layout cimport Layout, copy_dims, row_major, set_format, suggest_format
+from metatensor._core.layout cimport Layout, add_dims, copy_dims, count, extent, mul_dims, row_major, set_format, suggest_format
 from metatensor._core.op cimport (
     HOST, METHOD_ONLY, MIXED, Call, arg, define, dims_arg, int_arg, is_none, op_name, tensor_arg,
 )
-from metatensor._core.storage cimport Storage, new_storage
+from metatensor._core.storage cimport Storage, new_storage, resize_storage
 from metatensor._core.storage_views cimport check_bounds
-from metatensor._core.tensor cimport Tensor, mark_changed, set_layout
+from metatensor._core.tensor cimport Tensor, mark_changed, over_storage, set_layout
 from metatensor._core.types cimport (
     FORMAT_CONTIGUOUS, FORMAT_PRESERVE, MAX_DIMS, T_REQUIRES_GRAD, T_VIEW, dim_t,
 )
 from metatensor._core.versions cimport own_versions
 from metatensor.ops.factory cimport format_arg, read_sizes
 from metatensor.ops.view cimport dims_tuple
+
+from metatensor._core.late import later
 
 cdef enum:
     NO_FORMAT = 100     # no memory format was requested
@@ -31,6 +33,7 @@ cdef object _resize(Call* c, Tensor t, int n, const dim_t* sizes, int memory_for
     If `t` already has these sizes and no memory format is requested, `t` is left unchanged.
     """
     cdef dim_t strides[MAX_DIMS]
+    cdef dim_t before, first, count, one = 1
     cdef int i
     cdef bint same = n == t.ndim
     _no_grad(c, t)
@@ -39,8 +42,13 @@ cdef object _resize(Call* c, Tensor t, int n, const dim_t* sizes, int memory_for
     if same and memory_format == NO_FORMAT:
         return t
     set_format(n, sizes, strides, FORMAT_CONTIGUOUS if memory_format == NO_FORMAT else memory_format)
+    before = t.storage.size_bytes
     resize_tensor(t, n, sizes, strides)
     mark_changed(t)
+    if t.storage.size_bytes > before and t.storage.data is not None:
+        first = before // t.dtype.itemsize
+        count = t.storage.size_bytes // t.dtype.itemsize - first
+        later("fill_new_memory")(over_storage(t.storage, t.dtype, 1, &count, &one, first))
     return t
 
 
@@ -75,9 +83,18 @@ define("resize_as_(Tensor(a!) input, Tensor the_template, *, memory_format? memo
 # set_ ---------------------------------------------------------------------------------------------
 
 cdef int _adopt(Call* c, Tensor t, Storage s, Layout* lay) except -1:
+    cdef dim_t need
+    cdef int i
+    cdef bint same = lay.ndim == t.ndim
     if s.device is not t.storage.device:
         raise RuntimeError(f"{op_name(c)}(): storage and tensor must be on the same device, got {s.device} and "
                            f"{t.storage.device}")
+    for i in range(lay.ndim):
+        same = same and lay.sizes[i] == t.sizes[i]
+    if not same and s.device is t.storage.device:
+        need = mul_dims(add_dims(lay.offset, extent(lay.ndim, lay.sizes, lay.strides)), t.dtype.itemsize)
+        if need > s.size_bytes and count(lay.ndim, lay.sizes):      # a tensor of another shape needs a larger storage
+            resize_storage(s, need)
     check_bounds(s, t.dtype, lay, op_name(c))
     own_versions(t)
     mark_changed(t)

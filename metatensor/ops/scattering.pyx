@@ -3,13 +3,14 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8
 from metatensor._core.layout cimport Layout, broadcast_into, can_broadcast, copy_dims, is_dense
 from metatensor._core.op cimport (
-    NO_OVERLAP, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, INPLACE, MIXED, OUT, Call, arg, bool_arg, call, define, dim_arg,
+    NO_OVERLAP, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, INPLACE, MIXED, ONE_VALUE, OUT, Call, arg, bool_arg, call, define, dim_arg,
     is_none, op_name, result_device, tensor_arg, tensors_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport FORMAT_PRESERVE, KIND_COMPLEX, MAX_DIMS, T_CONTIGUOUS, dim_t
 from metatensor.ops.factory cimport check_fill, make_like
 from metatensor.ops.gathering cimport check_gather, check_long, check_out
+from metatensor.ops.index_steps cimport warn_of_bytes
 from metatensor.ops.pointwise cimport elementwise_like
 
 from metatensor._core.errors import meta_copy
@@ -120,17 +121,17 @@ define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str redu
 
 # index_add, index_copy, index_reduce, index_fill ------------------------------------------------
 
-cdef int _check_vector(Call* c, Tensor index) except -1:
+cdef int _check_vector(Call* c, Tensor index, bint int32_too) except -1:
     if index.ndim > 1:
         raise IndexError(f"{op_name(c)}(): the index must be a vector, got shape {shape_str(index)}")
-    check_long(c, index, True)
+    check_long(c, index, int32_too)
     return 0
 
 
 cdef int _check_slices(Call* c, Tensor t, Tensor index, Tensor source, bint copies) except -1:
     """Check the shape of `source`: one slice per index along `dim`, and the input's size in every other dimension."""
     cdef int d = dim_arg(c, 1, t.ndim), i
-    _check_vector(c, index)
+    _check_vector(c, index, not copies)
     check_out(c, index, t.total)
     check_out(c, source, t.total)
     _same_dtype(c, t, source)
@@ -209,7 +210,8 @@ define("index_reduce(Tensor input, int dim, Tensor index, Tensor source, str red
        "Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. "
        "`reduce` is 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are "
        "included.")
-define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta, INPLACE | NO_OVERLAP,
+define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta,
+       INPLACE | NO_OVERLAP | ONE_VALUE,
        "Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor.")
 
 
@@ -318,6 +320,7 @@ cdef object _put(Call* c, Tensor t):
     """Apply `index_put_` to `t`. Each index is a tensor, or None to select a whole dimension."""
     cdef Tensor index
     cdef int d = 0
+    cdef Py_ssize_t i
     if not isinstance(arg(c, 1), (list, tuple)):
         raise TypeError(f"{op_name(c)}(): argument 'indices' (position 2) must be tuple of Tensors, not "
                         f"{type(arg(c, 1)).__name__}")
@@ -336,6 +339,10 @@ cdef object _put(Call* c, Tensor t):
         d += index.ndim if index.dtype.code == BOOL or index.dtype.code == U8 else 1
     if d > t.ndim:
         raise IndexError(f"{op_name(c)}(): too many indices for a tensor of shape {shape_str(t)}")
+    for i in range(len(indices)):
+        warn_of_bytes(<Tensor>indices[i])
+    if not indices and t.ndim == 0:
+        raise RuntimeError(f"{op_name(c)}(): a 0-d tensor cannot be written to without indices; use add_ or copy_")
     if not indices:
         indices = [call("arange", (t.sizes[0],), {"device": t.storage.device})]
         dims = [0]

@@ -201,7 +201,7 @@ define("nanmedian(Tensor input) -> Tensor", median_meta, 0,
 define("nanmedian.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        median_dim_meta, OUT | EXACT_OUT)
 define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
-       OUT | QUIET_OUT | OPTION_A | EXACT_OUT,
+       OUT | QUIET_OUT | OPTION_A | EXACT_OUT | NO_OVERLAP,
        "Most frequent value along `dim` and the int64 index where it last occurs, as (values, indices). If several "
        "values are equally frequent, the smallest of them is returned.")
 define("kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
@@ -248,6 +248,8 @@ cdef object unique_meta(Call* c):
     cdef int slot = (<Overload>c.overload).nslots - 1
     if not is_none(c, slot):
         dim_arg(c, slot, tensor_arg(c, 0).ndim)
+        if tensor_arg(c, 0).dtype.kind == KIND_COMPLEX:
+            raise NotImplementedError(f"{op_name(c)}(): not implemented along a dimension for {tensor_arg(c, 0).dtype.name}")
     return unknown_meta(c)
 
 

@@ -1,12 +1,13 @@
 """Triangles and diagonals of matrices, Vandermonde matrices, and search in sorted sequences."""
-from metatensor._core.dtype cimport I32, I64, by_code
+from metatensor._core.dtype cimport I32, I64, DType, by_code, of_number
 from metatensor._core.layout cimport add_dims
 from metatensor._core.op cimport (
     COMPOSITE, EXACT_OUT, FUNCTION_ONLY, INPLACE, NO_GRAD, OUT, Call, arg, bool_arg, call, define, int_arg,
     is_none, op_name, result_device, tensor_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_COMPLEX, KIND_INT, MAX_DIMS, dim_t
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_INT, MAX_DIMS, T_RETRIED, dim_t
+from metatensor.ops.operands cimport refuse
 from metatensor.ops.view cimport reshape_to
 
 
@@ -92,8 +93,6 @@ cdef int _check_order(Call* c, Tensor sequence, int side, int sorter) except -1:
             raise RuntimeError(f"{op_name(c)}(): side must be 'left' or 'right', got {arg(c, side)!r}")
         if arg(c, side) == "left" and bool_arg(c, side - 1):
             raise RuntimeError(f"{op_name(c)}(): side='left' contradicts right=True")
-    if sequence.dtype.kind == KIND_COMPLEX:
-        raise RuntimeError(f"{op_name(c)}(): complex numbers have no order")
     if sorter >= 0 and not is_none(c, sorter):
         if tensor_arg(c, sorter).dtype.code != I64:
             raise RuntimeError(f"{op_name(c)}(): the sorter must be int64, not {tensor_arg(c, sorter).dtype.name}")
@@ -104,6 +103,20 @@ cdef int _check_order(Call* c, Tensor sequence, int side, int sorter) except -1:
             if tensor_arg(c, sorter).sizes[i] != sequence.sizes[i]:
                 raise RuntimeError(f"{op_name(c)}(): the sorter must have the sequence's shape, {shape_str(sequence)}, "
                                    f"got {shape_str(tensor_arg(c, sorter))}")
+    return 0
+
+
+cdef int _check_ordered(Call* c, Tensor sequence, object values) except -1:
+    """Refuse complex values, and bools if both are bool."""
+    cdef DType d = (<Tensor>values).dtype if isinstance(values, Tensor) else of_number(values)
+    if isinstance(values, Tensor) and (<Tensor>values).total == 0:
+        return 0        # PyTorch looks for no kernel if there is nothing to find
+    if sequence.dtype.kind == KIND_COMPLEX:
+        refuse(c, sequence.dtype)
+    if d.kind == KIND_COMPLEX or d.kind == sequence.dtype.kind == KIND_BOOL:
+        if isinstance(values, Tensor) and not c.flags & T_RETRIED:
+            refuse(c, d)
+        raise NotImplementedError(f"{op_name(c)}(): not implemented for {d.name}")
     return 0
 
 
@@ -119,6 +132,7 @@ cdef object searchsorted_meta(Call* c):
         if sequence.ndim != 1:
             raise RuntimeError(f"{op_name(c)}(): a number can be searched only in a vector, got shape "
                                f"{shape_str(sequence)}")
+        _check_ordered(c, sequence, arg(c, 1))
         return new_contiguous(0, NULL, dtype, result_device(c))
     values = tensor_arg(c, 1)
     if sequence.ndim != 1:
@@ -128,6 +142,7 @@ cdef object searchsorted_meta(Call* c):
         if not fits:
             raise RuntimeError(f"{op_name(c)}(): the values of shape {shape_str(values)} must match the sequence "
                                f"of shape {shape_str(sequence)} in every dimension except the last")
+    _check_ordered(c, sequence, values)
     return new_contiguous(values.ndim, values.sizes, dtype, result_device(c))
 
 
@@ -138,6 +153,7 @@ cdef object bucketize_meta(Call* c):
     if boundaries.ndim != 1:
         raise RuntimeError(f"{op_name(c)}(): the boundaries must be a vector, got shape {shape_str(boundaries)}")
     dtype = by_code(I32 if bool_arg(c, 2) else I64)
+    _check_ordered(c, boundaries, arg(c, 0))
     if not isinstance(arg(c, 0), Tensor):
         return new_contiguous(0, NULL, dtype, result_device(c))
     values = tensor_arg(c, 0)

@@ -73,6 +73,12 @@ cdef object signed_unary(Call* c):
     return unary(c)
 
 
+cdef object frac(Call* c):
+    if tensor_arg(c, 0).dtype.kind == KIND_BOOL:
+        refuse(c, tensor_arg(c, 0).dtype)
+    return unary(c)
+
+
 # The largest finite number of each half-precision dtype. A device may compute in a dtype that has larger numbers.
 cdef dict _largest = {F16: 65504.0, BF16: 3.3895313892515355e38}
 
@@ -211,7 +217,7 @@ define("sqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "The square root.")
 gradient("sqrt", input=lambda grad, result: grad / (2 * conj(result)))
 define("rsqrt(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / sqrt(x).")
 gradient("rsqrt", input=lambda grad, result: -0.5 * grad * conj(result ** 3))
-define("frac(Tensor input) -> Tensor", signed_unary, KEEP | NO_INTS | NO_COMPLEX | BOTH | EXACT_OUT, "x - trunc(x).")
+define("frac(Tensor input) -> Tensor", frac, KEEP | NO_INTS | NO_COMPLEX | BOTH | EXACT_OUT, "x - trunc(x).")
 gradient("frac", input=lambda grad: grad)
 define("frexp(Tensor input) -> (Tensor mantissa, Tensor exponent)", frexp, OUT | EXACT_OUT,
        "Split each element x into mantissa m (0.5 <= |m| < 1, or 0) and int32 exponent e with x = m * 2**e. Returns "

@@ -18,6 +18,8 @@ from metatensor._core.types cimport (
 )
 from metatensor.ops.view cimport dims_tuple
 
+import numbers
+
 from metatensor._core.dtype import dtype_by_name
 from metatensor._core.modes import _disable_modes, _restore_modes
 from metatensor._core.errors import data_dependent
@@ -292,6 +294,8 @@ cdef object _shareable(object data, DType dtype):
     """Return `data`, or a tensor over the memory of a storage or of a buffer that is not an array."""
     if _is_storage(data):
         return _over_storage(data, dtype, None)
+    if type(data).__name__ == "PyCapsule":
+        return later("from_dlpack")(data)
     if _plain(data) or isinstance(data, Tensor) or not PyObject_CheckBuffer(data):
         return data
     if hasattr(data, "__array_interface__") or hasattr(data, "__array__") or hasattr(data, "__dlpack__"):
@@ -314,10 +318,12 @@ cdef bint _shares(Tensor t, object data) except -1:
 cdef object asarray_body(Call* c):
     cdef object data = arg(c, 0), copy = arg(c, 3)
     cdef Tensor t
+    if copy is False and isinstance(data, numbers.Number) and hasattr(data, "dtype"):
+        raise RuntimeError(f"{op_name(c)}(): copy=False was given, but the memory of a NumPy scalar cannot be shared")
+    data = _shareable(data, _dtype_or_none(c, 1))
     if copy is True:
         t = tensor_of(data, _dtype_or_none(c, 1), _device_or_none(c, 2))
     else:
-        data = _shareable(data, _dtype_or_none(c, 1))
         t = _converted(data, _dtype_or_none(c, 1), _device_or_none(c, 2))
         if copy is False and not _shares(t, data):
             raise ValueError(f"{op_name(c)}(): copy=False was given, but the data cannot be shared without a copy")

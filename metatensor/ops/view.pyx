@@ -5,12 +5,12 @@ from metatensor._core.layout cimport (
     MT_MUL_OVERFLOW, Layout, add_dims, copy_dims, count, infer_size, mul_dims, view_strides,
 )
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTION_ONLY, INPLACE, METHOD_ONLY, MIXED, VIEW, Call, Op, arg, as_declared, call, define, dim_arg, dim_list,
+    COMPOSITE, FUNCTION_ONLY, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, VIEW, Call, Op, arg, as_declared, call, define, dim_arg, dim_list,
     dims_arg, int_arg, op_name, tensor_arg,
 )
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor, alias, hooks, new_view, shape_str
-from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD, dim_t
+from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD, T_VIEW, dim_t
 
 from metatensor._core.formats import contiguous_format
 
@@ -131,7 +131,7 @@ cdef object view_dtype(Call* c):
 cdef Op VIEW_OP = define("view(Tensor(a) input, int[] size) -> Tensor", view_meta, VIEW | METHOD_ONLY,
                          "Return a view of the same elements in another shape. One size may be -1. Raise RuntimeError "
                          "if the strides do not allow it. With a dtype, reinterpret the bytes.")
-define("view.dtype(Tensor(a) input, dtype dtype) -> Tensor", view_dtype, VIEW | METHOD_ONLY)
+define("view.dtype(Tensor(a) input, dtype dtype) -> Tensor", view_dtype, VIEW | METHOD_ONLY | NO_GRAD)
 
 
 cdef object _view(Tensor t, int n, const dim_t* sizes):
@@ -149,6 +149,16 @@ cdef object _view(Tensor t, int n, const dim_t* sizes):
 cdef dict _CONTIGUOUS = {"memory_format": contiguous_format}
 
 
+cdef Tensor _copied(Tensor t, int ndim, const dim_t* sizes):
+    """Return a contiguous copy of `t` in another shape. Nothing else refers to the copy, so the result is not a view."""
+    cdef Tensor copy = <Tensor>call("clone", (t,), _CONTIGUOUS)
+    cdef Tensor out = <Tensor>_view(copy, ndim, sizes)
+    if out.base is copy:
+        out.base = None
+        out.flags &= ~T_VIEW
+    return out
+
+
 cdef Tensor reshape_to(Tensor t, int ndim, const dim_t* sizes):
     """Return a view of `t` in another shape, or of a contiguous copy if the strides do not allow one.
 
@@ -157,7 +167,7 @@ cdef Tensor reshape_to(Tensor t, int ndim, const dim_t* sizes):
     cdef dim_t strides[MAX_DIMS]
     if t.flags & T_CONTIGUOUS or view_strides(t.ndim, t.sizes, t.strides, ndim, sizes, strides):
         return <Tensor>_view(t, ndim, sizes)
-    return <Tensor>_view(<Tensor>call("clone", (t,), _CONTIGUOUS), ndim, sizes)
+    return _copied(t, ndim, sizes)
 
 
 cdef object reshape_body(Call* c):
@@ -201,9 +211,7 @@ cdef object flatten_body(Call* c):
 
 cdef object ravel_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
-    if not t.flags & T_CONTIGUOUS:
-        t = <Tensor>call("clone", (t,), _CONTIGUOUS)
-    return _view(t, 1, &t.total)
+    return _view(t, 1, &t.total) if t.flags & T_CONTIGUOUS else _copied(t, 1, &t.total)
 
 
 cdef object unflatten_body(Call* c):

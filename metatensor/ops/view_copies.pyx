@@ -1,7 +1,7 @@
 """Variants of view ops whose results have their own memory.
 
-`*_copy` returns a contiguous copy of a view. `*_scatter` returns a copy of the input in which the part of a view is
-replaced.
+`*_copy` returns a contiguous copy of a view. `*_scatter` returns a copy of the input in which the elements that a view
+selects are replaced by the elements of `src`.
 """
 import warnings
 
@@ -50,7 +50,7 @@ cdef object copy_body(Call* c):
 
 
 cdef object copies_body(Call* c):
-    """Return a tuple of copies, or write them to the list of tensors in out= and return None, as in PyTorch."""
+    """Return a tuple of copies. If out= is given, write them to its tensors and return None, as in PyTorch."""
     cdef str name = op_name(c)
     cdef tuple views = _apply(c)
     cdef object out = arg(c, (<Overload>c.overload).nslots - 1)
@@ -93,8 +93,8 @@ for schema in (
     "unbind_copy(Tensor input, int dim=0",
 ):
     define(f"{schema}, *, any? out=None) -> Tensor[]", copies_body, COMPOSITE | FUNCTION_ONLY,
-           f"Like `{schema.partition('_copy')[0]}`, but return contiguous copies. If `out` is given, write to the "
-           "tensors in this list and return None.")
+           f"Like `{schema.partition('_copy')[0]}`, but return contiguous copies. If `out`, a list or tuple of "
+           "tensors, is given, write the copies to these tensors and return None.")
 define("narrow_copy(Tensor input, int dim, int start, int length) -> Tensor", copy_body, COMPOSITE | OUT | EXACT_OUT,
        "Like `narrow`, but return a contiguous copy.")
 
@@ -102,7 +102,7 @@ define("narrow_copy(Tensor input, int dim, int start, int length) -> Tensor", co
 # Copies with a part replaced ---------------------------------------------------------------------------
 
 cdef object scatter_body(Call* c):
-    """Return a copy of the input with the same strides, in which `src` replaces the part in the view."""
+    """Return a copy of the input with the same strides, in which `src` replaces the elements that the view selects."""
     cdef str name = op_name(c)
     cdef Tensor t = tensor_arg(c, 0), src = tensor_arg(c, 1), copy, part
     cdef Overload ov = <Overload>c.overload

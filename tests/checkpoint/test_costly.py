@@ -1,7 +1,6 @@
 """Files that would be too costly are refused in time. This reads a sample of them, `costly.py` reads all."""
 
 import os
-import time
 
 import pytest
 
@@ -57,20 +56,22 @@ def test_honest_keys_are_not_refused(tmp_path):
     assert inspect(tmp_path / "x.pt").tensors == {}
 
 
-def test_a_path_of_integers_is_slow_to_search():
-    """The keys that the model of the hash table predicts are indeed slow in this Python."""
-    slow, honest = dict.fromkeys(costly.orbit(14, 8000)), dict.fromkeys(range(1, 8000))
+def charged(tmp_path, keys, searches):
+    """Return the cost of a pickle of a dict with ``keys``, in which the key 0 is then set ``searches`` times."""
+    items = b"".join(key + b"N" for key in costly.small(keys)) + b"K\0N" * searches
+    path = write(tmp_path, costly.packed(P2 + b"}(" + items + b"u."))
+    with shared(Budget(1 << 40)) as budget:
+        assert len(load(path)) == len({0, *keys})
+    return (1 << 40) - budget.left
 
-    def seconds(container):
-        best = 9.0
-        for _ in range(5):
-            began = time.perf_counter()
-            for _ in range(200):
-                0 in container  # noqa: B015
-            best = min(best, time.perf_counter() - began)
-        return best
 
-    assert seconds(slow) > 20 * seconds(honest)
+def test_searching_a_path_of_integers_is_charged(tmp_path):
+    """Looking up a key at the end of a path costs as many steps as the path is long, and one step without a path."""
+    path, line = costly.orbit(14, 8000), range(8001)
+    assert len(set(path)) > 7900
+    paths, lines = ([charged(tmp_path, [*dict.fromkeys(keys)], n) for n in (1000, 3000)] for keys in (path, line))
+    assert paths[1] - paths[0] > 2000 * 16 * 7000
+    assert lines[1] - lines[0] < 2000 * 200
 
 
 def test_duplicate_paths_have_names_of_their_own(tmp_path):

@@ -459,3 +459,27 @@ def test_places_that_are_no_files(tmp_path):
 def test_kill_at_any_moment(tmp_path, form):
     old, new, _ = crash.crash(tmp_path, form, 2)
     assert old + new == 2
+
+
+@pytest.mark.parametrize("protocol", [2, 3, 4])
+def test_tensors_are_pickled_the_same_by_the_general_functions(protocol):
+    """An extended pickler does not use the functions that write plain tensors and values quickly."""
+    import pickle
+    from types import SimpleNamespace
+
+    from metatensor.checkpoint._pickle_writer import pickled
+
+    shared = mt.ones(4, 3, device="cpu")
+    tensors = [mt.zeros(size, device="cpu") for size in ((), (0,), (2,), (300, 2), (1, 2, 3), (1, 2, 1, 70_000), (1,) * 7)]
+    value = {
+        "plain": tensors, "again": tensors[3], "views": [shared, shared[1:], shared.t(), shared.expand(2, 4, 3)],
+        "grad": mt.ones(2, device="cpu", requires_grad=True), "conj": mt.ones(2, dtype=mt.complex64, device="cpu").conj(),
+        "other": [mt.ones(2, dtype=mt.uint16, device="cpu"), nn.Parameter(shared), mt.ones(2, device="meta")],
+        "values": [True, 5, 1 << 70, "text", ("tuple", 1), mt.float32],
+    }  # fmt: skip
+
+    class Pickler(pickle._Pickler):
+        pass
+
+    quick, general = (pickled(value, protocol=protocol, pickle_module=m)[0] for m in (None, SimpleNamespace(Pickler=Pickler)))
+    assert quick == general

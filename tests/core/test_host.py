@@ -1,5 +1,6 @@
 """Conversion of nested Python numbers to bytes and back, compared with NumPy, ml_dtypes and PyTorch; invalid input."""
 
+import functools
 import math
 import struct
 
@@ -129,7 +130,8 @@ def looped():
         (["a"], None, ValueError, "too many dimensions: 'str'"),
         ({1, 2}, None, RuntimeError, "could not infer a dtype for set"),
         ([None], None, RuntimeError, "could not infer a dtype for NoneType"),
-        (looped(), None, ValueError, "nested more than 72 deep"),
+        (looped(), None, TypeError, "contains itself"),
+        (functools.reduce(lambda inner, _: [inner], range(80), 1), None, ValueError, "nested more than 72 deep"),
         ([2**63], None, ValueError, "does not fit in 64 bits"),
         ([256], "uint8", RuntimeError, "cannot be converted to uint8 without overflow"),
         ([-256], "uint8", RuntimeError, "without overflow"),

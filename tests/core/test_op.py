@@ -32,7 +32,7 @@ def test_functions_and_methods_are_one_op():
     class Layer:
         act = mt.relu
 
-    assert Layer().act(meta(2)).shape == (2,)  # a function in a class is not a method
+    assert Layer().act(meta(2)).shape == (2,)  # unlike a function, an op in a class is not bound to the instance
 
 
 def test_ops_pickle_by_name():

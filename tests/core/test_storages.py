@@ -1,6 +1,7 @@
 """Methods of storages."""
 
 import copy
+import sys
 
 import pytest
 
@@ -95,3 +96,38 @@ def test_set_without_arguments_leaves_an_empty_tensor(device):
     assert t.shape == (0,) and t.tolist() == [] and t.untyped_storage().nbytes() == 0
     t.resize_(2).fill_(4)
     assert t.tolist() == [4, 4]
+
+
+def test_untyped_storages_of_bytes():
+    storage = mt.UntypedStorage(4, device="cpu").fill_(3)
+    storage[1] = 7
+    assert storage.tolist() == [3, 7, 3, 3] and storage.resizable() and mt.UntypedStorage([1, 2]).tolist() == [1, 2]
+    copied = copy.copy(storage)
+    storage.copy_(mt.UntypedStorage([9, 8, 7, 6]))
+    assert copied.tolist() == [3, 7, 3, 3] and storage.tolist() == [9, 8, 7, 6]
+    assert sys.getsizeof(mt.UntypedStorage(1000)) - sys.getsizeof(mt.UntypedStorage(0)) == 1000
+    storage.byteswap(mt.int16)
+    assert storage.tolist() == [8, 9, 6, 7]
+    with pytest.raises(RuntimeError, match="no multiple"):
+        storage.byteswap(mt.int64)
+    on_meta = mt.UntypedStorage(4, device="meta")
+    assert on_meta.nbytes() == 4 and on_meta.data_ptr() == 0
+    for read in (lambda: on_meta[0], lambda: mt.empty(0, device="meta").storage()[0]):
+        with pytest.raises(NotImplementedError, match="no data"):
+            read()
+
+
+def test_typed_storages_convert():
+    storage = mt.tensor([-1, 0, 2], dtype=mt.int32, device="cpu").storage()
+    assert storage.type() == "torch.IntStorage" and storage.half().type() == "torch.HalfStorage"
+    assert storage.float().tolist() == [-1, 0, 2] and storage.type(mt.float64).dtype is mt.float64
+    doubles = mt.empty(3, dtype=mt.float64, device="cpu").storage().copy_(storage)
+    assert doubles.tolist() == [-1, 0, 2] and copy.copy(storage).data_ptr() != storage.data_ptr()
+
+
+def test_another_shape_in_set_needs_a_larger_storage():
+    t = mt.ones(1, device="cpu")
+    t.set_(t.untyped_storage(), 5, (2, 3))
+    assert t.shape == (2, 3) and t.untyped_storage().nbytes() == 44
+    with pytest.raises(RuntimeError, match="the layout needs"):
+        t.set_(t.untyped_storage(), 6, (2, 3))

@@ -133,7 +133,7 @@ def test_bare_instances_are_whole():
     assert mt.Tensor().numel() == 0
 
 
-@pytest.mark.parametrize("kind", [mt.UntypedStorage, type(mt.add), type(mt.Tensor.add), type(mt.strided)])
+@pytest.mark.parametrize("kind", [type(mt.add), type(mt.Tensor.add), type(mt.strided)])
 def test_what_has_no_constructor(kind):
     with pytest.raises(TypeError):
         kind()
@@ -287,3 +287,30 @@ def test_new_by_size():
     assert x.new(size=(2, 3)).shape == x.new(size=mt.Size([2, 3])).shape == (2, 3) and x.new(size=(1,)).dtype is mt.float64
     with pytest.raises(TypeError):
         x.new(2, size=(2,))
+
+
+def test_numbers_of_complex_tensors_and_those_with_gradients():
+    assert float(mt.tensor(2 + 0j, device="cpu")) == 2 and int(mt.tensor(3 + 0j, device="cpu")) == 3
+    for convert in (int, float):
+        with pytest.raises(RuntimeError, match="imaginary part"):
+            convert(mt.tensor(1j, device="cpu"))
+    with pytest.warns(UserWarning, match="requires grad"):
+        float(mt.tensor(2.0, requires_grad=True, device="cpu"))
+
+
+def test_printed_forms():
+    assert repr(mt.tensor([1j], device="cpu")) == "tensor([0.+1.j])"
+    assert repr(mt.tensor([1j], dtype=mt.complex128, device="cpu")) == "tensor([0.+1.j], dtype=metatensor.complex128)"
+    found = mt.tensor([[1.0, 2.0]], device="cpu").max(1)
+    assert repr(found) == "metatensor.return_types.max(\nvalues=tensor([2.]),\nindices=tensor([1]))"
+
+
+def test_the_order_of_dimensions_may_be_ambiguous():
+    assert mt.empty(2, 3, 4, device="meta").dim_order(ambiguity_check=True) == (0, 1, 2)
+    single = mt.empty(2, 1, 4, 4, device="meta")
+    for check in (True, [mt.contiguous_format, mt.channels_last]):
+        with pytest.raises(RuntimeError, match="order|several of the formats"):
+            single.dim_order(ambiguity_check=check)
+    assert single.dim_order(ambiguity_check=[mt.contiguous_format]) == (0, 1, 2, 3)
+    with pytest.raises(TypeError, match="ambiguity_check"):
+        single.dim_order(ambiguity_check="yes")

@@ -318,3 +318,59 @@ def test_names_where_libraries_look():
     assert isinstance(iter(ours.DataLoader(squares(ours))), _BaseDataLoaderIter) and _DatasetKind.Map == 0
     with pytest.raises(AttributeError):
         ours.datapipes_of_dreams
+
+
+class Waiting(ours.Dataset):
+    """A dataset whose first sample is ready only when another batch has been received."""
+
+    def __init__(self):
+        self.received = threading.Event()
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        assert i or self.received.wait(20)
+        return i
+
+
+def test_workers_yield_what_is_ready_if_the_order_does_not_matter():
+    dataset = Waiting()
+    batches = iter(ours.DataLoader(dataset, batch_size=None, num_workers=2, in_order=False))
+    assert next(batches) == 1
+    dataset.received.set()
+    assert sorted(batches) == [0, 2, 3]
+    loader = ours.DataLoader(ours.TensorDataset(mt.arange(40, device="cpu")), batch_size=3, num_workers=3, in_order=False)
+    for _ in range(2):
+        assert sorted(x for (batch,) in loader for x in batch.tolist()) == list(range(40))
+
+
+def test_batches_are_pinned_if_a_device_can_do_it(monkeypatch):
+    pytest.importorskip("metatensor_cpu")
+    import numpy as np
+
+    from metatensor.devices import pinning
+
+    source = ours.TensorDataset(mt.arange(4, device="cpu"))
+    monkeypatch.setattr(pinning, "_memory", lambda n, device: np.zeros(n, np.uint8).view(pinning.PinnedBlock))
+    for workers in (0, 1):
+        batches = [batch for (batch,) in ours.DataLoader(source, batch_size=2, num_workers=workers, pin_memory=True)]
+        assert [b.tolist() for b in batches] == [[0, 1], [2, 3]] and all(b.is_pinned() for b in batches)
+        assert not any(b.is_pinned() for (b,) in ours.DataLoader(source, num_workers=workers))
+
+    class Own:
+        def pin_memory(self):
+            return "pinned"
+
+    one = mt.ones(1, device="cpu")
+    found = ours._utils.pin_memory.pin_memory({"p": Point(one, 1), "l": [one, "text", Own()], "m": mt.ones(1, device="meta")})
+    assert type(found["p"]) is Point and found["p"].x.is_pinned() and found["l"][0].is_pinned()
+    assert found["l"][1:] == ["text", "pinned"] and found["m"].is_meta and not one.is_pinned()
+
+    def none(nbytes, device):
+        raise RuntimeError("no device")
+
+    monkeypatch.setattr(pinning, "_memory", none)
+    with pytest.warns(UserWarning, match="pin_memory=True has no effect") as caught:
+        assert len(list(ours.DataLoader(source, pin_memory=True))) == 4
+    assert [w.filename for w in caught] == [__file__]

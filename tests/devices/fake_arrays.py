@@ -1,4 +1,4 @@
-"""Arrays and functions over NumPy that behave like CuPy's. A device is represented only by its number.
+"""Arrays and functions with the behaviour of CuPy's, based on NumPy. A device is represented only by its number.
 
 `cupy_names.json`, which tools/cupy_names.py writes from a real CuPy, lists names, parameters and the dtypes of ufuncs.
 Other differences from NumPy, as observed in CuPy 14, are implemented here: arrays are not converted to NumPy arrays
@@ -284,7 +284,7 @@ class ndarray:
 
 
 def places(array, key):
-    """Convert an index to one for NumPy. Indices out of bounds in arrays wrap around."""
+    """Convert an index to one for NumPy. Indices that are out of bounds wrap around if they are in arrays."""
     parts = key if isinstance(key, tuple) else (key,)
     held = [part._host if isinstance(part, ndarray) else np.asarray(part) if isinstance(part, list) else part for part in parts]
     taken = sum(part.ndim if _is_mask(part) else part is not None and part is not Ellipsis for part in held)
@@ -347,7 +347,7 @@ _operators()
 
 
 class Function:
-    """A function or method of NumPy or SciPy with CuPy's checks. ``of`` is the array of a method."""
+    """A function of NumPy or SciPy, or a method of the array ``of``, with CuPy's checks."""
 
     def __init__(self, home, function, name, parameters, of=None):
         self.home, self.function, self.__name__, self.parameters, self.of = home, function, name, parameters, of
@@ -475,7 +475,7 @@ class Ufunc(Function):
 
 
 def _fits(value, code):
-    """Return True if an argument can be converted to a loop's dtype. Python numbers fit their own kind and higher ones."""
+    """Return True if a loop accepts an argument. A Python number fits dtypes of its own kind and of higher kinds."""
     kind = np.dtype(code).kind
     if isinstance(value, (ndarray, np.generic)):
         return np.can_cast(value.dtype, code)

@@ -1,7 +1,7 @@
 """A stand-in for CuPy on machines without a GPU, based on NumPy's functions.
 
 The arrays and functions are those of `devices.fake_arrays`, with exactly the names that CuPy has. Devices, streams,
-events, memory pools and answers of the driver are simulated. There may be any number of devices, each with its own
+events, memory pools and errors of the driver are simulated. There may be any number of devices, each with its own
 memory pool, and each thread has a current device. Arrays of other devices are rejected, as without peer access.
 """
 
@@ -82,7 +82,7 @@ class Numpy:
 
 
 class FakeCupy(Numpy):
-    """The module cupy, with ``count`` devices of ``limit`` bytes. ``failure`` is (status, text) of a driver that fails."""
+    """The module cupy, with ``count`` devices of ``limit`` bytes. ``failure`` is (status, text) of a driver error."""
 
     ndarray = ndarray
 
@@ -130,7 +130,7 @@ class FakeCupy(Numpy):
                 )
 
     def _own(self, result, given):
-        """Return the result of a NumPy function as CuPy would: views remain views of the arguments."""
+        """Convert the result of a NumPy function to arrays of this module. Views remain views of the arguments."""
         if isinstance(result, (list, tuple)):
             items = [self._own(item, given) for item in result]
             return type(result)(*items) if hasattr(result, "_fields") else type(result)(items)
@@ -189,7 +189,7 @@ class FakeCupy(Numpy):
         return a.get(stream, order, out) if isinstance(a, ndarray) else np.asarray(a, order=order)
 
     def from_dlpack(self, array):
-        class Host:  # NumPy takes arrays that claim to be on a GPU for host arrays
+        class Host:  # NumPy would treat arrays that claim to be on a GPU as host arrays
             def __dlpack_device__(self):
                 return (1, 0)
 

@@ -1,4 +1,4 @@
-"""Devices on the base class whose memory is a bytearray and whose kernels are functions of NumPy arrays."""
+"""Minimal devices: memory is a bytearray, and kernels are functions of NumPy arrays."""
 
 import math
 
@@ -10,7 +10,7 @@ from metatensor.testing.values import FORMATS
 
 
 class Small(DeviceBackend):
-    """A device with the kernels in `kernels`: functions of arrays that return an array."""
+    """A device whose only kernels are those in `kernels`: functions that take arrays and return an array."""
 
     def __init__(self, type, kernels, fallback=None):
         self.type, self.kernels, self.fallback = type, kernels, fallback

@@ -54,7 +54,7 @@ def fill(tensor, seed):
 
 
 def call(resolve, record, device):
-    """Return the result of a recorded call on a device and the arguments after it, or the exception."""
+    """Return the result of a recorded call on a device and its arguments after the call, or the exception."""
     decode = records.Decoder(mt, device)
     try:
         args = [decode(item) for item in record["args"]]
@@ -75,9 +75,9 @@ def described(value):
 
 
 def compare_records(device, sample, largest=1 << 20):
-    """Compare every ``sample``-th recorded call with the cpu: values, and metadata with those on meta.
+    """Make every ``sample``-th recorded call on ``device``. Compare its values with the cpu's and its metadata with meta's.
 
-    Returns the number of calls compared, and the differences.
+    Return the number of calls compared, and the differences.
     """
     resolve, compared, problems = records.Resolver(mt), 0, []
     with warnings.catch_warnings():
@@ -155,7 +155,7 @@ def models(device):
 
 
 def rarer_operators(device):
-    """Compare operators with the cpu that neither the records nor `check_device` cover."""
+    """Compare with the cpu those operators that neither the records nor `check_device` cover."""
     F = mt.nn.functional
     mt.manual_seed(2)
     x, h, w, b = mt.randn(3, 4), mt.randn(3, 5), mt.randn(20, 4), mt.randn(20)
@@ -194,7 +194,7 @@ def rarer_operators(device):
 
 
 def streams(device):
-    """Check work on another stream, events in it, and when its results are visible to other streams."""
+    """Check work on another stream, events in that stream, and the visibility of its results to other streams."""
     backend = backend_for(mt.device(device))
     index = backend.current_index()
     stream, first, last = backend.stream(index), backend.event(index, True), backend.event(index, True)

@@ -92,7 +92,7 @@ OF_NOTHING = {"sum", "prod", "nansum", "all", "any", "mm", "bmm", "matmul", "mv"
 WRAPPING = {"add", "sub", "mul", "rsub", "neg", "abs", "square", "pow", "bitwise_left_shift", "addcmul", "lcm"}
 # Kinds of mutation that apply only if the operator has arguments or results of a suitable dtype.
 BY_DTYPE = {"nan", "infinity", "negative zero", "double in single", "integers in single", "sloppy", "last lost", "half cut off", "strides"}
-# `survives` reads from this whether a mutation changed any result.
+# Whether a mutation changed any result. `survives` reads this.
 DIFFERENT = [0]
 
 
@@ -124,7 +124,7 @@ def with_inputs(alter: Callable[[np.ndarray], np.ndarray], kinds: set[str], muta
         before = DIFFERENT[0]
         result = kernel(out, *(value if i in mutated else one(value) for i, value in enumerate(args)))
         if exact and not (isinstance(out, Tensor) and out.dtype.name in kinds):
-            DIFFERENT[0] = before  # the result is less precise than the modification
+            DIFFERENT[0] = before  # rounding the result hides the modification
         return result
 
     return change
@@ -156,7 +156,7 @@ def out_contiguous(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -
 
 
 def writes_first(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> Any:
-    """Clear the output before the inputs are read, which may share its memory."""
+    """Clear the output before the kernel reads the inputs, which may share memory with it."""
     backend.from_host(out, bytes(out.numel() * out.itemsize))
     return kernel(out, *args)
 
@@ -237,7 +237,7 @@ def one_off_dims(places: list[int]) -> Any:
 
 
 def saturating(kernel: Any, backend: Any, out: Any, args: tuple[Any, ...]) -> Any:
-    """Compute integers in 64 bits, and clamp results to the range of the dtype instead of wrapping."""
+    """Compute integers in 64 bits, and clamp results to the range of the dtype instead of wrapping them around."""
     if not isinstance(out, Tensor) or out.dtype.name not in ("int32", "uint8", "int16", "int8"):
         return kernel(out, *args)
     wide = empty(out.device.type, tuple(out.shape), "int64")
@@ -276,7 +276,7 @@ def nothing_huge(x: np.ndarray) -> np.ndarray:
 
 
 def is_read(name: str, place: int) -> bool:
-    """Return True if a kernel's code uses an argument. If not, ignoring the argument is no mutation."""
+    """Return True if a kernel's code uses an argument. If it does not, ignoring the argument changes nothing."""
     function = plugins.backend("cpu").table.find(name).function
     code = inspect.unwrap(function).__code__
     if place + 2 >= code.co_argcount:
@@ -360,7 +360,7 @@ def survives(backend: Broken, op: Any, mutant: Mutant) -> bool | None:
     finally:
         backend.mutant = None
         forget_kernels(op)
-    if mutant.kind == "out contiguous":  # without out=, the operator determines the layout of results
+    if mutant.kind == "out contiguous":  # without out=, the operator itself chooses the layout of the output
         return True if DIFFERENT[0] or any(o.flags & OUT for o in op.overloads if o.qualname == mutant.op) else None
     return True if DIFFERENT[0] or mutant.kind not in BY_DTYPE else None
 

@@ -1,4 +1,4 @@
-"""Register devices in tests, and remove them."""
+"""Remove devices that tests have registered."""
 
 from metatensor import plugins
 from metatensor._core.compute import forget_kernels

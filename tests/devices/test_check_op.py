@@ -25,7 +25,7 @@ def array(tensor):
 
 
 def make(schema, body, kernel=None):
-    """Define a custom op with a new name. ``schema`` follows the name."""
+    """Define a custom op under a new name. ``schema`` is the schema without the name."""
     op = define(f"check::op{next(COUNT)}{schema}")
     meta(op.name)(body)
     if kernel is not None:

@@ -1,4 +1,4 @@
-"""check_device accepts correct devices, and detects each kind of error in others."""
+"""check_device accepts correct devices, and detects each kind of error in wrong ones."""
 
 import itertools
 import struct

@@ -12,10 +12,10 @@ from metatensor.testing import device_kernels
 
 pytest.importorskip("metatensor_cpu")
 TABLE = decompositions()
-# Operators that only move memory. `check_device` tests them.
+# Operators that only move memory, which `check_device` tests.
 BASIC = {"clone", "_to_copy", "_to_copy.move", "copy_"}
 KNOWN = {overload.qualname for op in list(registry.values()) for overload in op.functional.overloads}
-# Operators that the decomposition multiplies in another order, so that other infinities and zeros meet.
+# Operators whose decomposition multiplies in another order, so that inf * 0 occurs in other places.
 ORDER = {"nn.functional.bilinear"}
 SAMPLES = 15
 

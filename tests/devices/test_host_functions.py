@@ -1,4 +1,4 @@
-"""Compiled functions for host memory, compared with PyTorch's definitions in double precision; arrays that are reused."""
+"""Compiled functions for host memory, compared with PyTorch's definitions in double precision, and reuse of arrays."""
 
 import itertools
 
@@ -143,7 +143,7 @@ def test_an_argument_is_never_its_own_result():
 
 
 def test_zeros_of_fresh_memory_and_of_used():
-    n = 10_000_000  # larger than blocks that come directly from the system
+    n = 10_000_000  # large enough to come directly from the system
     x = mt.zeros(n)
     assert float(x.abs().sum()) == 0
     x += 1
@@ -154,7 +154,7 @@ def test_zeros_of_fresh_memory_and_of_used():
     y.fill_(3)
     assert float(mt.zeros(n, out=y).sum()) == 0
     z = mt.empty(n)
-    np.frombuffer(handle(z), np.uint8)[:4] = 255  # the address is known to others
+    np.frombuffer(handle(z), np.uint8)[:4] = 255  # the address was exported
     assert float(mt.zeros(n, out=z).sum()) == 0
 
 

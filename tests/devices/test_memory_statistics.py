@@ -118,11 +118,11 @@ def test_a_huge_block_is_used_again():
     assert give_back() == 40 * MIB and give_back() == 0
     x = mt.ones(40 * MIB, dtype=mt.uint8)
     del x
-    z = mt.empty(50 * MIB, dtype=mt.uint8)  # too large, so the other one is freed first
+    z = mt.empty(50 * MIB, dtype=mt.uint8)  # not similar in size, so the kept block is released first
     assert give_back() == 0
     del z
     small = mt.empty(MIB, dtype=mt.uint8)
     backend.empty_cache()
     assert give_back() == 0 and small.numel() == MIB
     mt.ones(200 * MIB, dtype=mt.uint8)
-    assert give_back() == 0  # too large to keep
+    assert give_back() == 0  # larger than the maximum that is kept

@@ -97,7 +97,7 @@ def test_read_only_memory_says_so():
     assert flags_of(capsule) & FLAGS["read-only"]
     assert not np.from_dlpack(t).flags.writeable
     with pytest.raises(BufferError):
-        t.__dlpack__()  # what an old capsule cannot express is not exported
+        t.__dlpack__()  # a tensor that an old capsule cannot express is not exported
     for again in (mt.from_dlpack(t), mt.from_dlpack(Producer(array)), mt.asarray(array)):
         with pytest.raises(ValueError, match="read-only"):
             again.fill_(1)

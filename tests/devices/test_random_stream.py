@@ -1,6 +1,6 @@
 """Counter-based random numbers: the same bits everywhere, independent slices, and the right distributions.
 
-The compiled generator is compared with the same formulas for arrays, which use NumPy here.
+The compiled generator is compared with `random.philox`, which computes the same with array operations.
 """
 
 import itertools
@@ -29,10 +29,10 @@ def test_array_arithmetic_gives_the_bits_of_numpy(seed, ticket, start, n):
 
 
 def test_known_answer():
-    """Philox4x64-10 with key zero gives the first block of the reference implementation, which counts from 1."""
+    """Philox4x64-10 with key 0 gives NumPy's words from counter 1, and Random123's known answer for counter 0."""
     expected = np.random.Philox(key=[0, 0], counter=[0, 0, 0, 0]).random_raw(8)
     assert philox(np, 0, 0, 1, 2).tolist() == expected.tolist()
-    # The known-answer vector of the reference implementation for counter 0, key 0.
+    # NumPy increments the counter before each block, so its first block has counter 1. Random123 starts at counter 0.
     assert [hex(word) for word in philox(np, 0, 0, 0, 1).tolist()] == [
         "0x16554d9eca36314c", "0xdb20fe9d672d0fdc", "0xd7e772cee186176b", "0x7e68b68aec7ba23b",
     ]
@@ -64,7 +64,7 @@ def test_compiled_values_are_those_of_arrays(seed, ticket, start, n):
 
 @pytest.mark.parametrize("mean, std", [(0.0, 1.0), (0.5, 0.02), (-3.0, 1e-3)])
 def test_normal_floats_are_the_rounded_doubles(mean, std):
-    """Some of the values are near the midpoint between two floats. The compiled functions leave those to NumPy."""
+    """Values near the midpoint between two floats are also right. The compiled functions leave them to NumPy."""
     n, stream = 3_000_000, Stream(np, 5, 7)
     out = np.empty(n, np.float32)
     doubtful = compiled.fill_normal(out, mean, std, 5, 7, 0)

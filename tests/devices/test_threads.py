@@ -1,4 +1,4 @@
-"""The number of threads, and loops that are shared out among them."""
+"""The number of threads, and loops that are divided among them."""
 
 import os
 import sys

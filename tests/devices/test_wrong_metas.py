@@ -28,7 +28,7 @@ def make(schema, body, kernel=None, **options):
 
 
 def nothing(out, *args):
-    """A kernel for cases in which only the meta function is wrong."""
+    """A correct kernel, for cases in which only the meta function is wrong."""
 
 
 def doubled(out, x):

@@ -1,6 +1,7 @@
 """State dicts: names, strictness, assignment, ties, extra state, and error messages."""
 
 import gc
+import sys
 import warnings
 import weakref
 from collections import OrderedDict
@@ -154,6 +155,28 @@ def test_real_values_into_meta_are_lost_with_a_warning():
         net.load_state_dict(values, assign=True)
         nn.Linear(1, 1).load_state_dict(nn.Linear(1, 1).state_dict())
     assert net.weight.device.type == "cpu" and net.weight.tolist() == [[1.0]]
+
+
+def test_the_warning_about_lost_values_names_the_line_of_the_call():
+    pytest.importorskip("metatensor_cpu")
+
+    class Overriding(nn.Linear):
+        def _load_from_state_dict(self, *args):
+            super()._load_from_state_dict(*args)
+
+    class Top(nn.Sequential):
+        def load_state_dict(self, state):
+            return super().load_state_dict(state)  # this calls ours
+
+    for net in (nn.Linear(1, 1), nn.Sequential(nn.Sequential(nn.Linear(1, 1))), nn.Sequential(Overriding(1, 1))):
+        values = {name: mt.ones(t.shape, device="cpu") for name, t in net.state_dict().items()}
+        with pytest.warns(UserWarning, match="into a meta tensor") as caught:
+            line = sys._getframe().f_lineno + 1
+            net.load_state_dict(values)
+        assert [(w.filename, w.lineno) for w in caught] == [(__file__, line)] * 2
+    with pytest.warns(UserWarning, match="into a meta tensor") as caught:
+        Top(nn.Linear(1, 1)).load_state_dict({"0.weight": mt.ones(1, 1, device="cpu"), "0.bias": mt.ones(1, device="cpu")})
+    assert {(w.filename, w.lineno) for w in caught} == {(__file__, Top.load_state_dict.__code__.co_firstlineno + 1)}
 
 
 def test_meta_into_real_values():

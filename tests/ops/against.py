@@ -1,4 +1,4 @@
-"""Run a call in metatensor and PyTorch, on meta and with values, and compare."""
+"""Make a call in metatensor and in PyTorch, on meta and on the CPU, and compare the results."""
 
 import numpy as np
 
@@ -7,7 +7,7 @@ from ops.pairs import same
 
 
 def twin(tensor, device="cpu"):
-    """Return a metatensor tensor with the sizes, strides and dtype of a PyTorch tensor, and its values unless on meta."""
+    """Return a metatensor tensor with sizes, strides and dtype of a PyTorch tensor, and with its values if not on meta."""
     import torch
 
     dtype = getattr(mt, str(tensor.dtype).removeprefix("torch."))
@@ -37,7 +37,7 @@ def flat(result):
 
 
 def metadata(result):
-    """Return shape, dtype and strides of each tensor in a result. Strides of dimensions of size 1 are normalized."""
+    """Return shape, dtype and strides of each tensor in a result, without the strides of dimensions of size 1."""
     rows = []
     for t in flat(result):
         strides = tuple(s for s, n in zip(t.stride(), t.shape) if n > 1) if 0 not in t.shape else ()
@@ -46,7 +46,7 @@ def metadata(result):
 
 
 def raises_alike(ours, *theirs):
-    """Return True if an exception is an instance of the class of one of the others."""
+    """Return True if the class of ``ours`` is, or derives from, the class of an exception in ``theirs``, by name."""
     names = {cls.__name__ for cls in type(ours).__mro__}
     return any(isinstance(error, Exception) and type(error).__name__ in names for error in theirs)
 
@@ -54,9 +54,10 @@ def raises_alike(ours, *theirs):
 def agree(call, *tensors, tolerance=None, values=True, lenient=()):
     """Check that ``call(library, *tensors)`` behaves in metatensor as in PyTorch.
 
-    ``tensors`` are PyTorch tensors on the CPU. The metadata must match PyTorch's meta or CPU result, the values its CPU
-    result. If its CPU raises, metatensor must raise too, also on meta. ``lenient`` lists exception classes that PyTorch
-    raises only because it lacks a kernel.
+    ``tensors`` are PyTorch tensors on the CPU. PyTorch makes the call on the CPU and on meta, and so does metatensor. The
+    metadata of both results of metatensor must equal those of one of PyTorch's results. The values must equal those of
+    PyTorch's CPU result. If PyTorch raises an exception on the CPU, metatensor must raise one on both devices. An
+    exception of PyTorch whose class is in ``lenient`` ends the check: PyTorch only lacks a kernel.
     """
     import torch
 
@@ -72,7 +73,7 @@ def agree(call, *tensors, tolerance=None, values=True, lenient=()):
     expected = [metadata(r) for r in (there, there_meta) if not isinstance(r, Exception)]
     for got in (here_meta, here):
         if isinstance(got, Exception) and raises_alike(got, there_meta):
-            continue  # PyTorch's devices disagree
+            continue  # PyTorch raises on meta only, and so may metatensor
         if isinstance(got, Exception):
             raise AssertionError(f"raised where PyTorch gives {expected}") from got
         assert metadata(got) in expected
@@ -81,7 +82,7 @@ def agree(call, *tensors, tolerance=None, values=True, lenient=()):
 
 
 def tensors_of(seed, *shapes, dtype="float32", device="cpu"):
-    """Return PyTorch tensors with normal values, reproducible by seed."""
+    """Return PyTorch tensors with normally distributed values from the generator seeded with ``seed``."""
     import torch
 
     generator = np.random.default_rng(seed)

@@ -143,3 +143,9 @@ def test_an_index_on_cpu_goes_with_a_table_on_meta():
                 lambda: mt.empty(5, 3, device="cpu").index_select(0, index.to("meta"))):  # fmt: skip
         with pytest.raises(RuntimeError, match="same device"):
             bad()
+
+
+@pytest.mark.parametrize("shape", [2.0, (2, 2.0), mt.empty(3, device="meta"), [mt.empty((), device="meta")]])
+def test_unravel_index_takes_a_shape_of_integers(shape):
+    with pytest.raises(TypeError, match="the shape must be|sizes in the shape"):
+        mt.unravel_index(mt.empty(1, dtype=mt.int64, device="meta"), shape)

@@ -370,3 +370,18 @@ def test_lists_of_text_are_no_indices():
     for index in (["x", 2], [2, "x"], (..., ["x", 2]), [["x"]]):
         with pytest.raises(TypeError):
             x[index]
+
+
+def test_masks_of_bytes_are_warned_of():
+    t, mask = mt.ones(3, device="cpu"), mt.tensor([1, 0, 1], dtype=mt.uint8, device="cpu")
+    with pytest.warns(UserWarning, match="uint8 tensor is used as a mask") as seen:
+        assert t[mask].shape == (2,)
+        t[mask] = 2.0
+        t.index_put_((mask,), mt.tensor(3.0, device="cpu"))
+    assert len(seen) == 3 and {w.filename for w in seen} == {__file__}
+    assert t.tolist() == [3, 1, 3]
+
+
+def test_index_put_without_an_index():
+    with pytest.raises(RuntimeError, match="0-d tensor"):
+        mt.tensor(1.0, device="cpu").index_put([], mt.tensor([1.0], device="cpu"), True)

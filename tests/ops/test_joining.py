@@ -102,6 +102,7 @@ def test_values_on_a_device(dtype, device):
     same(mt.cat([a, b, c.permute(2, 1, 0)], 1), torch.cat([x, y, z.permute(2, 1, 0)], 1))
     same(mt.cat([a[:0], a, a[:0, :, :], b.expand(2, 3, 2)], -3), torch.cat([x[:0], x, x[:0, :, :], y.expand(2, 3, 2)], -3))
     same(mt.stack([a, c], -1), torch.stack([x, z], -1))
+    assert mt.block_diag().shape == (1, 0) and mt.block_diag().device == mt.empty(1).device
     same(mt.block_diag(a[0], b[0, 0], c[1, :, :0], a[0, 0, 0]), torch.block_diag(x[0], y[0, 0], z[1, :, :0], x[0, 0, 0]))
     same(mt.cat([a, c.to(mt.float64)]), torch.cat([x, z.to(torch.float64)]))
     same(mt.stack([a > 0, c]) if dtype[0] != "c" else a, torch.stack([x > 0, z]) if dtype[0] != "c" else x)
@@ -193,8 +194,20 @@ def test_meshgrid_asks_for_indexing():
     a = mt.arange(2)
     with pytest.warns(UserWarning, match="indexing"):
         mt.meshgrid(a, a)
+    with pytest.warns(UserWarning, match="indexing"):
+        mt.meshgrid(a)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert [t.tolist() for t in mt.meshgrid(a, a, indexing="ij")] == [[[0, 0], [1, 1]], [[0, 1], [0, 1]]]
-        mt.meshgrid(a)
+        mt.meshgrid(a, indexing="xy")
         mt.cartesian_prod(a, a)
+
+
+def test_the_block_diagonal_matrix_of_nothing_is_on_the_default_device():
+    pytest.importorskip("metatensor_cpu")
+    for device in ("cpu", "meta"):
+        with mt.device(device):
+            for made in (mt.block_diag(), mt.block_diag([])):
+                assert made.shape == (1, 0) and made.dtype is mt.float32 and made.device.type == device
+    with pytest.raises(RuntimeError, match="at least one"):
+        mt._core.op.registry["_block_diag"]([])

@@ -166,3 +166,9 @@ def test_namespace():
     for name in REDUCTIONS[:-1]:
         with pytest.raises(RuntimeError, match=f"masked.{name}.*more than once"):
             getattr(mt.masked, name)(mt.empty(2, 2, device="meta"), (0, -2))
+
+
+def test_a_product_over_no_dimension_is_the_input():
+    x = mt.tensor([[2.0, 3.0]], device="cpu")
+    assert mt.masked.prod(x, dim=()).tolist() == mt.masked.prod(x, dim=(), keepdim=True).tolist() == [[2, 3]]
+    assert mt.masked.prod(x).item() == 6

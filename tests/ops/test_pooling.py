@@ -84,6 +84,24 @@ def test_lp_pool(case, p, kernel, stride, up):
 
 
 @pytest.mark.torch
+@pytest.mark.parametrize("dtype", ["int64", "int32", "uint8", "bool"])
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("p", [*NORMS, 0, 0.0, 1, -1, -1.0])
+def test_lp_pool_of_integers(p, n, dtype):
+    import torch
+
+    x = (torch.arange(2 * 6**n) * 5 % 7).to(getattr(torch, dtype)).reshape(1, 2, *[6] * n)
+    agree(lambda lib, t: getattr(lib.nn.functional, f"lp_pool{n}d")(t, p, 2, 3), x, tolerance=1e-5)
+
+
+@pytest.mark.parametrize("p, values", [(2, [12**0.5, 0.0]), (2.0, [13**0.5, 1.0]), (1, [4.0, 0.0]), (1.0, [5.0, 1.0])])
+def test_averages_of_powers_of_integers_are_integers(p, values):
+    pytest.importorskip("metatensor_cpu")
+    x = mt.tensor([[[2, 3, 1, 0]]], device="cpu")
+    assert mt.nn.functional.lp_pool1d(x, p, 2).flatten().tolist() == pytest.approx(values)
+
+
+@pytest.mark.torch
 @pytest.mark.parametrize("n", [2, 3])
 @pytest.mark.parametrize("name", ["max_pool", "avg_pool", "adaptive_avg_pool", "adaptive_max_pool"])
 def test_channels_last(n, name):

@@ -1,5 +1,7 @@
 """Cumulative ops: metadata compared with PyTorch, and values on every device."""
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -71,3 +73,12 @@ def test_any_dimension_of_what_is_empty(name):
         assert [t.shape for t in getattr(mt, name)(mt.ones(shape), dim)] == [shape, shape]
     with pytest.raises(IndexError):
         getattr(mt, name)(mt.ones(2), 5)
+
+
+def test_logcumsumexp_of_complex_numbers_keeps_nan():
+    inf, nan = float("inf"), float("nan")
+    for first in (complex(-inf, nan), complex(nan, 1)):
+        found = mt.tensor([first, complex(-inf, 1), 1 + 2j], device="cpu").logcumsumexp(0)
+        assert all(math.isnan(v.real) and math.isnan(v.imag) for v in found.tolist())
+    zeros = mt.tensor([complex(-inf, inf), complex(-inf, 1), 1 + 2j], device="cpu").logcumsumexp(0)
+    assert zeros.tolist() == [-inf, -inf, 1 + 2j]

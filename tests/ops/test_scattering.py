@@ -143,3 +143,12 @@ def test_index_fill_and_scatter_refuse():
         mt.ones(1, dtype=mt.bool).index_fill(0, mt.tensor([0]), 1j)
     with pytest.raises(IndexError):
         mt.ones(2, 3).scatter(0, mt.tensor([[0, 0]]), mt.ones(1))
+
+
+def test_parts_of_expanded_tensors_are_written_with_a_warning():
+    for write in (lambda x: x.index_fill_(0, mt.tensor([1], device="cpu"), 2.0),
+                  lambda x: x.masked_fill_(mt.tensor([False, True, False], device="cpu"), 2.0)):
+        x = mt.zeros(1, device="cpu").expand(3)
+        with pytest.warns(UserWarning, match="expanded tensor"):
+            write(x)
+        assert x.tolist() == [2, 2, 2]

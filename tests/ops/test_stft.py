@@ -46,7 +46,7 @@ def test_stft(layout, dtype, shape_of_frames, normalized, onesided, data):
     if data.draw(st.booleans()):
         options |= {"center": True, "pad_mode": data.draw(st.sampled_from(PAD_MODES))}
     else:
-        # Windows that extend past the signal are an error in PyTorch on cpu only.
+        # If n_fft - win_length is odd, the last window may extend past the signal. PyTorch rejects that on cpu only.
         even = (n_fft - (lengths["win_length"] or n_fft)) % 2 == 0
         options |= {"center": False, "align_to_window": data.draw(maybe) if even else None}
     tensors = [example(layout, dtype)]

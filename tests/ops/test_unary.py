@@ -1,5 +1,8 @@
 """Element-wise functions of one tensor: values compared with NumPy and PyTorch, dtypes and errors."""
 
+import cmath
+import decimal
+
 import numpy as np
 import pytest
 
@@ -201,3 +204,13 @@ def test_abs_of_bool_and_out_of_abs():
     assert mt.abs(mt.tensor([3 + 4j]), out=mt.empty(0, dtype=mt.float16)).tolist() == [5.0]
     with pytest.raises(RuntimeError):
         mt.abs(mt.ones(2), out=mt.empty(2, dtype=mt.float64))
+
+
+@pytest.mark.parametrize("value", [1e-19 + 1e-18j, 1e-10 + 1e-3j, -2 + 1e-3j, 1e-30, -1 + 1e-9j, 1e300 + 1e300j, 3 + 4j])
+def test_log1p_of_complex_numbers_keeps_small_real_parts(value):
+    found = mt.tensor(value, dtype=mt.complex128, device="cpu").log1p().item()
+    with decimal.localcontext() as context:
+        context.prec = 60
+        real, imag = decimal.Decimal(value.real), decimal.Decimal(value.imag)
+        expected = float((((1 + real) ** 2 + imag**2).ln()) / 2)
+    assert found.real == pytest.approx(expected, rel=1e-8) and found.imag == cmath.phase(1 + value)

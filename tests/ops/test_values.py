@@ -119,3 +119,47 @@ def test_the_legacy_constructor_of_an_array():
     assert mt.Tensor(np.array([1, 2])).tolist() == [1.0, 2.0]
     assert mt.Tensor(np.array(3.0)).shape == ()
     assert mt.Tensor(np.int64(3)).shape == (3,)
+
+
+@pytest.mark.parametrize("convert", [int, float, complex])
+def test_only_one_element_is_a_number(convert):
+    assert convert(mt.tensor([[2.0]], device="cpu")) == 2
+    for values in ([], [1.0, 2.0]):
+        with pytest.raises(ValueError, match="must have one element"):
+            convert(mt.tensor(values, device="cpu"))
+
+
+def test_asarray_of_buffers_and_capsules():
+    numbers = np.arange(6, dtype=np.float16)
+    for kind in (np.float16, np.complex64, np.int16):
+        array = np.arange(4).astype(kind)
+        dtype = getattr(mt, array.dtype.name)
+        assert mt.asarray(memoryview(array), dtype=dtype, device="cpu", copy=True).tolist() == array.tolist()
+    shared = mt.asarray(memoryview(numbers), dtype=mt.float16, copy=False)
+    numbers[1] = 7
+    assert shared[1] == 7
+    t = mt.arange(3, device="cpu")
+    assert mt.asarray(mt.utils.dlpack.to_dlpack(t)).data_ptr() == t.data_ptr()
+    assert mt.asarray(mt.utils.dlpack.to_dlpack(t), copy=True).data_ptr() != t.data_ptr()
+    with pytest.raises(RuntimeError, match="NumPy scalar"):
+        mt.asarray(np.float64(1), copy=False)
+
+
+class Locked:
+    """A sequence whose items cannot be read."""
+
+    def __len__(self):
+        return 2
+
+    def __getitem__(self, i):
+        raise KeyError(i)
+
+
+def test_sequences_that_are_no_data():
+    with pytest.raises(ValueError, match="items of Locked cannot be read"):
+        mt.tensor(Locked())
+    ring = [1]
+    ring.append(ring)
+    for data in (ring, [[1, 2], ring]):
+        with pytest.raises(TypeError, match="contains itself"):
+            mt.tensor(data)

@@ -106,7 +106,8 @@ def test_as_other_tensor():
 def test_a_reshape_that_needs_a_copy_owns_its_memory():
     t = mt.empty(2, 3, device="meta").t()
     flat = t.reshape(6)
-    assert flat._base is None or flat._base is not t
+    for flat in (t.reshape(6), t.flatten(), t.ravel(), t.reshape_as(mt.empty(6, device="meta"))):
+        assert flat._base is None and not flat._is_view()
     assert flat.untyped_storage()._cdata != t.untyped_storage()._cdata
     with pytest.raises(RuntimeError, match=r"without a copy; use reshape\(\)"):
         t.view(6)
@@ -129,6 +130,13 @@ def test_in_place_variants_change_the_object():
     t = mt.empty(2, 1, 3, device="meta")
     assert t.squeeze_(1) is t and t.shape == (2, 3)
     assert t.unsqueeze_(0) is t and t.shape == (1, 2, 3)
+
+
+def test_bytes_seen_as_another_dtype_carry_no_gradient():
+    t = mt.empty(2, 4, requires_grad=True, device="meta")
+    for dtype in (mt.float32, mt.float64, mt.int32, mt.float16):
+        view = t.view(dtype)
+        assert view._base is t and not view.requires_grad and view.is_leaf
 
 
 def test_views_of_what_requires_grad():

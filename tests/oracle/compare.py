@@ -1,11 +1,11 @@
 """Describe the result of a call, and compare it with the recorded one.
 
-Aliasing is determined only by ``shares_storage``.
+The only aliasing that is compared is whether tensors share a storage (`shares_storage`).
 """
 
 from .records import is_tensor
 
-# Differences in which nesting, shape and dtype agree.
+# Kinds of differences that leave nesting, shape and dtype equal.
 LOOSE_OK = {"stride", "stride-trivial", "offset", "alias"}
 
 
@@ -30,7 +30,7 @@ def dtype_name(dtype):
 
 
 def describe(out, inputs, keys):
-    """Return a result in the form of the records. ``keys`` are the storage keys of ``inputs``."""
+    """Return a description of a result in the format of the records. ``keys`` are the storage keys of ``inputs``."""
     if is_tensor(out):
         return describe_tensor(out, inputs, keys)
     if out is None:
@@ -66,7 +66,7 @@ def describe_tensor(out, inputs, keys):
 
 
 def stride_issue(shape, expected, got):
-    """Return a difference in strides, ignoring dimensions of size 1."""
+    """Return "stride" if strides differ, "stride-trivial" if only those without meaning do, or None if they are equal."""
     if expected == got:
         return None
     if len(expected) != len(got):
@@ -77,7 +77,7 @@ def stride_issue(shape, expected, got):
 
 
 def compare(expected, got, issues):
-    """Append each difference between ``got`` and ``expected`` to ``issues``."""
+    """Add the kind of each difference between ``got`` and ``expected`` to the set ``issues``."""
     if expected is None or got is None:
         if expected is not got:
             issues.add("structure")
@@ -155,7 +155,7 @@ def wanted_errors(record):
 
 
 def error_matches(error, wanted):
-    """Return True if an exception has an accepted class, compared by the names of its bases."""
+    """Return True if the class of an exception, or one of its bases, has the name of an accepted class."""
     names = [c.__name__ for c in type(error).__mro__]
     if "RecursionError" in names:
         return False

@@ -39,7 +39,7 @@ def entries(ops=None):
 
 
 def dtypes(op, names=DTYPES):
-    """Return those of the given dtypes that the operator supports. If there is none, return the first supported dtype."""
+    """Return the given dtypes that the operator supports. If it supports none of them, return its first dtype."""
     supported = op.supported_dtypes("cpu")
     found = [getattr(torch, name) for name in names if getattr(torch, name) in supported]
     return found or sorted(supported, key=str)[:1]
@@ -103,7 +103,7 @@ def _seeded(function, *args, **kwargs):
 
 
 class Translator:
-    """Finds the counterparts in ``module`` of functions in the database."""
+    """Finds the function in ``module`` that corresponds to a function in the database."""
 
     def __init__(self, module):
         self.module = module
@@ -112,7 +112,7 @@ class Translator:
         self._paths = None
 
     def __call__(self, function, name=None):
-        """Return the function of the module, or raise `Missing`. ``name`` is its name in the database."""
+        """Return the module's counterpart of a function, or raise `Missing`. ``name`` is its name in the database."""
         if isinstance(function, functools.partial):
             return functools.partial(self(function.func, name), *function.args, **function.keywords)
         if isinstance(function, torch.nn.Module):
@@ -124,20 +124,20 @@ class Translator:
         return function if self.module is torch else self.resolve(path)
 
     def _rebound(self, function):
-        """Return the same function with PyTorch replaced by the module in its globals."""
+        """Return a copy of the function whose globals hold the module under test in place of PyTorch."""
         rebound = {**function.__globals__, "torch": self.names, "wrapper_set_seed": _seeded}
         made = types.FunctionType(function.__code__, rebound, function.__name__, function.__defaults__, function.__closure__)
         made.__kwdefaults__ = function.__kwdefaults__
         return made
 
     def _module(self, layer):
-        """Return a layer without parameters or settings."""
+        """Return the module's layer of the same class. Raise `Missing` for layers with parameters or settings."""
         if repr(layer) != f"{type(layer).__name__}()":
             raise Missing(repr(layer))
         return layer if self.module is torch else self.resolve(f"nn.{type(layer).__name__}")()
 
     def resolve(self, path):
-        """Return the object with a dotted name. For internal operators of PyTorch, this may be a function of the module."""
+        """Return the object with a dotted name. A missing ``ops.aten.X`` is looked up as X."""
         try:
             return self._public(path)
         except Missing:
@@ -151,7 +151,7 @@ class Translator:
             return "ops." + str(function)
         if isinstance(function, torch._ops.OpOverloadPacket):
             return "ops." + function._qualified_op_name.replace("::", ".")
-        if getattr(function, "__module__", "") == "torch._ops.aten":  # a wrapper created for the packet
+        if getattr(function, "__module__", "") == "torch._ops.aten":  # a wrapper of an OpOverloadPacket
             return f"ops.aten.{function.__name__}"
         for candidate in ((name or "").removeprefix("torch."), f"Tensor.{getattr(function, '__name__', '')}"):
             if candidate and _lookup(candidate) is function:

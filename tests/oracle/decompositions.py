@@ -10,7 +10,7 @@ import torch
 from .judging import difference
 from .twins import tensors
 
-# Tolerance of a reconstruction, relative to the largest element. PyTorch's tests of linear algebra allow as much.
+# Tolerance of a reconstruction, relative to the largest element. PyTorch's tests of linear algebra have it too.
 _NEAR = {torch.float32: 1e-4, torch.complex64: 1e-4, torch.float64: 1e-8, torch.complex128: 1e-8}
 
 
@@ -67,7 +67,7 @@ def pca_lowrank(args, kwargs, ours, theirs):
 
 
 def _low_rank(a, ours, theirs):
-    """Check the approximation by a random subspace: its error is similar to PyTorch's."""
+    """Check a randomized low-rank approximation: its error must be similar to that of PyTorch's result."""
     u, s, v = ours
     far, allowed = (torch.linalg.matrix_norm(a - x @ _diagonal(y, a.dtype) @ z.mH) for x, y, z in (ours, theirs))
     worse = far > 2 * allowed + _NEAR[a.dtype] * torch.linalg.matrix_norm(a)
@@ -100,7 +100,7 @@ def eig(args, kwargs, ours, theirs):
 
 
 def eigvals(args, kwargs, ours, theirs):
-    """Compare eigenvalues in any order: each one is matched with the nearest one that is left."""
+    """Compare eigenvalues in any order: match each one with the nearest unmatched one."""
     if theirs.numel() == 0:
         return None
     for mine, its in zip(ours.reshape(-1, ours.shape[-1]), theirs.reshape(-1, theirs.shape[-1])):

@@ -1,4 +1,4 @@
-"""Compare variants of calls with PyTorch, with values on cpu and without on meta. Calls that PyTorch accepts must agree.
+"""Compare variants of calls with PyTorch: metadata and values on cpu, metadata on meta.
 
     cd tests
     python -m oracle.differential                             # every operator; only lowers `differences.json`
@@ -7,8 +7,8 @@
     python -m oracle.differential --samples 3 --dtypes float32,int64,complex64 --share 1 --show 1000 --part 1/4
 
 This needs what `values` needs. For each operator of PyTorch's test database, and each further operator of the registry,
-a few samples are changed in every way of `variants`. Calls that PyTorch's cpu rejects are skipped; `refusals` compares
-those.
+a few samples are changed in every way of `variants`. Calls that PyTorch rejects on cpu are skipped here and
+compared by `refusals`.
 """
 
 import argparse
@@ -43,7 +43,7 @@ CRASHING = {
 
 
 class MetaTwins(Twins):
-    """Copies of the same arguments on meta."""
+    """Copies arguments to the meta device of ``module``."""
 
     def one(self, x):
         if isinstance(x, torch.device) or (isinstance(x, str) and x == "cpu"):
@@ -57,7 +57,7 @@ class MetaTwins(Twins):
 
 @dataclass(slots=True)
 class Tally:
-    """Counts for one operator: calls compared, calls that differ by family, and descriptions of these."""
+    """Counts for one operator: calls compared, differing calls by family, and descriptions of the differences."""
 
     compared: int = 0
     different: Counter = field(default_factory=Counter)
@@ -123,7 +123,7 @@ class Differ(values.Runner):
         return None if problem == values.BY_REFERENCE else problem
 
     def on_meta_too(self, case, ours, theirs, expected, here):
-        """Describe how a call on meta differs from both PyTorch's cpu and PyTorch's meta."""
+        """Describe how a call on meta differs from PyTorch's, or return None if it agrees with PyTorch on cpu or on meta."""
         twins = MetaTwins(self.module, self.ours)
         args, kwargs = twins(tuple(case.args)), twins(dict(case.kwargs))
         keys = [compare.storage_key(t) for t in twins.inputs]
@@ -142,7 +142,7 @@ class Differ(values.Runner):
                 return None
         other = self.on_meta(theirs, case)
         if problem:
-            # If the result depends on data, the call may raise if PyTorch's meta does.
+            # A call whose result depends on data may raise on meta if PyTorch's does too.
             return None if other is None and data else problem
         if other is not None and not _issues(other, got):
             return None
@@ -210,7 +210,7 @@ def load():
 
 
 def more(found, allowed):
-    """Return ``{operator and family: differences}`` where more calls differ than allowed."""
+    """Return the differences by operator and family, where more calls differ than allowed."""
     return {
         f"{name} {family}": f"{n} differ, {allowed.get(name, {}).get(family, 0)} may:\n" + "\n".join(
             text for text in tally.shown if text.startswith(family)

@@ -1,7 +1,7 @@
 """The minimum number of records of each op that must pass. It never decreases.
 
     cd tests && python -m oracle.floor            # raise it to the number that passes now
-    cd tests && python -m oracle.floor --check    # only print where it could be raised or is not reached
+    cd tests && python -m oracle.floor --check    # only print the ops above or below it
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""Decide whether values are right: near PyTorch's, or, if a result is not unique, with the properties that define it.
+"""Decide whether values are right: near PyTorch's, or, if a result is not unique, one of the correct results.
 
-All tensors here are PyTorch's; those of the module under test have been converted.
+All tensors here are PyTorch's. Callers convert those of the module under test.
 """
 
 import math
@@ -13,7 +13,7 @@ from .twins import leaves, tensors
 UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided", "resize_",
 "resize_as_"}
 
-# For random operators: number of draws, elements compared in each, and permutations of the draws.
+# For random operators: number of draws, number of elements compared in each, and number of permutations of the draws.
 DRAWS, ELEMENTS, DEALS = 60, 200, 100
 
 
@@ -50,7 +50,7 @@ _SELECTIONS = {"sort": (1, -1), "argsort": (1, -1), "topk": (2, -1), "kthvalue":
 
 
 def selection(name, args, kwargs, ours, theirs):
-    """Return True if indices that differ from PyTorch's refer to equal elements, without duplicates."""
+    """Return True if indices select elements equal to those that PyTorch's indices select, without duplicates."""
     if name not in _SELECTIONS or kwargs.get("stable") or not isinstance(args[0], torch.Tensor) or not args[0].ndim:
         return False
     mine, its = ([x] if isinstance(x, torch.Tensor) else list(x) for x in (ours, theirs))
@@ -86,7 +86,7 @@ def widened(x):
 def nearer(ours, theirs, precise):
     """Return True if the error against double precision is at most about twice the error of PyTorch.
 
-    PyTorch checks its own reference implementations in this way where rounding errors accumulate.
+    PyTorch's tests of its own reference implementations use this criterion where rounding errors accumulate.
     """
     for mine, its, exact in zip(leaves(ours), leaves(theirs), leaves(precise)):
         if not isinstance(its, torch.Tensor):
@@ -101,7 +101,7 @@ def nearer(ours, theirs, precise):
 
 
 def _no_further(mine, its, exact):
-    # Values beyond the range of the dtype are infinite in it.
+    # Conversion to the result's dtype makes values beyond its range infinite, as they are in the results.
     tolerance = torch.testing._comparison.default_tolerances(its.dtype)
     exact = exact.to(its.dtype).to(exact.dtype)
     mine, its = mine.to(exact.dtype), its.to(exact.dtype)
@@ -110,7 +110,7 @@ def _no_further(mine, its, exact):
         return False
     if not torch.isfinite(mine[finite]).all():
         return False
-    # Where PyTorch's result has lost all precision, ours must be close to the precise value.
+    # Where PyTorch's result is not finite but the exact value is, ours must be close to the exact value.
     known = finite & torch.isfinite(its)
     far, allowed = (torch.linalg.vector_norm(t[known] - exact[known]) for t in (mine, its))
     lost = finite & ~known

@@ -10,7 +10,7 @@ from math import prod
 from .records import min_storage
 
 DTYPES = ("bool", "uint8", "int32", "int64", "float16", "float32", "float64", "complex64")
-MUCH = 37  # a size, dimension or index that is always out of range
+MUCH = 37  # out of range as a size, a dimension or an index
 
 
 def contiguous(shape):
@@ -31,7 +31,10 @@ def is_spec(x):
 
 
 def places(node, at=()):
-    """Yield the paths of all values in encoded arguments. A tensor or tagged value is one value."""
+    """Yield the path and the value of every item in encoded arguments.
+
+    Lists and tuples (``{"t": [...]}``) are entered. Other dicts encode a single value, such as a tensor or a dtype.
+    """
     items = enumerate(node) if isinstance(node, list) else node.items() if isinstance(node, dict) else ()
     for key, item in items:
         yield (*at, key), item
@@ -74,7 +77,11 @@ def _shapes(shape):
 
 
 def other_tensors(call):
-    """Change the dtype or shape of one tensor, or of two, which shows which one is checked first."""
+    """Change the dtype or the shape of one tensor.
+
+    Other calls change the dtype of one tensor and the shape of another one, because the class of the exception may show
+    which of the two is checked first.
+    """
     found = tensor_places(call)
     for path, item in found:
         shape, _, dtype, *_ = item["T"]
@@ -99,7 +106,7 @@ def other_tensors(call):
 
 
 def other_numbers(call):
-    """Replace one number, flag, text or list by an invalid one, with and without a tensor of a wrong dtype."""
+    """Replace one number, flag, string or list by an invalid one. In some of the calls, a tensor also has a wrong dtype."""
     tensors = tensor_places(call)
     for path, item in places(call):
         if is_spec(item) or "out" in path:
@@ -130,20 +137,20 @@ def _others(x):
             return
         yield "list longer", [*items, 1]
         yield "list shorter", items[:-1]
-        yield "list twice the same", [items[0]] * max(len(items), 2)
+        yield "list of equal items", [items[0]] * max(len(items), 2)
 
 
 # out= ---------------------------------------------------------------------------------------------
 
 
 def outs(call, results):
-    """Add ``out=`` of every kind to a call. ``results`` are its encoded results."""
+    """Yield the call with ``out=`` of every kind. ``results`` are the encoded results of the call."""
     args, kwargs = call
     several = isinstance(results, list)
     results = [r["T"][:4] for r in (results if several else [results])]
 
     def given(kind, first, *rest):
-        """Use ``first`` for the first result, and valid tensors for the others."""
+        """Pass ``first``, then ``rest``, then valid tensors for the remaining results."""
         made = [first, *rest, *(spec(r[0], r[2], r[1]) for r in results[1 + len(rest):])]
         return f"out: {kind}", *copy.deepcopy([args, {**kwargs, "out": {"t": made} if several else made[0]}])
 
@@ -161,7 +168,7 @@ def outs(call, results):
                 yield given(f"last dtype {other}", fitting, *rest)
         if last[:3] == results[0][:3]:
             index = sum(1 for _ in tensor_places(call))
-            yield given("twice the same", fitting, *(spec(r[0], r[2]) for r in results[1:-1]), {"in": index})
+            yield given("one tensor twice", fitting, *(spec(r[0], r[2]) for r in results[1:-1]), {"in": index})
         yield "out: one too few", *copy.deepcopy([args, {**kwargs, "out": {"t": [spec(r[0], r[2]) for r in results[:-1]]}}])
         yield "out: one for several", *copy.deepcopy([args, {**kwargs, "out": fitting}])
         yield "out: list", *copy.deepcopy([args, {**kwargs, "out": [spec(r[0], r[2]) for r in results]}])
@@ -172,7 +179,7 @@ def outs(call, results):
 
 
 def _shaped(shape, strides, dtype):
-    """Yield outs of other shapes and layouts."""
+    """Yield tensors of other shapes and layouts for ``out=``."""
     total = prod(shape)
     yield "empty", spec([0], dtype)
     yield "empty with dimensions", spec([0, 2], dtype)
@@ -195,7 +202,7 @@ def _shaped(shape, strides, dtype):
 
 
 def _aliased(call, shape, dtype):
-    """Yield outs in the memory of an argument, whose storage is extended for that."""
+    """Yield tensors for ``out=`` that share memory with an argument of the call."""
     total = prod(shape)
     for k, (_, item) in enumerate(tensor_places(call)[:3]):
         size, strides, kind, offset, *_ = item["T"]
@@ -238,11 +245,11 @@ def targets(call):
         else:
             made = put(call, path, spec(shape, dtype, None, 0, total + prod(size) + 1))
         name = f"argument {found.index((other_path, other)) + 1}"
-        same = " of its dtype" if kind != dtype else ""
+        same = " (target changed to the dtype of the argument)" if kind != dtype else ""
         if size == shape:
-            yield f"in place: {name} is the target{same}", *put(made, other_path, {"in": 0})
+            yield f"in place: {name} is also the target{same}", *put(made, other_path, {"in": 0})
             yield f"in place: {name} is a view of the target{same}", *put(made, other_path, spec(size, kind, None, 0, a=0))
         if total > 1:
             yield f"in place: {name} overlaps the target{same}", *put(made, other_path, spec(size, kind, None, 1, a=0))
-            yield f"in place: {name} starts the target{same}", *put(made, other_path, spec(size, kind, None, 0, a=0))
-        yield f"in place: {name} beside the target{same}", *put(made, other_path, spec(size, kind, None, total, a=0))
+            yield f"in place: {name} is at the start of the target{same}", *put(made, other_path, spec(size, kind, None, 0, a=0))
+        yield f"in place: {name} is behind the target in its storage{same}", *put(made, other_path, spec(size, kind, None, total, a=0))

@@ -21,7 +21,7 @@ def files(data=DATA):
 
 
 def read(paths, ops=None, sample=1, kinds=None, internal=True):
-    """Yield the records of ``paths``: only those of the given ops and kinds, and only every ``sample``-th."""
+    """Yield the records in ``paths`` of the given ops and kinds. Read only every ``sample``-th record of the ops."""
     count = 0
     for path in paths:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
@@ -45,7 +45,7 @@ def is_tensor(x):
 
 
 def min_storage(shape, stride, offset):
-    """Return the size, in elements, of the smallest storage for such a tensor."""
+    """Return the size, in elements, of the smallest storage that holds a tensor of this layout."""
     if 0 in shape:
         return offset
     return offset + 1 + sum((n - 1) * step for n, step in zip(shape, stride, strict=True))

@@ -1,11 +1,11 @@
-"""Compare which invalid calls are rejected with PyTorch, for every operator.
+"""Compare with PyTorch which invalid calls are rejected, for every operator.
 
     cd tests
     python -m oracle.refusals                      # every call; the score
     python -m oracle.refusals --table              # by operator and kind of change
     python -m oracle.refusals --ops add,mul --fail-list 20
     python -m oracle.refusals --share 10           # every tenth call
-    python -m oracle.refusals --lower              # lower the limits to what is found
+    python -m oracle.refusals --lower              # lower the limits to the numbers of differences found
 
 This needs PyTorch 2.13. The calls are the recorded ones, and for operators without records those of
 `metatensor.testing.samples`, changed by `mutations`. On cpu, a call is right if it raises the class that PyTorch
@@ -47,12 +47,12 @@ ON_PURPOSE = {"fft.ihfft2": "out", "fft.ihfftn": "out"}
 LEFT_OUT = {"tolist", "pin_memory", "share_memory_", "is_pinned", "cuda"}
 # Kinds of change that make PyTorch write outside of memory, by operator.
 CRASHES = {"narrow_copy": "out: ", "nn.functional.avg_pool3d": "out: ", "tril": "out: ", "triu": "out: "}
-RESIZED = ("was resized", "The number of elements in the out tensor", "is resized")  # what warnings of an `out=` say
+RESIZED = ("was resized", "The number of elements in the out tensor", "is resized")  # texts of the warnings about a resized `out=`
 _PLAIN = {"bool", "uint8", "int8", "int16", "int32", "int64", "float32", "float64", "complex64", "complex128"}
 
 
 class Maker(records.Decoder):
-    """Builds encoded arguments with values, which are the same in every library."""
+    """Builds the tensors of encoded arguments, with the same values in every library."""
 
     largest = 2  # exclusive upper bound of integers
 
@@ -101,7 +101,7 @@ def _values(size, shape, dtype, number, largest):
 
 
 class Place:
-    """A library on a device."""
+    """Makes calls with one library on one device."""
 
     def __init__(self, module, device):
         self.module, self.device = module, device
@@ -261,7 +261,7 @@ def deliberate(name, kind, theirs, ours):
     if kind.startswith(ON_PURPOSE.get(name, "-")):
         return True
     if isinstance(ours, RuntimeError) and "cannot write to a tensor" in str(ours) and not isinstance(theirs, Exception):
-        return True     # elements or arguments share memory
+        return True     # metatensor rejects targets whose elements, or arguments, share memory
     if isinstance(theirs, NotImplementedError) and not isinstance(ours, Exception):
         return any(f"'{half}'" in str(theirs) for half in ("Half", "BFloat16", "ComplexHalf"))
     return kind.startswith("out") and isinstance(theirs, TypeError) and any(text in str(theirs) for text in _WITHOUT_OUT)
@@ -281,7 +281,10 @@ class Judge:
         self.unknown = DataDependentError
 
     def __call__(self, name, kind, call, args, kwargs, largest):
-        """Return the differences on cpu and on meta; None stands for no difference."""
+        """Return ``(difference on cpu, difference on meta, and the results of PyTorch, of the cpu and of meta)``.
+
+        A difference is None if there is none. Return None if the arguments cannot be built.
+        """
         try:
             there = self.there.run(call, args, kwargs, largest)
         except (records.Missing, RuntimeError, TypeError):     # these arguments cannot be built
@@ -325,9 +328,9 @@ class Judge:
 
     @staticmethod
     def valued(name, kind, *results):
-        """Return True if values are compared.
+        """Return True if the values of a call are compared.
 
-        This holds for in-place calls and calls with ``out=``, unless they read memory to which they write.
+        They are compared for in-place calls and calls with ``out=``, except if the call reads memory that it writes.
         """
         return kind.startswith(("out", "in place")) and "argument" not in kind and "16" not in kind \
             and not any(isinstance(r, Exception) for r in results) and not any(word in name for word in WITHOUT_VALUES)
@@ -366,7 +369,7 @@ def judged(judge, calls):
 
 
 def tally(differences):
-    """Count the calls that differ by ``(operator, kind of change, what differs)``. Each call counts once."""
+    """Return the number of differing calls for each ``(operator, kind of change, what differs)``. A call counts once."""
     calls = {}
     for name, kind, call, args, kwargs, _, what, *_ in differences:
         calls.setdefault((name, kind, json.dumps([call, args, kwargs])), what)
@@ -376,7 +379,7 @@ def tally(differences):
 def apart(function, *args):
     """Run a function in a child process. Return None if it crashes, because PyTorch may write outside of memory."""
     ours, theirs = os.pipe()
-    gc.freeze()     # prevents garbage collections in the child, which would copy every page
+    gc.freeze()     # a garbage collection in the child would copy every page
     child = os.fork()
     if not child:
         gc.disable()
@@ -393,7 +396,7 @@ def apart(function, *args):
 
 
 def chosen(call, share):
-    """Return True if a changed call is one of the share that is tried. This depends only on the call itself."""
+    """Return True for one in ``share`` of the changed calls. The choice depends only on the call itself."""
     return share == 1 or zlib.crc32(json.dumps(call).encode()) % share == 0
 
 

@@ -195,7 +195,7 @@ def table(by_op):
 
 
 def score(by_op):
-    """Print the last line: the share of records that pass."""
+    """Return a line with the shares of operators and records that pass."""
     all_ops = Tally()
     for t in by_op.values():
         for name in ("n", "strict", "loose", "why"):

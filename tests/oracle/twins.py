@@ -46,7 +46,7 @@ def tensors(x):
 
 
 def apart(x):
-    """Return a tensor with the same values that is not dense. Return anything else unchanged."""
+    """Return a copy of a tensor with gaps between its elements. Return anything else unchanged."""
     if not isinstance(x, torch.Tensor) or x.layout is not torch.strided or x.numel() < 2:
         return x
     return torch.stack([x, torch.zeros_like(x)], -1)[..., 0]
@@ -65,10 +65,10 @@ def _bytes(t):
 
 
 class Twins:
-    """Copies arguments to ``module``. Use one object for the arguments of one call.
+    """Copies the arguments of one call to ``module``.
 
-    Without ``translate``, a function of a callable argument, callables are not supported. ``inputs`` lists the tensors
-    that were created, in order.
+    ``translate`` converts arguments that are callable. Without it, they raise `Unsupported`. ``inputs`` lists the
+    tensors that were created, in order.
     """
 
     def __init__(self, module, translate=None):

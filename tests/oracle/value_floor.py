@@ -1,7 +1,7 @@
 """The minimum number of samples of each op whose values must be right on cpu. It never decreases.
 
     cd tests && python -m oracle.value_floor            # raise it to the number that is right now
-    cd tests && python -m oracle.value_floor --check    # only print where it could be raised or is not reached
+    cd tests && python -m oracle.value_floor --check    # only print the ops above or below it
 
 The samples are those of `values`: two for each of two dtypes of an op, and one plain call for every further dtype. The
 same version of PyTorch is needed.
@@ -29,7 +29,7 @@ def load():
 
 
 def chosen(op):
-    """Return the names of two dtypes: the first one of `values`, and another one that varies between ops."""
+    """Return the names of two dtypes: the first one that `values` tests, and one that varies between ops."""
     first, *others = [str(dtype).removeprefix("torch.") for dtype in database.dtypes(op)]
     return (first, others[zlib.crc32(op.name.encode()) % len(others)]) if others else (first,)
 

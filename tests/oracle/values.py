@@ -11,9 +11,9 @@
 
 This needs PyTorch 2.13 and expecttest. Every operator of the database gets its own samples for several dtypes,
 generated with a fixed seed. Some samples are repeated as a method, in place, with ``out=``, and with non-contiguous
-tensors. A sample is right if metadata agree (as in `compare`), the arguments end up as in PyTorch, and values are
-within the tolerance of PyTorch's own tests. For rounded dtypes, an error against double precision similar to PyTorch's
-is enough.
+tensors. A sample is right if the metadata agree (as in `compare`), the arguments afterwards have the same values as
+in PyTorch, and the values of the result are within the tolerance of PyTorch's own tests. Values outside the tolerance
+are accepted if their error, compared with a result in double precision, is at most about twice that of PyTorch's.
 """
 
 import argparse
@@ -51,7 +51,7 @@ class Case:
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of the samples of one operator. ``missing`` is the name that the module lacks."""
+    """Counts of the samples of one operator. ``missing`` is the name of a function that the module lacks, or ""."""
 
     n: int = 0
     right: int = 0
@@ -131,7 +131,10 @@ class Runner:
                 yield Case("noncontiguous", dtype, number, op.op, *tree_map(apart, (args, kwargs)))
 
     def check(self, op, case, tolerance):
-        """Return None, `BY_REFERENCE`, or what is wrong with one call. Raise `Unsupported` if it cannot be compared."""
+        """Return None if one call is right, `BY_REFERENCE`, or a description of what is wrong.
+
+        Raise `Unsupported` if the call cannot be compared.
+        """
         ours, theirs = self.ours(case.function, op.name), self.theirs(case.function, op.name)
         if case.kind == "out":
             case = with_out(case, theirs)
@@ -176,7 +179,7 @@ class Runner:
             return error, twins.inputs
 
     def metadata(self, op, case, theirs, expected, got, here, there):
-        """Describe differences of metadata. PyTorch's meta device is accepted in place of its cpu."""
+        """Describe differences of metadata. Strides may be those of PyTorch's meta device instead of its cpu."""
         described = [compare.describe(x, i, [compare.storage_key(t) for t in i]) for x, i in ((expected, here), (got, there))]
         issues = set()
         compare.compare(*described, issues)
@@ -208,7 +211,7 @@ class Runner:
     def values(self, op, theirs, case, results, tolerance):
         result, inputs = [judging.difference(*each, *tolerances(each[1], case.dtype, tolerance)) for each in results]
         if result and judging.selection(op.name, case.args, case.kwargs, *results[0]):
-            # The result is in out=.
+            # The indices in the result may differ, and the tensors of out= hold the same ones: compare the other inputs.
             n = len(results[1][1]) - len(tensors(case.kwargs.get("out")))
             given = [each[:n] for each in results[1]]
             return judging.difference(*given, *tolerances(given[1], case.dtype, tolerance))
@@ -239,18 +242,21 @@ BY_REFERENCE = "by reference"
 
 
 def tolerances(results, dtype, tolerance):
-    """Return the widest tolerance of the results' dtypes. For ``dtype`` it is the operator's own tolerance."""
+    """Return the largest ``(rtol, atol)`` of the results' dtypes.
+
+    ``tolerance``, which is the operator's own, is that of ``dtype``. Other dtypes have PyTorch's default tolerances.
+    """
     found = {t.dtype for t in tensors(results)} - {dtype}
     return tuple(map(max, zip(tolerance, *map(torch.testing._comparison.default_tolerances, found))))
 
 
 def with_out(case, theirs):
-    """Return the case with ``out=``: tensors with the right metadata and arbitrary values."""
+    """Return the case with ``out=`` added: tensors with the metadata of the result and arbitrary values."""
     if "out" in case.kwargs:
         raise Unsupported("out is given")
     result = theirs(*Twins(torch)(tuple(case.args)), **Twins(torch)(dict(case.kwargs)))
     if not tensors(result) or not all(isinstance(t, torch.Tensor) for t in leaves(result)):
-        raise Unsupported("out= of no tensors")
+        raise Unsupported("no tensors in the result to pass as out=")
 
     def fresh(t):
         made = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype)
@@ -261,7 +267,7 @@ def with_out(case, theirs):
 
 
 def refused(got, expected):
-    """Return None if both raise the same class."""
+    """Return None if ``got`` is an exception of the class of ``expected``, else a description of the difference."""
     if not isinstance(got, Exception):
         return f"no error: PyTorch raises {type(expected).__name__}: {str(expected)[:120]}"
     bases = [c.__name__ for c in type(expected).__mro__ if c.__module__ == "builtins"]
@@ -270,13 +276,13 @@ def refused(got, expected):
 
 
 def spread(found, n):
-    """Return ``n`` of the samples with their numbers, evenly spread."""
+    """Return at most ``n`` pairs of (number, sample), evenly spread over the samples."""
     step = max(1, len(found) // n)
     return list(enumerate(found))[::step][:n]
 
 
 def score(tallies):
-    """Print the last lines: the share of samples that are right."""
+    """Return a line with the numbers of operators and samples that are right."""
     present = {name: t for name, t in tallies.items() if t.n}
     full = sum(t.right == t.n for t in present.values())
     n, right = sum(t.n for t in present.values()), sum(t.right for t in present.values())
@@ -307,10 +313,10 @@ def show(op, case, problem):
 
 
 def run(runner, ops=None, on_failure=None, part=(1, 1), save=None, dtypes=None):
-    """Return ``{name: Tally}`` of the operators, or of every ``part[1]``-th one.
+    """Return ``{name: Tally}`` of the operators, or of every ``part[1]``-th one, starting with number ``part[0]``.
 
     Each result is appended to the file ``save``. Without ``ops``, operators that are in the file already are skipped.
-    ``dtypes`` returns the names of the dtypes of an operator.
+    ``dtypes(op)``, if given, returns the names of the dtypes to test of an operator.
     """
     tallies = saved(save) if save and ops is None and os.path.exists(save) else {}
     with warnings.catch_warnings(), torch.no_grad():
@@ -341,7 +347,7 @@ def main(argv=None):
     parser.add_argument("--ops", help="comma separated op names, all variants of each")
     parser.add_argument("--dtypes", default=",".join(database.DTYPES))
     parser.add_argument("--samples", type=int, metavar="K", help="maximum number of samples of each op and dtype")
-    parser.add_argument("--reference", action="store_true", help="the database's reference inputs, which are more")
+    parser.add_argument("--reference", action="store_true", help="use the database's reference inputs, of which there are more")
     parser.add_argument("--table", action="store_true", help="a line for each op that is not fully right, worst first")
     parser.add_argument("--fail-list", type=int, default=0, metavar="N", help="print the first N failing samples")
     parser.add_argument("--missing", action="store_true", help="list the ops that the module lacks")

@@ -27,7 +27,7 @@ def changed(call, function):
 
 
 def _each(call, label, function):
-    """Yield variants with ``function(tensor)`` for one tensor, another one, and all of them."""
+    """Yield calls with ``function`` applied to one of the first three tensors, and to all tensors."""
     n = len(tensors(call))
     targets = [{i} for i in range(min(n, 3))] + ([set(range(n))] if n > 1 else [])
     for numbers in targets:
@@ -77,7 +77,7 @@ def _with_one(t, number):
 
 def values(call, name=""):
     floats = [_is_float(t) for t in tensors(call)]
-    # If some tensors are floats, the others are indices or masks.
+    # If some tensors are floats, the others are indices or masks, whose values stay.
     fixed = (any(floats) and not all(floats)) or name.rpartition(".")[2] in COUNTING
 
     def usable(t):
@@ -195,7 +195,7 @@ def _put(call, where, value):
 
 
 def scalars(call):
-    """Replace tensors by numbers, numbers by tensors, and numbers by other kinds of numbers."""
+    """Replace tensors by numbers, and numbers by tensors or by numbers of other types."""
     for where, value in (*enumerate(call[0]), *call[1].items()):
         if isinstance(value, torch.Tensor):
             yield from ((f"{number!r} for {where}", _put(call, where, number)) for number in NUMBERS[:4])
@@ -241,6 +241,6 @@ def variants(call, name, families=tuple(FAMILIES)):
                 label, new = next(made)
             except StopIteration:
                 break
-            except RuntimeError:  # PyTorch cannot fill or copy the dtype; the family ends here
+            except RuntimeError:  # PyTorch cannot fill or copy this dtype: skip the rest of the family
                 break
             yield family, label, new

@@ -95,3 +95,12 @@ def test_what_nothing_takes_part_in():
 
 def test_an_operator_tells_its_keywords_defaults():
     assert "indexing" in torch.meshgrid.__kwdefaults__ and mt.relu.__kwdefaults__ is None
+
+
+def test_the_storage_type_follows_the_default_dtype():
+    assert torch.Storage is torch.FloatStorage and torch.Storage([1.0, 2.0]).tolist() == [1, 2]
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert torch.Storage is torch.DoubleStorage
+    finally:
+        torch.set_default_dtype(torch.float32)

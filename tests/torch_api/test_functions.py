@@ -113,3 +113,48 @@ def test_tensors_seldom_used_methods():
     handle.remove()
     with pytest.raises(RuntimeError, match="require grad"):
         mt.ones(1).register_hook(print)
+
+
+@pytest.mark.parametrize("device", ["cpu", "disk"])
+def test_new_memory_is_filled_in_the_deterministic_mode(device):
+    torch.use_deterministic_algorithms(True)
+    try:
+        made = [torch.empty(3, device=device), torch.empty_like(torch.ones(2, device=device)), torch.empty_strided((2,), (3,))]
+        assert all(t.isnan().all() for t in made)
+        assert torch.empty(2, dtype=torch.int8, device=device).tolist() == [127, 127]
+        assert torch.empty(2, dtype=torch.bool, device=device).all()
+        grown = torch.ones(2).resize_(4)
+        assert grown[:2].tolist() == [1, 1] and grown[2:].isnan().all()
+        torch.utils.deterministic.fill_uninitialized_memory = False
+        assert not torch.utils.deterministic.fill_uninitialized_memory
+        assert torch.ones(8).resize_(8).tolist() == [1] * 8
+    finally:
+        torch.utils.deterministic.fill_uninitialized_memory = True
+        torch.use_deterministic_algorithms(False)
+    with pytest.raises(TypeError, match="bool"):
+        torch.use_deterministic_algorithms(1)
+    with pytest.raises(TypeError, match="bool"):
+        torch.utils.deterministic.fill_uninitialized_memory = 1
+
+
+def test_files_as_tensors_and_storages(tmp_path):
+    path = str(tmp_path / "numbers")
+    written = torch.from_file(path, True, 4, dtype=torch.float32)
+    written.copy_(torch.arange(4.0))
+    assert torch.from_file(path, False, 3).tolist() == torch.FloatStorage.from_file(path, False, 3).tolist() == [0, 1, 2]
+    with pytest.raises(RuntimeError, match="cpu only"):
+        torch.from_file(path, size=1, device="meta")
+
+
+def test_storages_from_buffers():
+    data = bytearray([1, 2, 3, 4])
+    assert torch.ByteStorage.from_buffer(data).tolist() == [1, 2, 3, 4]
+    assert torch.ShortStorage.from_buffer(data, "big").tolist() == [258, 772]
+    assert torch.ShortStorage.from_buffer(data, "little", count=1, offset=2).tolist() == [1027]
+    for arguments in (("middle",), ("big", -1, 1), ("big", 3)):
+        with pytest.raises(ValueError, match="from_buffer"):
+            torch.ShortStorage.from_buffer(data, *arguments)
+
+
+def test_what_the_library_was_built_with():
+    assert "numpy" in torch.__config__.show() and "threads" in torch.__config__.parallel_info()

@@ -1,9 +1,12 @@
 """`assert_close`, compared with PyTorch's, and `make_tensor`."""
 
+import functools
+
 import numpy as np
 import pytest
 
 import metatensor as mt
+from metatensor.torch_api import torch
 from metatensor.torch_api.torch import testing
 
 NAN = float("nan")
@@ -87,3 +90,18 @@ def test_made_tensors(dtype):
     if not dtype.is_complex and dtype is not mt.bool:
         small = testing.make_tensor(100, dtype=dtype, device="cpu", low=1, high=3)
         assert bool((small >= 1).all()) and bool((small <= 3).all())
+
+
+def test_the_range_of_made_tensors():
+    nan = float("nan")
+    make = functools.partial(testing.make_tensor, 2000, device="cpu")
+    for dtype in (torch.float16, torch.bfloat16, torch.complex32):
+        made = torch.view_as_real(make(dtype=dtype, low=0, high=2)) if dtype.is_complex else make(dtype=dtype, low=0, high=2)
+        assert (made >= 0).all() and (made < 2).all()
+    assert not make(dtype=torch.int8, low=-0.99, high=0.99).any() and make(dtype=torch.uint8, low=255, high=256).eq(255).all()
+    assert make(dtype=torch.float32, low=-float("inf"), high=float("inf")).isfinite().all()
+    for arguments in ({"low": nan}, {"high": nan}, {"low": 1, "high": 0}, {"low": -3, "high": -1}, {"requires_grad": True}):
+        with pytest.raises(ValueError, match="make_tensor"):
+            make(dtype=torch.uint8, **arguments)
+    with pytest.warns(FutureWarning, match="equal"):
+        assert make(dtype=torch.float64, low=1, high=1).eq(1).all()

@@ -14,7 +14,8 @@ from metatensor.devices.array_kit.pointwise import is_single
 from metatensor.devices.array_kit.registry import kernel
 from metatensor.devices.array_kit.softmax import softmax_of
 
-# Number of scores in one block. On the host it should fit in the cache. Elsewhere large blocks save kernel launches.
+# Number of scores in one block. On the host a block should fit in the cache. On other devices, large blocks save kernel
+# launches.
 HOST_BLOCK = 1 << 17
 DEVICE_BLOCK = 1 << 26
 _ALL = slice(None)
@@ -52,7 +53,7 @@ def _blocks(room: int, batch: tuple[int, ...], length: int, keys: int) -> Iterat
     rows = max(1, min(length, room // keys))
     left = room // (rows * keys) if rows == length else 1
     place = len(batch)
-    while place and batch[place - 1] <= left:  # take these dimensions as a whole
+    while place and batch[place - 1] <= left:  # blocks contain these dimensions as a whole
         place -= 1
         left //= batch[place]
     left = max(1, left)

@@ -145,7 +145,7 @@ class ArrayBackend(DeviceBackend):
         return flat
 
     def empty_cache(self) -> None:
-        """Give the most recently freed large block, which is kept for reuse, back to the operating system."""
+        """Return the most recently freed large block, which is kept for reuse, to the operating system."""
         if self.on_host:
             give_back()
 
@@ -427,7 +427,7 @@ class ArrayBackend(DeviceBackend):
 
 
 def _owner(array: Any) -> Any:
-    """Return the array that owns the memory of ``array`` if ``array`` covers all of that memory, else None."""
+    """Return the array that owns the memory of ``array``, or None if ``array`` covers only a part of that memory."""
     owner = array.base
     seen = getattr(owner, "nbytes", None) == array.nbytes and owner.flags.owndata and min(array.strides, default=0) >= 0
     return owner if seen else None

@@ -41,7 +41,7 @@ def rsub(kit: Any, out: Any, input: Any, other: Any, alpha: Any) -> None:
 
 
 def _check_divisor(kit: Any, divisor: Any) -> None:
-    """Raise RuntimeError for an integer divisor of 0. Off the host nothing is checked, because that needs a sync."""
+    """Raise RuntimeError for an integer divisor of 0. Only the host checks this: other devices would have to synchronize."""
     if kit.on_host and is_integral(divisor) and not np.all(divisor):
         raise RuntimeError("ZeroDivisionError: integer division or modulo by zero")
 

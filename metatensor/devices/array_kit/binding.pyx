@@ -35,7 +35,7 @@ cdef extern from "Python.h":
     int PyContext_Exit(object context) except -1
 
 cdef size_t ARGUMENTS_OFFSET = <size_t>1 << (8 * sizeof(size_t) - 1)
-# A contiguous array of at least this many bytes becomes the result's memory. A smaller one is copied, which is faster.
+# A contiguous array of at least this many bytes becomes the result's memory. Copying is faster for smaller arrays.
 cdef dim_t ADOPTED = 1 << 16
 
 cdef object _ndarray = np.ndarray
@@ -203,7 +203,7 @@ cdef class Binding:
     cdef object function
     cdef str name
     cdef Views views
-    cdef bint native            # the kernel takes half dtypes as they are stored
+    cdef bint native            # the kernel takes half dtypes unconverted
     cdef bint tensors           # the kernel takes tensors, not arrays
     cdef object ufunc           # ufunc that replaces the kernel if all operands have one dtype, or None
     cdef int operands           # number of operands of the ufunc
@@ -355,7 +355,7 @@ cdef class Binding:
         return None
 
     cdef bint adopt(self, Tensor out, object result) except -1:
-        """Make an array from the kernel the result's memory, if nothing else refers to it. Return True if done."""
+        """Use an array that the kernel returned as the result's memory if nothing else refers to it. Return True if done."""
         if type(result) is not _ndarray or Py_REFCNT(result) > 1 or out.storage.size_bytes < ADOPTED \
                 or not out.flags & T_CONTIGUOUS or out.offset:
             return False

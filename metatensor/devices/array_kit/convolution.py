@@ -19,11 +19,12 @@ from metatensor.devices.array_kit.registry import kernel
 
 __all__ = ["Window", "per_dimension"]
 
-# Number of elements in a tile. On the host a tile should fit in the cache. Elsewhere large tiles save kernel launches.
+# Number of elements in a tile. On the host a tile should fit in the cache. On other devices, large tiles save kernel
+# launches.
 HOST_TILE = 1 << 19
 DEVICE_TILE = 1 << 24
 _ALL = slice(None)
-_EACH = (_ALL, _ALL)  # all of the batch and all channels
+_EACH = (_ALL, _ALL)  # the whole batch and all channels
 
 
 def per_dimension(value: Any, n: int) -> tuple[int, ...]:
@@ -103,7 +104,7 @@ class Converted:
 
 
 def tiles(kit: Any, images: int, sizes: Sequence[int], elements: int) -> Iterator[tuple[slice, list[tuple[int, int]]]]:
-    """Divide the window positions of ``images`` into tiles. Each position takes ``elements`` elements of a tile.
+    """Divide the window positions of ``images`` into tiles. Each position has ``elements`` elements in a tile.
 
     Yield (slice of images, range of positions per dimension).
     """

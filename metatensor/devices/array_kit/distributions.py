@@ -240,7 +240,7 @@ def _inverted(kit: Any, out: Any, ticket: Any, inverse: Callable[[Any], Any]) ->
 
 @kernel("exponential_")
 def exponential_(kit: Any, out: Any, input: Any, lambd: float, ticket: Any) -> None:
-    # Half a step is added to u, because log1p(0) would give the excluded value 0.
+    # Add half a step to u: for u = 0, log1p(0) would give 0, which is excluded.
     _inverted(kit, out, ticket, lambda u: -kit.xp.log1p(-(u + 2.0**-54)) / lambd)
 
 

@@ -20,7 +20,7 @@ def fit(dtype: Any, value: Any) -> Any:
     of an integer dtype, or a finite number beyond the range of a floating-point dtype.
     """
     if isinstance(value, complex) and dtype.kind not in "cb":
-        value = value.real  # the imaginary part is 0: the caller checked
+        value = value.real  # the caller has checked that the imaginary part is 0
     if dtype.kind in "iu" and isinstance(value, float):
         limits = np.iinfo(dtype)
         if not limits.min <= value <= limits.max:  # also rejects NaN

@@ -141,7 +141,7 @@ def _values(name: str) -> np.ndarray:
         value = np.where(magnitude == 0x7F, np.nan, value)
     value = np.where(codes & 0x80, -value, value)
     if kind == "fnuz":
-        value[0x80] = np.nan  # the code that would be negative zero
+        value[0x80] = np.nan  # the code of negative zero in other formats
     return value.astype(np.float32)
 
 

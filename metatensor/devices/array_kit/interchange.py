@@ -1,7 +1,7 @@
 """Zero-copy interchange: strided arrays as flat arrays of bytes, and DLPack for every dtype.
 
 NumPy does not exchange bfloat16, the float8 dtypes and complex32. They are exchanged as unsigned integers of the same
-size. The type code in the capsule (`DLDataType` of DLPack 1.1) is then set to that of the actual dtype.
+size. The type code in the capsule (`DLDataType` of DLPack 1.1) is then replaced by that of the actual dtype.
 """
 
 from __future__ import annotations

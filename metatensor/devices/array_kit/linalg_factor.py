@@ -164,7 +164,7 @@ def qr(kit: Any, out: Any, a: Any, mode: str) -> Any:
         return kit.xp.zeros(0, a.dtype), kit.xp.linalg.qr(a, "r")
     if not kit.on_host or not a.size:
         return tuple(kit.xp.linalg.qr(a, mode))
-    # NumPy's own takes three times as long, because its LAPACK gets too little workspace for blocks.
+    # NumPy's function takes three times as long, because it passes LAPACK too little workspace.
     rows, columns = a.shape[-2:]
     rank, width = min(rows, columns), rows if mode == "complete" else min(rows, columns)
     q, r = np.zeros((*a.shape[:-1], width), a.dtype), np.zeros((*a.shape[:-2], width, columns), a.dtype)

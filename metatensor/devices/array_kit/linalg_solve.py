@@ -87,7 +87,7 @@ def lu_solve(kit: Any, out: Any, factors: Any, pivots: Any, b: Any, left: bool, 
     trans = (2 if adjoint_of else 0) if left else (0 if adjoint_of else 1)
     result = np.zeros(np.broadcast_shapes(factors.shape[:-2], b.shape[:-2]) + b.shape[-2:], factors.dtype)
     if result.size:
-        check_pivots(pivots, factors.shape[-1], "linalg.lu_solve")  # LAPACK does not check them
+        check_pivots(pivots, factors.shape[-1], "linalg.lu_solve")  # LAPACK does not check the pivots
         rows = pivots - 1
         getrs = lapack("getrs", factors.dtype)
         for i, (matrix, exchanged, right) in enumerate(stacks(factors, rows, b, keep=(2, 1, 2))):

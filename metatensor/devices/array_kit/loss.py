@@ -66,7 +66,7 @@ def smooth_l1_loss(kit: Any, out: Any, input: Any, target: Any, average: Any, re
 @kernel("nn.functional.huber_loss")
 def huber_loss(kit: Any, out: Any, input: Any, target: Any, reduction: str, delta: float, weight: Any) -> Any:
     loss = _huber(kit.xp, _difference(out, input, target), delta)
-    # The mean divides by the number of elements. In the other losses it divides by the sum of the weights.
+    # This mean divides by the number of elements, those of the other losses by the sum of the weights.
     return reduced(loss if weight is None else loss * weight, reduction)
 
 

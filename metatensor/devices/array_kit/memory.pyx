@@ -16,10 +16,10 @@ cdef extern from *:
     #include <sys/mman.h>
     #endif
     #define MT_LARGE ((size_t)1 << 22)
-    #define MT_HUGE ((size_t)1 << 25)   /* from this size on malloc also maps new pages each time */
+    #define MT_HUGE ((size_t)1 << 25)   /* minimum size of huge blocks: malloc would call mmap for each too */
     #define MT_KEEP ((size_t)1 << 27)
     #define MT_PAGE ((uintptr_t)4096)
-    /* The most recently freed huge block, kept for the next one of similar size: mapping and faulting in new pages
+    /* The most recently freed huge block, kept for the next one of similar size: mapping new pages and faulting them in
        costs as much as a simple operator. Callers hold the GIL. The block is released before any other huge block is
        mapped, so it does not raise the peak. */
     static void *mt_kept = NULL;
@@ -123,7 +123,10 @@ cdef class Ledger:
         return b
 
     def track(self, array, nbytes):
-        """Count an array that owns its memory until it is garbage-collected. The array must support weak references."""
+        """Count the memory of an array as allocated until the array is garbage-collected.
+
+        The array must own its memory and support weak references.
+        """
         cdef long long n = nbytes
 
         def gone(entry):
@@ -205,7 +208,7 @@ cdef class Block:
 
 
 def give_back():
-    """Give the block that is kept for reuse back to the operating system. Return its size in bytes."""
+    """Return the block kept for reuse to the operating system. Return its size in bytes."""
     return drop_kept()
 
 

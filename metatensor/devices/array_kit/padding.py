@@ -9,7 +9,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def _constant(kit: Any, out: Any, input: Any, pad: Sequence[int], value: Any) -> None:
-    """Pad with ``value``. Negative padding crops. If it removes the whole input, all of the result is ``value``."""
+    """Pad with ``value``. Negative padding crops. If it removes the whole input, the result is filled with ``value``."""
     target, source = [slice(None)] * input.ndim, [slice(None)] * input.ndim
     for i in range(len(pad) // 2):
         d, (before, after) = input.ndim - 1 - i, pad[2 * i : 2 * i + 2]
@@ -41,7 +41,7 @@ def pad(kit: Any, out: Any, input: Any, pad: Sequence[int], mode: str, value: fl
     for i in range(len(pad) // 2):
         d, (before, after) = input.ndim - 1 - i, pad[2 * i : 2 * i + 2]
         if mode == "circular":
-            # Elements that negative padding crops do not wrap around.
+            # Crop first, because elements that negative padding removes do not wrap around.
             values = values[(slice(None),) * d + (slice(max(0, -before), values.shape[d] - max(0, -after)),)]
             before = max(0, before)
         place = kit.xp.arange(out.shape[d]) - before

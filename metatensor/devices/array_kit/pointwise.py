@@ -116,7 +116,7 @@ def pieces(kit: Any, out: Any, *arrays: Any) -> Iterator[tuple[Any, ...]]:
         yield tuple([item[first : first + HOST_PIECE] for item in flat])
 
 
-# Registering kernels that consist of a single library function ------------------------------
+# Registration of kernels that consist of a single library function ------------------------------
 
 
 def unary(name: str, function: Callable[..., Any]) -> None:

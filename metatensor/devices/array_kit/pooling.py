@@ -122,13 +122,15 @@ def _lp_pool(n: int) -> Any:
     def run(kit: Any, out: Any, input: Any, norm_type: float, kernel_size: Any, stride: Any, ceil_mode: bool) -> Any:
         lengths = per_dimension(kernel_size, n)
         steps = per_dimension(stride, n) if stride not in (None, (), []) else lengths
-        image, window = _batched(input, n).astype(out.dtype), Window(lengths, steps, (0,) * n, (1,) * n)
+        window = Window(lengths, steps, (0,) * n, (1,) * n)
+        exact = input.dtype.kind in "biu" and not isinstance(norm_type, float)  # powers and averages are integers
+        image = _batched(input, n).astype(np.int64 if exact else out.dtype)
         if math.isinf(norm_type):  # the largest magnitude, or for -inf the smallest
-            sign = math.copysign(1, norm_type)
-            maxima(kit.xp, _batched(out, n), sign * abs(image), window)
-            return sign * out
-        averages(kit.xp, _batched(out, n), image**norm_type, window)
-        return (out * math.prod(lengths)) ** (1.0 / norm_type)
+            maxima(kit.xp, _batched(out, n), abs(image) if norm_type > 0 else -abs(image), window)
+            return out if norm_type > 0 else -out
+        means = kit.xp.empty(out.shape, np.int64) if exact else out
+        averages(kit.xp, _batched(means, n), image**norm_type, window)
+        return (means * math.prod(lengths)).astype(out.dtype) ** (1.0 / norm_type)
 
     return run
 

@@ -30,8 +30,8 @@ _MULTIPLIERS = (0xD2E7470EE14C6C93, 0xCA5A826395121157)
 _KEY_STEPS = (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B)  # the golden ratio and sqrt(3) - 1, in 64 bits
 _ROUNDS = 10
 
-# Longer draws are generated in chunks. On the host a chunk should fit in the cache. Elsewhere large chunks save
-# kernel launches.
+# Longer draws are generated in chunks. On the host a chunk should fit in the cache. On other devices, large
+# chunks save kernel launches.
 HOST_PIECE, DEVICE_PIECE = 1 << 14, 1 << 24
 UNIFORM_DIGITS = {"float32": 24, "float64": 53}
 
@@ -160,7 +160,7 @@ def _span(name: str, n: Any, start: Any) -> tuple[int, int]:
 def philox(xp: Any, seed: int, ticket: int, counter: int, blocks: int) -> Any:
     """Return ``blocks`` blocks of four words each as a flat array, beginning with block ``counter``.
 
-    It serves libraries other than NumPy. They need only uint64 arrays that wrap around on overflow.
+    This is used for libraries other than NumPy. It requires only uint64 arithmetic that wraps around on overflow.
     """
     x0 = xp.arange(blocks, dtype=np.uint64) + np.uint64(counter & _MASK)
     x1 = xp.zeros(blocks, np.uint64)

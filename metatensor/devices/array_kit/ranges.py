@@ -28,7 +28,7 @@ def closed_range(kit: Any, out: Any, start: Any, end: Any, step: Any, *_: Any) -
 
 
 def spaced(kit: Any, dtype: Any, start: Any, end: Any, steps: int) -> Any:
-    """Return evenly spaced numbers. They are computed from both ends, so that both ends are exact.
+    """Return evenly spaced numbers. Each is computed from the nearer end of the range, so that both ends are exact.
 
     For integer dtypes the ends are truncated first, and the result is float64.
     """

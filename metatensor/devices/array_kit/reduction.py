@@ -11,7 +11,7 @@ import numpy as np
 from metatensor.devices.array_kit.copy import cast
 from metatensor.devices.array_kit.registry import kernel
 
-# A sequential sum loses one bit each time the number of rows doubles. From this number on, accumulate in a wider dtype.
+# A sequential sum loses one bit each time the number of rows doubles. With at least this many, use a wider dtype.
 MANY = 256
 
 
@@ -129,12 +129,14 @@ def trace(kit: Any, out: Any, input: Any) -> Any:
 @kernel("logsumexp")
 def logsumexp(kit: Any, out: Any, input: Any, dim: Any, keepdim: bool) -> Any:
     xp, axes = kit.xp, axes_of(dim, input.ndim)
-    input = cast(input, out.dtype)
+    if out.dtype.kind == "c" or input.dtype.kind != "c":
+        input = cast(input, out.dtype)
     if not count_of(input, axes):
         return xp.full(out.shape, -math.inf, out.dtype)
     largest = xp.max(input.real, axis=axes, keepdims=True)
     largest = xp.where(xp.isinf(largest), largest.dtype.type(0), largest)
-    result = xp.log(xp.sum(xp.exp(input - largest), axis=axes, keepdims=keepdim))
+    total = xp.sum(xp.exp(input - largest), axis=axes, keepdims=keepdim)
+    result = xp.log(total if out.dtype.kind == "c" else total.real)
     return result + (largest if keepdim else xp.squeeze(largest, axis=axes))
 
 

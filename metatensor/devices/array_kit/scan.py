@@ -82,8 +82,12 @@ def logcumsumexp(kit: Any, out: Any, input: Any, dim: int) -> Any:
     rows = xp.moveaxis(input, dim, 0)
     result = xp.empty_like(rows)
     for i in range(rows.shape[0]):
-        result[i] = rows[i] if i == 0 else complex_logaddexp(xp, result[i - 1], rows[i])
+        sums = complex_logaddexp(xp, result[i - 1], rows[i]) if i else xp.where(xp.isnan(rows[i]), UNKNOWN, rows[i])
+        result[i] = xp.where(sums.real == -np.inf, np.complex64(-np.inf), sums)     # log(0) has no angle
     return xp.moveaxis(result, 0, dim)
+
+
+UNKNOWN = np.complex64(complex(np.nan, np.nan))
 
 
 def complex_logaddexp(xp: Any, a: Any, b: Any) -> Any:
@@ -96,4 +100,4 @@ def complex_logaddexp(xp: Any, a: Any, b: Any) -> Any:
     sums = xp.log1p(xp.exp(low - high)) + high
     same = xp.isinf(low.real) & (low.real == high.real)
     sums = xp.where(same, xp.where(low.real < 0, low, xp.log(xp.exp(low) + xp.exp(high))), sums)
-    return xp.where(xp.isnan(low), low.dtype.type(complex(np.nan, np.nan)), sums)
+    return xp.where(xp.isnan(a) | xp.isnan(b), UNKNOWN, sums)

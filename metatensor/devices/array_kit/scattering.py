@@ -13,7 +13,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 
 def begin(kit: Any, out: Any, input: Any) -> None:
-    """Copy the input to ``out``, unless the operation is in place and they are the same memory."""
+    """Copy the input to ``out``, unless both are the same memory because the operation is in place."""
     same = kit.xp.may_share_memory(out, input) and out.shape == input.shape and out.strides == input.strides
     if not same:
         out[...] = input
@@ -191,4 +191,9 @@ def index_put_accumulate(kit: Any, out: Any, input: Any, indices: Any, dims: Any
     begin(kit, out, input)
     key = place(out.ndim, indices, dims)
     check_key(kit, key, out.shape)
-    accumulate_at(kit.xp, "add", out, key, values)
+    try:
+        accumulate_at(kit.xp, "add", out, key, values)
+    except ValueError:  # as in _index_put_
+        raise RuntimeError(
+            f"index_put_(): values of shape {values.shape} do not broadcast to the indexed part, of shape {out[key].shape}"
+        ) from None

@@ -99,7 +99,7 @@ def _median(kit: Any, out: Any, input: Any, dim: int, ignore_nan: bool) -> Any:
         if ignore_nan:
             place = xp.maximum(there - 1, 0) // 2
         else:
-            # In the sorted order NaN comes last, so this is the place of the first NaN if there is one.
+            # In the sorted order NaN comes last, so this is the position of the first NaN if there is one.
             place = xp.where(there < input.shape[dim], there, place)
     return _pick(kit, out, input, order, place, dim)
 
@@ -176,7 +176,7 @@ def _quantile(kit: Any, out: Any, input: Any, q: Any, dim: int | None, interpola
         below = above
     low, high = xp.take_along_axis(rows, below, axis=-1), xp.take_along_axis(rows, above, axis=-1)
     weight = xp.full_like(rank, 0.5) if interpolation == "midpoint" else rank - below
-    # Interpolate from the nearer end, so that an infinite end stays infinite.
+    # Interpolate from `low` or `high`, whichever is nearer, as `lerp` does.
     gap = high - low
     between = xp.where(weight < 0.5, low + gap * weight, high - gap * (1 - weight))
     result = xp.where(below == above, low, between)

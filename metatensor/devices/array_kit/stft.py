@@ -9,7 +9,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 @kernel("_overlap_add")
 def overlap_add(kit: Any, out: Any, input: Any, step: int) -> Any:
-    """Add the frames in pieces of ``step`` elements. Piece k of one frame does not overlap piece k of another."""
+    """Add the frames in pieces of ``step`` elements. The pieces with number k of all frames do not overlap."""
     n, frames, size = input.shape
     pieces = -(-size // step)
     total = kit.xp.zeros((n, frames - 1 + pieces, step), out.dtype)

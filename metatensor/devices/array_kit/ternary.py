@@ -61,7 +61,7 @@ def clamp_max(kit: Any, out: Any, input: Any, max: Any) -> Any:
 
 @kernel("lerp")
 def lerp(kit: Any, out: Any, input: Any, end: Any, weight: Any) -> Any:
-    """Interpolate from the nearer end, so that weights 0 and 1 give the ends exactly."""
+    """Interpolate from the nearer operand, so that weight 0 gives exactly ``input`` and weight 1 exactly ``end``."""
     xp = kit.xp
     weight = in_dtype(weight, out.dtype)
     step = end - input

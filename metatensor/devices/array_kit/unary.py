@@ -13,7 +13,7 @@ from metatensor.devices.array_kit.registry import kernel
 
 elementwise({
     "exp": "exp", "exp2": "exp2", "expm1": "expm1", "log": "log", "log2": "log2", "log10": "log10",
-    "log1p": "log1p", "sqrt": "sqrt", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "arcsin",
+    "sqrt": "sqrt", "sin": "sin", "cos": "cos", "tan": "tan", "asin": "arcsin",
     "acos": "arccos", "atan": "arctan", "sinh": "sinh", "cosh": "cosh", "tanh": "tanh",
     "asinh": "arcsinh", "acosh": "arccosh", "atanh": "arctanh", "neg": "negative", "square": "square",
     "bitwise_not": "invert",
@@ -24,6 +24,22 @@ unary("rsqrt", lambda xp, x: 1 / xp.sqrt(x))
 unary("frac", lambda xp, x: x - xp.trunc(x))
 unary("deg2rad", lambda xp, x: x * x.dtype.type(math.pi / 180))
 unary("rad2deg", lambda xp, x: x * x.dtype.type(180 / math.pi))
+
+
+@kernel("log1p")
+def log1p(kit: Any, out: Any, input: Any) -> Any:
+    """Return log(1 + x). The real part for complex x near 0 is not computed from 1 + x, which would lose digits."""
+    xp, x = kit.xp, in_dtype(input, out.dtype)
+    if x.dtype.kind != "c":
+        return xp.log1p(x)
+    real, imag = x.real, x.imag
+    size = xp.hypot(real + 1, imag)
+    near = (size > 0.5) & (size < 2)
+    parts = xp.where(near, real, 0), xp.where(near, imag, 0)
+    result = xp.empty(x.shape, x.dtype)
+    result.real = xp.where(near, xp.log1p(parts[0] * (parts[0] + 2) + parts[1] * parts[1]) / 2, xp.log(size))
+    result.imag = xp.arctan2(imag, real + 1)
+    return result
 
 
 @kernel("conj_physical")

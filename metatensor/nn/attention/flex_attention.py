@@ -36,7 +36,7 @@ _sliced_mask_mod_error = sliced_mask
 
 
 class FlexKernelOptions(TypedDict, total=False):
-    """Options of PyTorch's kernels. metatensor checks some of them and ignores all."""
+    """Options of PyTorch's kernels. They have no effect in metatensor, but invalid combinations raise an error."""
 
     BACKEND: Literal["AUTO", "TRITON", "FLASH", "TRITON_DECODE"]
     PRESCALE_QK: bool
@@ -87,7 +87,7 @@ def _combined(name: str, mask_mods: tuple[Any, ...], start: str, join: Callable[
 
 
 def or_masks(*mask_mods: MaskMod) -> MaskMod:
-    """Return a mask function that keeps a score if any of the given ones does.
+    """Return a mask function that keeps a score if any of the given functions keeps it.
 
     Raise RuntimeError if an argument is not callable.
     """
@@ -95,7 +95,7 @@ def or_masks(*mask_mods: MaskMod) -> MaskMod:
 
 
 def and_masks(*mask_mods: MaskMod) -> MaskMod:
-    """Return a mask function that keeps a score if all of the given ones do.
+    """Return a mask function that keeps a score if all of the given functions keep it.
 
     Raise RuntimeError if an argument is not callable.
     """
@@ -142,7 +142,7 @@ def create_mask(
     mod_fn : callable
         A mask_mod ``(b, h, q_idx, kv_idx)`` or a score_mod ``(score, b, h, q_idx, kv_idx)``.
     B, H : int or None
-        Batches and heads. None means 1.
+        Batch size and number of heads. None means 1.
     Q_LEN, KV_LEN : int
         Numbers of queries and keys.
     device : optional
@@ -181,14 +181,14 @@ def create_block_mask(
     compute_dq_write_order: bool = False,
     dq_kv_order: bool = True,
 ) -> BlockMask:
-    """Return the block-sparse form of a mask.
+    """Return the block-sparse form of a mask, which `flex_attention` takes as ``block_mask``.
 
     Parameters
     ----------
     mask_mod : callable
-        ``mask_mod(b, h, q_idx, kv_idx)`` tells whether a score is kept.
+        ``mask_mod(b, h, q_idx, kv_idx)`` returns whether a score is kept.
     B, H : int or None
-        Batches and heads. None means 1.
+        Batch size and number of heads. None means 1.
     Q_LEN, KV_LEN : int
         Numbers of queries and keys.
     device : optional
@@ -196,11 +196,11 @@ def create_block_mask(
     BLOCK_SIZE : int or pair of int
         Queries and keys per block. Default 128.
     separate_full_blocks : bool
-        List blocks that are kept in full separately. Default True.
+        Whether blocks without any masked score are listed separately from partly masked ones. Default True.
     compute_dq_write_order : bool
-        Must be False.
+        Must be False, because metatensor does not compute the backward pass by blocks.
     dq_kv_order : bool
-        Checked and otherwise ignored.
+        Must be a bool. It has no effect.
 
     Raises
     ------
@@ -222,7 +222,7 @@ def create_block_mask(
     if not isinstance(dq_kv_order, bool):
         raise ValueError(f"create_block_mask: dq_kv_order must be a bool, got {type(dq_kv_order).__name__}")
     if compute_dq_write_order:
-        raise NotImplementedError("create_block_mask: there is no backward pass to find an order for")
+        raise NotImplementedError("create_block_mask: compute_dq_write_order=True is not supported")
     q_block, kv_block = (BLOCK_SIZE, BLOCK_SIZE) if isinstance(BLOCK_SIZE, int) else BLOCK_SIZE
     mask = create_mask(mask_mod, B, H, Q_LEN, KV_LEN, device)
     if mask.dtype is not mt.bool:
@@ -242,7 +242,7 @@ def create_block_mask(
 
 def create_nested_block_mask(*args: Any, **kwargs: Any) -> NoReturn:
     """Raise NotImplementedError: metatensor has no nested tensors."""
-    raise NotImplementedError("create_nested_block_mask: there are no nested tensors in metatensor")
+    raise NotImplementedError("create_nested_block_mask: metatensor has no nested tensors")
 
 
 def _create_empty_block_mask(query: Any, key: Any) -> BlockMask:
@@ -262,22 +262,25 @@ def _check_inputs(query: Any, key: Any, value: Any, enable_gqa: bool) -> None:
     if min(query.dim(), key.dim(), value.dim()) < 2:
         raise ValueError(f"flex_attention: expected at least 2 dimensions, got {shapes}")
     if query.size(-1) != key.size(-1):
-        raise ValueError(f"flex_attention: query and key must have the same last size: {shapes}")
+        raise ValueError(f"flex_attention: query and key must have the same last size, got {shapes}")
     if query.device.type == "cpu" and (query.requires_grad or key.requires_grad or value.requires_grad):
         raise NotImplementedError("flex_attention: gradients are not supported on cpu; the inputs must not require them")
     if not query.dim() == key.dim() == value.dim() == 4:
         raise NotImplementedError(f"flex_attention: expected 4 dimensions, got {shapes}")
     if not enable_gqa and query.size(1) != key.size(1):
-        raise ValueError(f"flex_attention: the numbers of heads differ, which needs enable_gqa=True: {shapes}")
+        raise ValueError(f"flex_attention: different numbers of heads require enable_gqa=True, got {shapes}")
     if enable_gqa and query.size(1) % key.size(1):
-        raise ValueError(f"flex_attention: the heads of key must divide those of query: {shapes}")
+        raise ValueError(f"flex_attention: the number of key heads must divide the number of query heads, got {shapes}")
 
 
 def _check_block_mask(query: Any, key: Any, block_mask: BlockMask | None) -> None:
     """Raise ValueError for a mask of the wrong size, and RuntimeError for a mask on another device."""
     batches = query.size(0), key.size(0)
     if batches[0] != batches[1] and (block_mask is None or block_mask.kv_num_blocks.size(0) != batches[0]):
-        raise ValueError(f"flex_attention: batches of {batches[0]} and {batches[1]} need a block_mask for {batches[0]}")
+        raise ValueError(
+            f"flex_attention: query and key have batch sizes {batches[0]} and {batches[1]}, which requires a block_mask of "
+            f"batch size {batches[0]}"
+        )
     if block_mask is None:
         return
     if block_mask.mask_mod is sliced_mask:
@@ -298,10 +301,10 @@ def _check_options(options: Any, query: Any, request: AuxRequest | None) -> None
     if "BACKEND" in options and options.get("FORCE_USE_FLEX_ATTENTION", False):
         raise RuntimeError("flex_attention: BACKEND and FORCE_USE_FLEX_ATTENTION cannot be combined")
     if options.get("BACKEND", "AUTO") not in ("AUTO", "TRITON", "FLASH", "TRITON_DECODE"):
-        raise ValueError(f"flex_attention: there is no BACKEND {options['BACKEND']!r}")
+        raise ValueError(f"flex_attention: unknown BACKEND {options['BACKEND']!r} in kernel_options")
     for name in ("OUTPUT_LOGSUMEXP", "OUTPUT_MAX"):
         if name in options:
-            raise AssertionError(f"flex_attention: {name} follows from return_aux")
+            raise AssertionError(f"flex_attention: kernel_options must not contain {name}; use return_aux instead")
     if request is not None and request.max_scores and query.device.type == "cpu":
         raise NotImplementedError("flex_attention: max_scores are not supported on cpu")
 
@@ -332,17 +335,17 @@ def flex_attention(
     score_mod : callable, optional
         ``score_mod(score, b, h, q_idx, kv_idx)`` returns the new value of a single score.
     block_mask : BlockMask, optional
-        Mask whose ``mask_mod(b, h, q_idx, kv_idx)`` tells whether a single score is kept.
+        Mask whose ``mask_mod(b, h, q_idx, kv_idx)`` returns whether a single score is kept.
     scale : float, optional
         Factor of the scores. Default ``1 / sqrt(E)``.
     enable_gqa : bool
-        Let key and value have fewer heads, which are repeated. Default False.
+        Whether key and value may have fewer heads than query. They are repeated to match. Default False.
     return_lse : bool
-        Return a pair (output, log-sum-exp). Default False. ``return_aux`` is its successor.
+        Whether to return a pair (output, log-sum-exp). Default False. New code should use ``return_aux``.
     kernel_options : dict, optional
-        Checked and otherwise ignored.
+        See `FlexKernelOptions`. Invalid combinations raise an error. Otherwise they have no effect.
     return_aux : AuxRequest, optional
-        Return a pair (output, `AuxOutput`).
+        Auxiliary results to compute. If given, return a pair (output, `AuxOutput`).
 
     Returns
     -------
@@ -386,7 +389,7 @@ def flex_attention(
 
 
 def _for_each_query(x: Any, query: Any, groups: int) -> Any:
-    """Repeat the heads of keys or values for those of the queries, and expand a batch of one."""
+    """Repeat the heads of keys or values ``groups`` times, and expand a batch of one to the batch size of ``query``."""
     x = x.repeat_interleave(groups, 1) if groups != 1 else x
     return x.expand(query.size(0), *x.shape[1:])
 
@@ -394,7 +397,7 @@ def _for_each_query(x: Any, query: Any, groups: int) -> Any:
 def _scores(query: Any, key: Any, scale: float, score_mod: Any, block_mask: BlockMask | None) -> Any:
     """Return all scores after score_mod and mask, in float32 or float64."""
     if key.size(0) not in (1, query.size(0)):
-        raise RuntimeError(f"flex_attention: a batch of {key.size(0)} keys does not broadcast to {query.size(0)} queries")
+        raise RuntimeError(f"flex_attention: the batch size {key.size(0)} of key does not broadcast to the batch size {query.size(0)} of query")
     precise = mt.float64 if query.dtype is mt.float64 else mt.float32
     keys = _for_each_query(key, query, query.size(1) // key.size(1))
     scores = (query.to(precise) @ keys.to(precise).mT * scale).to(precise)
@@ -409,7 +412,7 @@ def _scores(query: Any, key: Any, scale: float, score_mod: Any, block_mask: Bloc
 
 
 def _strides_like(shape: tuple[int, ...], strides: tuple[int, ...]) -> list[int]:
-    """Return dense strides in the order of ``strides``, except that the last dimension is always innermost."""
+    """Return dense strides that order the dimensions as ``strides`` does, except that the last dimension is innermost."""
     order = sorted(range(len(shape)), key=lambda dim: strides[dim])
 
     def filled(order: list[int]) -> list[int]:

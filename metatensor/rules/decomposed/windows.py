@@ -172,6 +172,9 @@ def _avg_pool(d: int) -> None:
     @numeric(f"nn.functional.lp_pool{d}d")
     def lp_pool(x: Any, p: float, size: Any, stride: Any, ceil: bool) -> Any:
         step = size if stride is None or not stride else stride
+        if math.isinf(p):  # the largest magnitude, or for -inf the smallest
+            sign = 1 if p > 0 else -1
+            return sign * getattr(mt.nn.functional, f"max_pool{d}d")(sign * x.abs(), size, step, 0, 1, ceil)
         means = getattr(mt.nn.functional, f"avg_pool{d}d")(x**p, size, step, 0, ceil)
         return (means * math.prod(size)) ** (1.0 / p)
 

@@ -91,6 +91,8 @@ _lazy, _names = _attributes(
 
 
 def __getattr__(name):
+    if name == "Storage":  # follows the default dtype
+        return _lazy(next(kind_name for kind_name, kind in _typed.DTYPES.items() if kind is _mt.get_default_dtype()) + "Storage")
     return _lazy(name)
 
 

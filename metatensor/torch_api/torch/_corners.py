@@ -6,6 +6,7 @@ NotImplementedError.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import metatensor as mt
@@ -93,6 +94,29 @@ class _StorageType(type):
 
     def __call__(cls, *args: Any, **options: Any) -> Any:
         return TypedStorage(*args, dtype=cls.dtype, **options)
+
+    def from_buffer(cls, buffer: Any, byte_order: str = "native", count: int = -1, offset: int = 0) -> Any:
+        """Return a copy of the bytes of a buffer. ``byte_order`` is native, big or little."""
+        if byte_order not in ("native", "big", "little"):
+            raise ValueError(f"from_buffer: the byte order must be native, big or little, not {byte_order!r}")
+        size, length = cls.dtype.itemsize, len(memoryview(buffer).cast("B"))
+        if count < 0:
+            if (length - offset) % size:
+                raise ValueError(f"from_buffer: {length - offset} bytes are no multiple of the element size, {size}")
+            count = (length - offset) // size
+        data = bytearray(memoryview(buffer).cast("B")[offset : offset + count * size])
+        if len(data) < count * size:
+            raise ValueError(f"from_buffer: {count} elements from byte {offset} need more than {length} bytes")
+        part = size // 2 if cls.dtype.is_complex else size
+        if byte_order not in ("native", sys.byteorder):
+            data = bytearray(b"".join(data[i : i + part][::-1] for i in range(0, len(data), part)))
+        elements = mt.frombuffer(data, dtype=cls.dtype) if data else mt.empty(0, dtype=cls.dtype, device="cpu")
+        return TypedStorage(wrap_storage=elements.untyped_storage(), dtype=cls.dtype)
+
+    def from_file(cls, filename: Any, shared: bool = False, size: int = 0) -> Any:
+        """Return a storage over the first ``size`` elements of a file. With ``shared``, writes change the file."""
+        bytes_of = mt.UntypedStorage.from_file(filename, shared, size * cls.dtype.itemsize)
+        return TypedStorage(wrap_storage=bytes_of, dtype=cls.dtype)
 
 
 _STORAGES = {f"{name}Storage": _StorageType(f"{name}Storage", (), {

@@ -15,7 +15,7 @@ from metatensor.deferred import has_values
 __all__ = [
     "AcceleratorError", "DisableTorchFunctionSubclass", "SymBool", "SymFloat", "SymInt", "_assert", "_assert_async",
     "_check", "_check_index", "_check_is_size", "_check_not_implemented", "_check_tensor_all", "_check_tensor_all_with", "_check_type",
-    "_check_value", "_check_with", "_is_all_true", "_shape_as_tensor", "compile", "get_device_module", "is_anomaly_enabled",
+    "_check_value", "_check_with", "_is_all_true", "_shape_as_tensor", "compile", "from_file", "get_device_module", "is_anomaly_enabled",
     "is_distributed", "is_vulkan_available", "legacy_contiguous_format", "sym_float", "sym_int", "sym_ite", "sym_max", "sym_min",
     "sym_not", "sym_sqrt", "sym_sum", "typename",
 ]  # fmt: skip
@@ -43,6 +43,18 @@ class SymFloat(SymInt):
 
 class SymBool(SymInt):
     """A symbolic bool. It has no instances."""
+
+
+def from_file(
+    filename: str, shared: bool | None = None, size: int = 0, *, dtype: Any = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+) -> Any:
+    """Return the first `size` elements of a file as a vector on cpu. With `shared`, writes change the file."""
+    dtype = mt.get_default_dtype() if dtype is None else dtype
+    if device is not None and mt.device(device).type != "cpu":
+        raise RuntimeError(f"from_file: files can be mapped on cpu only, not on {device}")
+    storage = mt.UntypedStorage.from_file(filename, bool(shared), size * dtype.itemsize)
+    return mt.empty(0, dtype=dtype, device="cpu").set_(storage, 0, (size,)).requires_grad_(requires_grad)
 
 
 def sym_int(a: Any) -> int:

@@ -1,11 +1,12 @@
-"""PyTorch settings. All but the number of threads are stored and have no effect: they select among algorithms that metatensor
-does not have."""
+"""PyTorch settings. All but the number of threads and the deterministic mode are stored and have no effect: they select among
+algorithms that metatensor does not have."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from metatensor.devices import basics
 from metatensor.devices.threads import get_num_threads, set_num_threads
 
 __all__ = [
@@ -18,7 +19,6 @@ __all__ = [
 
 _kept: dict[str, Any] = {
     "interop_threads": os.cpu_count() or 1,
-    "deterministic": False,
     "warn_only": False,
     "warn_always": False,
     "precision": "highest",
@@ -38,19 +38,26 @@ def set_num_interop_threads(n: int) -> None:
 def _positive(name: str, n: Any) -> int:
     if not isinstance(n, int) or isinstance(n, bool):
         raise TypeError(f"{name}: expected an int, got {type(n).__name__}")
-    if n < 1:
-        raise RuntimeError(f"{name}: expected a positive number of threads, got {n}")
+    if not 1 <= n < 2**31:
+        raise RuntimeError(f"{name}: expected a positive number of threads below 2**31, got {n}")
     return n
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Store the setting. It does not change how operators compute."""
-    _kept["deterministic"], _kept["warn_only"] = bool(mode), bool(warn_only)
+    """Set the deterministic mode.
+
+    It does not choose among algorithms. In this mode, `empty` and `resize_` fill new memory, unless
+    `torch.utils.deterministic.fill_uninitialized_memory` is False. Raise TypeError unless the arguments are bools.
+    """
+    for value in (mode, warn_only):
+        if not isinstance(value, bool):
+            raise TypeError(f"use_deterministic_algorithms: expected a bool, got {type(value).__name__}")
+    basics.settings["deterministic"], _kept["warn_only"] = mode, warn_only
 
 
 def are_deterministic_algorithms_enabled() -> bool:
     """Return the mode set by `use_deterministic_algorithms`."""
-    return bool(_kept["deterministic"])
+    return basics.settings["deterministic"]
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
@@ -70,7 +77,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 def get_deterministic_debug_mode() -> int:
     """Return 0 if the mode is "default", 1 for "warn" and 2 for "error"."""
-    return 0 if not _kept["deterministic"] else 1 if _kept["warn_only"] else 2
+    return 0 if not basics.settings["deterministic"] else 1 if _kept["warn_only"] else 2
 
 
 def set_float32_matmul_precision(precision: str) -> None:

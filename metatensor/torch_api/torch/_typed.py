@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import metatensor as mt
@@ -85,6 +86,9 @@ def set_default_tensor_type(kind: Any) -> None:
 
     Raise TypeError for any other argument, and for types that are not floating-point.
     """
+    warnings.warn(
+        "set_default_tensor_type() is deprecated; use set_default_dtype() and set_default_device()", UserWarning, stacklevel=2
+    )
     if isinstance(kind, str):
         *where, name = kind.split(".")
         dtype = DTYPES.get(name.removesuffix("Tensor"))

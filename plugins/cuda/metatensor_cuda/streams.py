@@ -26,10 +26,10 @@ class CudaStream(Stream):
             return bool(self.native.done)
 
     def wait_event(self, event: Event) -> None:
-        if isinstance(event, CudaEvent):  # the host waits for events of other device types
+        if isinstance(event, CudaEvent):
             with self.backend.on(self.index):
                 self.native.wait_event(event.native)
-        else:
+        else:  # an event of another device type: make the host wait
             event.synchronize()
 
     def make_current(self) -> None:

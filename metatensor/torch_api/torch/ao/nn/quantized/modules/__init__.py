@@ -1,4 +1,4 @@
-"""A second module from which libraries import these layers."""
+"""Layers of `torch.ao.nn.quantized`, which some libraries import from this module."""
 
 from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch.ao.nn.quantized.modules.functional_modules import FloatFunctional, FXFloatFunctional, QFunctional
