@@ -1,0 +1,286 @@
+"""Compare gradients with finite differences."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import metatensor as mt
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+
+class GradcheckError(RuntimeError):
+    """Raised by `gradcheck` if a gradient is wrong."""
+
+
+def _tensors(values: Any) -> tuple:
+    return tuple(v for v in (values if isinstance(values, (tuple, list)) else (values,)) if isinstance(v, mt.Tensor))
+
+
+def _outputs(func: Callable, inputs: tuple) -> tuple:
+    return tuple(t for t in _tensors(func(*inputs)) if t.requires_grad)
+
+
+def _differences(func: Callable, inputs: tuple, x: Any, eps: float) -> list:
+    """Return, for each output, the derivatives along each element of `x`: a matrix, (x.numel(), output.numel()).
+
+    The derivatives for the imaginary part of a complex element are i times its row, in further rows.
+    """
+    rows: list = []
+    values = x.data  # writes to it are not counted as changes of x
+    steps = (eps, eps * 1j) if x.is_complex() else (eps,)
+    for step in steps:
+        for i in range(x.numel()):
+            found = []
+            for sign in (1, -1):
+                index = _unraveled(i, x.shape)
+                before = values[index].item()
+                values[index] = before + sign * step
+                found.append([t.detach().clone() for t in _tensors(func(*inputs))])
+                values[index] = before
+            rows.append([(a - b).reshape(-1) / (2 * eps) for a, b in zip(*found, strict=True)])
+    return [mt.stack([row[k] for row in rows]) for k in range(len(rows[0]))] if rows else []
+
+
+def _unraveled(i: int, shape: Sequence[int]) -> tuple[int, ...]:
+    index = []
+    for size in reversed(shape):
+        i, k = divmod(i, size)
+        index.append(k)
+    return tuple(reversed(index))
+
+
+def _analytic(func: Callable, inputs: tuple, differentiated: list, k: int) -> list:
+    """Return, for each input, the gradients of the elements of output `k`: a matrix, (output parts, input.numel())."""
+    output = _outputs(func, inputs)[k]
+    columns: list[list] = [[] for _ in differentiated]
+    for part in (1, 1j) if output.is_complex() else (1,):
+        for i in range(output.numel()):
+            weight = mt.zeros_like(output, memory_format=mt.contiguous_format)
+            weight.view(-1)[i] = part
+            found = mt.autograd.grad(output, differentiated, weight, retain_graph=True, allow_unused=True)
+            for column, g, x in zip(columns, found, differentiated, strict=True):
+                column.append(mt.zeros(x.numel(), dtype=x.dtype, device=x.device) if g is None else g.reshape(-1))
+    return [mt.stack(column) if column else None for column in columns]
+
+
+def _expected(numeric: Any, x: Any, output: Any) -> Any:
+    """Return the gradients that finite differences predict, as `_analytic` arranges them.
+
+    With the real and imaginary parts of an output as separate functions, the gradient for ``z = x + iy`` is
+    ``d/dx + i d/dy``.
+    """
+    n = x.numel()
+    parts = [numeric.real, numeric.imag] if output.is_complex() else [numeric.real if numeric.is_complex() else numeric]
+    rows = [(p[:n] + 1j * p[n:] if x.is_complex() else p).transpose(0, 1) for p in parts]
+    return mt.cat(rows) if len(rows) > 1 else rows[0]
+
+
+def gradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """Compare the gradients of a function with central differences, ``(f(x + eps) - f(x - eps)) / (2 eps)``.
+
+    Parameters
+    ----------
+    func : callable
+        Takes the inputs and returns a tensor or a tuple of tensors.
+    inputs : Tensor or tuple
+        The arguments. Those that require grad should be float64 or complex128, on a device with data.
+    eps : float
+        The step of the differences.
+    atol, rtol : float
+        Tolerances of the comparison.
+    raise_exception : bool
+        Raise GradcheckError, rather than return False, if a gradient is wrong.
+    nondet_tol : float
+        How far the gradients of two runs may differ.
+    check_undefined_grad : bool
+        Also check that outputs without a gradient count as zeros.
+    check_grad_dtypes : bool
+        Also check that gradients have the dtype of their tensors.
+    check_batched_grad : bool
+        Also compute the gradients of a batch, under `vmap`, and compare.
+    fast_mode, masked, check_forward_ad, check_batched_forward_grad, check_backward_ad
+        `fast_mode` and `masked` are accepted; the whole Jacobian of strided tensors is always compared. Forward mode is
+        not implemented.
+
+    Returns
+    -------
+    bool
+        True if all gradients are right.
+
+    Raises
+    ------
+    GradcheckError
+        If a gradient is wrong and `raise_exception` is True.
+    ValueError
+        If no input requires grad.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> x = mt.tensor([0.5, 2.0], dtype=mt.float64, device="cpu", requires_grad=True)
+    >>> mt.autograd.gradcheck(mt.sin, (x,))
+    True
+    """
+    if check_forward_ad or check_batched_forward_grad:
+        raise NotImplementedError("gradcheck: forward mode is not implemented")
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    differentiated = [x for x in given if isinstance(x, mt.Tensor) and x.requires_grad]
+    if not differentiated:
+        raise ValueError("gradcheck: at least one input must require grad")
+    for i, x in enumerate(differentiated):
+        if x.dtype not in (mt.float64, mt.complex128):
+            warnings.warn(f"gradcheck: input {i} is {x.dtype}; differences of less than double precision are inaccurate", stacklevel=2)
+    try:
+        _check(func, given, differentiated, eps, atol, rtol, nondet_tol, check_grad_dtypes)
+        if check_undefined_grad:
+            _check_undefined(func, given, differentiated)
+        if check_batched_grad:
+            _check_batched(func, given, differentiated, atol, rtol)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def _check(func: Callable, given: tuple, differentiated: list, eps: float, atol: float, rtol: float, nondet: float, dtypes: bool) -> None:
+    every = _tensors(func(*given))
+    outputs = [t for t in every if t.requires_grad]
+    numeric = {id(x): _differences(func, given, x, eps) for x in differentiated}
+    for t in every:
+        if t.requires_grad or not (t.is_floating_point() or t.is_complex()):
+            continue
+        place = next(i for i, o in enumerate(every) if o is t)
+        if any(found and bool((found[place].abs() > atol).any()) for found in numeric.values()):
+            raise GradcheckError(f"gradcheck: output {place} depends on an input but does not require grad")
+    places = [i for i, t in enumerate(every) if t.requires_grad]
+    for k, (place, output) in enumerate(zip(places, outputs, strict=True)):
+        found = _analytic(func, given, differentiated, k)
+        again = _analytic(func, given, differentiated, k)
+        for i, (x, a, b) in enumerate(zip(differentiated, found, again, strict=True)):
+            if a is None or not numeric[id(x)]:
+                continue
+            if dtypes and a.dtype is not x.dtype:
+                raise GradcheckError(f"gradcheck: the gradient for input {i} is {a.dtype}, the input is {x.dtype}")
+            if bool(((a - b).abs() > nondet).any()):
+                raise GradcheckError(f"gradcheck: two backward passes gave different gradients for input {i}")
+            expected = _expected(numeric[id(x)][place], x, output)
+            if not mt.allclose(a, expected.to(a.dtype), rtol=rtol, atol=atol, equal_nan=True):
+                raise GradcheckError(f"gradcheck: the gradient of output {k} for input {i} is wrong\nbackward:\n{a}\ndifferences:\n{expected}")
+
+
+def _check_undefined(func: Callable, given: tuple, differentiated: list) -> None:
+    """Check that absent gradients give absent or zero gradients."""
+    outputs = _outputs(func, given)
+    if len(outputs) < 2:
+        return
+    for k in range(len(outputs)):
+        outputs = _outputs(func, given)
+        weights = [mt.zeros_like(o) for i, o in enumerate(outputs) if i != k]
+        found = mt.autograd.grad([o for i, o in enumerate(outputs) if i != k], differentiated, weights, allow_unused=True)
+        if any(g is not None and bool((g != 0).any()) for g in found):
+            raise GradcheckError(f"gradcheck: without a gradient for output {k}, zeros for the others gave a gradient that is not zero")
+
+
+def _check_batched(func: Callable, given: tuple, differentiated: list, atol: float, rtol: float) -> None:
+    for output in _outputs(func, given):
+        weights = [mt.randn_like(output) for _ in range(2)]
+        one = [mt.autograd.grad(output, differentiated, w, retain_graph=True, allow_unused=True) for w in weights]
+        many = mt.autograd.grad(output, differentiated, mt.stack(weights), retain_graph=True, allow_unused=True, is_grads_batched=True)
+        for i, g in enumerate(many):
+            if g is not None and not mt.allclose(g, mt.stack([o[i] for o in one]), rtol=rtol, atol=atol, equal_nan=True):
+                raise GradcheckError(f"gradcheck: the gradients of a batch for input {i} differ from those of its members")
+
+
+def gradgradcheck(
+    func: Callable[..., Any],
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
+    """Compare the gradients of a function's gradients with central differences.
+
+    Parameters
+    ----------
+    func : callable
+        Takes the inputs and returns a tensor or a tuple of tensors.
+    inputs : Tensor or tuple
+        The arguments, as for `gradcheck`.
+    grad_outputs : Tensor or tuple, optional
+        The gradients of the outputs. Random by default.
+    gen_non_contig_grad_outputs : bool
+        Draw gradients of the outputs that are not contiguous. Default False.
+
+    The other parameters are those of `gradcheck`.
+
+    Returns
+    -------
+    bool
+        True if all gradients are right.
+
+    Raises
+    ------
+    GradcheckError
+        If a gradient is wrong and `raise_exception` is True.
+    """
+    if check_fwd_over_rev:
+        raise NotImplementedError("gradgradcheck: forward mode is not implemented")
+    given = inputs if isinstance(inputs, tuple) else (inputs,)
+    outputs = _outputs(func, given)
+    if grad_outputs is None:
+        weights = tuple(_drawn(o, gen_non_contig_grad_outputs) for o in outputs)
+    else:
+        weights = _tensors(grad_outputs)
+    n = len(weights)
+    differentiated = [i for i, x in enumerate(given) if isinstance(x, mt.Tensor) and x.requires_grad]
+
+    def gradients(*args: Any) -> tuple:
+        made = _outputs(func, args[:-n])
+        found = mt.autograd.grad(made, [args[i] for i in differentiated], args[-n:], create_graph=True, allow_unused=True)
+        return tuple(g for g in found if g is not None)
+
+    return gradcheck(
+        gradients, (*given, *weights), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
+        fast_mode=fast_mode, masked=masked,
+    )  # fmt: skip
+
+
+def _drawn(output: Any, strided: bool) -> Any:
+    made = mt.randn(output.shape, dtype=output.dtype, device=output.device)
+    if strided and made.dim():
+        made = mt.stack([made, made], -1)[..., 0]
+    return made.requires_grad_()
