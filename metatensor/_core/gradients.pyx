@@ -28,7 +28,7 @@ from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
 from metatensor._core.graph cimport (
     SAVED_INPUT, SAVED_OBJECT, SAVED_PACKED, SAVED_RESULT, Node, Saved, next_sequence, node_extra, set_edge,
-    set_output, set_room, unpack, wants, where_called, graph_hooks,
+    is_tracked, set_output, set_room, unpack, untrack, wants, where_called, graph_hooks,
 )
 from metatensor._core.history cimport node_of, rebase, set_node
 from metatensor._core.op cimport IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, VIEW, Call, Overload, call, find
@@ -263,13 +263,14 @@ cdef inline bint _wants(PyObject* p) noexcept:
 
 
 cdef int _link(Node node, int i, Tensor t) except -1:
+    """Set edge `i` for a tensor that requires grad. Return 0 if it does not, 1, or 3 if its node is tracked for cycles."""
     cdef int output
     cdef Node to
     if t.flags & T_REQUIRES_GRAD:
         to = node_of(t, &output)
         if to is not None:
             set_edge(node, i, to, output)
-            return 1
+            return 3 if is_tracked(<PyObject*>to) else 1
     return 0
 
 
@@ -279,7 +280,7 @@ cdef Node begin(Call* c, Overload ov):
     cdef Rule rule
     cdef Kept* kept
     cdef Tensor t
-    cdef int i, k, edges
+    cdef int i, k, edges, linked, tracked = 0
     cdef unsigned long long wanted = 0
     if ov.gradient is None:
         found = _prepare(ov)
@@ -299,13 +300,17 @@ cdef Node begin(Call* c, Overload ov):
     for k in range(rule.n_slots):
         value = <object>c.args[rule.slots[k]]
         if isinstance(value, Tensor):
-            if _link(node, i, <Tensor>value):
+            linked = _link(node, i, <Tensor>value)
+            if linked:
                 wanted |= 1ULL << rule.function_of[k]
+                tracked |= linked & 2
             i += 1
         elif isinstance(value, list):
             for t in value:
-                if _link(node, i, t):
+                linked = _link(node, i, t)
+                if linked:
                     wanted |= 1ULL << rule.function_of[k]
+                    tracked |= linked & 2
                 i += 1
         else:
             i += 1
@@ -313,6 +318,8 @@ cdef Node begin(Call* c, Overload ov):
         kept = &rule.kept[k]
         if kept.wanted_by & wanted and kept.what != KEEP_RESULT:
             _keep_argument(c, node, k, kept)
+    if not tracked and not hints.saved_hooks:
+        untrack(node)
     if hints.anomaly:
         from metatensor.autograd.anomaly_mode import call_stack
         node_extra(node).forward_stack = call_stack()

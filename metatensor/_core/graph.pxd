@@ -67,6 +67,11 @@ cdef class NodeExtra:
     cdef object forward_stack   # where the operator was called, in anomaly mode
 
 
+# A node refers to older nodes and to tensors, so it is no part of a cycle unless Python code was attached to it or to a
+# node before it. Only such nodes are tracked by the garbage collector: traversing all would cost more than making them.
+cdef int track(object o) except -1
+cdef int untrack(object o) except -1
+cdef bint is_tracked(PyObject* o) noexcept
 cdef int set_room(Node node, int edges, int saved, int outputs) except -1
 cdef int set_output(Node node, int i, Tensor t) except -1
 cdef int set_edge(Node node, int i, Node to, int output) except -1

@@ -147,7 +147,29 @@ cdef class NodeExtra:
 cdef NodeExtra node_extra(Node node):
     if node.extra is None:
         node.extra = NodeExtra.__new__(NodeExtra)
+        track(node)
     return node.extra
+
+
+cdef extern from "Python.h":
+    void PyObject_GC_UnTrack(void* o)
+    void PyObject_GC_Track(void* o)
+    int PyObject_GC_IsTracked(PyObject* o) noexcept
+
+
+cdef int track(object o) except -1:
+    if not PyObject_GC_IsTracked(<PyObject*>o):
+        PyObject_GC_Track(<void*>o)
+    return 0
+
+
+cdef int untrack(object o) except -1:
+    PyObject_GC_UnTrack(<void*>o)
+    return 0
+
+
+cdef bint is_tracked(PyObject* o) noexcept:
+    return PyObject_GC_IsTracked(o)
 
 
 cdef object registered(object hooks, object fn, str name):

@@ -6,7 +6,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from metatensor._core.device cimport META
-from metatensor._core.graph cimport Node, NodeExtra, next_sequence, node_extra, set_edge, set_output, set_room
+from metatensor._core.graph cimport Node, NodeExtra, is_tracked, next_sequence, node_extra, set_edge, set_output, set_room, track, untrack
 from metatensor._core.layout cimport is_dense, is_row_major
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
@@ -67,6 +67,7 @@ cdef Node accumulator_of(Tensor t):
     set_output(node, 0, t)
     node.variable = t
     extra.accumulator = <PyObject*>node
+    untrack(node)
     return node
 
 
@@ -125,7 +126,9 @@ cdef Node node_of(Tensor t, int* output):
     if not t.flags & T_NONLEAF:
         output[0] = 0
         return accumulator_of(t)
-    extra = extra_of(t)
+    if t.extra is None:
+        return None         # marked as a result, but not recorded
+    extra = <TensorExtra>t.extra
     if t.flags & T_VIEW and extra.seen != version_of(t) and (<Tensor>t.base).flags & T_REQUIRES_GRAD:
         _look_again(t)
     output[0] = extra.output
@@ -134,7 +137,15 @@ cdef Node node_of(Tensor t, int* output):
 
 cdef int set_node(Tensor t, Node node, int output) except -1:
     """Make `t` the output `output` of `node`."""
-    cdef TensorExtra extra = extra_of(t)
+    cdef TensorExtra extra
+    if t.extra is None:
+        extra = TensorExtra.__new__(TensorExtra)
+        t.extra = extra
+        if not is_tracked(<PyObject*>node):
+            untrack(extra)
+    else:
+        extra = <TensorExtra>t.extra
+        track(extra)
     extra.node = node
     extra.output = output
     t.flags |= T_REQUIRES_GRAD | T_NONLEAF
