@@ -6,7 +6,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from metatensor._core.device cimport META
-from metatensor._core.graph cimport Node, NodeExtra, is_tracked, next_sequence, node_extra, set_edge, set_output, set_room, track, untrack
+from metatensor._core.graph cimport Node, NodeExtra, next_sequence, node_extra, set_edge, set_output, set_room, untrack
 from metatensor._core.layout cimport is_dense, is_row_major
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
@@ -126,38 +126,32 @@ cdef Node node_of(Tensor t, int* output):
     if not t.flags & T_NONLEAF:
         output[0] = 0
         return accumulator_of(t)
-    if t.extra is None:
+    if t.node == NULL:
         return None         # marked as a result, but not recorded
-    extra = <TensorExtra>t.extra
-    if t.flags & T_VIEW and extra.seen != version_of(t) and (<Tensor>t.base).flags & T_REQUIRES_GRAD:
+    if t.flags & T_VIEW and (<TensorExtra>t.extra).seen != version_of(t) and (<Tensor>t.base).flags & T_REQUIRES_GRAD:
         _look_again(t)
-    output[0] = extra.output
-    return <Node>extra.node
+    output[0] = t.output
+    return <Node>t.node
 
 
 cdef int set_node(Tensor t, Node node, int output) except -1:
     """Make `t` the output `output` of `node`."""
-    cdef TensorExtra extra
-    if t.extra is None:
-        extra = TensorExtra.__new__(TensorExtra)
-        t.extra = extra
-        if not is_tracked(<PyObject*>node):
-            untrack(extra)
-    else:
-        extra = <TensorExtra>t.extra
-        track(extra)
-    extra.node = node
-    extra.output = output
+    cdef PyObject* old = t.node
+    Py_INCREF(node)
+    t.node = <PyObject*>node
+    t.output = output
+    Py_XDECREF(old)
     t.flags |= T_REQUIRES_GRAD | T_NONLEAF
     if t.flags & T_VIEW:
-        extra.seen = version_of(t)
+        extra_of(t).seen = version_of(t)
     return 0
 
 
 cdef int forget(Tensor t) except -1:
     """Make `t` a tensor without history."""
-    if t.extra is not None:
-        (<TensorExtra>t.extra).node = None
+    cdef PyObject* old = t.node
+    t.node = NULL
+    Py_XDECREF(old)
     t.flags &= ~(T_NONLEAF | T_RETAINS_GRAD)
     return 0
 
@@ -195,7 +189,7 @@ cdef int _look_again(Tensor t) except -1:
         again = _part(<Tensor>t.base, <Tensor>t.base, t)
     finally:
         thread_state().grad_enabled = was
-    set_node(t, <Node>(<TensorExtra>again.extra).node, (<TensorExtra>again.extra).output)
+    set_node(t, <Node>again.node, again.output)
     return 0
 
 
@@ -232,25 +226,19 @@ cdef int rebase(Tensor t, Node node, int target) except -1:
             set_edge(slices, slices.place_of(i), <Node>node.edges[i].node, node.edges[i].output)
     _move_retained(base, slices, 0)
     set_node(base, slices, 0)
-    t.flags |= T_REQUIRES_GRAD | T_NONLEAF
-    extra_of(t).seen = version_of(t) - 1        # found anew when it is asked for
-    if extra_of(t).node is None:
-        extra_of(t).node = slices
+    set_node(t, slices, 0)
+    extra_of(t).seen = version_of(t) - 1        # its node is found when it is asked for
     return 0
 
 
 cdef int _move_retained(Tensor t, Node to, int output) except -1:
     """Let a tensor that keeps its gradient keep that of its new node instead."""
     cdef NodeExtra extra
-    cdef TensorExtra own
-    if not t.flags & T_RETAINS_GRAD or t.extra is None:
+    if not t.flags & T_RETAINS_GRAD or t.node == NULL or (<Node>t.node).extra is None:
         return 0
-    own = <TensorExtra>t.extra
-    if own.node is None or (<Node>own.node).extra is None:
-        return 0
-    extra = (<Node>own.node).extra
-    if extra.retained is not None and own.output in extra.retained:
-        kept = extra.retained.pop(own.output)
+    extra = (<Node>t.node).extra
+    if extra.retained is not None and t.output in extra.retained:
+        kept = extra.retained.pop(t.output)
         if node_extra(to).retained is None:
             node_extra(to).retained = {}
         node_extra(to).retained[output] = kept

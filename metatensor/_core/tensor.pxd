@@ -9,6 +9,7 @@ from metatensor._core.types cimport INLINE_DIMS, dim_t
 cdef class Tensor:
     cdef readonly int ndim
     cdef int flags                          # TensorFlag
+    cdef int output                         # which output of `node` this is
     cdef dim_t* sizes                       # points into `inline_dims` or `heap`
     cdef dim_t* strides                     # in elements
     cdef dim_t inline_dims[2 * INLINE_DIMS]
@@ -19,6 +20,7 @@ cdef class Tensor:
     cdef object base                        # the tensor that this is a view of, never itself a view; or None
     cdef object extra                       # TensorExtra, or None
     cdef object heap                        # bytes object with sizes and strides if ndim > INLINE_DIMS, else None
+    cdef PyObject* node                     # owned: the Node of the call that returned the tensor, or NULL
     cdef PyObject* attrs                    # the instance dict, or NULL until an attribute is set
     cdef object __weakref__
 
@@ -27,8 +29,6 @@ cdef class TensorExtra:
     """Attributes that few tensors have."""
     cdef object grad
     cdef VersionCounter versions            # the counter of `_version`; None means the storage's counter
-    cdef object node                        # the Node of the call that returned the tensor, or None
-    cdef int output                         # which of that node's outputs the tensor is
     cdef unsigned long long seen            # of a view: the version of its base that `node` belongs to
     cdef PyObject* accumulator              # of a leaf: its AccumulateGrad while there is one, which owns the tensor
     cdef object hooks                       # of a leaf: its hooks by kind, or None

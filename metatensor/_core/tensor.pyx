@@ -158,17 +158,9 @@ cdef int detach_from(Tensor t, Tensor source) except -1:
     return 0
 
 
-cdef extern from "Python.h":
-    void PyObject_GC_Track(void* o)
-    int PyObject_GC_IsTracked(PyObject* o) noexcept
-
-
 cdef TensorExtra extra_of(Tensor t):
-    """Return the extra attributes of a tensor, which the garbage collector tracks because they may become part of a cycle."""
     if t.extra is None:
         t.extra = TensorExtra.__new__(TensorExtra)
-    elif not PyObject_GC_IsTracked(<PyObject*>t.extra):
-        PyObject_GC_Track(<void*><PyObject*>t.extra)
     return <TensorExtra>t.extra
 
 
@@ -659,5 +651,5 @@ cdef Tensor instance_of(object cls):
 
 
 cdef Tensor _probe = Tensor.__new__(Tensor)
-setup_tensor(Tensor, <char*>&_probe.attrs - <char*><PyObject*>_probe, _init_fresh, ())
+setup_tensor(Tensor, <char*>&_probe.attrs - <char*><PyObject*>_probe, <char*>&_probe.node - <char*><PyObject*>_probe, _init_fresh, ())
 _init_fresh(<PyObject*>_probe)
