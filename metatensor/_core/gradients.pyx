@@ -17,7 +17,7 @@ an argument's name
 an argument's name and ``_meta``
     A Spec with the shape, dtype and device of a tensor argument. Nothing is kept of the tensor.
 an argument's name and ``_layout``
-    A Spec with the strides too.
+    Shape, strides, storage offset, dtype and device. Nothing is kept of the tensor.
 ``wanted``
     For a joint rule, which computes several gradients: a tuple that says which are wanted.
 """
@@ -36,7 +36,7 @@ from metatensor._core.size cimport make_size, make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, version_of
 from metatensor._core.thread cimport hints, innermost_hooks, thread_state
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_NONLEAF, T_REQUIRES_GRAD
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from metatensor._core.versions cimport detached
 from metatensor._core cimport graph
 
@@ -419,8 +419,16 @@ cdef class _List:
         self.versions = [version_of(<Tensor>t) for t in tensors]
 
 
-cdef Spec _spec_of(Tensor t):
-    cdef Spec s = Spec.__new__(Spec)
+@cython.final
+cdef class _Layout:
+    """What a rule receives as the layout of an argument."""
+    cdef readonly object shape, strides, dtype, device
+    cdef readonly dim_t offset
+
+
+cdef _Layout _spec_of(Tensor t):
+    cdef _Layout s = _Layout.__new__(_Layout)
+    s.offset = t.offset
     s.shape = make_tuple(t.ndim, t.sizes)
     s.strides = make_tuple(t.ndim, t.strides)
     s.dtype = t.dtype
