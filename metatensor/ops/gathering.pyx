@@ -278,7 +278,7 @@ cdef object take_along_dim_body(Call* c):
     if broadcast_into(&lay, index.ndim, index.sizes):
         raise RuntimeError(f"{op_name(c)}(): shapes {shape_str(t)} and {shape_str(index)} do not broadcast in the "
                            f"dimensions other than {d}")
-    if index.total and result_device(c) is not META:    # take_along_dim wraps indices modulo the size
+    if index.total:     # take_along_dim wraps indices modulo the size
         index = <Tensor>call("remainder", (index, t.sizes[d] if t.ndim else 1))
     index = <Tensor>index.expand(dims_tuple(lay.ndim, lay.sizes))
     if t.ndim:
@@ -294,7 +294,7 @@ define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -
        gather_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
        "Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the "
        "shape of `index`. `index` must have as many dimensions as `input`, and no larger sizes except in `dim`.")
-gradient("gather", input=lambda grad, input_meta, dim, index: grad.new_zeros(input_meta.shape).scatter_add(dim, index, grad))
+gradient("gather", input=lambda grad, input, dim, index: grad.new_zeros(input.shape).scatter_add(dim, index, grad))
 define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Elements of the flattened `input` at the int64 positions `index`. The result has the shape of `index`.")
 gradient("take", input=lambda grad, input, index: grad.new_zeros(input.shape).put(index, grad, True))

@@ -18,12 +18,8 @@ _of = Bodies("reductions")
 
 # Parts of gradients ---------------------------------------------------------------------------------
 
-def _matrix_norm_name(ord):
-    if ord == "fro":
-        return "LinalgVectorNormBackward0"
-    if ord == "nuc":
-        return "SumBackward1"
-    return "AmaxBackward0" if ord > 0 else "AminBackward0"
+def _matrix_norm(input, ord, dim, keepdim, dtype):
+    return _of.matrix_norm(input, ord, dim, keepdim, dtype)
 
 
 cdef DType norm_dtype(Call* c, int slot, Tensor t):
@@ -137,8 +133,7 @@ gradient("linalg.vector_norm",
 define("linalg.matrix_norm(Tensor input, any ord='fro', int[] dim=(-2, -1), bool keepdim=False, *, dtype? dtype=None) "
        "-> Tensor", matrix_norm_meta, OUT | EXACT_OUT,
        "Norm of the matrices in the two dimensions `dim`. `ord` is 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2.")
-gradient("linalg.matrix_norm", node=lambda ord: _matrix_norm_name(ord),
-         input=lambda grad, input, ord, dim, keepdim, result: _of.matrix_norm(grad, input, ord, dim, keepdim, result))
+gradient("linalg.matrix_norm", through=_matrix_norm)
 
 
 # Vector or matrix norm ---------------------------------------------------------------------
@@ -259,7 +254,7 @@ cdef object renorm_meta(Call* c):
 define("dist(Tensor input, Tensor other, Scalar p=2) -> Tensor", dist_meta, OUT,
        "The `p`-norm of `input - other`, as a 0-d tensor.")
 gradient("dist", input=lambda grad, input, other, p, result: _of.vector_norm(grad, input - other, p, None, False, result),
-         other=lambda grad, input, other, p, result: -_of.vector_norm(grad, input - other, p, None, False, result))
+         other=lambda grad, input, other, p, result: _of.vector_norm(-grad, input - other, p, None, False, result))
 define("cdist(Tensor x1, Tensor x2, float p=2.0, any? compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
        cdist_meta, 0,
        "The `p`-norm distance of each row of `x1` to each row of `x2`: (..., n, k) and (..., m, k) give (..., n, m).")

@@ -21,6 +21,16 @@ from metatensor._core.gradients import gradient
 _of = Bodies("views")
 
 
+# Parts of gradients ---------------------------------------------------------------------------------
+
+def _interleaved(input, repeats, dim, output_size):
+    return _of.interleaved(input, repeats, dim, output_size)
+
+
+def _combined(input, r, with_replacement):
+    return _of.combined(input, r, with_replacement)
+
+
 cdef object repeat_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t times[MAX_DIMS]
@@ -147,8 +157,7 @@ gradient("_repeat_interleave", node="ViewBackward0",
          input=lambda grad, repeats, dim, input_meta: grad.unflatten(dim, (input_meta.shape[dim], repeats)).sum(dim % grad.ndim + 1))
 define("_repeat_interleave_by(Tensor input, Tensor repeats, int dim, int output_size) -> Tensor", interleave_meta,
        FUNCTION_ONLY)
-gradient("_repeat_interleave_by", node="IndexSelectBackward0",
-         input=lambda grad, repeats, dim, input_meta, output_size: _of.interleaved(grad, input_meta.shape, repeats, dim, output_size))
+gradient("_repeat_interleave_by", through=_interleaved)
 
 
 # Reordering ------------------------------------------------------------------------------------
@@ -218,6 +227,7 @@ define("fliplr(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Reverse the
 define("flipud(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Reverse the order along dimension 0.")
 define("rot90(Tensor input, int k=1, int[] dims=(0, 1)) -> Tensor", rot90_body, COMPOSITE,
        "Rotate by `k` quarter turns in the plane of the two dimensions `dims`, from the first towards the second.")
+gradient("rot90", input=lambda grad, k, dims: grad.rot90(-k, dims))
 
 
 cdef object BOUND = 2 ** 62
@@ -246,5 +256,4 @@ cdef object combinations_meta(Call* c):
 
 define("combinations(Tensor input, int r=2, bool with_replacement=False) -> Tensor", combinations_meta, 0,
        "Return all combinations of `r` elements of a vector as the rows of a matrix.")
-gradient("combinations", node="StackBackward0",
-         input=lambda grad, input, r, with_replacement: _of.combined(grad, input, r, with_replacement))
+gradient("combinations", through=_combined)

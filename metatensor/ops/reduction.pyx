@@ -18,6 +18,10 @@ _of = Bodies("reductions")
 
 # Parts of gradients ---------------------------------------------------------------------------------
 
+def _nanmean(input, dim, keepdim, dtype):
+    return _of.mean_of_numbers(input, dim, keepdim, dtype)
+
+
 def _summed_name(name, dim, keepdim):
     return f"{name}Backward0" if dim is None and not keepdim else f"{name}Backward1"
 
@@ -216,7 +220,7 @@ gradient("mean", node=lambda dim, keepdim: _summed_name("Mean", dim, keepdim),
 define("nanmean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", nan_meta,
        OUT | OPTION_A,
        "Mean over `dim` (default: all dimensions) of the elements that are not NaN. The dtype must be floating-point.")
-gradient("nanmean", node="DivBackward0", input=lambda grad, input, dim, keepdim: _of.averaged_numbers(grad, input, dim, keepdim))
+gradient("nanmean", through=_nanmean)
 define("prod(Tensor input, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", prod_meta, OUT,
        "Product over dimension `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given.")
 gradient("prod", node=lambda dim, keepdim: _summed_name("Prod", dim, keepdim),

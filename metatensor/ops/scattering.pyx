@@ -223,11 +223,11 @@ define("index_add(Tensor input, int dim, Tensor index, Tensor source, *, Scalar 
        "Add the slices of `source` along `dim`, times `alpha`, to the slices of `input` at the indices in the vector "
        "`index`.")
 gradient("index_add", input=lambda grad: grad,
-         source=lambda grad, dim, index, source_meta, alpha: _of.taken_slices(grad, dim, index, source_meta.shape) * alpha)
+         source=lambda grad, dim, index, source, alpha: _of.taken_slices(grad, dim, index, source.shape) * alpha)
 define("index_copy(Tensor input, int dim, Tensor index, Tensor source) -> Tensor", index_copy_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Write the slices of `source` along `dim` to the slices of `input` at the indices in the vector `index`.")
 gradient("index_copy", input=lambda grad, dim, index: grad.index_fill(dim, index, 0),
-         source=lambda grad, dim, index, source_meta: _of.taken_slices(grad, dim, index, source_meta.shape))
+         source=lambda grad, dim, index, source: _of.taken_slices(grad, dim, index, source.shape))
 define("index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
        index_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. "
@@ -239,7 +239,7 @@ define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> 
        "Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor.")
 gradient("index_fill", node=lambda value: "IndexFillBackward1" if isinstance(value, Tensor) else "IndexFillBackward0",
          input=lambda grad, dim, index: grad.index_fill(dim, index, 0),
-         value=lambda grad, dim, index: grad.index_select(dim, index.unique()).sum())
+         value=lambda grad, dim, index: _of.filled_slices(grad, dim, index))
 
 
 # put, masked_scatter, index_put ------------------------------------------------------------------------

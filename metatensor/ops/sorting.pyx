@@ -22,6 +22,10 @@ _of = Bodies("reductions")
 
 # Parts of gradients ---------------------------------------------------------------------------------
 
+def _sorted_first(input):
+    return input.sort(0).values if input.ndim else input.sort().values
+
+
 def _of_quantile(grad, input, q, dim, keepdim, interpolation, wanted):
     return _of.of_quantile(grad, input, q, dim, keepdim, interpolation, False, wanted)
 
@@ -114,7 +118,7 @@ define("argsort(Tensor input, int dim=-1, bool descending=False) -> Tensor", arg
 define("argsort.stable(Tensor input, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
        argsort_stable_meta, OUT | NO_GRAD | EXACT_OUT)
 define("msort(Tensor input) -> Tensor", msort_meta, OUT | EXACT_OUT | NO_PARTIAL, "Sort along the first dimension, ascending.")
-gradient("msort", node="SortBackward0", input=lambda grad, input: _of.chosen(grad, input.shape, 0, True, input.argsort(0, stable=True)))
+gradient("msort", through=_sorted_first)
 define("topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True) "
        "-> (Tensor values, Tensor indices)", topk_meta, OUT | EXACT_OUT,
        "Return the `k` largest elements along `dim`, or the smallest if not `largest`, in order, as (values, int64 "

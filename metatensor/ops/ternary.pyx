@@ -18,7 +18,7 @@ from metatensor.ops.pointwise cimport (
 )
 
 from metatensor._core.errors import data_dependent
-from metatensor._core.gradient_parts import conj, times
+from metatensor._core.gradient_parts import conj
 from metatensor._core.gradients import gradient, ops
 
 
@@ -264,7 +264,7 @@ gradient("masked_fill", node=lambda value: "MaskedFillBackward1" if isinstance(v
 define("clamp(Tensor input, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor", clamp, ORDERED,
        "Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max, all "
        "elements become max.")
-gradient("clamp", node=lambda min, max: "ClampBackward1" if isinstance(min, Tensor) or isinstance(max, Tensor) else "ClampBackward0",
+gradient("clamp", node=lambda min, max: "ClampBackward0" if isinstance(min, Tensor) or isinstance(max, Tensor) else "ClampBackward1",
          input=lambda grad, input, min, max: ops.where(_inside(input, min, max), grad, 0),
          min=lambda grad, input, min, max: None if min is None else ops.where(_under(input, min, max), grad, 0),
          max=lambda grad, input, min, max: None if max is None else ops.where(_over(input, min, max), grad, 0))
@@ -286,10 +286,10 @@ gradient("lerp", node=lambda weight: "LerpBackward1" if isinstance(weight, Tenso
          weight=lambda grad, input, end: grad * conj(end - input))
 define("addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", fused,
        PROMOTE | NO_BOOLS | BOTH, "`input + value * tensor1 * tensor2`.")
-gradient("addcmul", input=lambda grad: grad, tensor1=lambda grad, tensor2, value: times(grad, value) * conj(tensor2),
-         tensor2=lambda grad, tensor1, value: times(grad, value) * conj(tensor1))
+gradient("addcmul", input=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
+         tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value))
 define("addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", fused_divide,
        PROMOTE | BOTH,
        "`input + value * tensor1 / tensor2`. `tensor1` and `tensor2` must not both be integer or bool tensors.")
-gradient("addcdiv", input=lambda grad: grad, tensor1=lambda grad, tensor2, value: times(grad, value) / conj(tensor2),
-         tensor2=lambda grad, tensor1, tensor2, value: -times(grad, value) * conj(tensor1 / (tensor2 * tensor2)))
+gradient("addcdiv", input=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(value / tensor2),
+         tensor2=lambda grad, tensor1, tensor2, value: -grad * conj((tensor1 * value) / (tensor2 * tensor2)))

@@ -7,7 +7,7 @@ from typing import Any
 from metatensor._core.gradient_parts import conj
 from metatensor._core.gradients import ops
 
-__all__ = ["gathered", "index_of", "reduced_by_index", "reduced_by_scatter", "scattered", "taken_slices", "unselected"]
+__all__ = ["filled_slices", "gathered", "index_of", "reduced_by_index", "reduced_by_scatter", "scattered", "taken_slices", "unselected"]
 
 
 def index_of(indices: list, dims: tuple) -> tuple:
@@ -16,7 +16,7 @@ def index_of(indices: list, dims: tuple) -> tuple:
     at = 0
     for index, dim in zip(indices, dims):
         made += [slice(None)] * (dim - at) + [index]
-        at = dim + (index.ndim if index.dtype.is_bool or str(index.dtype).endswith("uint8") else 1)
+        at = dim + (index.ndim if index.dtype.name in ("bool", "uint8") else 1)
     return tuple(made)
 
 
@@ -33,6 +33,16 @@ def gathered(grad: Any, dim: int, index: Any, shape: tuple) -> Any:
 def taken_slices(grad: Any, dim: int, index: Any, shape: tuple) -> Any:
     """Return the slices of `grad` at the indices, in the shape of their source."""
     return grad.index_select(dim, index).reshape(shape)
+
+
+def filled_slices(grad: Any, dim: int, index: Any) -> Any:
+    """Return the sum of the slices of `grad` at the indices, each counted once."""
+    if not grad.ndim:
+        return grad
+    shape = [1] * grad.ndim
+    shape[dim] = -1
+    filled = ops.zeros((grad.shape[dim],), dtype=index.dtype, device=grad.device).index_fill(0, index, 1) != 0
+    return ops.where(filled.reshape(shape), grad, 0).sum()
 
 
 def unselected(grad: Any, input: Any, mask: Any) -> Any:

@@ -12,13 +12,13 @@ __all__ = [
     "accumulated_exponentials",
     "accumulated_product",
     "averaged",
-    "averaged_numbers",
     "between_rows",
     "chosen",
     "deviation",
     "deviation_and_mean",
     "log_summed",
     "matrix_norm",
+    "mean_of_numbers",
     "multiplied",
     "of_quantile",
     "renormed",
@@ -42,18 +42,16 @@ def averaged(grad: Any, shape: tuple, dims: Any, keepdim: bool) -> Any:
     return spread(grad, shape, dims, keepdim) / _count(shape, dims)
 
 
-def averaged_numbers(grad: Any, input: Any, dims: Any, keepdim: bool) -> Any:
-    """Return the gradient of a mean over the elements that are not NaN."""
-    numbers = ops.isnan(input).logical_not()
-    axes = logical_axes(dims, input.ndim)
-    return spread(grad / numbers.sum(axes, keepdim), input.shape, dims, keepdim) * numbers
+def mean_of_numbers(input: Any, dims: Any, keepdim: bool, dtype: Any) -> Any:
+    """Compute `nanmean`."""
+    return input.nansum(dims, keepdim, dtype=dtype) / ops.isnan(input).logical_not().sum(dims, keepdim)
 
 
 def log_summed(grad: Any, input: Any, dims: Any, keepdim: bool, result: Any) -> Any:
     """Return the gradient of the logarithm of a sum of exponentials: the share of each exponential in the sum."""
     whole = restored(result, input.shape, dims, keepdim)
     # Where the sum is 0 or infinite, no difference of infinities is taken.
-    lost = ops.isinf(whole.abs() if whole.is_complex() else whole)
+    lost = ops.isinf(whole)
     return restored(grad, input.shape, dims, keepdim) * conj(ops.exp(input - whole.masked_fill(lost, 0)))
 
 
@@ -213,8 +211,8 @@ def of_quantile(grad: Any, input: Any, q: Any, dim: int | None, keepdim: bool, i
         sorted_grad = grad.new_zeros(flat.shape).scatter_add(-1, low, grad * (1 - share)).scatter_add(-1, high, grad * share)
         of_input = ops.zeros_like(sorted_grad).scatter(-1, order, sorted_grad)
         of_input = of_input.reshape(input.shape) if dim is None or not input.ndim else of_input.movedim(-1, dim)
-    if wanted[1]:
-        slope = values.gather(-1, high) - values.gather(-1, low) if interpolation == "linear" else ops.zeros_like(grad)
+    if wanted[1] and interpolation == "linear":
+        slope = values.gather(-1, high) - values.gather(-1, low)
         of_q = (grad * slope * last).reshape(-1, levels.shape[0]).sum(0).reshape(q.shape)
     return of_input, of_q
 
@@ -227,7 +225,7 @@ def vector_norm(grad: Any, input: Any, order: Any, dims: Any, keepdim: bool, res
     axes = logical_axes(dims, input.ndim)
     g, norm = restored(grad, input.shape, dims, keepdim), restored(result, input.shape, dims, keepdim)
     if order == 0:
-        return ops.zeros_like(input)
+        return None
     if order == 1:
         return g * input.sgn()
     if order == 2:
@@ -248,26 +246,26 @@ def between_rows(grad: Any, x1: Any, x2: Any, p: float, result: Any) -> Any:
     return vector_norm(grad, x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1, False, result)
 
 
-def matrix_norm(grad: Any, input: Any, order: Any, dims: tuple, keepdim: bool, result: Any) -> Any:
-    """Return the gradient of a norm of matrices."""
+def matrix_norm(input: Any, order: Any, dims: tuple, keepdim: bool, dtype: Any) -> Any:
+    """Compute a norm of matrices."""
     if order == "fro":
-        return vector_norm(grad, input, 2, dims, keepdim, result)
+        return linalg.vector_norm(input, 2, dims, keepdim, dtype=dtype)
+    if dtype is not None:
+        input = input.to(dtype=dtype)
     rows, columns = (d % input.ndim for d in dims)
-    g, norm = restored(grad, input.shape, dims, keepdim), restored(result, input.shape, dims, keepdim)
     if order in (1, -1, float("inf"), -float("inf")):
         along, over = (rows, columns) if abs(order) == 1 else (columns, rows)
-        sums = input.abs().sum(along, True)
-        equal = sums == norm
-        return g * equal / equal.sum(over, True) * input.sgn()
-    matrices = input.movedim((rows, columns), (-2, -1))
-    g, norm = (x.movedim((rows, columns), (-2, -1)) for x in (g, norm))
-    u, s, vh = linalg.svd(matrices, full_matrices=False)
-    if order == "nuc":
-        made = g * (u @ vh)
-    else:
-        end = (s.amax(-1, True) if order > 0 else s.amin(-1, True)) == s
-        made = (u * (g.squeeze(-1) * end / end.sum(-1, True)).unsqueeze(-2)) @ vh
-    return made.movedim((-2, -1), (rows, columns))
+        if along < over and not keepdim:
+            over -= 1
+        sums = linalg.vector_norm(input, 1, along, keepdim)
+        return sums.amax(over, keepdim) if order > 0 else sums.amin(over, keepdim)
+    others = [d for d in range(input.ndim) if d not in (rows, columns)]
+    values = linalg.svdvals(input.permute([*others, rows, columns]))
+    made = values.sum(-1, keepdim) if order == "nuc" else values.amax(-1, keepdim) if order > 0 else values.amin(-1, keepdim)
+    if not keepdim:
+        return made
+    order_back = [*others, rows, columns]
+    return made.unsqueeze(-1).permute([order_back.index(d) for d in range(input.ndim)])
 
 
 def renormed(grad: Any, input: Any, p: Any, dim: int, most: Any) -> Any:

@@ -17,9 +17,12 @@ __all__ = [
     "repeated",
     "sections",
     "strided",
+    "strided_part",
     "unbound",
     "unfolded",
     "unpadded",
+    "without",
+    "without_strided",
 ]
 
 
@@ -69,6 +72,34 @@ def strided(grad: Any, source: Any, size: tuple, stride: tuple, offset: int | No
         places = ops.arange(n, device=grad.device).as_strided(source.shape, source.strides, source.offset - start).reshape(-1)
         memory = memory / memory.new_zeros((n,)).index_add(0, places, memory.new_ones(places.shape))
     return memory.as_strided(source.shape, source.strides, source.offset - start)
+
+
+# A part replaced --------------------------------------------------------------------------------------
+
+
+def without(grad: Any, view: str, *arguments: Any) -> Any:
+    """Return `grad` with zeros in the part that the operator `view` selects."""
+    made = grad.clone()
+    getattr(ops, view)(made, *arguments).zero_()
+    return made
+
+
+def _laid_out(grad: Any, layout: Any) -> Any:
+    """Return a copy of `grad` that is laid out in memory as the input was."""
+    made = ops.empty_strided(layout.shape, layout.strides, dtype=grad.dtype, device=grad.device)
+    return made.copy_(grad)
+
+
+def strided_part(grad: Any, layout: Any, size: tuple, stride: tuple, offset: int | None) -> Any:
+    """Return the part of `grad` that `as_strided` selects in a tensor of the input's layout."""
+    return _laid_out(grad, layout).as_strided(size, stride, 0 if offset is None else offset - layout.offset).contiguous()
+
+
+def without_strided(grad: Any, layout: Any, size: tuple, stride: tuple, offset: int | None) -> Any:
+    """Return `grad` with zeros in the part that `as_strided` selects."""
+    made = _laid_out(grad, layout)
+    made.as_strided(size, stride, 0 if offset is None else offset - layout.offset).zero_()
+    return made
 
 
 # Several views ----------------------------------------------------------------------------------------
@@ -166,10 +197,10 @@ def repeated(grad: Any, shape: tuple, repeats: tuple) -> Any:
     return grad.reshape(split).sum(sums) if sums else grad
 
 
-def interleaved(grad: Any, shape: tuple, repeats: Any, dim: int, size: int) -> Any:
-    """Return the sum of the slices that are repetitions of the same one."""
-    index = ops._repeat_interleave_by(ops.arange(shape[dim], device=grad.device), repeats, 0, size)
-    return grad.new_zeros(shape).index_add(dim, index, grad)
+def interleaved(input: Any, repeats: Any, dim: int, size: int) -> Any:
+    """Compute `repeat_interleave` by the index of each slice."""
+    index = ops._repeat_interleave_by(ops.arange(input.shape[dim], device=input.device), repeats, 0, size)
+    return input.index_select(dim, index)
 
 
 def negated(shifts: Any) -> Any:
@@ -177,10 +208,12 @@ def negated(shifts: Any) -> Any:
     return -shifts if isinstance(shifts, int) else tuple(-n for n in shifts)
 
 
-def combined(grad: Any, input: Any, r: int, with_replacement: bool) -> Any:
-    """Return for each element the sum of the gradients of the combinations that it is in."""
-    index = ops.combinations(ops.arange(input.shape[0], device=grad.device), r, with_replacement)
-    return grad.new_zeros(input.shape).index_add(0, index.reshape(-1), grad.reshape(-1))
+def combined(input: Any, r: int, with_replacement: bool) -> Any:
+    """Compute `combinations` by selecting the elements of each."""
+    index = ops.combinations(ops.arange(input.shape[0], device=input.device), r, with_replacement)
+    if not r:
+        return input.new_empty((0,))
+    return ops.stack([input.index_select(0, index.select(1, k).contiguous()) for k in range(r)], 1)
 
 
 def unpadded(grad: Any, shape: tuple, pad: tuple) -> Any:
