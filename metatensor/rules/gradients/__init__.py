@@ -1,0 +1,1 @@
+"""Longer functions of the rules for gradients, one module for each family of operators."""
