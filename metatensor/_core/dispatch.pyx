@@ -15,8 +15,9 @@ from metatensor._core.op cimport (
     WITH_OUT, Call, Op, OpMethod, Overload, SlotSpec, hold, op_name, prepare, set_entries,
 )
 from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, overriding_values, public_function
+from metatensor._core.steps cimport run_steps
 from metatensor._core.tensor cimport Tensor, hooks
-from metatensor._core.thread cimport hints
+from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD
 from metatensor._core import errors
 
@@ -441,6 +442,10 @@ cdef object run(Call* c):
     """Run the meta kernel. `finish` does the rest, unless this is a plain call on the meta device without gradients."""
     cdef Overload ov = <Overload>c.overload
     cdef object result
+    if c.flags & T_REQUIRES_GRAD and thread_state().grad_enabled:
+        result = run_steps(c, ov)
+        if result is not ABSENT:
+            return result
     if ov.meta != NULL:
         result = ov.meta(c)
     else:

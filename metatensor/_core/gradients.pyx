@@ -39,6 +39,7 @@ from metatensor._core.thread cimport hints, innermost_hooks, thread_state
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_NONLEAF, T_REQUIRES_GRAD
 from metatensor._core.versions cimport detached
 from metatensor._core cimport graph
+from metatensor._core.steps import found_body
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
@@ -168,6 +169,8 @@ cdef Rule _prepare(Overload ov):
     if found is None:
         return None
     node, joint, outputs, rules = found
+    if isinstance(node, str) and "." in node:
+        node = found_body(node)
     rule = Rule.__new__(Rule)
     rule.overload = ov
     rule.outputs = None if outputs is None else frozenset(outputs)
@@ -202,6 +205,7 @@ cdef _Function _function(Rule rule, Overload ov, object body, int slot, int numb
     cdef _Function f = _Function.__new__(_Function)
     cdef Parameter* p
     cdef int i
+    body = found_body(body)
     if getattr(body, "__closure__", None):
         raise TypeError(f"gradient of {ov.qualname}: the function must not capture variables; what it needs are its parameters")
     code = body.__code__

@@ -13,6 +13,7 @@ from metatensor._core.tensor cimport Tensor, alias, hooks, new_view, shape_str
 from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD, T_VIEW, dim_t
 
 from metatensor._core.formats import contiguous_format
+from metatensor._core.gradients import gradient
 
 
 cdef object dims_tuple(int n, const dim_t* dims):
@@ -238,6 +239,9 @@ cdef object unflatten_body(Call* c):
     return _view(t, t.ndim + n - 1, sizes)
 
 
+define("_unsafe_view(Tensor(a) input, int[] size) -> Tensor", view_meta, VIEW | FUNCTION_ONLY,
+       "Like `view`, for results that nobody else refers to.")
+gradient("_unsafe_view", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 define("reshape(Tensor(a) input, int[] shape) -> Tensor", reshape_body, COMPOSITE,
        "Return the same elements in another shape, as a view if the strides allow it, else as a copy. One size may be "
        "-1.")
