@@ -10,8 +10,9 @@ The names of a function's parameters say what it receives, and so what the node 
     The gradient of the first output. An output without a gradient counts as zeros.
 ``grads``
     The gradients of all outputs, a tuple with None for absent ones.
-``result``, ``results``
-    The first output, or a tuple of all; the name of an output in the schema stands for that output.
+``result``
+    The first output. The name of an output in the schema stands for that output; outputs without a name are ``result``,
+    ``result1``, ``result2`` and so on.
 an argument's name
     The argument. A tensor is saved.
 an argument's name and ``_meta``
@@ -155,7 +156,7 @@ cdef str _default_name(str name):
 cdef tuple _result_names(Overload ov):
     if ov.returns is not None:
         return tuple(ov.returns)
-    return ("result",)
+    return ("result", *[f"result{i}" for i in range(1, ov.nreturns)])
 
 
 # Preparing a rule, on first use --------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import metatensor as mt
@@ -66,10 +67,10 @@ def linear_input(grad: Any, weight: Any) -> Any:
 
 
 def linear_weight(grad: Any, input: Any, weight_meta: Any) -> Any:
-    flat = input.reshape(-1, input.shape[-1])
+    flat = input.reshape(math.prod(input.shape[:-1]), input.shape[-1])
     if len(weight_meta.shape) == 1:
         return conj(flat.t()).mv(grad.reshape(-1))
-    return grad.reshape(-1, weight_meta.shape[0]).t().mm(conj(flat))
+    return grad.reshape(flat.shape[0], weight_meta.shape[0]).t().mm(conj(flat))
 
 
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any, grad: Any, wanted: Any) -> Any:
@@ -114,8 +115,8 @@ def matmul(input: Any, other: Any) -> Any:
     if a >= 3 and b <= 2 and _folds(input, other):
         return _folded(input, other)
     if b >= 3 and a <= 2 and _folds(other, input):
-        result = _folded(other.mT, input.t() if a == 2 else input)
-        return result.mT if a == 2 else result
+        result = _folded(other.transpose(-1, -2), input.t() if a == 2 else input)
+        return result.transpose(-1, -2).contiguous() if a == 2 else result
     left, right = input.unsqueeze(0) if a == 1 else input, other.unsqueeze(-1) if b == 1 else other
     batch = mt.broadcast_shapes(left.shape[:-2], right.shape[:-2])
     product = _batches(left, batch).bmm(_batches(right, batch))
@@ -124,18 +125,15 @@ def matmul(input: Any, other: Any) -> Any:
 
 
 def _folded(large: Any, small: Any) -> Any:
-    flat = large.reshape(-1, large.shape[-1])
     shape = large.shape[:-1]
+    flat = large.reshape(math.prod(shape), large.shape[-1])
     if small.dim() == 1:
         return ops._unsafe_view(flat.mv(small), shape)
     return ops._unsafe_view(flat.mm(small), (*shape, small.shape[-1]))
 
 
 def _batches(t: Any, batch: Any) -> Any:
-    n = 1
-    for size in batch:
-        n *= size
-    return t.expand(*batch, *t.shape[-2:]).reshape(n, *t.shape[-2:])
+    return t.expand(*batch, *t.shape[-2:]).reshape(math.prod(batch), *t.shape[-2:])
 
 
 def outer(input: Any, vec2: Any) -> Any:
