@@ -7,7 +7,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.gradient_parts import conj
-from metatensor.rules.decompositions import numeric
+from metatensor.rules.decompositions import decomposition, numeric
 
 
 @numeric("sigmoid_backward", complex=True)
@@ -111,3 +111,47 @@ def log_softmax(grad: Any, output: Any, dim: int, dtype: Any) -> Any:
 @numeric("native_dropout_backward")
 def native_dropout(grad: Any, mask: Any, scale: float) -> Any:
     return grad * mask * scale
+
+
+@decomposition("native_layer_norm_backward")
+def layer_norm(*args: Any) -> Any:
+    from metatensor.rules.gradients import norm
+
+    return norm.layer_norm_backward(*args)
+
+
+@decomposition("native_group_norm_backward")
+def group_norm(*args: Any) -> Any:
+    from metatensor.rules.gradients import norm
+
+    return norm.group_norm_backward(*args)
+
+
+@decomposition("native_batch_norm_backward")
+def batch_norm(*args: Any) -> Any:
+    from metatensor.rules.gradients import norm
+
+    return norm.batch_norm_backward(*args)
+
+
+@decomposition("_batch_norm_forward")
+def batch_norm_forward(*args: Any) -> Any:
+    from metatensor.rules.gradients import norm
+
+    with mt.no_grad():
+        return norm.batch_norm_forward(*args)
+
+
+def _loss(name: str) -> Any:
+    def backward(*args: Any) -> Any:
+        from metatensor.rules.gradients import losses
+
+        return getattr(losses, name)(*args)
+
+    return backward
+
+
+for _name in ("mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "binary_cross_entropy", "multi_margin_loss",
+              "multilabel_margin_loss", "nll_loss"):  # fmt: skip
+    numeric(f"{_name}_backward")(_loss(f"{_name}_backward"))
+decomposition("_nll_loss_forward")(_loss("nll_loss_forward"))
