@@ -10,8 +10,9 @@ The names of a function's parameters say what it receives, and so what the node 
     The gradient of the first output. An output without a gradient counts as zeros.
 ``grads``
     The gradients of all outputs, a tuple with None for absent ones.
-``result``, ``results``
-    The first output, or a tuple of all; the name of an output in the schema stands for that output.
+``result``
+    The first output. The name of an output in the schema stands for that output; outputs without a name are ``result``,
+    ``result1``, ``result2`` and so on.
 an argument's name
     The argument. A tensor is saved.
 an argument's name and ``_meta``
@@ -39,6 +40,7 @@ from metatensor._core.thread cimport hints, innermost_hooks, thread_state
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from metatensor._core.versions cimport detached
 from metatensor._core cimport graph
+from metatensor._core.steps import found_body
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
@@ -100,11 +102,10 @@ cdef class Rule:
         raise AttributeError(f"{self.name} has no attribute '_saved_{name}'")
 
 
-cdef dict _through = {}     # qualified name of an overload -> function that computes it by other operators
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
 
 
-def gradient(str name not None, /, *, node=None, joint=None, outputs=None, through=None, **rules):
+def gradient(str name not None, /, *, node=None, joint=None, outputs=None, **rules):
     """Declare the gradient of an operator. See the module's docstring for the functions.
 
     A composite operator with a rule is recorded as one node.
@@ -119,14 +120,9 @@ def gradient(str name not None, /, *, node=None, joint=None, outputs=None, throu
         Returns the gradients of several arguments as a tuple. Then each of `rules` is True for an argument that has one.
     outputs : sequence of int, optional
         The outputs that have a gradient. Default: all that are floating-point or complex.
-    through : callable, optional
-        Computes the operator by others, given its arguments, when gradients are recorded. It has no rules then.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
     """
-    if through is not None:
-        _through[name] = through
-        return
     _declared[name] = (node, joint, outputs, rules)
 
 
@@ -156,7 +152,7 @@ special = Operators("special.")
 
 def declared():
     """Return the names of the overloads that have a rule."""
-    return sorted([*_declared, *_through])
+    return sorted(_declared)
 
 
 cdef str _default_name(str name):
@@ -168,7 +164,7 @@ cdef str _default_name(str name):
 cdef tuple _result_names(Overload ov):
     if ov.returns is not None:
         return tuple(ov.returns)
-    return ("result",)
+    return ("result", *[f"result{i}" for i in range(1, ov.nreturns)])
 
 
 # Preparing a rule, on first use --------------------------------------------------------------------------
@@ -182,6 +178,8 @@ cdef Rule _prepare(Overload ov):
     if found is None:
         return None
     node, joint, outputs, rules = found
+    if isinstance(node, str) and "." in node:
+        node = found_body(node)
     rule = Rule.__new__(Rule)
     rule.overload = ov
     rule.outputs = None if outputs is None else frozenset(outputs)
@@ -216,6 +214,7 @@ cdef _Function _function(Rule rule, Overload ov, object body, int slot, int numb
     cdef _Function f = _Function.__new__(_Function)
     cdef Parameter* p
     cdef int i
+    body = found_body(body)
     if getattr(body, "__closure__", None):
         raise TypeError(f"gradient of {ov.qualname}: the function must not capture variables; what it needs are its parameters")
     code = body.__code__
@@ -272,24 +271,12 @@ cdef int _kept(Rule rule, What what, int index, int number) except -1:
 
 # Recording ---------------------------------------------------------------------------------------------------
 
-cdef Way way_of(Overload ov) except *:
-    """Return how a call of an operator is recorded."""
+cdef bint has_rule(Overload ov) except -1:
+    """Return True if an overload has a rule."""
     if ov.gradient is None:
-        found = _through.get(ov.qualname)
-        if found is None:
-            found = _prepare(ov)
+        found = _prepare(ov)
         ov.gradient = False if found is None else found
-    if ov.gradient is False:
-        return AS_IT_IS
-    if not isinstance(ov.gradient, Rule):
-        return BY_OTHERS
-    return AS_UNIT if ov.flags & COMPOSITE else AS_IT_IS
-
-
-cdef object by_others(Call* c, Overload ov):
-    """Compute an operator by others, which are recorded."""
-    cdef int i
-    return ov.gradient(*[<object>c.args[i] for i in range(ov.nslots)])
+    return ov.gradient is not False
 
 
 cdef inline bint _wants(PyObject* p) noexcept:

@@ -18,6 +18,8 @@ from metatensor.ops.factory cimport check_fill
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, fail, no_operands, ruled, unary,
 )
+from metatensor._core.gradients import functional, gradient, ops
+from metatensor._core.steps import recorded_as
 from metatensor.ops import unary as _unary_family  # no-cython-lint: defines what is aliased here
 
 cdef long FLOATS = KEEP | NO_BOOLS | NO_INTS | NO_COMPLEX
@@ -201,3 +203,33 @@ define("threshold(Tensor input, Scalar threshold, Scalar value, bool inplace=Fal
        KEEP | NO_BOOLS | NO_COMPLEX | BOTH | OUT | FUNCTION_ONLY,
        "`input` where it is greater than `threshold`, else `value`.")
 alias_op("nn.functional.threshold", "threshold")
+
+# Gradients --------------------------------------------------------------------------------------------
+
+gradient("relu", input=lambda grad, result: ops.threshold_backward(grad, result, 0))
+gradient("nn.functional.relu", node="ReluBackward0", input=lambda grad, result: ops.threshold_backward(grad, result, 0))
+gradient("nn.functional.relu6", node="HardtanhBackward0", input=lambda grad, input: ops.hardtanh_backward(grad, input, 0.0, 6.0))
+gradient("nn.functional.leaky_relu", node="LeakyReluBackward0",
+         input=lambda grad, input, negative_slope: ops.leaky_relu_backward(grad, input, negative_slope))
+gradient("prelu", node="PreluKernelBackward0", joint="activation.prelu", input=True, weight=True)
+gradient("nn.functional.elu", node="EluBackward0", input=lambda grad, input, alpha: ops.elu_backward(grad, input, alpha, 1.0, 1.0))
+gradient("selu", node="EluBackward0", input=lambda grad, input: ops.elu_backward(grad, input, _SELU_ALPHA, _SELU_SCALE, 1.0))
+gradient("celu", input=lambda grad, input, alpha: ops.elu_backward(grad, input, alpha, 1.0, 1 / alpha))
+gradient("nn.functional.gelu", node="GeluBackward0",
+         input=lambda grad, input, approximate: ops.gelu_backward(grad, input, approximate=approximate))
+gradient("nn.functional.silu", node="SiluBackward0", input=lambda grad, input: ops.silu_backward(grad, input))
+gradient("nn.functional.mish", node="MishBackward0", input=lambda grad, input: ops.mish_backward(grad, input))
+gradient("nn.functional.softplus", node="SoftplusBackward0",
+         input=lambda grad, input, beta, threshold: ops.softplus_backward(grad, input, beta, threshold))
+gradient("nn.functional.logsigmoid", node="LogSigmoidBackward0", input=lambda grad, input: ops.log_sigmoid_backward(grad, input))
+gradient("nn.functional.glu", node="GluBackward0", input=lambda grad, input, dim: ops.glu_backward(grad, input, dim))
+gradient("nn.functional.hardtanh", node="HardtanhBackward0",
+         input=lambda grad, input, min_val, max_val: ops.hardtanh_backward(grad, input, min_val, max_val))
+gradient("nn.functional.hardswish", node="HardswishBackward0", input=lambda grad, input: ops.hardswish_backward(grad, input))
+gradient("nn.functional.hardsigmoid", node="HardsigmoidBackward0", input=lambda grad, input: ops.hardsigmoid_backward(grad, input))
+gradient("hardshrink", input=lambda grad, input, lambd: ops.hardshrink_backward(grad, input, lambd))
+gradient("nn.functional.softshrink", node="SoftshrinkBackward0", input=lambda grad, input, lambd: ops.hardshrink_backward(grad, input, lambd))
+gradient("threshold", input=lambda grad, input, threshold: ops.threshold_backward(grad, input, threshold))
+recorded_as("nn.functional.softsign", "activation.softsign")
+recorded_as("nn.functional.tanhshrink", "activation.tanhshrink")
+_SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946

@@ -12,6 +12,7 @@ from metatensor._core.versions cimport detached
 from metatensor.ops.normalization cimport check_parameter, in_format, is_cpu, need_real_float, statistics_dtype
 from metatensor.ops.pointwise cimport elementwise_like
 from metatensor._core import errors
+from metatensor._core.steps import recorded_as
 
 
 cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) except -1:
@@ -284,3 +285,9 @@ define("nn.functional.instance_norm(Tensor input, Tensor? running_mean=None, Ten
        "Normalize each channel (dimension 1) of each instance to mean 0 and variance 1, then multiply by `weight` and "
        "add `bias`, each of shape (C,). With `use_input_stats`, the statistics are computed from the input, and the "
        "running statistics, if given, are updated in place. Otherwise the running statistics are used.")
+
+recorded_as("nn.functional.batch_norm", "norm.batch_norm")
+recorded_as("nn.functional.instance_norm", "norm.instance_norm")
+recorded_as("native_batch_norm", "norm.native_batch_norm")
+recorded_as("_native_batch_norm_legit", "norm.native_batch_norm")
+recorded_as("_native_batch_norm_legit.no_stats", "norm.native_batch_norm_no_stats")

@@ -13,6 +13,8 @@ from metatensor._core.types cimport KIND_FLOAT, MAX_DIMS, T_RETRIED, dim_t
 from metatensor.ops.loss cimport R_NONE, legacy_reduction, reduction_arg, scalar_result
 from metatensor.ops.operands cimport refuse
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
+from metatensor._core.gradients import gradient, ops
+from metatensor._core.steps import recorded_as
 
 
 cdef int class_weight(Call* c, int slot, dim_t classes, DType d) except -1:
@@ -254,3 +256,13 @@ define("nn.functional.linear_cross_entropy(Tensor input, Tensor linear_weight, T
        "float label_smoothing=0.0, any options=None) -> Tensor", linear_cross_entropy, FUNCTION_ONLY | COMPOSITE,
        "Cross entropy of the scores `linear(input, linear_weight, linear_bias)`, with `input` (N, D) or (D,) and "
        "`linear_weight` (C, ..., D).")
+
+# Gradients -------------------------------------------------------------------------------
+
+recorded_as("nn.functional.nll_loss", "losses.nll_loss")
+recorded_as("nn.functional.cross_entropy", "losses.cross_entropy")
+gradient("nn.functional.multi_margin_loss", node="MultiMarginLossBackward0",
+         input=lambda grad, input, target, p, margin, weight, reduction: ops.multi_margin_loss_backward(
+             grad, input, target, p, margin, weight, reduction))
+gradient("nn.functional.multilabel_margin_loss", node="MultilabelMarginLossBackward0",
+         input=lambda grad, input, target, reduction: ops.multilabel_margin_loss_backward(grad, input, target, reduction))

@@ -10,6 +10,7 @@ from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, dim_t
 from metatensor.ops.matmul cimport same_dtype
 from metatensor.ops.reduction cimport require_floating
 from metatensor._core import errors
+from metatensor._core.steps import recorded_as
 
 cdef Tensor permuted(Tensor t, list order):
     return t if order == list(range(t.ndim)) else call("permute", (t, order))
@@ -136,6 +137,7 @@ define("inner(Tensor input, Tensor other) -> Tensor", inner_body, COMPOSITE | OU
        "the product.")
 define("linalg.vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", vecdot_meta, OUT | EXACT_OUT,
        "Broadcast `x` and `y`, and return the sum of `conj(x) * y` along `dim`. The result has one dimension less.")
+recorded_as("linalg.vecdot", "products.vecdot")
 
 
 # kron and chains ------------------------------------------------------------------------

@@ -9,6 +9,8 @@ from metatensor._core.tensor cimport Tensor, new_like, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_INT, T_REQUIRES_GRAD
 from metatensor.ops.pointwise cimport canonical, elementwise_like
 from metatensor.ops.spatial cimport fail
+from metatensor._core.gradients import gradient, ops
+from metatensor._core.steps import recorded_as
 
 # Marks ops of nn.functional, which raise ValueError for an invalid probability. The others raise RuntimeError.
 cdef enum:
@@ -86,6 +88,10 @@ cdef object native_dropout(Call* c):
     return (fresh(c, t), elementwise_like(t, by_code(BOOL), result_device(c)))
 
 
+cdef object backward(Call* c):
+    return fresh(c, tensor_arg(c, 0))
+
+
 cdef str _api = "*, generator? generator=None"
 cdef long _flags = FUNCTION_ONLY | RANDOM | INPLACE
 cdef long _nn_flags = FUNCTION_ONLY | RANDOM | INPLACE_ARG | FUNCTIONAL_API | INPLACE
@@ -115,3 +121,19 @@ define(f"nn.functional.alpha_dropout(Tensor input, float p=0.5, bool training=Fa
 define(f"nn.functional.feature_alpha_dropout(Tensor input, float p=0.5, bool training=False, bool inplace=False, {_api})"
        " -> Tensor", feature_dropout, _nn_flags, "Alpha dropout of whole channels: all elements of `input[n, c]` are "
                                                  "kept or dropped together.")
+
+# Gradients ------------------------------------------------------------------------------------------
+
+for _name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"):
+    recorded_as(_name, f"activation.{_name}")
+for _name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
+    recorded_as(f"nn.functional.{_name}", f"activation.layer_{_name}")
+gradient("native_dropout", outputs=(0,),
+         input=lambda grad, result1, p, train: grad * result1 if train is False else ops.native_dropout_backward(grad, result1, _scale(p)))
+define("native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", backward, FUNCTION_ONLY,
+       "Gradient of `native_dropout`: `grad_output * mask * scale`.")
+recorded_as("native_dropout_backward")
+
+
+def _scale(p):
+    return 0.0 if p == 1 else 1 / (1 - p)

@@ -23,6 +23,8 @@ from metatensor.ops.pointwise cimport (
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 
 from metatensor._core import errors
+from metatensor._core.gradients import gradient, ops
+from metatensor._core.steps import recorded_as
 
 
 # Reduction ------------------------------------------------------------------------------
@@ -357,3 +359,25 @@ define("nn.functional.multilabel_soft_margin_loss(Tensor input, Tensor target, T
        f"{_legacy}) -> Tensor", multilabel_soft_margin_loss, FUNCTION_ONLY,
        "Binary cross entropy of the probabilities `sigmoid(input)`, averaged over the classes in the last dimension. "
        "`weight` scales the loss of each class.")
+
+# Gradients -----------------------------------------------------------------------------
+
+for _name in ("mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "kl_div", "hinge_embedding_loss", "poisson_nll_loss",
+              "gaussian_nll_loss", "multilabel_soft_margin_loss"):
+    recorded_as(f"nn.functional.{_name}", f"losses.{_name}")
+gradient("nn.functional.mse_loss", node="MseLossBackward0",
+         input=lambda grad, input, target, reduction: ops.mse_loss_backward(grad, input, target, reduction),
+         target=lambda grad, input, target, reduction: ops.mse_loss_backward(grad, target, input, reduction))
+gradient("nn.functional.smooth_l1_loss", node="SmoothL1LossBackward0",
+         input=lambda grad, input, target, reduction, beta: ops.smooth_l1_loss_backward(grad, input, target, reduction, beta),
+         target=lambda grad, input, target, reduction, beta: ops.smooth_l1_loss_backward(grad, target, input, reduction, beta))
+gradient("nn.functional.huber_loss", node="HuberLossBackward0",
+         input=lambda grad, input, target, reduction, delta: ops.huber_loss_backward(grad, input, target, reduction, delta),
+         target=lambda grad, input, target, reduction, delta: ops.huber_loss_backward(grad, target, input, reduction, delta))
+gradient("nn.functional.soft_margin_loss", node="SoftMarginLossBackward0",
+         input=lambda grad, input, target, reduction: ops.soft_margin_loss_backward(grad, input, target, reduction))
+gradient("nn.functional.binary_cross_entropy", node="BinaryCrossEntropyBackward0",
+         input=lambda grad, input, target, weight, reduction: ops.binary_cross_entropy_backward(grad, input, target, weight, reduction),
+         target="losses.binary_cross_entropy_target")
+gradient("nn.functional.binary_cross_entropy_with_logits", node="BinaryCrossEntropyWithLogitsBackward0", input="losses.with_logits_input",
+         target="losses.with_logits_target")

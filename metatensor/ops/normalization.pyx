@@ -11,6 +11,8 @@ from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONTIG
 from metatensor.ops.operands cimport Operands, no_operands, refuse, shape_operand
 from metatensor.ops.pointwise cimport elementwise_result
 from metatensor.ops.reduction cimport require_floating
+from metatensor._core.gradients import gradient
+from metatensor._core.steps import recorded_as
 
 
 # Checks --------------------------------------------------------------------------------
@@ -295,3 +297,12 @@ define("nn.functional.local_response_norm(Tensor input, int size, float alpha=0.
        "-> Tensor", local_response_norm_body, COMPOSITE,
        "Divide (N, C, ...) by `(k + alpha * m) ** beta`, where m is the mean square over `size` neighbouring channels "
        "(Krizhevsky et al., 2012).")
+
+# Gradients ---------------------------------------------------------------------------------
+
+recorded_as("nn.functional.layer_norm", "norm.layer_norm")
+recorded_as("nn.functional.rms_norm", "norm.rms_norm")
+recorded_as("nn.functional.group_norm", "norm.group_norm")
+recorded_as("nn.functional.normalize", "norm.normalize")
+gradient("native_layer_norm", joint="norm.native_layer_norm", outputs=(0,), input=True, weight=True, bias=True)
+gradient("native_group_norm", joint="norm.native_group_norm", outputs=(0,), input=True, weight=True, bias=True)

@@ -12,6 +12,7 @@ from metatensor.ops.pointwise cimport broadcast_result
 from metatensor.ops.reduction cimport reduced, require_floating
 from metatensor._core.gradient_parts import Bodies
 from metatensor._core.gradients import gradient
+from metatensor._core.steps import recorded_as
 
 _of = Bodies("reductions")
 
@@ -133,7 +134,7 @@ gradient("linalg.vector_norm",
 define("linalg.matrix_norm(Tensor input, any ord='fro', int[] dim=(-2, -1), bool keepdim=False, *, dtype? dtype=None) "
        "-> Tensor", matrix_norm_meta, OUT | EXACT_OUT,
        "Norm of the matrices in the two dimensions `dim`. `ord` is 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2.")
-gradient("linalg.matrix_norm", through=_matrix_norm)
+recorded_as("linalg.matrix_norm", _matrix_norm)
 
 
 # Vector or matrix norm ---------------------------------------------------------------------

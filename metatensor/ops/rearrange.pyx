@@ -17,6 +17,7 @@ from metatensor._core.errors import data_dependent
 from metatensor._core.formats import contiguous_format
 from metatensor._core.gradient_parts import Bodies
 from metatensor._core.gradients import gradient
+from metatensor._core.steps import recorded_as
 
 _of = Bodies("views")
 
@@ -157,7 +158,7 @@ gradient("_repeat_interleave", node="ViewBackward0",
          input=lambda grad, repeats, dim, input_meta: grad.unflatten(dim, (input_meta.shape[dim], repeats)).sum(dim % grad.ndim + 1))
 define("_repeat_interleave_by(Tensor input, Tensor repeats, int dim, int output_size) -> Tensor", interleave_meta,
        FUNCTION_ONLY)
-gradient("_repeat_interleave_by", through=_interleaved)
+recorded_as("_repeat_interleave_by", _interleaved)
 
 
 # Reordering ------------------------------------------------------------------------------------
@@ -256,4 +257,4 @@ cdef object combinations_meta(Call* c):
 
 define("combinations(Tensor input, int r=2, bool with_replacement=False) -> Tensor", combinations_meta, 0,
        "Return all combinations of `r` elements of a vector as the rows of a matrix.")
-gradient("combinations", through=_combined)
+recorded_as("combinations", _combined)

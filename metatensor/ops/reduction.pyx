@@ -12,6 +12,7 @@ from metatensor.ops.operands cimport exact_out, refuse
 from metatensor.ops.pointwise cimport binary
 from metatensor._core.gradient_parts import Bodies, share, spread, within
 from metatensor._core.gradients import gradient, ops
+from metatensor._core.steps import recorded_as
 
 _of = Bodies("reductions")
 
@@ -220,7 +221,7 @@ gradient("mean", node=lambda dim, keepdim: _summed_name("Mean", dim, keepdim),
 define("nanmean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", nan_meta,
        OUT | OPTION_A,
        "Mean over `dim` (default: all dimensions) of the elements that are not NaN. The dtype must be floating-point.")
-gradient("nanmean", through=_nanmean)
+recorded_as("nanmean", _nanmean)
 define("prod(Tensor input, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", prod_meta, OUT,
        "Product over dimension `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given.")
 gradient("prod", node=lambda dim, keepdim: _summed_name("Prod", dim, keepdim),

@@ -6,6 +6,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous
 from metatensor._core.types cimport KIND_FLOAT
+from metatensor._core.gradients import gradient
 
 
 cdef object softmax_of(Call* c, DType dtype):
@@ -45,3 +46,9 @@ define("nn.functional.log_softmax(Tensor input, int? dim=None, int _stacklevel=3
 define("nn.functional.softmin(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None) -> Tensor",
        softmax_layer_meta, 0,
        "Softmax of `-input`. `dim` defaults to 0 if the input has 0, 1 or 3 dimensions, else to 1.")
+
+gradient("softmax", input="activation.softmax")
+gradient("log_softmax", input="activation.log_softmax")
+gradient("nn.functional.softmax", node="SoftmaxBackward0", input="activation.softmax")
+gradient("nn.functional.log_softmax", node="LogSoftmaxBackward0", input="activation.log_softmax")
+gradient("nn.functional.softmin", node="SoftmaxBackward0", input="activation.softmin")

@@ -16,6 +16,7 @@ from metatensor.ops.reduction cimport reduced_dim, require_nonempty, require_rea
 from metatensor._core import errors
 from metatensor._core.gradient_parts import Bodies
 from metatensor._core.gradients import gradient
+from metatensor._core.steps import recorded_as
 
 _of = Bodies("reductions")
 
@@ -118,7 +119,7 @@ define("argsort(Tensor input, int dim=-1, bool descending=False) -> Tensor", arg
 define("argsort.stable(Tensor input, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
        argsort_stable_meta, OUT | NO_GRAD | EXACT_OUT)
 define("msort(Tensor input) -> Tensor", msort_meta, OUT | EXACT_OUT | NO_PARTIAL, "Sort along the first dimension, ascending.")
-gradient("msort", through=_sorted_first)
+recorded_as("msort", _sorted_first)
 define("topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True) "
        "-> (Tensor values, Tensor indices)", topk_meta, OUT | EXACT_OUT,
        "Return the `k` largest elements along `dim`, or the smallest if not `largest`, in order, as (values, int64 "

@@ -240,6 +240,9 @@ cdef object unflatten_body(Call* c):
     return _view(t, t.ndim + n - 1, sizes)
 
 
+define("_unsafe_view(Tensor(a) input, int[] size) -> Tensor", view_meta, VIEW | FUNCTION_ONLY,
+       "Like `view`, for results that nobody else refers to.")
+gradient("_unsafe_view", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 define("reshape(Tensor(a) input, int[] shape) -> Tensor", reshape_body, COMPOSITE,
        "Return the same elements in another shape, as a view if the strides allow it, else as a copy. One size may be "
        "-1.")

@@ -6,7 +6,7 @@ import importlib
 
 __all__ = ["load"]
 
-_FAMILIES = ("pointwise", "activation", "reduction", "shape", "products", "layers", "losses", "windows", "matrices")
+_FAMILIES = ("pointwise", "activation", "reduction", "shape", "products", "layers", "losses", "windows", "matrices", "backward")
 
 
 def load() -> None:

@@ -1,1 +1,1 @@
-"""Longer functions of the rules for gradients, one module for each family of operators."""
+"""Longer rules for gradients, by family. They are imported when they are first used."""

@@ -1,0 +1,50 @@
+"""Backward halves of element-wise functions: operators that take the gradient of a result and return that of the input."""
+from metatensor._core.op cimport FUNCTION_ONLY, PROMOTE, Call, define, dtype_arg, result_device, tensor_arg
+from metatensor._core.layout cimport Layout
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_like
+from metatensor.ops.pointwise cimport binary
+from metatensor._core.steps import recorded_as
+
+cdef long FLAGS = PROMOTE | FUNCTION_ONLY
+
+
+cdef object like_second(Call* c):
+    """Return a contiguous tensor with the sizes of the second argument."""
+    cdef Tensor t = tensor_arg(c, 1)
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+cdef object softmax_backward(Call* c):
+    """Arguments: grad_output, output, dim, input_dtype."""
+    cdef Tensor t = tensor_arg(c, 1)
+    return new_contiguous(t.ndim, t.sizes, dtype_arg(c, 3, t.dtype), result_device(c))
+
+
+for _schema, _doc in (
+    ("sigmoid_backward(Tensor grad_output, Tensor output)", "Gradient of `sigmoid`, given its result."),
+    ("tanh_backward(Tensor grad_output, Tensor output)", "Gradient of `tanh`, given its result."),
+    ("threshold_backward(Tensor grad_output, Tensor input, Scalar threshold)",
+     "Gradient of `threshold` and `relu`: 0 where the input is at most `threshold`."),
+    ("gelu_backward(Tensor grad_output, Tensor input, *, str approximate='none')", "Gradient of `gelu`."),
+    ("silu_backward(Tensor grad_output, Tensor input)", "Gradient of `silu`."),
+    ("mish_backward(Tensor grad_output, Tensor input)", "Gradient of `mish`."),
+    ("elu_backward(Tensor grad_output, Tensor input, float alpha, float scale, float input_scale)",
+     "Gradient of `scale * elu(input)` with `alpha * (exp(input_scale * input) - 1)` for negative inputs."),
+    ("leaky_relu_backward(Tensor grad_output, Tensor input, float negative_slope)", "Gradient of `leaky_relu`."),
+    ("hardtanh_backward(Tensor grad_output, Tensor input, Scalar min_val, Scalar max_val)", "Gradient of `hardtanh`."),
+    ("hardswish_backward(Tensor grad_output, Tensor input)", "Gradient of `hardswish`."),
+    ("hardsigmoid_backward(Tensor grad_output, Tensor input)", "Gradient of `hardsigmoid`."),
+    ("hardshrink_backward(Tensor grad_output, Tensor input, float lambd)", "Gradient of `hardshrink` and `softshrink`."),
+    ("softplus_backward(Tensor grad_output, Tensor input, float beta, float threshold)", "Gradient of `softplus`."),
+    ("log_sigmoid_backward(Tensor grad_output, Tensor input)", "Gradient of `logsigmoid`."),
+):
+    define(f"{_schema} -> Tensor", binary, FLAGS, _doc)
+    recorded_as(_schema.partition("(")[0])
+define("glu_backward(Tensor grad_output, Tensor input, int dim) -> Tensor", like_second, FUNCTION_ONLY, "Gradient of `glu`.")
+recorded_as("glu_backward")
+define("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype? input_dtype=None) -> Tensor", softmax_backward, FUNCTION_ONLY,
+       "Gradient of `softmax`, given its result.")
+recorded_as("_softmax_backward_data")
+define("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype? input_dtype=None) -> Tensor", softmax_backward,
+       FUNCTION_ONLY, "Gradient of `log_softmax`, given its result.")
+recorded_as("_log_softmax_backward_data")

@@ -1,0 +1,157 @@
+"""Backward halves of activation functions. These formulas are also what their own gradients are computed from."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.gradient_parts import conj
+from metatensor.rules.decompositions import decomposition, numeric
+
+
+@numeric("sigmoid_backward", complex=True)
+def sigmoid(grad: Any, output: Any) -> Any:
+    return grad * conj(output * (1 - output))
+
+
+@numeric("tanh_backward", complex=True)
+def tanh(grad: Any, output: Any) -> Any:
+    return grad * conj(1 - output * output)
+
+
+@numeric("threshold_backward")
+def threshold(grad: Any, x: Any, bound: float) -> Any:
+    return mt.where(x <= bound, 0.0, grad)
+
+
+@numeric("gelu_backward")
+def gelu(grad: Any, x: Any, approximate: str) -> Any:
+    if approximate == "tanh":
+        slope = math.sqrt(2 / math.pi)
+        square = x * x
+        t = mt.tanh(slope * (x + 0.044715 * square * x))
+        return grad * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * (slope * (1 + 3 * 0.044715 * square)))
+    return grad * (0.5 * (1 + mt.erf(x * math.sqrt(0.5))) + x * mt.exp(-0.5 * x * x) * (1 / math.sqrt(2 * math.pi)))
+
+
+@numeric("silu_backward", complex=True)
+def silu(grad: Any, x: Any) -> Any:
+    s = x.sigmoid()
+    return grad * conj(s * (1 + x * (1 - s)))
+
+
+@numeric("mish_backward")
+def mish(grad: Any, x: Any) -> Any:
+    t = mt.nn.functional.softplus(x).tanh()
+    return grad * (t + x * x.sigmoid() * (1 - t * t))
+
+
+@numeric("elu_backward")
+def elu(grad: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    return mt.where(x <= 0, grad * (input_scale * alpha * scale) * mt.exp(x * input_scale), grad * scale)
+
+
+@numeric("leaky_relu_backward")
+def leaky_relu(grad: Any, x: Any, slope: float) -> Any:
+    return mt.where(x > 0, grad, grad * slope)
+
+
+@numeric("hardtanh_backward")
+def hardtanh(grad: Any, x: Any, low: float, high: float) -> Any:
+    return mt.where((x <= low) | (x >= high), 0.0, grad)
+
+
+@numeric("hardswish_backward")
+def hardswish(grad: Any, x: Any) -> Any:
+    return mt.where(x <= -3, 0.0, mt.where(x < 3, grad * (x / 3 + 0.5), grad))
+
+
+@numeric("hardsigmoid_backward")
+def hardsigmoid(grad: Any, x: Any) -> Any:
+    return mt.where((x > -3) & (x < 3), grad / 6, 0.0)
+
+
+@numeric("hardshrink_backward")
+def hardshrink(grad: Any, x: Any, lambd: float) -> Any:
+    return mt.where((x >= -lambd) & (x <= lambd), 0.0, grad)
+
+
+@numeric("softplus_backward")
+def softplus(grad: Any, x: Any, beta: float, threshold: float) -> Any:
+    return mt.where(x * beta > threshold, grad, grad * mt.sigmoid(x * beta))
+
+
+@numeric("log_sigmoid_backward")
+def log_sigmoid(grad: Any, x: Any) -> Any:
+    return grad * mt.sigmoid(-x)
+
+
+@numeric("glu_backward")
+def glu(grad: Any, x: Any, dim: int) -> Any:
+    half = x.shape[dim] // 2
+    a, b = x.narrow(dim, 0, half), x.narrow(dim, half, half)
+    s = b.sigmoid()
+    return mt.cat((grad * s, grad * a * (s * (1 - s))), dim)
+
+
+@numeric("_softmax_backward_data")
+def softmax(grad: Any, output: Any, dim: int, dtype: Any) -> Any:
+    weighted = grad * output
+    result = weighted - output * weighted.sum(dim, keepdim=True)
+    return result if dtype is None else result.to(dtype)
+
+
+@numeric("_log_softmax_backward_data")
+def log_softmax(grad: Any, output: Any, dim: int, dtype: Any) -> Any:
+    result = grad - mt.exp(output) * grad.sum(dim, keepdim=True)
+    return result if dtype is None else result.to(dtype)
+
+
+@numeric("native_dropout_backward")
+def native_dropout(grad: Any, mask: Any, scale: float) -> Any:
+    return grad * mask * scale
+
+
+@decomposition("native_layer_norm_backward")
+def layer_norm(*args: Any) -> Any:
+    from metatensor.rules.gradients import norm
+
+    return norm.layer_norm_backward(*args)
+
+
+@decomposition("native_group_norm_backward")
+def group_norm(*args: Any) -> Any:
+    from metatensor.rules.gradients import norm
+
+    return norm.group_norm_backward(*args)
+
+
+@decomposition("native_batch_norm_backward")
+def batch_norm(*args: Any) -> Any:
+    from metatensor.rules.gradients import norm
+
+    return norm.batch_norm_backward(*args)
+
+
+@decomposition("_batch_norm_forward")
+def batch_norm_forward(*args: Any) -> Any:
+    from metatensor.rules.gradients import norm
+
+    with mt.no_grad():
+        return norm.batch_norm_forward(*args)
+
+
+def _loss(name: str) -> Any:
+    def backward(*args: Any) -> Any:
+        from metatensor.rules.gradients import losses
+
+        return getattr(losses, name)(*args)
+
+    return backward
+
+
+for _name in ("mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "binary_cross_entropy", "multi_margin_loss",
+              "multilabel_margin_loss", "nll_loss"):  # fmt: skip
+    numeric(f"{_name}_backward")(_loss(f"{_name}_backward"))
+decomposition("_nll_loss_forward")(_loss("nll_loss_forward"))

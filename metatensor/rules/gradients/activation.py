@@ -1,0 +1,113 @@
+"""Gradients of activation functions and of dropout, and dropout as it is recorded."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from metatensor._core.gradients import ops
+
+__all__ = []
+
+
+def prelu(grad: Any, input: Any, weight: Any, wanted: Any) -> Any:
+    shaped = weight.reshape(()) if weight.numel() == 1 else weight.reshape(-1, *(1,) * max(input.dim() - 2, 0))
+    first = ops.where(input > 0, grad, shaped * grad) if wanted[0] else None
+    if not wanted[1]:
+        return first, None
+    second = ops.where(input > 0, 0.0, input * grad)
+    if weight.numel() == 1:
+        return first, second.sum().reshape(weight.shape)
+    dims = [d for d in range(input.dim()) if d != 1]
+    return first, second.sum(dims) if dims else second
+
+
+def implicit_dim(dim: Any, ndim: int) -> int:
+    return dim if dim is not None else 0 if ndim in (0, 1, 3) else 1
+
+
+def softmax(grad: Any, result: Any, dim: Any) -> Any:
+    return ops._softmax_backward_data(grad, result, implicit_dim(dim, result.dim()))
+
+
+def log_softmax(grad: Any, result: Any, dim: Any) -> Any:
+    return ops._log_softmax_backward_data(grad, result, implicit_dim(dim, result.dim()))
+
+
+def softmin(grad: Any, result: Any, dim: Any) -> Any:
+    return -ops._softmax_backward_data(grad, result, implicit_dim(dim, result.dim()))
+
+
+# Compositions -------------------------------------------------------------------------------------
+
+
+def softsign(input: Any) -> Any:
+    return input / (input.abs() + 1)
+
+
+def tanhshrink(input: Any) -> Any:
+    return input - input.tanh()
+
+
+def _drop(input: Any, p: float, train: bool, generator: Any, channels: bool, alpha: bool) -> Any:
+    """Multiply by a random mask. For alpha dropout, also add what keeps the mean and the variance."""
+    if not 0 <= p <= 1:
+        return NotImplemented
+    if not train or p == 0 or not input.numel():
+        return input
+    if not (input.is_floating_point() or input.is_complex()) or (channels and input.dim() < 2):
+        return NotImplemented
+    if p == 1:
+        return input * ops.zeros((), dtype=input.dtype, device=input.device)
+    if channels:
+        noise = input.new_empty(input.shape[:2] + (1,) * (input.dim() - 2))
+    else:
+        noise = ops.empty_like(input)
+    noise.bernoulli_(1 - p, generator=generator)
+    if not alpha:
+        return input * noise.div_(1 - p)
+    factor = 1.7580993408473766
+    a = 1 / math.sqrt((factor * factor * p + 1) * (1 - p))
+    shift = noise.add(-1).mul_(factor * a).add_(factor * a * p)
+    return input * noise.mul_(a) + shift
+
+
+def dropout(input: Any, p: float, train: bool, generator: Any) -> Any:
+    if input.is_cuda and train and 0 < p < 1 and input.numel():
+        return ops.native_dropout(input, p, train, generator=generator)[0]
+    return _drop(input, p, train, generator, False, False)
+
+
+def feature_dropout(input: Any, p: float, train: bool, generator: Any) -> Any:
+    return _drop(input, p, train, generator, True, False)
+
+
+def alpha_dropout(input: Any, p: float, train: bool, generator: Any) -> Any:
+    return _drop(input, p, train, generator, False, True)
+
+
+def feature_alpha_dropout(input: Any, p: float, train: bool, generator: Any) -> Any:
+    return _drop(input, p, train, generator, True, True)
+
+
+def _layer(function: Any) -> Any:
+    def layer(input: Any, p: float, training: bool, inplace: bool, generator: Any) -> Any:
+        return function(input, p, training, generator)
+
+    return layer
+
+
+def _unbatched(dims: int) -> Any:
+    def layer(input: Any, p: float, training: bool, inplace: bool, generator: Any) -> Any:
+        if input.dim() != dims:
+            return feature_dropout(input, p, training, generator)
+        result = feature_dropout(input.unsqueeze(0), p, training, generator)
+        return result if result is NotImplemented else result.squeeze(0)
+
+    return layer
+
+
+layer_dropout, layer_alpha_dropout, layer_feature_alpha_dropout, layer_dropout2d = (
+    _layer(function) for function in (dropout, alpha_dropout, feature_alpha_dropout, feature_dropout)
+)
+layer_dropout1d, layer_dropout3d = _unbatched(2), _unbatched(4)

@@ -1,0 +1,216 @@
+"""Gradients of losses, and losses as they are recorded."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.gradients import functional, ops
+from metatensor.rules.decomposed import losses as formulas
+from metatensor.rules.decomposed.losses import reduced
+
+__all__ = []
+
+# These are compositions in PyTorch too.
+kl_div, poisson_nll_loss, gaussian_nll_loss, multilabel_soft_margin_loss = (
+    formulas.kl_div, formulas.poisson_nll_loss, formulas.gaussian_nll_loss, formulas.multilabel_soft_margin_loss,
+)
+
+
+def _weighted(loss: Any, weight: Any, reduction: str) -> Any:
+    loss = loss * weight
+    return loss.sum() / weight.sum() if reduction == "mean" else reduced(loss, None, None, reduction)
+
+
+def l1_loss(input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, weight: Any) -> Any:
+    loss = (input - target).abs()
+    return reduced(loss, None, None, reduction) if weight is None else _weighted(loss, weight, reduction)
+
+
+def mse_loss(input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, weight: Any) -> Any:
+    return NotImplemented if weight is None else _weighted((input - target) ** 2, weight, reduction)
+
+
+def smooth_l1_loss(input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, beta: float) -> Any:
+    return reduced((input - target).abs(), None, None, reduction) if beta == 0 else NotImplemented
+
+
+def huber_loss(input: Any, target: Any, reduction: str, delta: float, weight: Any) -> Any:
+    if weight is None:
+        return NotImplemented
+    return _weighted(functional.huber_loss(input, target, "none", delta), weight, reduction)
+
+
+def hinge_embedding_loss(input: Any, target: Any, margin: float, size_average: Any, reduce: Any, reduction: str) -> Any:
+    near = (margin - input).clamp_min(0)
+    zero = mt.zeros((), dtype=input.dtype, device=input.device)
+    return reduced(mt.where(target != 1, near, zero) + mt.where(target != -1, input, zero), None, None, reduction)
+
+
+def linear_cross_entropy(input: Any, linear_weight: Any, target: Any, linear_bias: Any, weight: Any, reduction: str, ignore_index: Any,
+                         label_smoothing: float, options: Any) -> Any:  # fmt: skip
+    return NotImplemented
+
+
+# nll_loss and cross_entropy ---------------------------------------------------------------------
+
+
+def nll_loss(input: Any, target: Any, weight: Any, size_average: Any, ignore_index: int, reduce: Any, reduction: str) -> Any:
+    if input.dim() in (1, 2, 4):
+        return ops._nll_loss_forward(input, target, weight, reduction, ignore_index)[0]
+    # other images are computed with all of their dimensions in one
+    n, classes = input.shape[:2]
+    flat = input.reshape(n, classes, 1, math.prod(input.shape[2:]))
+    result = ops._nll_loss_forward(flat, target.reshape(n, 1, flat.shape[3]), weight, reduction, ignore_index)[0]
+    return result.view(n, *input.shape[2:]) if reduction == "none" else result
+
+
+def nll_loss_node(input: Any) -> str:
+    return "NllLoss2DBackward0" if input.dim() == 4 else "NllLossBackward0"
+
+
+def nll_loss_forward(input: Any, target: Any, weight: Any, reduction: str, ignore_index: int) -> Any:
+    result = functional.nll_loss(input, target, weight, ignore_index=ignore_index, reduction=reduction)
+    total = input.new_zeros(())
+    if reduction != "none":
+        counted = target != ignore_index
+        if weight is None:
+            total = counted.sum().to(input.dtype)
+        else:
+            safe = mt.where(counted, target, 0).to(mt.int64)
+            total = (weight.index_select(0, safe.reshape(-1)) * counted.reshape(-1)).sum()
+    return result, total
+
+
+def nll_loss_backward(grad: Any, input: Any, target: Any, weight: Any, reduction: str, ignore_index: int, total: Any) -> Any:
+    dim = 1 if input.dim() > 1 else 0
+    counted = target != ignore_index
+    safe = mt.where(counted, target, 0).to(mt.int64)
+    factor = counted.to(grad.dtype)
+    if weight is not None:
+        factor = factor * weight.index_select(0, safe.reshape(-1)).reshape(safe.shape)
+    values = -grad * factor
+    if reduction == "mean":
+        values = values / total
+    if input.dim() == 1:
+        safe, values = safe.reshape(1), values.reshape(1)
+    else:
+        safe, values = safe.unsqueeze(dim), values.unsqueeze(dim)
+    zeros = mt.zeros(input.shape, dtype=grad.dtype, device=grad.device)
+    return ops.scatter_add(zeros, dim, safe, values.expand(safe.shape))
+
+
+def cross_entropy(input: Any, target: Any, weight: Any, size_average: Any, ignore_index: int, reduce: Any, reduction: str,
+                  label_smoothing: float) -> Any:  # fmt: skip
+    dim = 1 if input.dim() > 1 else 0
+    log = ops.log_softmax(input, dim)
+    classes = input.shape[dim]
+    spread = weight if weight is None or input.dim() == 1 else weight.view(1, -1, *(1,) * (input.dim() - 2))
+    if target.shape == input.shape and target.is_floating_point():
+        if label_smoothing:
+            target = target * (1 - label_smoothing) + label_smoothing / classes
+        product = log * target
+        if spread is not None:
+            product = product * spread
+        if reduction == "mean":
+            n = input.numel() // classes if classes else 0
+            return -product.sum() / n if input.numel() else -product.sum() / 0.0
+        return -product.sum() if reduction == "sum" else -product.sum(dim)
+    plain = functional.nll_loss(log, target, weight, None, ignore_index, None, reduction)
+    if not label_smoothing:
+        return plain
+    smooth = -(log if spread is None else log * spread).sum(dim)
+    ignored = target == ignore_index
+    smooth = smooth.masked_fill(ignored, 0.0)
+    if reduction == "mean":
+        if weight is None:
+            smooth = smooth.sum() / (~ignored).sum()
+        else:
+            safe = target.masked_fill(ignored, 0).flatten().to(mt.int64)
+            smooth = smooth.sum() / (weight.index_select(0, safe) * (~ignored).flatten()).sum()
+    elif reduction == "sum":
+        smooth = smooth.sum()
+    return plain * (1 - label_smoothing) + smooth * (label_smoothing / classes)
+
+
+# Backward halves ---------------------------------------------------------------------------------
+
+
+def _spread(grad: Any, n: int, reduction: str) -> Any:
+    return grad / n if reduction == "mean" else grad
+
+
+def mse_loss_backward(grad: Any, input: Any, target: Any, reduction: str) -> Any:
+    d = input - target
+    return _spread(2 * d * grad, d.numel(), reduction)
+
+
+def smooth_l1_loss_backward(grad: Any, input: Any, target: Any, reduction: str, beta: float) -> Any:
+    d = input - target
+    return _spread(grad * mt.where(d.abs() < beta, d / beta, d.sign()), d.numel(), reduction)
+
+
+def huber_loss_backward(grad: Any, input: Any, target: Any, reduction: str, delta: float) -> Any:
+    d = input - target
+    return _spread(grad * mt.where(d.abs() <= delta, d, delta * d.sign()), d.numel(), reduction)
+
+
+def soft_margin_loss_backward(grad: Any, input: Any, target: Any, reduction: str) -> Any:
+    return _spread(-grad * target * mt.sigmoid(-target * input), input.numel(), reduction)
+
+
+def binary_cross_entropy_backward(grad: Any, input: Any, target: Any, weight: Any, reduction: str) -> Any:
+    g = grad * (input - target) / ((1 - input) * input).clamp_min(1e-12)
+    return _spread(g if weight is None else g * weight, input.numel(), reduction)
+
+
+def binary_cross_entropy_target(grad: Any, input: Any, weight: Any, reduction: str) -> Any:
+    g = grad * ((1 - input).log().clamp_min(-100) - input.log().clamp_min(-100))
+    return _spread(g if weight is None else g * weight, input.numel(), reduction)
+
+
+def with_logits_backward(grad: Any, input: Any, target: Any, weight: Any, reduction: str, pos_weight: Any) -> Any:
+    if pos_weight is None:
+        g = grad * (mt.sigmoid(input) - target)
+    else:
+        t = pos_weight * target
+        g = grad * ((t + 1 - target) * mt.sigmoid(input) - t)
+    return _spread(g if weight is None else g * weight, input.numel(), reduction)
+
+
+def with_logits_input(grad: Any, input: Any, target: Any, weight: Any, reduction: str, pos_weight: Any) -> Any:
+    return with_logits_backward(grad, input, target, weight, reduction, pos_weight)
+
+
+def with_logits_target(grad: Any, input: Any, weight: Any, reduction: str, pos_weight: Any) -> Any:
+    g = -input * grad
+    if pos_weight is not None:
+        g = grad * (functional.logsigmoid(-input) - pos_weight * functional.logsigmoid(input))
+    return _spread(g if weight is None else g * weight, input.numel(), reduction)
+
+
+def multi_margin_loss_backward(grad: Any, input: Any, target: Any, p: int, margin: float, weight: Any, reduction: str) -> Any:
+    x = input.reshape(-1, input.shape[-1] if input.dim() else 1)
+    index = target.reshape(-1, 1)
+    n, classes = x.shape
+    d = margin - x.gather(1, index) + x
+    slope = mt.where(d > 0, mt.ones_like(d) if p == 1 else 2 * d, 0.0).scatter(1, index, 0.0) / classes
+    if weight is not None:
+        slope = slope * weight[index]
+    slope = slope.scatter_add(1, index, -slope.sum(1, keepdim=True))
+    g = grad.reshape(-1, 1) if grad.dim() else grad
+    return _spread((slope * g).reshape(input.shape), n, reduction)
+
+
+def multilabel_margin_loss_backward(grad: Any, input: Any, target: Any, reduction: str) -> Any:
+    x, t = input.reshape(-1, input.shape[-1] if input.dim() else 1), target.reshape(-1, input.shape[-1] if input.dim() else 1)
+    n, classes = x.shape
+    valid = (t == -1).to(mt.int64).cumsum(1) == 0
+    safe = mt.where(valid, t, 0)
+    chosen = mt.zeros_like(t).scatter_add(1, safe, valid.to(mt.int64)) > 0
+    d = 1 - x.gather(1, safe).unsqueeze(2) + x.unsqueeze(1)
+    active = ((d > 0) & valid.unsqueeze(2) & ~chosen.unsqueeze(1)).to(x.dtype)
+    slope = (active.sum(1).scatter_add(1, safe, -active.sum(2))) / classes
+    g = grad.reshape(-1, 1) if grad.dim() else grad
+    return _spread((slope * g).reshape(input.shape), n, reduction)

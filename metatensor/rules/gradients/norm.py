@@ -1,0 +1,202 @@
+"""Gradients of normalization layers, and the layers as they are recorded."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.gradients import functional, ops
+
+__all__ = []
+
+
+def _wide(x: Any) -> Any:
+    return x.to(mt.float32) if x.itemsize == 2 and x.is_floating_point() else x
+
+
+def _affine_gradients(grad: Any, normal: Any, rstd: Any, weight: Any, inner: Any, outer: Any, shape: Any, mask: Any, dtypes: Any) -> tuple:
+    """Return the gradients of input, weight and bias.
+
+    `normal` is the normalized input, which has mean 0 and variance 1 over the dimensions `inner`. The parameters are shared by the
+    dimensions `outer`.
+    """
+    first = second = third = None
+    if mask[0]:
+        g = grad if weight is None else grad * weight
+        first = g - g.mean(inner, True) - normal * (g * normal).mean(inner, True)
+        first = (first * rstd).to(dtypes[0])
+    if mask[1]:
+        second = grad * normal
+        second = (second.sum(outer) if outer else second).reshape(shape).to(dtypes[1])
+    if mask[2]:
+        third = (grad.sum(outer) if outer else grad).reshape(shape).to(dtypes[2])
+    return first, second, third
+
+
+# layer_norm -----------------------------------------------------------------------------------
+
+
+def layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return ops.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
+
+
+def native_layer_norm(grad: Any, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, result1: Any, result2: Any, wanted: Any) -> Any:
+    mask = [wanted[0], weight is not None and wanted[1], bias is not None and wanted[2]]
+    return ops.native_layer_norm_backward(grad, input, normalized_shape, result1, result2, weight, bias, eps, mask)
+
+
+def layer_norm_backward(grad: Any, input: Any, shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any, eps: float, mask: Any) -> Any:
+    """Compute the statistics again, because the gradient of the gradient passes through them."""
+    inner = tuple(range(input.dim() - len(shape), input.dim()))
+    x = _wide(input)
+    if mean is None:
+        mean = x.mean(inner, True)
+        centred = x - mean
+        rstd = ((centred * centred).mean(inner, True) + eps).rsqrt()
+        normal = centred * rstd
+    else:
+        normal = (x - mean) * rstd
+    dtypes = (input.dtype, weight.dtype if weight is not None else input.dtype, bias.dtype if bias is not None else input.dtype)
+    return _affine_gradients(_wide(grad), normal, rstd, None if weight is None else _wide(weight), inner,
+                             tuple(range(input.dim() - len(shape))), shape, mask, dtypes)  # fmt: skip
+
+
+def layer_norm_again(grad: Any, input: Any, shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any, eps: float, mask: Any) -> Any:
+    return layer_norm_backward(grad, input, shape, None, None, weight, bias, eps, mask)
+
+
+def rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: Any) -> Any:
+    if eps is None:
+        eps = mt.finfo(input.dtype).eps
+    x = input.to(mt.float32) if input.itemsize == 2 else input
+    scale = (x.pow(2).mean(tuple(range(-len(normalized_shape), 0)), True) + eps).rsqrt()
+    result = x * scale
+    if weight is not None:
+        result = result * weight
+    return result if result.dtype is input.dtype else result.to(input.dtype)
+
+
+# group_norm --------------------------------------------------------------------------------------
+
+
+def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> Any:
+    n, channels = input.shape[:2]
+    return ops.native_group_norm(input, weight, bias, n, channels, math.prod(input.shape[2:]), num_groups, eps)[0]
+
+
+def native_group_norm(grad: Any, input: Any, weight: Any, N: int, C: int, HxW: int, group: int, eps: float, result1: Any, result2: Any,
+                      wanted: Any) -> Any:  # fmt: skip
+    return ops.native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, eps, list(wanted))
+
+
+def group_norm_backward(grad: Any, input: Any, mean: Any, rstd: Any, weight: Any, n: int, channels: int, pixels: int, groups: int, eps: float,
+                        mask: Any) -> Any:  # fmt: skip
+    shape = (n, groups, channels // groups, pixels)
+    x, g = _wide(input).reshape(shape), _wide(grad).reshape(shape)
+    if mean is None:
+        middle = x.mean((2, 3), True)
+        centred = x - middle
+        scale = ((centred * centred).mean((2, 3), True) + eps).rsqrt()
+        normal = centred * scale
+    else:
+        scale = rstd.reshape(n, groups, 1, 1)
+        normal = (x - mean.reshape(n, groups, 1, 1)) * scale
+    w = None if weight is None else _wide(weight).reshape(groups, channels // groups, 1)
+    kept = input.dtype if weight is None else weight.dtype
+    first, second, third = _affine_gradients(g, normal, scale, w, (2, 3), (0, 3), (channels,), mask, (input.dtype, kept, kept))
+    return None if first is None else first.reshape(input.shape), second, third
+
+
+def group_norm_again(grad: Any, input: Any, mean: Any, rstd: Any, *rest: Any) -> Any:
+    return group_norm_backward(grad, input, None, None, *rest)
+
+
+# batch_norm and instance_norm --------------------------------------------------------------------
+
+
+def batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
+    if training and input.dim() and input.shape[0] == 1 and math.prod(input.shape[2:]) == 1:
+        return NotImplemented       # which raises
+    if (running_mean is None) != (running_var is None) or (not training and running_mean is None):
+        return NotImplemented
+    if not input.numel():
+        return input.clone()
+    return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
+
+
+def native_batch_norm(input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float) -> Any:
+    if input.dim() < 2:
+        return NotImplemented
+    made = ops._batch_norm_forward(input, running_mean, running_var, weight, bias, training, momentum, eps)
+    if training and running_mean is not None:
+        running_mean.data.copy_(made[3])
+        running_var.data.copy_(made[4])
+    return made[:3]
+
+
+def native_batch_norm_no_stats(input: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
+    return native_batch_norm(input, weight, bias, None, None, training, momentum, eps) if training else NotImplemented
+
+
+def batch_norm_forward(input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
+    if not training:
+        empty = [input.new_empty((0,)) for _ in range(2)]
+        return functional._batch_norm_eval(input, running_mean, running_var, weight, bias, eps), *empty, None, None
+    if running_mean is None:
+        made = functional._batch_norm_stats(input, weight, bias, eps), None, None
+    else:
+        made = functional._batch_norm_train(input, running_mean, running_var, weight, bias, momentum, eps)
+    return made[0], *functional._batch_statistics(input, weight, eps), *made[1:]
+
+
+def batch_norm_gradients(grad: Any, input: Any, running_mean: Any, running_var: Any, weight: Any, training: bool, eps: float, result1: Any,
+                         result2: Any, wanted: Any) -> Any:  # fmt: skip
+    return ops.native_batch_norm_backward(grad, input, weight, running_mean, running_var, result1, result2, training, eps, list(wanted))
+
+
+def batch_norm_backward(grad: Any, input: Any, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, train: bool, eps: float,
+                        mask: Any) -> Any:  # fmt: skip
+    dims = (0, *range(2, input.dim()))
+    shape = (-1,) + (1,) * (input.dim() - 2)
+    x, g = _wide(input), _wide(grad)
+    w = None if weight is None else _wide(weight).reshape(shape)
+    channels = (input.shape[1],)
+    kept = input.dtype if weight is None else weight.dtype
+    dtypes = (input.dtype, kept, kept)
+    if not train:
+        scale = (running_var.reshape(shape) + eps).rsqrt()
+        first = (g * (scale if w is None else w * scale)).to(input.dtype) if mask[0] else None
+        second = (g * (x - running_mean.reshape(shape)) * scale).sum(dims).reshape(channels).to(kept) if mask[1] else None
+        return first, second, g.sum(dims).reshape(channels).to(kept) if mask[2] else None
+    if mean is None:
+        centred = x - x.mean(dims, True)
+        scale = ((centred * centred).mean(dims, True) + eps).rsqrt()
+        normal = centred * scale
+    else:
+        scale = rstd.reshape(shape)
+        normal = (x - mean.reshape(shape)) * scale
+    return _affine_gradients(g, normal, scale, w, dims, dims, channels, mask, dtypes)
+
+
+def batch_norm_again(grad: Any, input: Any, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, *rest: Any) -> Any:
+    return batch_norm_backward(grad, input, weight, running_mean, running_var, None, None, *rest)
+
+
+def instance_norm(input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, use_input_stats: bool, momentum: float, eps: float) -> Any:
+    n, channels = input.shape[:2]
+    if use_input_stats and math.prod(input.shape[2:]) == 1 or (running_mean is None) != (running_var is None) \
+            or (not use_input_stats and running_mean is None):
+        return NotImplemented       # which raises
+    repeated = [None if t is None else t.repeat(n) for t in (running_mean, running_var, weight, bias)]
+    flat = input.contiguous().view(1, n * channels, *input.shape[2:])
+    result = functional.batch_norm(flat, *repeated, use_input_stats, momentum, eps)
+    if use_input_stats and running_mean is not None:
+        running_mean.data.copy_(repeated[0].view(n, channels).mean(0))
+        running_var.data.copy_(repeated[1].view(n, channels).mean(0))
+    return result.view(input.shape)
+
+
+def normalize(input: Any, p: float, dim: Any, eps: float) -> Any:
+    norms = mt.linalg.vector_norm(input, p, dim, True)
+    return input / norms.clamp_min(eps).expand_as(input)
