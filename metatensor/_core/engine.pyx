@@ -12,7 +12,7 @@ from libc.stdlib cimport qsort
 from libc.string cimport memset
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport DType
-from metatensor._core.graph cimport Edge, Node, NodeExtra, Output, exposed, set_output, where_called
+from metatensor._core.graph cimport Edge, Node, NodeExtra, Output, exposed, next_sequence, set_output, where_called
 from metatensor._core.history cimport AccumulateGrad, node_of
 from metatensor._core.layout cimport is_dense
 from metatensor._core.op cimport call
@@ -53,6 +53,7 @@ cdef class Walk:
     cdef dict captures                  # (place of a node, output) -> numbers of the inputs that want it
     cdef list results
     cdef bint keep, create, only_inputs
+    cdef unsigned long long number      # no other walk has it
 
     def __dealloc__(self):
         cdef int i
@@ -449,7 +450,7 @@ def walk_number(tensors):
         place = -1 if node is None else walk.place_of(node)
         if place >= 0 and (not walk.only_inputs or walk.visits[<int>place].needed):
             reached += 1
-    return <size_t><PyObject*>walk, reached
+    return walk.number, reached
 
 
 # Entry ---------------------------------------------------------------------------------------------------
@@ -466,6 +467,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
     cdef Node node
     cdef int place
     walk.nodes = []
+    walk.number = next_sequence()
     walk.keep, walk.create = keep_graph, create_graph
     for node, output in roots:
         walk.add(node)

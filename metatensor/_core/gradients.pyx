@@ -303,14 +303,10 @@ cdef Node begin(Call* c, Overload ov):
     cdef Tensor t
     cdef int i, k, edges, linked, tracked = 0
     cdef unsigned long long wanted = 0
-    if ov.gradient is None:
-        found = _prepare(ov)
-        ov.gradient = False if found is None else found
-    if ov.gradient is False:
+    if not has_rule(ov):
         return _without_rule(c, ov, node)
     rule = <Rule>ov.gradient
     node.rule = rule if rule.namer is None else _named(rule, c, ov)
-    node.sequence = next_sequence()
     edges = rule.n_slots
     if rule.lists:
         edges = 0
@@ -335,6 +331,8 @@ cdef Node begin(Call* c, Overload ov):
                 i += 1
         else:
             i += 1
+    # After the edges: a view that was written to may get its node only now.
+    node.sequence = next_sequence()
     for k in range(rule.n_kept):
         kept = &rule.kept[k]
         if kept.wanted_by & wanted and kept.what != KEEP_RESULT:

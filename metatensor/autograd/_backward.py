@@ -61,6 +61,8 @@ def _batched(grads: list, roots: tuple, where: str) -> int:
 
 def _pairs(where: str, tensors: Any, gradients: Any) -> tuple[tuple, tuple]:
     roots = _sequence(tensors)
+    if not isinstance(gradients, (mt.Tensor, Sequence)) and gradients is not None:
+        raise TypeError(f"{where}: expected a Tensor, a sequence or None as gradients, got {type(gradients).__name__}")
     given = (None,) * len(roots) if gradients is None else (gradients,) if isinstance(gradients, mt.Tensor) else tuple(gradients)
     if len(given) != len(roots):
         raise RuntimeError(f"{where}: got {len(given)} gradients for {len(roots)} tensors")

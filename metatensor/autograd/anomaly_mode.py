@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 import warnings
 from typing import Any
@@ -14,8 +15,13 @@ __all__ = ["call_stack", "detect_anomaly", "set_detect_anomaly"]
 
 def call_stack() -> str:
     """Return the call stack of the code that is running, the package's own calls left out."""
-    frames = [frame for frame, line in traceback.walk_stack(None) if not is_ours(frame)]
-    return "".join(traceback.StackSummary.extract((frame, frame.f_lineno) for frame in reversed(frames)).format())
+    frames = []
+    frame = sys._getframe(1)
+    while frame is not None:
+        if not is_ours(frame):
+            frames.append((frame, frame.f_lineno))
+        frame = frame.f_back
+    return "".join(traceback.StackSummary.extract(reversed(frames)).format())
 
 
 class set_detect_anomaly:
