@@ -10,7 +10,7 @@ from metatensor._core.op cimport (
 from metatensor._core.recording cimport copy_without_data, plainly_absent, under_recorder, without_data
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
-from metatensor._core.thread cimport hints, thread_state
+from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport MAX_ARGS, T_CONJ, T_NEG, T_REQUIRES_GRAD
 from metatensor._core.versions cimport detached
 from metatensor._core import errors
@@ -119,7 +119,24 @@ cdef object compute(Call* c, Overload ov, object result):
 
 
 cdef object compute_values(Call* c, Overload ov, object result):
-    """Call the device's kernel. All tensors among the arguments must hold data."""
+    """Call the device's kernel. All tensors among the arguments must hold data.
+
+    What a kernel or decomposition calls is not recorded: the call itself is.
+    """
+    cdef ThreadState state
+    if not c.flags & T_REQUIRES_GRAD:
+        return _values(c, ov, result)
+    state = thread_state()
+    if not state.grad_enabled:
+        return _values(c, ov, result)
+    state.grad_enabled = False
+    try:
+        return _values(c, ov, result)
+    finally:
+        state.grad_enabled = True
+
+
+cdef object _values(Call* c, Overload ov, object result):
     cdef Device d = <Device>c.device
     cdef PyObject* args[MAX_ARGS + 1]
     cdef Tensor t
