@@ -40,6 +40,7 @@ from metatensor._core.thread cimport hints, innermost_hooks, thread_state
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from metatensor._core.versions cimport detached
 from metatensor._core cimport graph
+from metatensor._core.late import later
 from metatensor._core.steps import found_body
 
 cdef extern from "Python.h":
@@ -340,7 +341,7 @@ cdef Node begin(Call* c, Overload ov):
     if not tracked and not hints.saved_hooks:
         untrack(node)
     if hints.anomaly:
-        from metatensor.autograd.anomaly_mode import call_stack
+        call_stack = later("call_stack")
         node_extra(node).forward_stack = call_stack()
     return node
 

@@ -27,6 +27,8 @@ cdef str MODULES = "_modules"
 cdef str FORWARD = "forward"
 cdef str FORWARD_HOOKS = "_forward_hooks"
 cdef str FORWARD_PRE_HOOKS = "_forward_pre_hooks"
+cdef str BACKWARD_HOOKS = "_backward_hooks"
+cdef str BACKWARD_PRE_HOOKS = "_backward_pre_hooks"
 cdef str CALL_SUPER_INIT = "call_super_init"
 cdef str GETATTR = "__getattr__"
 cdef str GETATTRIBUTE = "__getattribute__"
@@ -50,8 +52,12 @@ cdef dict LAZY = {
 # Hooks on all modules, filled by metatensor.nn._hooks.
 global_forward_hooks = OrderedDict()
 global_forward_pre_hooks = OrderedDict()
+global_backward_hooks = OrderedDict()
+global_backward_pre_hooks = OrderedDict()
 cdef PyObject* every_forward_hook = <PyObject*>global_forward_hooks
 cdef PyObject* every_forward_pre_hook = <PyObject*>global_forward_pre_hooks
+cdef PyObject* every_backward_hook = <PyObject*>global_backward_hooks
+cdef PyObject* every_backward_pre_hook = <PyObject*>global_backward_pre_hooks
 
 # Set by `install`.
 cdef object call_with_hooks = None          # (module, args, kwargs) -> result
@@ -230,10 +236,12 @@ cdef str exact(object name):
 # ---- calling --------------------------------------------------------------------------------------------------
 
 cdef inline bint hooked(PyObject* self) except -1:
-    """Return True if this module has forward hooks or there are global ones."""
-    if PyDict_Size(every_forward_hook) or PyDict_Size(every_forward_pre_hook):
+    """Return True if this module has hooks or there are global ones."""
+    if PyDict_Size(every_forward_hook) or PyDict_Size(every_forward_pre_hook) or PyDict_Size(every_backward_hook) \
+            or PyDict_Size(every_backward_pre_hook):
         return True
-    return holds_hooks(self, <PyObject*>FORWARD_PRE_HOOKS) or holds_hooks(self, <PyObject*>FORWARD_HOOKS)
+    return holds_hooks(self, <PyObject*>FORWARD_PRE_HOOKS) or holds_hooks(self, <PyObject*>FORWARD_HOOKS) \
+        or holds_hooks(self, <PyObject*>BACKWARD_HOOKS) or holds_hooks(self, <PyObject*>BACKWARD_PRE_HOOKS)
 
 
 cdef inline bint holds_hooks(PyObject* self, PyObject* group) except -1:

@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from metatensor.nn._base import global_backward_hooks as _global_backward_hooks
+from metatensor.nn._base import global_backward_pre_hooks as _global_backward_pre_hooks
 from metatensor.nn._base import global_forward_hooks as _global_forward_hooks
 from metatensor.nn._base import global_forward_pre_hooks as _global_forward_pre_hooks
 from metatensor.nn._register import global_buffer_hooks as _global_buffer_registration_hooks
@@ -35,8 +37,6 @@ _ids = itertools.count()
 
 _global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
 _global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
-_global_backward_hooks: OrderedDict[int, Callable] = OrderedDict()
-_global_backward_pre_hooks: OrderedDict[int, Callable] = OrderedDict()
 
 
 class RemovableHandle:
@@ -173,18 +173,47 @@ class Hooks:
         return _add(self._forward_hooks, hook, prepend, options)
 
     def register_full_backward_pre_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Store ``hook(module, grad_output)``. It never runs, because metatensor has no backward pass yet."""
+        """Register a hook that runs when the gradients of the module's outputs are known.
+
+        Parameters
+        ----------
+        hook : callable
+            Called as ``hook(module, grad_output)`` with a tuple. It returns None or a tuple that replaces `grad_output`.
+        prepend : bool
+            Run it before this module's other hooks. Default False.
+
+        Returns
+        -------
+        RemovableHandle
+            Handle that unregisters the hook.
+        """
         return _add(self._backward_pre_hooks, hook, prepend)
 
     def register_full_backward_hook(self, hook: Callable, prepend: bool = False) -> RemovableHandle:
-        """Store ``hook(module, grad_input, grad_output)``. It never runs, because metatensor has no backward pass yet.
+        """Register a hook that runs when the gradients of the module's inputs are known.
 
-        Raise RuntimeError if the module has a hook from `register_backward_hook`.
+        Parameters
+        ----------
+        hook : callable
+            Called as ``hook(module, grad_input, grad_output)`` with tuples, None for what is no tensor or has no gradient.
+            It returns None or a tuple that replaces `grad_input`.
+        prepend : bool
+            Run it before this module's other hooks. Default False.
+
+        Returns
+        -------
+        RemovableHandle
+            Handle that unregisters the hook.
+
+        Raises
+        ------
+        RuntimeError
+            If the module has a hook from `register_backward_hook`.
         """
         return _add(self._backward_table(full=True), hook, prepend)
 
     def register_backward_hook(self, hook: Callable) -> RemovableHandle:
-        """Store a backward hook of the older kind. It never runs, because metatensor has no backward pass yet.
+        """Register a hook of the older kind: it runs after the last operator of the module, with that operator's gradients.
 
         Raise RuntimeError if the module has a hook from `register_full_backward_hook`.
         """
@@ -301,17 +330,17 @@ def register_module_forward_hook(
 
 
 def register_module_backward_hook(hook: Callable) -> RemovableHandle:
-    """Store a backward hook for all modules. It never runs, because metatensor has no backward pass yet."""
+    """Register a backward hook for all modules. See `Module.register_full_backward_hook`."""
     return _add(_global_backward_hooks, hook)
 
 
 def register_module_full_backward_hook(hook: Callable) -> RemovableHandle:
-    """Store a backward hook for all modules. It never runs, because metatensor has no backward pass yet."""
+    """Register a backward hook for all modules. See `Module.register_full_backward_hook`."""
     return _add(_global_backward_hooks, hook)
 
 
 def register_module_full_backward_pre_hook(hook: Callable) -> RemovableHandle:
-    """Store a backward pre-hook for all modules. It never runs, because metatensor has no backward pass yet."""
+    """Register a backward pre-hook for all modules. See `Module.register_full_backward_pre_hook`."""
     return _add(_global_backward_pre_hooks, hook)
 
 
@@ -348,13 +377,16 @@ def call_with_hooks(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
     ran: set[int] = set()
     try:
         args, kwargs = _run_pre_hooks(module, args, kwargs)
+        watch = _watched(module)
+        if watch is not None:
+            args = watch.inputs(args)
         output = module.forward(*args, **kwargs)
         for key, hook in [*_global_forward_hooks.items(), *own.get("_forward_hooks", {}).items()]:
             ran.add(key)
             changed = hook(module, args, kwargs, output) if key in with_kwargs else hook(module, args, output)
             if changed is not None:
                 output = changed
-        return output
+        return output if watch is None else watch.outputs(output)
     except Exception:
         for key, hook in [*_global_forward_hooks.items(), *own.get("_forward_hooks", {}).items()]:
             if key in always and key not in ran:
@@ -369,6 +401,18 @@ def call_with_hooks(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
                         stacklevel=2,
                     )
         raise
+
+
+def _watched(module: Module) -> Any:
+    """Return what calls the module's backward hooks, or None if it has none."""
+    own = module.__dict__
+    if not (own.get("_backward_hooks") or own.get("_backward_pre_hooks") or _global_backward_hooks or _global_backward_pre_hooks):
+        return None
+    from metatensor.nn._backward_hooks import Watch
+
+    full = {**_global_backward_hooks, **own.get("_backward_hooks", {})}
+    older = own.get("_is_full_backward_hook") is False
+    return Watch(module, full, {**_global_backward_pre_hooks, **own.get("_backward_pre_hooks", {})}, older)
 
 
 def _run_pre_hooks(module: Module, args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:

@@ -141,10 +141,6 @@ def test_what_cannot_be_switched_on():
         mtorch.compile(backend=lambda graph, inputs: graph)
     with pytest.raises(NotImplementedError):
         mtorch.cuda.set_sync_debug_mode("error")
-    with pytest.raises(NotImplementedError, match="pack_hook"), mt.autograd.graph.saved_tensors_hooks(id, id):
-        pass
-    with mt.no_grad(), mt.autograd.graph.saved_tensors_hooks(id, id):
-        pass
     for name in ("sparse_coo_tensor", "sparse_csr_tensor"):
         with pytest.raises(NotImplementedError, match="strided"):
             getattr(mtorch, name)()

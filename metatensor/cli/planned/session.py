@@ -73,8 +73,8 @@ class Plan:
                          f"(--values {self.values.policy}): {self.values.requests}")  # fmt: skip
         passes = self.gradients.passes
         if passes.total:
-            lines.append(f"{passes.total:,} backward passes were left out, as there are no gradients yet; optimizers stepped with "
-                         f"gradients without values: {passes}")  # fmt: skip
+            lines.append(f"{passes.total:,} backward passes were left out, because an operator has no rule for its gradient; optimizers "
+                         f"stepped with gradients without values: {passes}")  # fmt: skip
         if self.kept:
             lines.append(f"not saved, because the file existed and would have lost its values: {', '.join(self.kept)}")
         if self.saved:
