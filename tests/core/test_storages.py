@@ -95,3 +95,15 @@ def test_set_without_arguments_leaves_an_empty_tensor(device):
     assert t.shape == (0,) and t.tolist() == [] and t.untyped_storage().nbytes() == 0
     t.resize_(2).fill_(4)
     assert t.tolist() == [4, 4]
+
+
+def test_sharing_a_storage_shares_all_tensors_over_it():
+    x = mt.arange(6.0)
+    part, typed = x[2:], x.storage()
+    assert not (x.untyped_storage().is_shared() or typed.is_shared() or part.is_shared())
+    assert typed.share_memory_() is typed
+    assert typed.is_shared() and x.is_shared() and part.is_shared() and x.untyped_storage().is_shared()
+    part[0] = 9
+    assert x.tolist() == [0, 1, 9, 3, 4, 5]
+    with pytest.raises(RuntimeError, match="without data"):
+        mt.empty(2, device="meta").untyped_storage().share_memory_()
