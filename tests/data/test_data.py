@@ -318,3 +318,22 @@ def test_names_where_libraries_look():
     assert isinstance(iter(ours.DataLoader(squares(ours))), _BaseDataLoaderIter) and _DatasetKind.Map == 0
     with pytest.raises(AttributeError):
         ours.datapipes_of_dreams
+
+
+def test_a_worker_init_fn_of_the_dataset_sets_up_the_workers_own_copy():
+    class Numbers(ours.Dataset):
+        worker = None
+
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            return self.worker
+
+        def begin(self, worker):
+            self.worker = worker
+
+    dataset = Numbers()
+    loader = ours.DataLoader(dataset, batch_size=2, num_workers=2, worker_init_fn=dataset.begin)
+    assert [batch.tolist() for batch in loader] == [[0, 0], [1, 1], [0, 0], [1, 1]]
+    assert dataset.worker is None
