@@ -501,6 +501,7 @@ for _name, _property in {
     "layout": property(_layout, doc="The layout, always `strided`."),
     "names": property(_names, doc="Names of the dimensions: None for each."),
     "grad": property(_get_grad, _set_grad, _del_grad, "The gradient, or None."),
+    "_grad": property(_get_grad, _set_grad, _del_grad, "The same as `grad`."),
     "grad_fn": property(_grad_fn, doc="None for a leaf, else a placeholder for the op that created the tensor."),
     "output_nr": property(lambda self: 0, doc="Always 0, because no autograd graph is recorded."),
     "volatile": property(lambda self: False, doc="Always False. PyTorch no longer uses this property."),

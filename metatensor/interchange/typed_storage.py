@@ -80,6 +80,15 @@ class TypedStorage:
         """Return the size of an element in bytes."""
         return int(self.dtype.itemsize)
 
+    def is_shared(self) -> bool:
+        """Return True if the memory is shared with other processes."""
+        return bool(self._untyped_storage.is_shared())
+
+    def share_memory_(self) -> TypedStorage:
+        """Move the values into memory that other processes can share. Return this storage."""
+        self._untyped_storage.share_memory_()
+        return self
+
     def data_ptr(self) -> int:
         """Return the memory address; 0 without data."""
         return int(self._untyped_storage.data_ptr())
