@@ -145,17 +145,6 @@ class TypedStorage:
         """Return True: `resize_` works on any storage."""
         return bool(self._untyped_storage.resizable())
 
-    def is_shared(self) -> bool:
-        """Return whether the memory is shared between processes."""
-        return bool(self._tensor().is_shared())
-
-    def share_memory_(self) -> TypedStorage:
-        """Move the memory to where other processes see it. Only for storages on cpu."""
-        if self.device.type != "cpu":
-            raise RuntimeError(f"share_memory_: only storages on cpu can be shared, this one is on {self.device}")
-        self._tensor().share_memory_()
-        return self
-
     def __copy__(self) -> TypedStorage:
         return self.clone()
 

@@ -1,6 +1,5 @@
 """Queries of a tensor's properties, such as `numel` and `is_complex`, and `fill_diagonal_`."""
 from metatensor._core.compute cimport same_sizes
-from metatensor._core.device cimport backend_of
 from metatensor._core.layout cimport add_dims, mul_dims, overlap
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, MIXED, Call, arg, bool_arg, call, define, op_name, tensor_arg,
