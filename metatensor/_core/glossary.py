@@ -454,7 +454,8 @@ SPECIFIC = [
     ("lstm_cell", {"hx": "Hidden state and cell state, (batch, hidden)."}),
     ("gru_cell rnn_*_cell", {"hx": "Hidden state (batch, hidden)."}),
     ("_from_host", {"data": "Bytes of the elements in C order.", "size": "Shape.", "stride": "Strides, in elements."}),
-    ("as_strided*", {"stride": "Strides of the view, in elements.", "size": "Shape of the view.", "src": "Values to write, of shape `size`."}),
+    ("as_strided*", {"stride": "Strides of the view, in elements.", "size": "Shape of the view.",
+                     "src": "Values to write, of shape `size`."}),
     ("*empty_strided", {"stride": "Strides of the result, in elements."}),
     ("set_", {"stride": "New strides, in elements.", "size": "New shape.", "source": "Tensor or storage to refer to."}),
     ("split_copy split_with_sizes_copy unbind_copy", {
@@ -528,7 +529,8 @@ SPECIFIC = [
     ("sort argsort", {"stable": "Accepted for compatibility. Equal elements always keep their order."}),
     ("nn.functional.glu", {"dim": "Dimension to split."}),
     ("linalg.cross cross", {"dim": "Dimension of the vectors, of size 3."}),
-    ("aminmax argmax argmin masked.arg* max min prod", {"dim": "Dimension to reduce. All if not given. Negative numbers count from the end."}),
+    ("aminmax argmax argmin masked.arg* max min prod",
+     {"dim": "Dimension to reduce. All if not given. Negative numbers count from the end."}),
     ("amax amin all any count_nonzero hash_tensor linalg.vector_norm masked.a??? masked.logsumexp masked.mean "
      "masked.norm masked.prod masked.std masked.sum masked.var mean nanmean nansum norm std* sum var*",
      {"dim": "Dimension or dimensions to reduce. All if not given. Negative numbers count from the end."}),

@@ -595,6 +595,7 @@ for _name, _property in {
     "layout": property(_layout, doc="The layout, always `strided`."),
     "names": property(_names, doc="Names of the dimensions: None for each."),
     "grad": property(_get_grad, _set_grad, _del_grad, "The gradient, or None."),
+    "_grad": property(_get_grad, _set_grad, _del_grad, "The same as `grad`."),
     "grad_fn": property(_grad_fn, doc="The node of the call that returned the tensor; None for a leaf."),
     "output_nr": property(_output_nr, doc="Which output of `grad_fn` the tensor is."),
     "volatile": property(lambda self: False, doc="Always False. PyTorch no longer uses this property."),

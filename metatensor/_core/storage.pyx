@@ -57,6 +57,19 @@ cdef class Storage:
             return 0
         return backend_of(self.device).data_ptr(self.data)
 
+    def is_shared(self):
+        """Whether the memory is shared with other processes."""
+        return self.data is not None and backend_of(self.device).is_shared(self.data)
+
+    def share_memory_(self):
+        """Move the bytes into memory that other processes can share, and return the storage."""
+        if self.data is None:
+            raise RuntimeError(f"share_memory_(): a storage on {self.device} without data cannot be shared")
+        backend = backend_of(self.device)
+        if not backend.is_shared(self.data):
+            self.data = backend.share(self.data, self.size_bytes, self.device.number)
+        return self
+
     def resize_(self, nbytes):
         """Change the size and return the storage. The bytes that fit into the new size are kept.
 

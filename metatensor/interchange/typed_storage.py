@@ -80,6 +80,15 @@ class TypedStorage:
         """Return the size of an element in bytes."""
         return int(self.dtype.itemsize)
 
+    def is_shared(self) -> bool:
+        """Return True if the memory is shared with other processes."""
+        return bool(self._untyped_storage.is_shared())
+
+    def share_memory_(self) -> TypedStorage:
+        """Move the values into memory that other processes can share. Return this storage."""
+        self._untyped_storage.share_memory_()
+        return self
+
     def data_ptr(self) -> int:
         """Return the memory address; 0 without data."""
         return int(self._untyped_storage.data_ptr())
@@ -135,17 +144,6 @@ class TypedStorage:
     def resizable(self) -> bool:
         """Return True: `resize_` works on any storage."""
         return bool(self._untyped_storage.resizable())
-
-    def is_shared(self) -> bool:
-        """Return whether the memory is shared between processes."""
-        return bool(self._tensor().is_shared())
-
-    def share_memory_(self) -> TypedStorage:
-        """Move the memory to where other processes see it. Only for storages on cpu."""
-        if self.device.type != "cpu":
-            raise RuntimeError(f"share_memory_: only storages on cpu can be shared, this one is on {self.device}")
-        self._tensor().share_memory_()
-        return self
 
     def __copy__(self) -> TypedStorage:
         return self.clone()

@@ -6,7 +6,7 @@ import itertools
 import warnings
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from metatensor.nn._base import global_backward_hooks as _global_backward_hooks
@@ -49,6 +49,15 @@ class RemovableHandle:
     extra_dict : dict or list of dict, optional
         Further tables that have an entry for the hook under the same id.
 
+    Attributes
+    ----------
+    id : int
+        Key of the hook in the tables.
+    hooks_dict_ref : weakref.ref
+        Weak reference to ``hooks_dict``.
+    extra_dict_ref : tuple of weakref.ref
+        Weak references to the further tables.
+
     Examples
     --------
     >>> import metatensor as mt
@@ -61,11 +70,15 @@ class RemovableHandle:
     def __init__(self, hooks_dict: OrderedDict, *, extra_dict: Any = None) -> None:
         self.id: int = next(_ids)
         extra = [] if extra_dict is None else extra_dict if isinstance(extra_dict, (list, tuple)) else [extra_dict]
-        self._tables = tuple(weakref.ref(table) for table in (hooks_dict, *extra))
+        self._refer(hooks_dict, extra)
+
+    def _refer(self, hooks_dict: OrderedDict, extra: Iterable[Any]) -> None:
+        self.hooks_dict_ref = weakref.ref(hooks_dict)
+        self.extra_dict_ref = tuple(weakref.ref(table) for table in extra)
 
     def remove(self) -> None:
         """Unregister the hook. Do nothing if it, or its module, no longer exists."""
-        for ref in self._tables:
+        for ref in (self.hooks_dict_ref, *self.extra_dict_ref):
             table = ref()
             if table is not None:
                 table.pop(self.id, None)
@@ -77,13 +90,13 @@ class RemovableHandle:
         self.remove()
 
     def __getstate__(self) -> tuple[Any, int, tuple[Any, ...]]:
-        tables = [ref() for ref in self._tables]
-        return tables[0], self.id, tuple(tables[1:])
+        return self.hooks_dict_ref(), self.id, tuple(ref() for ref in self.extra_dict_ref)
 
     def __setstate__(self, state: tuple[Any, int, tuple[Any, ...]]) -> None:
         table, self.id, *extra = state
         tables = (table, *(extra[0] if extra else ()))
-        self._tables = tuple(weakref.ref(OrderedDict() if table is None else table) for table in tables)
+        first, *others = [OrderedDict() if table is None else table for table in tables]
+        self._refer(first, others)
 
 
 def _add(hooks: OrderedDict, hook: Callable, prepend: bool = False, options: tuple = ()) -> RemovableHandle:

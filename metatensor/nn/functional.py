@@ -26,7 +26,7 @@ _HELPERS = dict.fromkeys((
     "handle_torch_function", "has_torch_function", "has_torch_function_unary", "has_torch_function_variadic",
 ), "metatensor.nn._functional_helpers") | dict.fromkeys((
     "ScalingType", "SwizzleType", "scaled_grouped_mm", "scaled_mm",
-), "metatensor.nn._scaled")  # fmt: skip
+), "metatensor.nn._scaled") | {"grad": "metatensor.nn"}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,7 @@ from metatensor._core.op cimport (
     tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, T_RETRIED
 from metatensor.ops.operands cimport float_operand
 from metatensor.ops.pointwise cimport (
     Operands, broadcast_result, elementwise_result, no_operands, operand, promoted, refuse, shape_operand,
@@ -95,10 +95,15 @@ cdef enum:
 
 
 cdef object difference(Call* c, int reduction, int weight):
-    """Return the result of a loss that is a function of input - target. `weight` is a slot, or -1."""
+    """Return the result of a loss that is a function of input - target. `weight` is a slot, or -1. Warn if the shapes of
+    input and target differ."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), w
     cdef Operands o
     cdef DType d
+    if not same_sizes(a, b) and not c.flags & T_RETRIED:
+        warnings.warn(f"{op_name(c)}(): the target's shape {shape_str(b)} differs from the input's shape {shape_str(a)}; they "
+                      "are broadcast, so that elements which do not belong together may be compared. Use the same shape "
+                      "for both", UserWarning, stacklevel=1)
     no_operands(&o)
     operand(&o, a)
     operand(&o, b)

@@ -51,7 +51,7 @@ cdef object constant_pad(Call* c, int value):
         sizes[i] = t.sizes[i]
     for i in range(n):
         d = t.ndim - 1 - i
-        # The input must have at least as many elements as both ends crop together. Padding at one end does not count.
+        # Both ends together must not crop more elements than the input has. Padding at one end does not count.
         kept = add_dims(t.sizes[d], min(pad[2 * i], 0))
         if kept < 0 or add_dims(kept, min(pad[2 * i + 1], 0)) < 0:
             fail_slot(c, 1, f"crops more elements than dimension {d} of an input of shape {shape_str(t)} has: "

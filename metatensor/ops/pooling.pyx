@@ -288,7 +288,9 @@ cdef int ratio_sizes(Call* c, Image* x, dim_t* sizes) except -1:
     cdef object ratio = arg(c, 3)
     cdef int i
     values = tuple(ratio) if isinstance(ratio, (tuple, list)) else (ratio,) * x.n
-    if len(values) != x.n or not all([isinstance(v, (int, float)) for v in values]):
+    if len(values) != x.n:
+        raise ValueError(f"{op_name(c)}(): argument 'output_ratio' must be a number or {x.n} of them, got {ratio!r}")
+    if not all([isinstance(v, (int, float)) for v in values]):
         raise TypeError(f"{op_name(c)}(): argument 'output_ratio' must be a number or {x.n} of them, got {ratio!r}")
     for i in range(x.n):
         sizes[i + 2] = int(x.sizes[i + 2] * float(values[i]))

@@ -1,6 +1,5 @@
 """Queries of a tensor's properties, such as `numel` and `is_complex`, and `fill_diagonal_`."""
 from metatensor._core.compute cimport same_sizes
-from metatensor._core.device cimport backend_of
 from metatensor._core.layout cimport add_dims, mul_dims, overlap
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, MIXED, Call, arg, bool_arg, call, define, op_name, tensor_arg,
@@ -46,7 +45,7 @@ cdef object pin_memory_host(Call* c):
 
 cdef object is_shared_host(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
-    return t.storage.data is not None and backend_of(t.storage.device).is_shared(t.storage.data)
+    return t.storage.is_shared()
 
 
 cdef object share_memory_host(Call* c):
@@ -54,11 +53,7 @@ cdef object share_memory_host(Call* c):
     cdef Storage s = t.storage
     if s.data is None and s.recipe is not None:
         later("materialize")(t)
-    if s.data is None:
-        raise RuntimeError(f"share_memory_(): a tensor on {s.device} without data cannot be shared")
-    backend = backend_of(s.device)
-    if not backend.is_shared(s.data):
-        s.data = backend.share(s.data, s.size_bytes, s.device.number)
+    s.share_memory_()
     return t
 
 

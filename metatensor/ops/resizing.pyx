@@ -33,7 +33,7 @@ cdef object _resize(Call* c, Tensor t, int n, const dim_t* sizes, int memory_for
     If `t` already has these sizes and no memory format is requested, `t` is left unchanged.
     """
     cdef dim_t strides[MAX_DIMS]
-    cdef dim_t before, first, count, one = 1
+    cdef dim_t before, first, added, one = 1
     cdef int i
     cdef bint same = n == t.ndim
     _no_grad(c, t)
@@ -47,8 +47,8 @@ cdef object _resize(Call* c, Tensor t, int n, const dim_t* sizes, int memory_for
     mark_changed(t)
     if t.storage.size_bytes > before and t.storage.data is not None:
         first = before // t.dtype.itemsize
-        count = t.storage.size_bytes // t.dtype.itemsize - first
-        later("fill_new_memory")(over_storage(t.storage, t.dtype, 1, &count, &one, first))
+        added = t.storage.size_bytes // t.dtype.itemsize - first
+        later("fill_new_memory")(over_storage(t.storage, t.dtype, 1, &added, &one, first))
     return t
 
 

@@ -2,6 +2,8 @@
 from libc.math cimport floor
 from metatensor._core.dtype cimport U8
 
+import warnings
+
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, Call, arg, bool_arg, call, define, dims_arg, int_arg, is_none, op_name, result_device,
     tensor_arg,
@@ -212,9 +214,14 @@ cdef object affine_grid(Call* c):
     if theta.sizes[0] != size[0]:
         fail(c, f"theta of shape {shape_str(theta)} and size {dims_str(n + 2, size)} must have the same batch size")
     sizes[0] = size[0]
+    flat = False
     for i in range(n):
         sizes[i + 1] = size[i + 2]
+        flat = flat or size[i + 2] == 1
     sizes[n + 1] = n
+    if flat and not is_none(c, 2) and bool_arg(c, 2) and op_name(c) == "nn.functional.affine_grid":
+        warnings.warn(f"{op_name(c)}(): with align_corners=True the only position along a dimension of size 1 is its centre 0, "
+                      f"not -1 (size {dims_str(n + 2, size)})", UserWarning, stacklevel=1)
     return new_contiguous(n + 2, sizes, theta.dtype, result_device(c))
 
 

@@ -253,7 +253,9 @@ class LBFGS(Optimizer):
             else:
                 prev_grad.copy_(grad)
             prev_loss = loss
-            t = min(1.0, 1.0 / _get_value(grad.abs().sum())) * lr if state["n_iter"] == 1 else lr
+            t = lr
+            if state["n_iter"] == 1 and (total := _get_value(grad.abs().sum())) > 1.0:
+                t = 1.0 / total * lr
             slope = grad.dot(d)
             if _get_value(slope) > -change:
                 state["t"] = t

@@ -547,8 +547,11 @@ def tried(path, act):
 ALLOWED_TYPES = ("a result", "CheckpointError: ")
 
 
-def trial(label, folder):
-    """Return what is wrong with the outcome of a file, the maximum seconds and bytes, and the outcomes."""
+def trial(label, folder, limit=SECONDS):
+    """Return what is wrong with the outcome of a file, the maximum seconds and bytes, and the outcomes.
+
+    ``limit`` is the processor time that an act may take, in seconds.
+    """
     folder = Path(folder)
     path = FILES[label](folder)
     (folder / "out").mkdir()
@@ -560,7 +563,7 @@ def trial(label, folder):
         refused = act.startswith("convert") and outcome.startswith(("TypeError: save:", "TypeError: convert:", "RuntimeError: save:", "ValueError: save:"))
         if not outcome.startswith(ALLOWED_TYPES) and not refused:
             wrong.append(f"{label}: {act}: {outcome}")
-        if took > SECONDS or grown > BYTES:
+        if took > limit or grown > BYTES:
             wrong.append(f"{label}: {act}: {took:.2f} s and {grown >> 20} MB: {outcome[:100]}")
     return wrong, seconds, most, outcomes
 

@@ -35,7 +35,8 @@ def test_there_are_enough_of_them():
 @pytest.mark.parametrize("label", dict.fromkeys(SAMPLE))
 def test_a_costly_file(tmp_path, label):
     mt.ones(2, device="cpu").sum().item()
-    wrong, _, _, outcomes = costly.trial(label, tmp_path)
+    # On a loaded machine the same work takes up to twice the processor time. `python -m checkpoint.costly` is strict.
+    wrong, _, _, outcomes = costly.trial(label, tmp_path, 2 * costly.SECONDS)
     assert not wrong, outcomes
 
 

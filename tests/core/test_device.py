@@ -142,3 +142,31 @@ def test_there_is_one_meta_device():
     assert mt.empty_like(mt.empty(2, device="meta"), device=mt.device("meta", 3)).is_meta
     with mt.device("meta:0"):
         assert mt.ones(2).device is mt.device("meta") and (mt.ones(2) + mt.empty(2, device="meta")).is_meta
+
+
+def test_a_decorated_generator_runs_on_the_device():
+    @mt.device("meta")
+    def blocks(count):
+        heard = []
+        try:
+            for _ in range(count):
+                try:
+                    heard.append((yield mt.empty(2)))
+                except KeyError:
+                    heard.append("error")
+            return heard, mt.empty(1).device.type
+        finally:
+            left.append(mt.empty(1).device.type)
+
+    left = []
+    running = blocks(3)
+    assert left == [] and next(running).device.type == "meta"
+    assert mt.empty(1).device.type == "cpu"
+    assert running.send("one").is_meta and running.throw(KeyError()).is_meta
+    with pytest.raises(StopIteration) as end:
+        running.send("last")
+    assert end.value.value == (["one", "error", "last"], "meta") and left == ["meta"]
+    stopped = blocks(2)
+    next(stopped)
+    stopped.close()
+    assert left == ["meta", "meta"] and mt.empty(1).device.type == "cpu"

@@ -156,3 +156,15 @@ def test_function_runs_forward():
 
     assert Double.apply(leaf(2)).requires_grad
     assert not Double.apply(mt.empty(2, device="meta")).requires_grad
+
+
+def test_the_private_name_of_grad():
+    weight = mt.nn.Parameter(mt.ones(2))
+    weight._grad = mt.full((2,), 3.0)
+    assert weight.grad.tolist() == [3, 3] and weight._grad is weight.grad
+    mt.nn.utils.clip_grad_value_([weight], 1.0)
+    assert weight._grad.tolist() == [1, 1]
+    with pytest.raises(RuntimeError):
+        weight._grad = mt.ones(3)
+    weight._grad = None
+    assert weight.grad is None

@@ -131,3 +131,15 @@ def test_another_shape_in_set_needs_a_larger_storage():
     assert t.shape == (2, 3) and t.untyped_storage().nbytes() == 44
     with pytest.raises(RuntimeError, match="the layout needs"):
         t.set_(t.untyped_storage(), 6, (2, 3))
+
+
+def test_sharing_a_storage_shares_all_tensors_over_it():
+    x = mt.arange(6.0)
+    part, typed = x[2:], x.storage()
+    assert not (x.untyped_storage().is_shared() or typed.is_shared() or part.is_shared())
+    assert typed.share_memory_() is typed
+    assert typed.is_shared() and x.is_shared() and part.is_shared() and x.untyped_storage().is_shared()
+    part[0] = 9
+    assert x.tolist() == [0, 1, 9, 3, 4, 5]
+    with pytest.raises(RuntimeError, match="without data"):
+        mt.empty(2, device="meta").untyped_storage().share_memory_()

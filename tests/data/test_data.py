@@ -374,3 +374,22 @@ def test_batches_are_pinned_if_a_device_can_do_it(monkeypatch):
     with pytest.warns(UserWarning, match="pin_memory=True has no effect") as caught:
         assert len(list(ours.DataLoader(source, pin_memory=True))) == 4
     assert [w.filename for w in caught] == [__file__]
+
+
+def test_a_worker_init_fn_of_the_dataset_sets_up_the_workers_own_copy():
+    class Numbers(ours.Dataset):
+        worker = None
+
+        def __len__(self):
+            return 8
+
+        def __getitem__(self, index):
+            return self.worker
+
+        def begin(self, worker):
+            self.worker = worker
+
+    dataset = Numbers()
+    loader = ours.DataLoader(dataset, batch_size=2, num_workers=2, worker_init_fn=dataset.begin)
+    assert [batch.tolist() for batch in loader] == [[0, 0], [1, 1], [0, 0], [1, 1]]
+    assert dataset.worker is None

@@ -236,7 +236,9 @@ CYCLES = {
     "by way of a third": lambda: (lambda a: (lambda c: (a.add_(c), c))(a * 2))(mt.rand(3)),
     "a chain": lambda: (lambda a, b, c: (a.add_(b), b.add_(c), c.add_(a)))(mt.rand(3), mt.rand(3), mt.rand(3)),
     "lists": lambda: (lambda a: a.copy_(mt.stack([a, a]).sum(0)))(mt.rand(3)),
-    "out of two": lambda: (lambda a, i: (mt.max(a, 0, out=(a[0], i)), a.add_(i))[1])(mt.rand(3, 3), mt.zeros(3, dtype=mt.int64)),
+    "out of two": lambda: (lambda a, b, i: (mt.max(a, 0, out=(b[0], i)), a.add_(b), b.add_(a), b.add_(i))[1:])(
+        mt.rand(3, 3), mt.rand(3, 3), mt.zeros(3, dtype=mt.int64)
+    ),
 }
 
 

@@ -343,10 +343,12 @@ def test_no_copy_is_made_where_none_is_wanted():
     t = mt.ones(2)
     for source in (a, np.array(3.0), t, Producer(a), memoryview(a).cast("B")):
         assert mt.asarray(source, copy=False, dtype=mt.uint8 if isinstance(source, memoryview) else None).untyped_storage().data is not None
-    for source, how in ((a, {"dtype": mt.float32}), (a[::-1], {}), (a.astype(">f8"), {}), (3.0, {}), ([1.0], {}), (np.float64(3), {}),
+    for source, how in ((a, {"dtype": mt.float32}), (a[::-1], {}), (a.astype(">f8"), {}), (3.0, {}), ([1.0], {}),
                         (t, {"dtype": mt.int8}), (a, {"device": "meta"})):
         with pytest.raises(ValueError, match="copy=False"):
             mt.asarray(source, copy=False, **how)
+    with pytest.raises(RuntimeError, match="copy=False"):
+        mt.asarray(np.float64(3), copy=False)
 
 
 def test_buffers_become_tensors_of_the_dtype_that_is_named():

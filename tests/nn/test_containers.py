@@ -185,3 +185,14 @@ def test_parameter_dict():
         with pytest.raises(error):
             change()
     assert "(a): Parameter containing: [metatensor.float32 of size 2 (meta)]" in repr(nn.ParameterDict({"a": mt.ones(2)}))
+
+
+def test_order_of_the_names_in_a_parameter_dict():
+    names = ["b", "a", "c"]
+    weights = {name: nn.Parameter(mt.zeros(1)) for name in names}
+    assert list(nn.ParameterDict(weights)) == ["a", "b", "c"]
+    assert list(nn.ParameterDict(weights.items())) == names
+    ordered = nn.ParameterDict(OrderedDict(weights))
+    assert list(ordered) == names and list(ordered.copy()) == names and list(nn.ParameterDict(ordered)) == names
+    ordered.update({"e": 1, "d": 2, "a": weights["b"]})
+    assert list(ordered) == [*names, "d", "e"]

@@ -300,3 +300,7 @@ def test_submodules_of_attention(name):
     assert getattr(nn.attention, name).__name__ == f"metatensor.nn.attention.{name}"
     with pytest.raises(AttributeError):
         nn.attention.nothing
+
+
+def test_gradients_of_convolutions_are_reached_through_functional():
+    assert nn.functional.grad is nn.grad and "grad" in dir(nn.functional)

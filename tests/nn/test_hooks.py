@@ -263,3 +263,24 @@ def test_no_warnings_on_ordinary_calls():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         Add()(1)
+
+
+def test_a_handle_names_its_tables():
+    net = Add()
+    first = net.register_forward_hook(lambda *args: None)
+    second = net.register_forward_hook(lambda *args: None, always_call=True)
+    assert first.hooks_dict_ref() is net._forward_hooks and list(net._forward_hooks) == [first.id, second.id]
+    assert any(table() is net._forward_hooks_always_called for table in second.extra_dict_ref)
+    first.remove()
+    assert list(second.hooks_dict_ref()) == [second.id]
+    del net
+    gc.collect()
+    assert second.hooks_dict_ref() is None
+
+
+def test_tables_of_global_hooks():
+    tables = nn.modules.module
+    handle = tables.register_module_forward_hook(lambda *args: None, always_call=True)
+    assert handle.id in tables._global_forward_hooks and handle.id in tables._global_forward_hooks_always_called
+    handle.remove()
+    assert not tables._global_forward_hooks and not tables._global_forward_hooks_always_called

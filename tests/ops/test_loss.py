@@ -1,5 +1,7 @@
 """Element-wise losses: values and metadata compared with PyTorch, definitions, errors."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -182,3 +184,15 @@ def test_integers_and_bools():
     for arguments in ((b, b), (b, f, False), (f, b, True, True)):
         with pytest.raises(RuntimeError):
             poisson(*arguments)
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss"])
+@pytest.mark.parametrize("place", ["cpu", "meta"])
+def test_different_shapes_are_broadcast_with_a_warning(name, place):
+    column, row = mt.zeros(3, 1, device=place), mt.zeros(3, device=place)
+    with pytest.warns(UserWarning, match=r"target's shape \[3\] differs from the input's shape \[3, 1\]") as seen:
+        assert getattr(F, name)(column, row, reduction="none").shape == (3, 3)
+    assert len(seen) == 1 and seen[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        getattr(F, name)(row, row + 1)

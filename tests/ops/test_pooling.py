@@ -239,3 +239,14 @@ def test_output_sizes_and_kernels_of_another_length():
         mt.nn.functional.adaptive_max_pool2d(x, (1, 1, 1, 1))
     with pytest.raises(RuntimeError):
         mt.nn.functional.fractional_max_pool2d(x, [2], 1)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_number_of_output_ratios(n):
+    image = mt.zeros(1, 1, *[8] * n)
+    pool = getattr(F, f"fractional_max_pool{n}d")
+    for ratio in ((0.5,), [0.5] * (n + 1)):
+        with pytest.raises(ValueError, match=f"a number or {n} of them"):
+            pool(image, 2, output_ratio=ratio)
+    with pytest.raises(TypeError):
+        pool(image, 2, output_ratio="half")

@@ -161,3 +161,18 @@ def test_a_list_that_empties_itself_is_a_plain_error():
     for argument in ({"size": Emptied([8])}, {"scale_factor": Emptied([2.0])}):
         with pytest.raises((ValueError, TypeError, RuntimeError), match="interpolate"):
             mt.nn.functional.interpolate(mt.ones(1, 1, 4), **argument)
+
+
+@pytest.mark.parametrize("size", [(1, 1, 2, 1), (1, 1, 1, 3), (1, 2, 3, 1, 2)])
+def test_affine_grid_warns_of_a_single_position(size, recwarn):
+    n = len(size) - 2
+    theta = mt.eye(n, n + 1).reshape(1, n, n + 1)
+    for align in (False, None):
+        F.affine_grid(theta, size, align_corners=align)
+    F.affine_grid(theta, (1, 1, *[2] * n), align_corners=True)
+    assert not [w for w in recwarn if "affine_grid" in str(w.message)]
+    with pytest.warns(UserWarning, match="centre 0"):
+        grid = F.affine_grid(theta, size, align_corners=True)
+    for axis, points in enumerate(size[2:]):
+        if points == 1:
+            assert mt.all(grid[..., n - 1 - axis] == 0)

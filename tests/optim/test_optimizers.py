@@ -448,3 +448,10 @@ def test_one_module_under_both_names():
     from metatensor.interchange.torch_modules import target_of
 
     assert target_of("torch.optim.adam") == "metatensor.optim.adam" and mt.optim is optim
+
+
+def test_lbfgs_goes_on_at_a_gradient_of_zero():
+    weight = mt.nn.Parameter(mt.ones(3))
+    weight.grad = mt.zeros(3)
+    optimizer = mt.optim.LBFGS([weight], tolerance_grad=-1.0)
+    assert optimizer.step(lambda: mt.tensor(2.5)).item() == 2.5 and weight.tolist() == [1, 1, 1]

@@ -248,3 +248,15 @@ def test_immutable_collections_behave_as_what_they_extend(made):
     assert kept == made and repr(kept) == repr(made) and type(kept.copy()) is type(made)
     for again in (pickle.loads(pickle.dumps(kept)), copy.deepcopy(kept)):
         assert again == kept and type(again) is type(kept) and hash(again) == hash(kept)
+
+
+def test_a_tracer_may_refuse_operators_that_work_in_place():
+    class Careful(fx.Tracer):
+        check_mutable_operations = True
+
+    assert fx.Tracer().check_mutable_operations is False
+    assert len(Careful().trace(lambda x: ours.relu(x).add_(1)).nodes) == 4
+    for in_place in (lambda x: ours.relu_(x), lambda x: ours.nn.functional.relu_(x)):
+        with pytest.raises(RuntimeError, match="in place"):
+            Careful().trace(in_place)
+        assert len(fx.Tracer().trace(in_place).nodes) == 3

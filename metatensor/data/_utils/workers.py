@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from types import MethodType
 from typing import Any
 
 import metatensor as mt
@@ -23,6 +24,8 @@ class Worker:
     def __init__(self, info: WorkerInfo, fetcher: Callable[[Any], Any], init: Callable[[int], None] | None) -> None:
         self._info = replace(info, dataset=copy.copy(info.dataset))
         self._fetcher = fetcher
+        if isinstance(init, MethodType) and init.__self__ is info.dataset:
+            init = MethodType(init.__func__, self._info.dataset)  # what it sets is the worker's own
         self._init = init
         self._default_device = mt.get_default_device()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"DataLoader-{info.id}")

@@ -397,7 +397,8 @@ def _for_each_query(x: Any, query: Any, groups: int) -> Any:
 def _scores(query: Any, key: Any, scale: float, score_mod: Any, block_mask: BlockMask | None) -> Any:
     """Return all scores after score_mod and mask, in float32 or float64."""
     if key.size(0) not in (1, query.size(0)):
-        raise RuntimeError(f"flex_attention: the batch size {key.size(0)} of key does not broadcast to the batch size {query.size(0)} of query")
+        raise RuntimeError(f"flex_attention: the batch size {key.size(0)} of key does not broadcast to the batch size {query.size(0)} "
+                           "of query")
     precise = mt.float64 if query.dtype is mt.float64 else mt.float32
     keys = _for_each_query(key, query, query.size(1) // key.size(1))
     scores = (query.to(precise) @ keys.to(precise).mT * scale).to(precise)

@@ -4,6 +4,15 @@ from typing import Any, NoReturn
 
 from metatensor.nn._hooks import (
     RemovableHandle,
+    _global_backward_hooks,  # noqa: F401
+    _global_backward_pre_hooks,  # noqa: F401
+    _global_buffer_registration_hooks,  # noqa: F401
+    _global_forward_hooks,  # noqa: F401
+    _global_forward_hooks_always_called,  # noqa: F401
+    _global_forward_hooks_with_kwargs,  # noqa: F401
+    _global_forward_pre_hooks,  # noqa: F401
+    _global_module_registration_hooks,  # noqa: F401
+    _global_parameter_registration_hooks,  # noqa: F401
     _WrappedHook,  # noqa: F401
     register_module_backward_hook,
     register_module_buffer_registration_hook,

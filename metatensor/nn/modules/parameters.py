@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -170,7 +171,7 @@ class ParameterDict(Module):
 
     def copy(self) -> ParameterDict:
         """Return a new dictionary with the same parameters."""
-        return ParameterDict({key: self[key] for key in self})
+        return ParameterDict(self.items())
 
     def setdefault(self, key: str, default: Any = None) -> Any:
         """Return the value of ``key``, after setting it to ``default`` if it is missing."""
@@ -217,6 +218,9 @@ class ParameterDict(Module):
     def update(self, parameters: Any) -> None:
         """Add values from a mapping or an iterable of (name, value) pairs, replacing those of the same names.
 
+        Names are added in the order of an `OrderedDict`, a `ParameterDict` or an iterable of pairs. Those of any other
+        mapping, including a plain dict, are sorted first.
+
         Raises
         ------
         TypeError
@@ -226,8 +230,10 @@ class ParameterDict(Module):
         """
         if not isinstance(parameters, Iterable):
             raise TypeError(f"ParameterDict: expected a mapping or pairs, got {type(parameters).__name__}")
-        if isinstance(parameters, (Mapping, ParameterDict)):
+        if isinstance(parameters, (OrderedDict, ParameterDict)):
             parameters = parameters.items()
+        elif isinstance(parameters, Mapping):
+            parameters = sorted(parameters.items(), key=operator.itemgetter(0))
         for i, pair in enumerate(parameters):
             if not isinstance(pair, Iterable):
                 raise TypeError(f"ParameterDict: element {i} is a {type(pair).__name__}, not a pair")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.op import Op
 from metatensor._core.storage import make_storage
 from metatensor._core.storage_views import tensor_from_storage
 from metatensor.program.fx.graph import Graph
@@ -25,16 +26,32 @@ class TraceError(ValueError):
     """Raised if traced code needs the value of a proxy."""
 
 
+def _refuse_mutation(target: Any) -> None:
+    """Raise RuntimeError for an operator that changes its first argument in place."""
+    if isinstance(target, Op) and target.functional is not target:
+        raise RuntimeError(f"fx: {target.__name__}() changes an argument in place; the tracer has check_mutable_operations on")
+
+
 class TracerBase:
-    """Base class of tracers: creates nodes in a graph, and proxies for them."""
+    """Base class of tracers: creates nodes in a graph, and proxies for them.
+
+    Attributes
+    ----------
+    check_mutable_operations : bool
+        Raise RuntimeError when a traced call of an operator as a function changes an argument in place. Methods and
+        ``out=`` are not checked. Default False.
+    """
 
     graph: Graph
     root: Any = None
+    check_mutable_operations: bool = False
 
     def create_node(
         self, kind: str, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None = None, type_expr: Any = None
     ) -> Node:
         """Add a node to the graph."""
+        if kind == "call_function" and self.check_mutable_operations:
+            _refuse_mutation(target)
         return self.graph.create_node(kind, target, args, kwargs, name, type_expr)
 
     def proxy(self, node: Node) -> Any:

@@ -16,6 +16,8 @@ def _range(dtype: Any, low: Any, high: Any) -> tuple[Any, Any]:
     if (low is not None and low != low) or (high is not None and high != high):
         raise ValueError(f"make_tensor: low and high must not be NaN, got {low} and {high}")
     continuous = dtype.is_floating_point or dtype.is_complex
+    least: Any
+    most: Any
     if dtype is mt.bool:
         least, most, start, stop = 0, 1, 0, 2
     else:
