@@ -143,10 +143,10 @@ def test_writing_values_of_meta_into_tensors_with_data(tmp_path):
     assert "1 requests" in result.stderr and "script.py:10" in result.stderr
 
 
-def test_gradients_that_are_not_there_are_left_out(tmp_path):
+def test_backward_passes_run(tmp_path):
     result = planned(tmp_path, """
         import torch
-        w = torch.nn.Parameter(torch.rand(3, 3))
+        w, unused = torch.nn.Parameter(torch.rand(3, 3)), torch.rand(2, requires_grad=True)
         optimizer = torch.optim.SGD([w], lr=0.1)
         scaler = torch.amp.GradScaler("cuda")
         for _ in range(3):
@@ -155,27 +155,33 @@ def test_gradients_that_are_not_there_are_left_out(tmp_path):
             scaler.unscale_(optimizer)
             scaler.step(optimizer)
             scaler.update()
+        assert w.grad.is_meta and w.grad.shape == (3, 3) and unused.grad is None
         grad, = torch.autograd.grad((w ** 3).sum(), w, create_graph=True)
         assert grad.shape == w.shape
-        torch.autograd.backward([w.sum()])
-        (grad.norm() - 1).backward()
+        (grad.sum() - 1).backward()
         try:
             torch.rand(2).sum().backward()
         except RuntimeError as error:
             print(error)
     """)
     assert result.returncode == 0 and "does not require grad" in result.stdout, result.stderr
-    assert "6 backward passes were left out" in result.stderr and "script.py:8 (3 times)" in result.stderr
+    assert "left out" not in result.stderr
 
 
-def test_gradients_without_values(tmp_path):
+def test_backward_passes_without_a_rule_are_left_out(tmp_path):
     result = planned(tmp_path, """
         import torch
+
+        @torch.library.custom_op("planned::opaque", mutates_args=())
+        def opaque(x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        opaque.register_fake(lambda x: torch.empty_like(x))
         w, unused = torch.nn.Parameter(torch.rand(3, 4)), torch.rand(2, requires_grad=True)
         given = torch.tensor([1.0, 2.0], requires_grad=True)
         frozen, middle = torch.rand(2), w * 2
         assert w.grad is None
-        middle.sum().backward()
+        opaque(middle).sum().backward()
         assert w.grad.is_meta and w.grad.shape == (3, 4) and w.grad is w.grad and not w.grad.requires_grad
         assert type(w.grad) is torch.Tensor and unused.grad.shape == (2,) and frozen.grad is None and middle.grad is None
         assert given.grad.is_meta and given.grad.shape == (2,)
@@ -190,19 +196,16 @@ def test_gradients_without_values(tmp_path):
         optimizer = torch.optim.AdamW([w])
         optimizer.step()
         assert not optimizer.state[w]
-        (w ** 2).sum().backward()
+        for _ in range(2):
+            opaque(w ** 2).sum().backward()
         assert torch.nn.utils.clip_grad_norm_([w], 1.0).is_meta
         optimizer.step()
         assert optimizer.state[w]["exp_avg"].shape == (3, 4)
         optimizer.zero_grad()
         assert w.grad is None
-        words = torch.nn.Embedding(5, 2, sparse=True)
-        sparse = torch.optim.SparseAdam(words.parameters())
-        words(torch.tensor([1, 2])).sum().backward()
-        sparse.step()
-        assert sparse.state[words.weight]["exp_avg"].shape == (5, 2)
     """)
-    assert result.returncode == 0 and "3 backward passes were left out" in result.stderr, result.stderr
+    assert result.returncode == 0, result.stderr
+    assert "3 backward passes were left out" in result.stderr and "script.py:29 (2 times)" in result.stderr, result.stderr
 
 
 def test_threads_of_the_script(tmp_path):
