@@ -453,7 +453,10 @@ cdef object run(Call* c):
         result = python_meta(c)
     if way == BY_OTHERS:
         result = None           # the meta kernel has checked the arguments
-        return by_others(c, ov)
+        result = by_others(c, ov)
+        if result is not NotImplemented:
+            return result
+        result = ov.meta(c) if ov.meta != NULL else python_meta(c)
     if c.variant == FUNCTIONAL and c.device == <PyObject*>META and not ov.mutates \
             and not c.flags & T_REQUIRES_GRAD:
         return result

@@ -78,6 +78,7 @@ cdef class _Function:
 cdef class Rule:
     """The gradient of an overload."""
     cdef readonly str name              # of its nodes
+    cdef object through                 # function that computes the operator by others, or None
     cdef object namer                   # function of the call's arguments that returns the name, or None
     cdef list functions
     cdef int n_slots, n_kept, n_results
@@ -120,13 +121,15 @@ def gradient(str name not None, /, *, node=None, joint=None, outputs=None, throu
     outputs : sequence of int, optional
         The outputs that have a gradient. Default: all that are floating-point or complex.
     through : callable, optional
-        Computes the operator by others, given its arguments, when gradients are recorded. It has no rules then.
+        Computes the operator by others, given its arguments, when gradients are recorded. If it returns NotImplemented,
+        the rules are used.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
     """
     if through is not None:
         _through[name] = through
-        return
+        if not rules:
+            return
     _declared[name] = (node, joint, outputs, rules)
 
 
@@ -178,12 +181,14 @@ cdef Rule _prepare(Overload ov):
     cdef Rule rule
     cdef _Function f
     cdef int i, k
-    found = _declared.get(ov.qualname)
-    if found is None:
+    found = _declared.get(ov.qualname, (None, None, None, {}))
+    through = _through.get(ov.qualname)
+    if not found[3] and through is None:
         return None
     node, joint, outputs, rules = found
     rule = Rule.__new__(Rule)
     rule.overload = ov
+    rule.through = through
     rule.outputs = None if outputs is None else frozenset(outputs)
     rule.functions = []
     if callable(node):
@@ -275,13 +280,11 @@ cdef int _kept(Rule rule, What what, int index, int number) except -1:
 cdef Way way_of(Overload ov) except *:
     """Return how a call of an operator is recorded."""
     if ov.gradient is None:
-        found = _through.get(ov.qualname)
-        if found is None:
-            found = _prepare(ov)
+        found = _prepare(ov)
         ov.gradient = False if found is None else found
     if ov.gradient is False:
         return AS_IT_IS
-    if not isinstance(ov.gradient, Rule):
+    if (<Rule>ov.gradient).through is not None:
         return BY_OTHERS
     return AS_UNIT if ov.flags & COMPOSITE else AS_IT_IS
 
@@ -289,7 +292,7 @@ cdef Way way_of(Overload ov) except *:
 cdef object by_others(Call* c, Overload ov):
     """Compute an operator by others, which are recorded."""
     cdef int i
-    return ov.gradient(*[<object>c.args[i] for i in range(ov.nslots)])
+    return (<Rule>ov.gradient).through(*[<object>c.args[i] for i in range(ov.nslots)])
 
 
 cdef inline bint _wants(PyObject* p) noexcept:

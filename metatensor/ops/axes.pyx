@@ -170,7 +170,7 @@ define("t(Tensor(a) input) -> Tensor", t_meta, VIEW | INPLACE,
 gradient("t", input=lambda grad: grad.t())
 define("T(Tensor(a) input) -> Tensor", reverse_meta, VIEW | PROPERTY,
        "View with the dimensions in reverse order. Deprecated unless the tensor has 0 or 2 dimensions.")
-gradient("T", node=lambda input: "TransposeBackward0" if input.ndim == 2 else "PermuteBackward0",
+gradient("T", node="PermuteBackward0",
          input=lambda grad: grad.permute(tuple(range(grad.ndim))[::-1]))
 define("mT(Tensor(a) input) -> Tensor", matrix_meta, VIEW | PROPERTY, "View with the last two dimensions exchanged.")
 gradient("mT", node="TransposeBackward0", input=lambda grad: grad.mT)

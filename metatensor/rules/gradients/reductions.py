@@ -243,7 +243,8 @@ def vector_norm(grad: Any, input: Any, order: Any, dims: Any, keepdim: bool, res
 
 def between_rows(grad: Any, x1: Any, x2: Any, p: float, result: Any) -> Any:
     """Return the gradient of the distances between rows for the differences of the rows."""
-    return vector_norm(grad, x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1, False, result)
+    made = vector_norm(grad, x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1, False, result)
+    return grad.new_zeros((*grad.shape, x1.shape[-1])) if made is None else made
 
 
 def matrix_norm(input: Any, order: Any, dims: tuple, keepdim: bool, dtype: Any) -> Any:
