@@ -217,14 +217,14 @@ cdef object quantile_meta(Call* c):
 define("median(Tensor input) -> Tensor", median_meta, 0,
        "Median of all elements. If their number is even, it is the lower of the two middle elements. With `dim`, "
        "return the median along this dimension and its int64 index, as (values, indices).")
-gradient("median", input=lambda grad, input, result: _of.shared(grad, input, None, False, result))
+gradient("median", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 define("median.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
        OUT | EXACT_OUT)
 gradient("median.dim", node="MedianBackward1",
          input=lambda grad, input_meta, dim, keepdim, indices: _of.chosen(grad, input_meta.shape, dim, keepdim, indices))
 define("nanmedian(Tensor input) -> Tensor", median_meta, 0,
        "Like `median`, but ignore NaN.")
-gradient("nanmedian", input=lambda grad, input, result: _of.shared(grad, input, None, False, result))
+gradient("nanmedian", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 define("nanmedian.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        median_dim_meta, OUT | EXACT_OUT)
 gradient("nanmedian.dim", node="NanmedianBackward1",

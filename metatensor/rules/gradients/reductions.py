@@ -23,6 +23,7 @@ __all__ = [
     "of_quantile",
     "renormed",
     "shared",
+    "shared_by_all",
     "shared_ends",
     "variance",
     "variance_and_mean",
@@ -127,11 +128,17 @@ def chosen(grad: Any, shape: tuple, dim: int, keepdim: bool, indices: Any) -> An
 
 
 def shared(grad: Any, input: Any, dims: Any, keepdim: bool, result: Any) -> Any:
-    """Return the gradient of a largest or smallest element or a median: equal ones have equal parts."""
+    """Return the gradient of a largest or smallest element: equal ones have equal parts."""
     whole = restored(result, input.shape, dims, keepdim)
-    equal = (input == whole) | (ops.isnan(input) & ops.isnan(whole))
+    equal = input == whole
     axes = logical_axes(dims, input.ndim)
     return restored(grad, input.shape, dims, keepdim) * equal / (equal.sum(axes, True) if axes else 1)
+
+
+def shared_by_all(grad: Any, input: Any, result: Any) -> Any:
+    """Return the gradient of a largest or smallest element or a median of all. NaN equals NaN."""
+    equal = ops.where(ops.isnan(result), ops.isnan(input), input == result)
+    return grad * equal / equal.sum()
 
 
 def shared_ends(grads: tuple, input: Any, dim: int | None, keepdim: bool, low: Any, high: Any) -> Any:
