@@ -31,7 +31,6 @@ cdef class FunctionNode(Node):
         self.n_arguments = <int>len(arguments)
         self._positions = tuple([i for i, a in enumerate(arguments) if isinstance(a, Tensor)])
         self.needs_input_grad = tuple([isinstance(a, Tensor) and (<Tensor>a).flags & T_REQUIRES_GRAD != 0 for a in arguments])
-        self.sequence = next_sequence()
         set_room(self, <int>len(self._positions), 0, 0)
         for i in range(self.n_edges):
             t = <Tensor>arguments[self._positions[i]]
@@ -40,6 +39,7 @@ cdef class FunctionNode(Node):
                 if to is not None:
                     set_edge(self, i, to, output)
                     any_grad = True
+        self.sequence = next_sequence()     # after those of its inputs, of which some may just have been made, for views
         return any_grad
 
     def _set_outputs(self, list outputs, list written):

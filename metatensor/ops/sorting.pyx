@@ -26,12 +26,12 @@ def _sorted_first(input):
     return input.sort(0).values if input.ndim else input.sort().values
 
 
-def _of_quantile(grad, input, q, dim, keepdim, interpolation, wanted):
-    return _of.of_quantile(grad, input, q, dim, keepdim, interpolation, False, wanted)
+def _quantile(input, q, dim, keepdim, interpolation):
+    return _of.quantile(input, q, dim, keepdim, interpolation, False)
 
 
-def _of_nanquantile(grad, input, q, dim, keepdim, interpolation, wanted):
-    return _of.of_quantile(grad, input, q, dim, keepdim, interpolation, True, wanted)
+def _nanquantile(input, q, dim, keepdim, interpolation):
+    return _of.quantile(input, q, dim, keepdim, interpolation, True)
 
 
 cdef int require_sortable(Call* c, Tensor t) except -1:
@@ -242,11 +242,11 @@ define("quantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=Fals
        "-> Tensor", quantile_meta, OUT | EXACT_OUT,
        "Quantiles `q` in [0, 1] along `dim`, or over all elements. A vector `q` adds a leading dimension. The input "
        "is float32 or float64. `interpolation` is 'linear', 'lower', 'higher', 'midpoint' or 'nearest'.")
-gradient("quantile", node="SqueezeBackward4", joint=_of_quantile, input=True, q=True)
+gradient("quantile", through=_quantile)
 define("nanquantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, "
        "str interpolation='linear') -> Tensor", quantile_meta, OUT | EXACT_OUT,
        "Like `quantile`, but ignore NaN.")
-gradient("nanquantile", node="SqueezeBackward4", joint=_of_nanquantile, input=True, q=True)
+gradient("nanquantile", through=_nanquantile)
 
 
 # Results that depend on values -------------------------------------------------------------
