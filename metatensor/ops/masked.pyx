@@ -143,6 +143,7 @@ cdef object cumprod_body(Call* c):
 
 cdef object count_of(Call* c, Tensor t, Tensor mask, int slot, bint keepdim):
     """Return the number of elements in each sum, as a tensor of the result's shape."""
+    dims_of(c, slot, t.ndim)        # errors name this operator
     if mask is None:
         mask = <Tensor>call("ones", ((1,) * t.ndim,), {"dtype": by_code(I64), "device": t.storage.device})
         mask = <Tensor>call("broadcast_to", (mask, dims_tuple(t.ndim, t.sizes)))

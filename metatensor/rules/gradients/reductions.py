@@ -89,7 +89,7 @@ def multiplied(grad: Any, input: Any, dim: int | None, keepdim: bool, result: An
 
 def accumulated_product(grad: Any, input: Any, dim: int, result: Any) -> Any:
     """Return the gradient of a cumulative product."""
-    if not input.ndim or not input.numel():
+    if not input.ndim or not input.numel() or input.shape[dim] == 1:
         return grad
     if not _has_zeros(input):
         return (grad * conj(result)).flip(dim).cumsum(dim).flip(dim) / conj(input)
@@ -107,6 +107,8 @@ def accumulated_exponentials(grad: Any, input: Any, dim: int, result: Any) -> An
     """Return the gradient of `logcumsumexp`: element k has a part in every sum from k on."""
     if not input.ndim or not input.numel():
         return grad
+
+    result = result.masked_fill(ops.isinf(result), 0)       # of elements that are -inf, which have no part in any sum
 
     def back(logs: Any) -> Any:
         return (conj(logs) - result).flip(dim).logcumsumexp(dim).flip(dim)
