@@ -218,7 +218,8 @@ cdef object normalize_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0), length
     length = <Tensor>call("masked.norm", (t, arg(c, 1), arg(c, 2)),
                           {"keepdim": True, "dtype": own_type(c, 4), "mask": arg(c, 5)})
-    return call("div", (hide(c, t, 5, ZERO), call("maximum", (length, call("full", ((), arg(c, 3)), {"dtype": length.dtype, "device": length.storage.device})))))
+    least = call("full", ((), arg(c, 3)), {"dtype": length.dtype, "device": length.storage.device})
+    return call("div", (hide(c, t, 5, ZERO), call("maximum", (length, least))))
 
 
 # Order ------------------------------------------------------------------------------------------

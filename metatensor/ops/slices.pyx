@@ -441,9 +441,9 @@ for name, text in (("hsplit", "dimension 1 (0 for a vector)"), ("vsplit", "dimen
     define(name + ".sections(Tensor(a) input, int sections) -> Tensor[]", fixed_sections_meta, VIEW)
     define(name + ".indices(Tensor(a) input, int[] indices) -> Tensor[]", fixed_indices_meta, VIEW)
 gradient("hsplit", node="SliceBackward0",
-         input=lambda grads, input_meta, indices_or_sections: _of.sections(grads, input_meta, indices_or_sections, min(len(input_meta.shape) - 1, 1)))
-gradient("hsplit.sections", node="SliceBackward0", input=lambda grads, input_meta, sections: _of.sections(grads, input_meta, sections, min(len(input_meta.shape) - 1, 1)))
-gradient("hsplit.indices", node="SliceBackward0", input=lambda grads, input_meta, indices: _of.sections(grads, input_meta, indices, min(len(input_meta.shape) - 1, 1)))
+         input=lambda grads, input_meta, indices_or_sections: _of.side_sections(grads, input_meta, indices_or_sections))
+gradient("hsplit.sections", node="SliceBackward0", input=lambda grads, input_meta, sections: _of.side_sections(grads, input_meta, sections))
+gradient("hsplit.indices", node="SliceBackward0", input=lambda grads, input_meta, indices: _of.side_sections(grads, input_meta, indices))
 same_gradient("hsplit.indices_or_sections", "hsplit", "SliceBackward0")
 gradient("vsplit", node="SliceBackward0",
          input=lambda grads, input_meta, indices_or_sections: _of.sections(grads, input_meta, indices_or_sections, 0))

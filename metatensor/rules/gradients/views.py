@@ -18,6 +18,7 @@ __all__ = [
     "powers",
     "repeated",
     "sections",
+    "side_sections",
     "strided",
     "strided_part",
     "unbound",
@@ -147,6 +148,11 @@ def sections(grads: tuple, meta: Any, where: Any, dim: int) -> Any:
             ops.slice(whole, dim, start, stop).copy_(g)
             total = whole if total is None else total + whole
     return total
+
+
+def side_sections(grads: tuple, meta: Any, where: Any) -> Any:
+    """Return the gradient of `hsplit`, which splits dimension 1, or 0 of a vector."""
+    return sections(grads, meta, where, min(len(meta.shape) - 1, 1))
 
 
 def unbound(grads: tuple, meta: Any, dim: int) -> Any:
