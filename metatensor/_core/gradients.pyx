@@ -406,6 +406,20 @@ cdef object _named(Rule rule, Call* c, Overload ov):
     return named
 
 
+cdef object renamed(object t, str name):
+    """Give the node of a new tensor, if it has one, the name that it has in PyTorch, and return the tensor."""
+    cdef _Named named
+    cdef Node node
+    if not (<Tensor>t).flags & T_NONLEAF or (<Tensor>t).extra is None:
+        return t
+    node = <Node>(<TensorExtra>(<Tensor>t).extra).node
+    if node is not None and isinstance(node.rule, Rule):
+        named = _Named.__new__(_Named)
+        named.name, named.rule = name, node.rule
+        node.rule = named
+    return t
+
+
 cdef int _keep_argument(Call* c, Node node, int k, Kept* kept) except -1:
     value = <object>c.args[kept.index]
     if kept.what == KEEP_LAYOUT:

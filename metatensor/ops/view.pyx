@@ -1,6 +1,7 @@
 """Views of all elements in other shapes: view, reshape, flatten, squeeze, unsqueeze, expand and similar ops."""
 from cpython.object cimport PyObject
 from metatensor._core.dtype cimport DType
+from metatensor._core.gradients cimport renamed
 from metatensor._core.layout cimport (
     MT_MUL_OVERFLOW, Layout, add_dims, copy_dims, count, infer_size, mul_dims, view_strides,
 )
@@ -169,7 +170,7 @@ cdef Tensor reshape_to(Tensor t, int ndim, const dim_t* sizes):
     cdef dim_t strides[MAX_DIMS]
     if t.flags & T_CONTIGUOUS or view_strides(t.ndim, t.sizes, t.strides, ndim, sizes, strides):
         return <Tensor>_view(t, ndim, sizes)
-    return _copied(t, ndim, sizes)
+    return <Tensor>renamed(_copied(t, ndim, sizes), "UnsafeViewBackward0")
 
 
 cdef object reshape_body(Call* c):
