@@ -4,6 +4,7 @@ from metatensor._core.graph cimport Node
 from metatensor._core.op cimport Call, Overload
 
 cdef bint has_rule(Overload ov) except -1
+cdef object renamed(object t, str name)
 cdef Node begin(Call* c, Overload ov)                           # before an operator writes to its arguments
 cdef int record(Call* c, Overload ov, object result) except -1  # after a call without writes
 cdef int record_write(Call* c, Overload ov, Node node, object target) except -1

@@ -81,6 +81,7 @@ cdef class _Function:
 cdef class Rule:
     """The gradient of an overload."""
     cdef readonly str name              # of its nodes
+    cdef str in_place                   # the name of the nodes of the in-place variant, or None
     cdef object namer                   # function of the call's arguments that returns the name, or None
     cdef list functions
     cdef int n_slots, n_kept, n_results
@@ -103,10 +104,11 @@ cdef class Rule:
         raise AttributeError(f"{self.name} has no attribute '_saved_{name}'")
 
 
+cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
 
 
-def gradient(str name not None, /, *, node=None, joint=None, outputs=None, **rules):
+def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, **rules):
     """Declare the gradient of an operator. See the module's docstring for the functions.
 
     A composite operator with a rule is recorded as one node.
@@ -117,6 +119,8 @@ def gradient(str name not None, /, *, node=None, joint=None, outputs=None, **rul
         The operator, ``"mul"``, or an overload of it, ``"max.dim"``.
     node : str or callable, optional
         The name of the nodes, or a function of arguments of the call that returns it. Default: ``MulBackward0`` for "mul".
+    in_place : str, optional
+        The name of the nodes of the in-place variant, if it has another.
     joint : callable, optional
         Returns the gradients of several arguments as a tuple. Then each of `rules` is True for an argument that has one.
     outputs : sequence of int, optional
@@ -125,6 +129,8 @@ def gradient(str name not None, /, *, node=None, joint=None, outputs=None, **rul
         For each differentiable argument, the function that returns its gradient.
     """
     _declared[name] = (node, joint, outputs, rules)
+    if in_place is not None:
+        _in_place[name] = in_place
 
 
 def same_gradient(str name not None, str other not None, str node not None):
@@ -183,6 +189,7 @@ cdef Rule _prepare(Overload ov):
         node = found_body(node)
     rule = Rule.__new__(Rule)
     rule.overload = ov
+    rule.in_place = _in_place.get(ov.qualname)
     rule.outputs = None if outputs is None else frozenset(outputs)
     rule.functions = []
     if callable(node):
@@ -307,7 +314,7 @@ cdef Node begin(Call* c, Overload ov):
     if not has_rule(ov):
         return _without_rule(c, ov, node)
     rule = <Rule>ov.gradient
-    node.rule = rule if rule.namer is None else _named(rule, c, ov)
+    node.rule = rule if rule.namer is None and (rule.in_place is None or c.variant != IN_PLACE) else _named(rule, c, ov)
     edges = rule.n_slots
     if rule.lists:
         edges = 0
@@ -379,12 +386,28 @@ cdef class _Named:
 
 cdef object _named(Rule rule, Call* c, Overload ov):
     cdef _Named named = _Named.__new__(_Named)
-    cdef _Function f
+    named.rule = rule
+    if rule.in_place is not None and c.variant == IN_PLACE:
+        named.name = rule.in_place
+        return named
     code = rule.namer.__code__
     names = ov.argument_names
     named.name = rule.namer(*[<object>c.args[names.index(p)] for p in code.co_varnames[:code.co_argcount]])
-    named.rule = rule
     return named
+
+
+cdef object renamed(object t, str name):
+    """Give the node of a new tensor, if it has one, the name that it has in PyTorch, and return the tensor."""
+    cdef _Named named
+    cdef Node node
+    if not (<Tensor>t).flags & T_NONLEAF or (<Tensor>t).extra is None:
+        return t
+    node = <Node>(<TensorExtra>(<Tensor>t).extra).node
+    if node is not None and isinstance(node.rule, Rule):
+        named = _Named.__new__(_Named)
+        named.name, named.rule = name, node.rule
+        node.rule = named
+    return t
 
 
 cdef int _keep_argument(Call* c, Node node, int k, Kept* kept) except -1:
@@ -403,13 +426,21 @@ cdef int _keep_argument(Call* c, Node node, int k, Kept* kept) except -1:
 
 
 cdef Tensor _before_write(Tensor t):
-    """Return a copy of the values that the operator is about to replace."""
+    """Return a copy of the values that the operator is about to replace, with their history."""
     cdef bint was = thread_state().grad_enabled
+    cdef Tensor copy
+    cdef Node node
+    cdef int output
     thread_state().grad_enabled = False
     try:
-        return <Tensor>call("clone", (t,))
+        copy = <Tensor>call("clone", (t,))
     finally:
         thread_state().grad_enabled = was
+    if t.flags & T_REQUIRES_GRAD:
+        node = node_of(t, &output)
+        if node is not None:
+            set_node(copy, node, output)
+    return copy
 
 
 cdef int _keep(Node node, int k, object value, int kind) except -1:
@@ -586,7 +617,10 @@ cdef int record_write(Call* c, Overload ov, Node node, object target) except -1:
     set_output(node, 0, <Tensor>target)
     if rule is not None and rule.n_slots and rule.slots[0] == 0:
         edge = 0
-    rebase(<Tensor>target, node, edge)
+    if ov.flags & VIEW and (<Tensor>target).base is not None:
+        set_node(<Tensor>target, node, 0)       # a view with another shape now; the values of its base are as before
+    else:
+        rebase(<Tensor>target, node, edge)
     return _keep_results(c, node, target)
 
 

@@ -159,18 +159,18 @@ define("permute(Tensor(a) input, int[] dims) -> Tensor", permute_meta, VIEW,
 gradient("permute", input=lambda grad, dims: grad.permute(inverse_order(dims)))
 define("transpose(Tensor(a) input, int dim0, int dim1) -> Tensor", transpose_meta, VIEW | INPLACE,
        "View with dimensions `dim0` and `dim1` exchanged.")
-gradient("transpose", input=lambda grad, dim0, dim1: grad.transpose(dim0, dim1))
+gradient("transpose", in_place="TransposeBackward1", input=lambda grad, dim0, dim1: grad.transpose(dim0, dim1))
 alias_op("swapdims", "transpose")
 define("swapaxes(Tensor(a) input, int axis0, int axis1) -> Tensor", transpose_meta, VIEW | INPLACE,
        "`transpose` with NumPy's argument names.")
-gradient("swapaxes", node="TransposeBackward0", input=lambda grad, axis0, axis1: grad.transpose(axis0, axis1))
+gradient("swapaxes", node="TransposeBackward0", in_place="TransposeBackward1", input=lambda grad, axis0, axis1: grad.transpose(axis0, axis1))
 define("t(Tensor(a) input) -> Tensor", t_meta, VIEW | INPLACE,
        "Transpose of a matrix, as a view. A tensor of 0 or 1 dimensions is returned unchanged. More than 2 dimensions "
        "are not supported.")
-gradient("t", input=lambda grad: grad.t())
+gradient("t", in_place="TBackward1", input=lambda grad: grad.t())
 define("T(Tensor(a) input) -> Tensor", reverse_meta, VIEW | PROPERTY,
        "View with the dimensions in reverse order. Deprecated unless the tensor has 0 or 2 dimensions.")
-gradient("T", node=lambda input: "TransposeBackward0" if input.ndim == 2 else "PermuteBackward0",
+gradient("T", node="PermuteBackward0",
          input=lambda grad: grad.permute(tuple(range(grad.ndim))[::-1]))
 define("mT(Tensor(a) input) -> Tensor", matrix_meta, VIEW | PROPERTY, "View with the last two dimensions exchanged.")
 gradient("mT", node="TransposeBackward0", input=lambda grad: grad.mT)

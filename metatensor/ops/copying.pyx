@@ -3,6 +3,7 @@ from cpython.object cimport PyObject
 from metatensor._core.device cimport META, Device, as_device, cpu_device
 from metatensor._core.dtype cimport DType, default_float
 from metatensor._core.formats cimport MemoryFormatTag
+from metatensor._core.history cimport forget
 from metatensor._core.layout cimport can_broadcast, is_channels_last, suggest_format
 from metatensor._core.op cimport (
     COMPOSITE, ELEMENTWISE, HOST, INPLACE, METHOD_ONLY, MIXED, NO_GRAD, ONE_VALUE, VIEW, Call, Op,
@@ -304,7 +305,8 @@ cdef object detach_host(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     if t.flags & T_VIEW and t.flags & T_NONLEAF:
         raise RuntimeError(f"{op_name(c)}(): a view cannot be detached in place; use detach()")
-    t.flags &= ~(T_REQUIRES_GRAD | T_NONLEAF)
+    forget(t)
+    t.flags &= ~T_REQUIRES_GRAD
     return t
 
 

@@ -1,4 +1,5 @@
 """Differences and integrals along a dimension, built from other ops: diff, gradient and the trapezoidal rule."""
+from metatensor._core.gradients cimport renamed
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, int_arg, is_none, op_name, tensor_arg, wrap,
 )
@@ -28,10 +29,10 @@ cdef object diff_body(Call* c):
     if n < 0:
         raise RuntimeError(f"diff(): n must not be negative, got {n}")
     if n == 0 and is_none(c, 3) and is_none(c, 4):
-        return call("clone", (t,))
+        return call("copy_", (call("empty_like", (t,)), t))
     dim = dim_arg(c, 2, t.ndim)
     if n == 0:
-        return call("clone", (t,))
+        return call("copy_", (call("empty_like", (t,)), t))
     parts = [x for x in (arg(c, 3), t, arg(c, 4)) if x is not None]
     if len(parts) > 1:
         for x in parts:
@@ -83,9 +84,9 @@ cdef object trapezoid_body(Call* c):
     if is_none(c, 1):
         if y.dtype.kind == KIND_BOOL:
             raise RuntimeError(f"{op_name(c)}(): bool inputs are not supported")
-        return call("mul", (call("sum", (sums, dim)), arg(c, 2) / 2.0))
+        return renamed(call("mul", (call("sum", (sums, dim)), arg(c, 2) / 2.0)), "MulBackward1")
     sums = call("mul", (sums, steps_of(c, y, tensor_arg(c, 1), dim)))
-    return call("div", (call("sum", (sums, dim)), 2.0))
+    return renamed(call("div", (call("sum", (sums, dim)), 2.0)), "DivBackward1")
 
 
 cdef object cumulative_body(Call* c):
@@ -101,7 +102,7 @@ cdef object cumulative_body(Call* c):
             raise RuntimeError(f"{op_name(c)}(): bool inputs are not supported")
         return call("cumsum", (call("mul", (sums, arg(c, 2) / 2.0)), dim))
     sums = call("mul", (steps_of(c, y, tensor_arg(c, 1), dim), sums))
-    return call("div", (call("cumsum", (sums, dim)), 2.0))
+    return renamed(call("div", (call("cumsum", (sums, dim)), 2.0)), "DivBackward1")
 
 
 define("trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid_body,

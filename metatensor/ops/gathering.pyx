@@ -278,9 +278,9 @@ cdef object take_along_dim_body(Call* c):
     if broadcast_into(&lay, index.ndim, index.sizes):
         raise RuntimeError(f"{op_name(c)}(): shapes {shape_str(t)} and {shape_str(index)} do not broadcast in the "
                            f"dimensions other than {d}")
+    index = <Tensor>index.expand(dims_tuple(lay.ndim, lay.sizes))
     if index.total:     # take_along_dim wraps indices modulo the size
         index = <Tensor>call("remainder", (index, t.sizes[d] if t.ndim else 1))
-    index = <Tensor>index.expand(dims_tuple(lay.ndim, lay.sizes))
     if t.ndim:
         lay.sizes[d] = t.sizes[d]
     return call("gather", (t.expand(dims_tuple(lay.ndim, lay.sizes)), d, index))

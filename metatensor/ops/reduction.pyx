@@ -338,7 +338,7 @@ gradient("aminmax", input=lambda grads, input, dim, keepdim, min, max: _of.share
 define("max(Tensor input) -> Tensor", max_meta, OUT,
        "Largest element. With `dim`, return the largest element along that dimension and its int64 index, as (values, "
        "indices). With `other`, return the larger element of the two tensors at each position, like `maximum`.")
-gradient("max", node="MaxBackward1", input=lambda grad, input, result: _of.shared(grad, input, None, False, result))
+gradient("max", node="MaxBackward1", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 # The overload with a tensor comes first, because a 0-d integer tensor is also accepted as `dim`.
 define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
 gradient("max.other", node="MaximumBackward0", input=lambda grad, input, other: share(grad, input, other, input >= other),
@@ -350,7 +350,7 @@ define("min(Tensor input) -> Tensor", max_meta, OUT,
        "Smallest element. With `dim`, return the smallest element along that dimension and its int64 index, as "
        "(values, indices). With `other`, return the smaller element of the two tensors at each position, like "
        "`minimum`.")
-gradient("min", node="MinBackward1", input=lambda grad, input, result: _of.shared(grad, input, None, False, result))
+gradient("min", node="MinBackward1", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
 gradient("min.other", node="MinimumBackward0", input=lambda grad, input, other: share(grad, input, other, input <= other),
          other=lambda grad, input, other: share(grad, input, other, other <= input))

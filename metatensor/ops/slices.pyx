@@ -11,7 +11,7 @@ from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport KIND_INT, MAX_DIMS, dim_t
 from metatensor.ops.view cimport dims_tuple, drop_dim, read_layout, slice_dim, view_of
 from metatensor._core.gradient_parts import Bodies, within
-from metatensor._core.gradients import gradient
+from metatensor._core.gradients import gradient, same_gradient
 
 _of = Bodies("views")
 
@@ -440,6 +440,21 @@ for name, text in (("hsplit", "dimension 1 (0 for a vector)"), ("vsplit", "dimen
     define(name + ".indices_or_sections(Tensor(a) input, int[] indices_or_sections) -> Tensor[]", fixed_indices_meta, VIEW)
     define(name + ".sections(Tensor(a) input, int sections) -> Tensor[]", fixed_sections_meta, VIEW)
     define(name + ".indices(Tensor(a) input, int[] indices) -> Tensor[]", fixed_indices_meta, VIEW)
+gradient("hsplit", node="SliceBackward0",
+         input=lambda grads, input_meta, indices_or_sections: _of.side_sections(grads, input_meta, indices_or_sections))
+gradient("hsplit.sections", node="SliceBackward0", input=lambda grads, input_meta, sections: _of.side_sections(grads, input_meta, sections))
+gradient("hsplit.indices", node="SliceBackward0", input=lambda grads, input_meta, indices: _of.side_sections(grads, input_meta, indices))
+same_gradient("hsplit.indices_or_sections", "hsplit", "SliceBackward0")
+gradient("vsplit", node="SliceBackward0",
+         input=lambda grads, input_meta, indices_or_sections: _of.sections(grads, input_meta, indices_or_sections, 0))
+gradient("vsplit.sections", node="SliceBackward0", input=lambda grads, input_meta, sections: _of.sections(grads, input_meta, sections, 0))
+gradient("vsplit.indices", node="SliceBackward0", input=lambda grads, input_meta, indices: _of.sections(grads, input_meta, indices, 0))
+same_gradient("vsplit.indices_or_sections", "vsplit", "SliceBackward0")
+gradient("dsplit", node="SliceBackward0",
+         input=lambda grads, input_meta, indices_or_sections: _of.sections(grads, input_meta, indices_or_sections, 2))
+gradient("dsplit.sections", node="SliceBackward0", input=lambda grads, input_meta, sections: _of.sections(grads, input_meta, sections, 2))
+gradient("dsplit.indices", node="SliceBackward0", input=lambda grads, input_meta, indices: _of.sections(grads, input_meta, indices, 2))
+same_gradient("dsplit.indices_or_sections", "dsplit", "SliceBackward0")
 define("unbind(Tensor(a) input, int dim=0) -> Tensor[]", unbind_meta, VIEW | MULTI_VIEW,
        "Return a tuple of views, one for each index of dimension `dim`, without that dimension.")
 gradient("unbind", input=lambda grads, input_meta, dim: _of.unbound(grads, input_meta, dim))

@@ -27,12 +27,12 @@ def _sorted_first(input):
     return input.sort(0).values if input.ndim else input.sort().values
 
 
-def _of_quantile(grad, input, q, dim, keepdim, interpolation, wanted):
-    return _of.of_quantile(grad, input, q, dim, keepdim, interpolation, False, wanted)
+def _quantile(input, q, dim, keepdim, interpolation):
+    return _of.quantile(input, q, dim, keepdim, interpolation, False)
 
 
-def _of_nanquantile(grad, input, q, dim, keepdim, interpolation, wanted):
-    return _of.of_quantile(grad, input, q, dim, keepdim, interpolation, True, wanted)
+def _nanquantile(input, q, dim, keepdim, interpolation):
+    return _of.quantile(input, q, dim, keepdim, interpolation, True)
 
 
 cdef int require_sortable(Call* c, Tensor t) except -1:
@@ -218,14 +218,14 @@ cdef object quantile_meta(Call* c):
 define("median(Tensor input) -> Tensor", median_meta, 0,
        "Median of all elements. If their number is even, it is the lower of the two middle elements. With `dim`, "
        "return the median along this dimension and its int64 index, as (values, indices).")
-gradient("median", input=lambda grad, input, result: _of.shared(grad, input, None, False, result))
+gradient("median", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 define("median.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
        OUT | EXACT_OUT)
 gradient("median.dim", node="MedianBackward1",
          input=lambda grad, input_meta, dim, keepdim, indices: _of.chosen(grad, input_meta.shape, dim, keepdim, indices))
 define("nanmedian(Tensor input) -> Tensor", median_meta, 0,
        "Like `median`, but ignore NaN.")
-gradient("nanmedian", input=lambda grad, input, result: _of.shared(grad, input, None, False, result))
+gradient("nanmedian", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 define("nanmedian.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        median_dim_meta, OUT | EXACT_OUT)
 gradient("nanmedian.dim", node="NanmedianBackward1",
@@ -243,11 +243,11 @@ define("quantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=Fals
        "-> Tensor", quantile_meta, OUT | EXACT_OUT,
        "Quantiles `q` in [0, 1] along `dim`, or over all elements. A vector `q` adds a leading dimension. The input "
        "is float32 or float64. `interpolation` is 'linear', 'lower', 'higher', 'midpoint' or 'nearest'.")
-gradient("quantile", node="SqueezeBackward4", joint=_of_quantile, input=True, q=True)
+recorded_as("quantile", _quantile)
 define("nanquantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, "
        "str interpolation='linear') -> Tensor", quantile_meta, OUT | EXACT_OUT,
        "Like `quantile`, but ignore NaN.")
-gradient("nanquantile", node="SqueezeBackward4", joint=_of_nanquantile, input=True, q=True)
+recorded_as("nanquantile", _nanquantile)
 
 
 # Results that depend on values -------------------------------------------------------------

@@ -9,6 +9,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.slots cimport type_set
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
+from metatensor._core.thread cimport thread_state
 from metatensor._core.types cimport KIND_COMPLEX, KIND_INT
 from metatensor.ops.factory cimport check_fill
 from metatensor.ops.operands cimport exact_out
@@ -165,6 +166,7 @@ cdef Tensor _clamped(Call* c):
     cdef Operands o
     cdef DType d
     cdef Tensor like
+    cdef bint grad_enabled
     cdef int i
     if is_none(c, 1) and is_none(c, 2):
         fail(c, "at least one of 'min' and 'max' must be given")
@@ -178,7 +180,10 @@ cdef Tensor _clamped(Call* c):
         return elementwise_like(tensor_arg(c, 0), d, <Device>c.device)
     o.wrapped = False
     if o.n == 3 and c.device == <PyObject*>META and not _plain(&o):
+        grad_enabled = thread_state().grad_enabled
+        thread_state().grad_enabled = False
         like = <Tensor>_bounded(_bounded(arg(c, 0), arg(c, 1), "ge"), arg(c, 2), "le")
+        thread_state().grad_enabled = grad_enabled
         return new_strided(like.ndim, like.sizes, like.strides, d, <Device>c.device)
     return elementwise_result(c, &o, d)
 

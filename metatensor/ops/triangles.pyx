@@ -9,7 +9,18 @@ from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_INT, MAX_DIMS, T_RETRIED, dim_t
 from metatensor.ops.operands cimport refuse
 from metatensor.ops.view cimport reshape_to
+from metatensor._core.gradient_parts import Bodies
 from metatensor._core.gradients import gradient
+from metatensor._core.steps import recorded_as
+
+_of = Bodies("views")
+
+
+# Parts of gradients ---------------------------------------------------------------------------------
+
+def _vander(x, N, increasing):
+    made = _of.powers(x, x.shape[0] if N is None else N)
+    return made if increasing else made.flip(1)
 
 
 cdef object triangle_meta(Call* c):
@@ -87,6 +98,7 @@ cdef object vander_meta(Call* c):
 define("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor", vander_meta, FUNCTION_ONLY,
        "Vandermonde matrix (n, N) of a vector (n,). The columns are its powers N - 1 to 0, or 0 to N - 1 if "
        "`increasing`. `N` defaults to n.")
+recorded_as("vander", _vander)
 
 
 # Search in sorted sequences -------------------------------------------------------------------

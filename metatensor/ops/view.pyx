@@ -1,6 +1,7 @@
 """Views of all elements in other shapes: view, reshape, flatten, squeeze, unsqueeze, expand and similar ops."""
 from cpython.object cimport PyObject
 from metatensor._core.dtype cimport DType
+from metatensor._core.gradients cimport renamed
 from metatensor._core.layout cimport (
     MT_MUL_OVERFLOW, Layout, add_dims, copy_dims, count, infer_size, mul_dims, view_strides,
 )
@@ -169,7 +170,7 @@ cdef Tensor reshape_to(Tensor t, int ndim, const dim_t* sizes):
     cdef dim_t strides[MAX_DIMS]
     if t.flags & T_CONTIGUOUS or view_strides(t.ndim, t.sizes, t.strides, ndim, sizes, strides):
         return <Tensor>_view(t, ndim, sizes)
-    return _copied(t, ndim, sizes)
+    return <Tensor>renamed(_copied(t, ndim, sizes), "UnsafeViewBackward0")
 
 
 cdef object reshape_body(Call* c):
@@ -315,14 +316,14 @@ cdef object unsqueeze_meta(Call* c):
 
 define("squeeze(Tensor(a) input) -> Tensor", squeeze_all, VIEW | INPLACE,
        "Return a view without the dimensions of size 1: all of them, or only those in `dim`.")
-gradient("squeeze", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
+gradient("squeeze", in_place="SqueezeBackward3", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 define("squeeze.dim(Tensor(a) input, int dim) -> Tensor", squeeze_dim, VIEW | INPLACE)
-gradient("squeeze.dim", node="SqueezeBackward1", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
+gradient("squeeze.dim", node="SqueezeBackward1", in_place="SqueezeBackward4", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 define("squeeze.dims(Tensor(a) input, int[] dim) -> Tensor", squeeze_dims, VIEW | INPLACE)
-gradient("squeeze.dims", node="SqueezeBackward2", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
+gradient("squeeze.dims", node="SqueezeBackward2", in_place="SqueezeBackward5", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 define("unsqueeze(Tensor(a) input, int dim) -> Tensor", unsqueeze_meta, VIEW | INPLACE,
        "Return a view with a new dimension of size 1 at position `dim`.")
-gradient("unsqueeze", input=lambda grad, dim: grad.squeeze(dim))
+gradient("unsqueeze", in_place="UnsqueezeBackward1", input=lambda grad, dim: grad.squeeze(dim))
 
 
 # expand -----------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from metatensor._core.tensor cimport Tensor, hooks, over_storage, shape_str
 from metatensor._core import errors
 from metatensor._core.formats import contiguous_format
 from metatensor._core.gradient_parts import Bodies
-from metatensor._core.gradients import gradient, same_gradient
+from metatensor._core.gradients import gradient, ops, same_gradient
 
 _of = Bodies("views")
 
@@ -162,7 +162,7 @@ for schema in (
 gradient("select_scatter", input=lambda grad, dim, index: _of.without(grad, "select", dim, index),
          src=lambda grad, dim, index: grad.select(dim, index))
 gradient("slice_scatter", input=lambda grad, dim, start, end, step: _of.without(grad, "slice", dim, start, end, step),
-         src=lambda grad, dim, start, end, step: grad.slice(dim, start, end, step))
+         src=lambda grad, dim, start, end, step: ops.slice(grad, dim, start, end, step))
 gradient("diagonal_scatter", input=lambda grad, offset, dim1, dim2: _of.without(grad, "diagonal", offset, dim1, dim2),
          src=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2))
 gradient("as_strided_scatter",

@@ -53,13 +53,12 @@ def unselected(grad: Any, input: Any, mask: Any) -> Any:
 
 def scattered(grad: Any, mask: Any, shape: tuple) -> Any:
     """Return the gradient of the elements that `masked_scatter` wrote; those left over have the gradient 0."""
-    written = grad.masked_select(mask.expand_as(grad))
     n = 1
     for size in shape:
         n *= size
-    if written.shape[0] < n:
-        written = ops.constant_pad_nd(written, (0, n - written.shape[0]))
-    return written.reshape(shape)
+    mask = mask.expand_as(grad).reshape(-1)
+    places = ops.where(mask, mask.cumsum(0) - 1, n)     # place n is for what was not written
+    return grad.new_zeros((n + 1,)).scatter(0, places, grad.reshape(-1)).narrow(0, 0, n).reshape(shape)
 
 
 def _reduced(grad: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, result: Any) -> tuple:

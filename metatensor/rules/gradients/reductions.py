@@ -7,6 +7,7 @@ from typing import Any
 from metatensor._core.errors import DataDependentError
 from metatensor._core.gradient_parts import conj, logical_axes, restored, spread
 from metatensor._core.gradients import linalg, ops
+from metatensor._core.tensor import Tensor
 
 __all__ = [
     "accumulated_exponentials",
@@ -20,9 +21,10 @@ __all__ = [
     "matrix_norm",
     "mean_of_numbers",
     "multiplied",
-    "of_quantile",
+    "quantile",
     "renormed",
     "shared",
+    "shared_by_all",
     "shared_ends",
     "variance",
     "variance_and_mean",
@@ -87,7 +89,7 @@ def multiplied(grad: Any, input: Any, dim: int | None, keepdim: bool, result: An
 
 def accumulated_product(grad: Any, input: Any, dim: int, result: Any) -> Any:
     """Return the gradient of a cumulative product."""
-    if not input.ndim or not input.numel():
+    if not input.ndim or not input.numel() or input.shape[dim] == 1:
         return grad
     if not _has_zeros(input):
         return (grad * conj(result)).flip(dim).cumsum(dim).flip(dim) / conj(input)
@@ -105,6 +107,8 @@ def accumulated_exponentials(grad: Any, input: Any, dim: int, result: Any) -> An
     """Return the gradient of `logcumsumexp`: element k has a part in every sum from k on."""
     if not input.ndim or not input.numel():
         return grad
+
+    result = result.masked_fill(ops.isinf(result), 0)       # of elements that are -inf, which have no part in any sum
 
     def back(logs: Any) -> Any:
         return (conj(logs) - result).flip(dim).logcumsumexp(dim).flip(dim)
@@ -127,11 +131,17 @@ def chosen(grad: Any, shape: tuple, dim: int, keepdim: bool, indices: Any) -> An
 
 
 def shared(grad: Any, input: Any, dims: Any, keepdim: bool, result: Any) -> Any:
-    """Return the gradient of a largest or smallest element or a median: equal ones have equal parts."""
+    """Return the gradient of a largest or smallest element: equal ones have equal parts."""
     whole = restored(result, input.shape, dims, keepdim)
-    equal = (input == whole) | (ops.isnan(input) & ops.isnan(whole))
+    equal = input == whole
     axes = logical_axes(dims, input.ndim)
     return restored(grad, input.shape, dims, keepdim) * equal / (equal.sum(axes, True) if axes else 1)
+
+
+def shared_by_all(grad: Any, input: Any, result: Any) -> Any:
+    """Return the gradient of a largest or smallest element or a median of all. NaN equals NaN."""
+    equal = ops.where(ops.isnan(result), ops.isnan(input), input == result)
+    return grad * equal / equal.sum()
 
 
 def shared_ends(grads: tuple, input: Any, dim: int | None, keepdim: bool, low: Any, high: Any) -> Any:
@@ -148,7 +158,7 @@ def variance(grad: Any, input: Any, dims: Any, correction: Any, keepdim: bool) -
     left = _count(input.shape, dims) - (1 if correction is None else correction)
     grad = restored(grad, input.shape, dims, keepdim)
     if left <= 0:       # neither the variance nor its derivative is a number there
-        return grad * (float("nan") * input)
+        return grad * ops.full_like(input, float("nan"))
     return grad * (2 / left) * (input - input.mean(logical_axes(dims, input.ndim), True))
 
 
@@ -178,43 +188,38 @@ def deviation_and_mean(grads: tuple, input: Any, dims: Any, correction: Any, kee
 # Quantiles ------------------------------------------------------------------------------------------------
 
 
-def of_quantile(grad: Any, input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool, wanted: tuple) -> tuple:
-    """Return the gradients of a quantile for the input and for `q`."""
-    many = getattr(q, "ndim", 0) == 1
-    flat = input.reshape(-1) if dim is None else input.movedim(dim, -1) if input.ndim else input.reshape(1)
-    if not many:
-        grad = grad.unsqueeze(0)
-    if keepdim:
-        grad = grad.squeeze(tuple(range(1, grad.ndim)) if dim is None else dim % max(input.ndim, 1) + 1) if input.ndim else grad
-    grad = grad.movedim(0, -1)      # the dimension of q last, as in what follows
-    values, order = flat.sort(-1)
-    levels = q.reshape(-1) if hasattr(q, "reshape") else flat.new_full((1,), q)
-    missing = ops.isnan(flat)
+def quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool) -> Any:
+    """Compute quantiles from the sorted elements."""
+    if not isinstance(q, Tensor):
+        q = ops.full((), q, dtype=input.dtype, device=input.device)
+    rows = input
+    if dim is None or not input.ndim:
+        rows = input.reshape((1,) * (input.ndim if keepdim else 0) + (-1,))
+    elif keepdim:
+        rows = input.unsqueeze(-1).transpose(dim % input.ndim, -1)
+    elif dim not in (-1, input.ndim - 1):
+        rows = input.movedim(dim, -1)
+    values = rows.sort(-1).values
+    n = rows.shape[-1]
+    missing = ops.isnan(rows.detach())
     if ignore_nan:
-        last = (missing.logical_not().sum(-1, True) - 1).clamp_min(0)
-    else:
-        last = ops.where(missing.any(-1, True), 0, flat.shape[-1] - 1)
-    ranks = (levels * last).expand(*flat.shape[:-1], levels.shape[0])
-    if not ignore_nan:      # a NaN among the elements is the last of them, and the result
-        ranks = ops.where(missing.any(-1, True), flat.shape[-1] - 1, ranks)
+        ranks = q * (missing.logical_not().sum(-1, True) - 1)
+        ranks = ranks.masked_fill(ranks < 0, 0)
+    else:       # a NaN is sorted behind all other elements, and then it is the result
+        ranks = (q * (n - 1)).expand(*rows.shape[:-1], q.shape[0] if q.ndim else 1)
+        ranks = ranks.masked_fill(missing.any(-1, True), n - 1)
     if interpolation == "lower":
         ranks = ranks.floor()
     elif interpolation == "higher":
         ranks = ranks.ceil()
     elif interpolation == "nearest":
         ranks = ranks.round()
-    below = ranks.floor()
-    share = ops.where(ranks == below, 0.0, 0.5) if interpolation == "midpoint" else ranks - below
-    low, high = below.long(), ranks.ceil().long()
-    of_input = of_q = None
-    if wanted[0]:
-        sorted_grad = grad.new_zeros(flat.shape).scatter_add(-1, low, grad * (1 - share)).scatter_add(-1, high, grad * share)
-        of_input = ops.zeros_like(sorted_grad).scatter(-1, order, sorted_grad)
-        of_input = of_input.reshape(input.shape) if dim is None or not input.ndim else of_input.movedim(-1, dim)
-    if wanted[1] and interpolation == "linear":
-        slope = values.gather(-1, high) - values.gather(-1, low)
-        of_q = (grad * slope * last).reshape(-1, levels.shape[0]).sum(0).reshape(q.shape)
-    return of_input, of_q
+    below = ranks.detach().long()
+    made = values.gather(-1, below)
+    if interpolation in ("linear", "midpoint"):
+        weights = ops.full_like(ranks, 0.5) if interpolation == "midpoint" else ranks - below
+        made = made.lerp(values.gather(-1, ranks.detach().ceil().long()), weights)
+    return made.squeeze_(-1) if not q.ndim else made.unsqueeze(0).transpose(0, -1).squeeze_(-1)
 
 
 # Norms ----------------------------------------------------------------------------------------------------
@@ -243,7 +248,8 @@ def vector_norm(grad: Any, input: Any, order: Any, dims: Any, keepdim: bool, res
 
 def between_rows(grad: Any, x1: Any, x2: Any, p: float, result: Any) -> Any:
     """Return the gradient of the distances between rows for the differences of the rows."""
-    return vector_norm(grad, x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1, False, result)
+    made = vector_norm(grad, x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1, False, result)
+    return grad.new_zeros((*grad.shape, x1.shape[-1])) if made is None else made
 
 
 def matrix_norm(input: Any, order: Any, dims: tuple, keepdim: bool, dtype: Any) -> Any:

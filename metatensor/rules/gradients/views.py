@@ -13,9 +13,12 @@ __all__ = [
     "concatenated",
     "interleaved",
     "negated",
+    "padded_around",
     "pieces",
+    "powers",
     "repeated",
     "sections",
+    "side_sections",
     "strided",
     "strided_part",
     "unbound",
@@ -92,7 +95,7 @@ def _laid_out(grad: Any, layout: Any) -> Any:
 
 def strided_part(grad: Any, layout: Any, size: tuple, stride: tuple, offset: int | None) -> Any:
     """Return the part of `grad` that `as_strided` selects in a tensor of the input's layout."""
-    return _laid_out(grad, layout).as_strided(size, stride, 0 if offset is None else offset - layout.offset).contiguous()
+    return _laid_out(grad, layout).as_strided(size, stride, 0 if offset is None else offset - layout.offset)
 
 
 def without_strided(grad: Any, layout: Any, size: tuple, stride: tuple, offset: int | None) -> Any:
@@ -145,6 +148,11 @@ def sections(grads: tuple, meta: Any, where: Any, dim: int) -> Any:
             ops.slice(whole, dim, start, stop).copy_(g)
             total = whole if total is None else total + whole
     return total
+
+
+def side_sections(grads: tuple, meta: Any, where: Any) -> Any:
+    """Return the gradient of `hsplit`, which splits dimension 1, or 0 of a vector."""
+    return sections(grads, meta, where, min(len(meta.shape) - 1, 1))
 
 
 def unbound(grads: tuple, meta: Any, dim: int) -> Any:
@@ -216,6 +224,45 @@ def combined(input: Any, r: int, with_replacement: bool) -> Any:
     return ops.stack([input.index_select(0, index.select(1, k).contiguous()) for k in range(r)], 1)
 
 
-def unpadded(grad: Any, shape: tuple, pad: tuple) -> Any:
-    """Return the part of `grad` that padding with a constant did not add. What was cropped has the gradient 0."""
-    return ops.constant_pad_nd(grad, [-n for n in pad], 0)
+def unpadded(grad: Any, shape: tuple, pad: tuple, mode: str) -> Any:
+    """Return the gradient of padding with elements of the tensor itself: each gets those of all its copies."""
+    for k in range(len(pad) // 2):
+        before, after, dim = pad[2 * k], pad[2 * k + 1], len(shape) - 1 - k
+        if not before and not after:
+            continue
+        last = shape[dim] - 1
+        places = ops.arange(-before, last + 1 + after, device=grad.device)
+        places = last - (last - places.abs()).abs() if mode == "reflect" else places.clamp(0, last)
+        grad = grad.new_zeros((*grad.shape[:dim], last + 1, *grad.shape[dim + 1 :])).index_add(dim, places, grad)
+    return grad
+
+
+def padded_around(input: Any, pad: tuple) -> Any:
+    """Compute circular padding: copy the tensor to the middle, then each side from the opposite one."""
+    shape, n = list(input.shape), input.ndim
+    for k in range(len(pad) // 2):
+        shape[n - 1 - k] += pad[2 * k] + pad[2 * k + 1]
+    made = input.new_empty(shape)
+    source, target = input, made
+    for k in range(len(pad) // 2):
+        before, after, dim = pad[2 * k], pad[2 * k + 1], n - 1 - k
+        source = ops.slice(source, dim, max(-before, 0), input.shape[dim] - max(-after, 0))
+        target = ops.slice(target, dim, max(before, 0), shape[dim] - max(after, 0))
+    target.copy_(source)
+    for k in reversed(range(len(pad) // 2)):
+        before, after, dim = pad[2 * k], pad[2 * k + 1], n - 1 - k
+        size = shape[dim]
+        if before > 0:
+            start = size - before - max(after, 0)
+            ops.slice(made, dim, 0, before).copy_(ops.slice(made, dim, start, start + before))
+        if after > 0:
+            start = max(before, 0)
+            ops.slice(made, dim, size - after, size).copy_(ops.slice(made, dim, start, start + after))
+    return made
+
+
+def powers(x: Any, n: int) -> Any:
+    """Compute the powers 0 to ``n - 1`` along a new last dimension."""
+    x = x.unsqueeze(-1)
+    one = x.new_ones(x.shape)
+    return ops.cat([one, x.expand(*x.shape[:-1], n - 1).cumprod(-1)], -1) if n > 1 else one.narrow(-1, 0, n)
