@@ -10,7 +10,7 @@ from metatensor._core.op cimport (
 from metatensor._core.recording cimport copy_without_data, plainly_absent, under_recorder, without_data
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
-from metatensor._core.thread cimport hints, thread_state
+from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport MAX_ARGS, T_CONJ, T_NEG, T_REQUIRES_GRAD
 from metatensor._core.versions cimport detached
 from metatensor._core import errors
@@ -259,7 +259,13 @@ cdef object _decompose(Call* c, Overload ov, object result):
     body = _decomposition(ov)
     if body is None:
         raise errors.no_kernel(ov.qualname, d, names_of(ov))
-    value = body(*[_argument(c, ov, i) for i in range(ov.nslots)])
+    cdef ThreadState state = thread_state()
+    cdef bint was = state.grad_enabled
+    state.grad_enabled = False      # the call itself is recorded, not what computes it
+    try:
+        value = body(*[_argument(c, ov, i) for i in range(ov.nslots)])
+    finally:
+        state.grad_enabled = was
     if ov.flags & DATA and result is None:
         return _checked_data(c, ov, d, value)
     backend = backend_of(d)

@@ -155,3 +155,21 @@ for _name in ("mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "b
               "multilabel_margin_loss", "nll_loss"):  # fmt: skip
     numeric(f"{_name}_backward")(_loss(f"{_name}_backward"))
 decomposition("_nll_loss_forward")(_loss("nll_loss_forward"))
+
+
+@numeric("log_sigmoid_forward")
+def log_sigmoid_forward(x: Any) -> Any:
+    small = mt.exp(-x.abs())
+    return x.clamp_max(0) - small.log1p(), small
+
+
+@numeric("_rrelu_with_noise")
+def rrelu_with_noise(x: Any, noise: Any, lower: float, upper: float, training: bool) -> Any:
+    return x * noise if training else mt.where(x > 0, x, x * ((lower + upper) / 2))
+
+
+@decomposition("convolution_backward")
+def convolution_backward(*args: Any) -> Any:
+    from metatensor.rules.gradients import convolution
+
+    return convolution.convolution_backward(*args)
