@@ -173,3 +173,18 @@ def convolution_backward(*args: Any) -> Any:
     from metatensor.rules.gradients import convolution
 
     return convolution.convolution_backward(*args)
+
+
+def _window(module: str, name: str) -> Any:
+    def backward(*args: Any) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module(f"metatensor.rules.gradients.{module}"), name)(*args)
+
+    return backward
+
+
+for _name in ("max_pool", "avg_pool", "adaptive_avg_pool", "upsample"):
+    numeric(f"_{_name}_backward")(_window("windows", f"{_name}_backward"))
+decomposition("embedding_dense_backward")(_window("attention", "embedding_dense_backward"))
+numeric("_grid_sampler_backward")(_window("sampling", "grid_sampler_backward"))

@@ -16,10 +16,22 @@ def _each(value: Any, n: int) -> tuple:
 
 
 def _run(n: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int) -> Any:
+    if input.is_complex():
+        return _run_complex(n, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
     options = (_each(stride, n), _each(padding, n), _each(dilation, n), transposed, _each(output_padding, n), groups)
     if input.dim() == n + 2:
         return ops.convolution(input, weight, bias, *options)
     return ops.convolution(input.unsqueeze(0), weight, bias, *options).squeeze(0)
+
+
+def _run_complex(n: int, input: Any, weight: Any, bias: Any, *options: Any) -> Any:
+    """Compute a complex convolution by three real ones."""
+    (x, y), (u, v) = ((ops.real(t), ops.imag(t)) for t in (input, weight))
+    p, q = (None, None) if bias is None else (ops.real(bias), ops.imag(bias))
+    a = _run(n, x, u, p, *options)
+    b = _run(n, y, v, None, *options)
+    c = _run(n, x + y, u + v, None if bias is None else p + q, *options)
+    return a - b + 1j * (c - a - b)
 
 
 def _forward(n: int) -> Any:
@@ -84,7 +96,10 @@ def convolution_backward(grad: Any, input: Any, weight: Any, stride: Any, paddin
 def _for_input(grad: Any, input: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, groups: int) -> Any:
     n = weight.dim() - 2
     if transposed:
-        return ops.convolution(grad, conj(weight), None, stride, padding, dilation, False, (0,) * n, groups)
+        result = ops.convolution(grad, conj(weight), None, stride, padding, dilation, False, (0,) * n, groups)
+        for i in range(n):      # positions that the output's padding made
+            result = result.narrow(i + 2, 0, input.shape[i + 2])
+        return result
     extra = tuple(size - ((out - 1) * s - 2 * p + d * (k - 1) + 1) for size, out, s, p, d, k in
                   zip(input.shape[2:], grad.shape[2:], stride, padding, dilation, weight.shape[2:]))  # fmt: skip
     if all(e < max(s, d) for e, s, d in zip(extra, stride, dilation)):
