@@ -98,7 +98,3 @@ for _name in ("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"):
     gradient(_name, node="sampling.grid_node", joint="sampling.grid_sampler_gradients", input=True, grid=True)
 recorded_as("nn.functional.affine_grid", "sampling.affine_grid")
 recorded_as("affine_grid_generator", "sampling.affine_grid")
-for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
-    recorded_as(_name)
-    recorded_as(f"{_name}.data")
-    recorded_as(f"{_name}_cell")
