@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from metatensor._core.gradients import ops
 from metatensor._core.tensor import Tensor
 
-__all__ = ["conj", "logical_axes", "placed", "restored", "share", "times"]
+__all__ = ["Bodies", "conj", "inverse_order", "logical_axes", "placed", "restored", "share", "spread", "times", "within"]
+
+
+class Bodies:
+    """The functions of a module of `metatensor.rules.gradients`, which is imported when the first is used."""
+
+    def __init__(self, family: str) -> None:
+        self._family = family
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(import_module(f"metatensor.rules.gradients.{self._family}"), name)
+        setattr(self, name, found)
+        return found
 
 
 def conj(x: Any) -> Any:
@@ -48,3 +61,21 @@ def placed(grad: Any, shape: tuple, view: Any) -> Any:
     whole = grad.new_zeros(shape)
     view(whole).copy_(grad)
     return whole
+
+
+def within(grad: Any, shape: tuple, view: str, *arguments: Any) -> Any:
+    """Return zeros of `shape` in which the part that the operator `view` selects is `grad`."""
+    whole = grad.new_zeros(shape)
+    getattr(ops, view)(whole, *arguments).copy_(grad)
+    return whole
+
+
+def spread(grad: Any, shape: tuple, dims: Any, keepdim: bool) -> Any:
+    """Return the gradient of a reduction, expanded to the sizes of its input."""
+    return restored(grad, shape, dims, keepdim).expand(shape)
+
+
+def inverse_order(dims: Any) -> list[int]:
+    """Return the order of dimensions that undoes the order `dims`."""
+    order = [d % len(dims) for d in dims]
+    return [order.index(d) for d in range(len(dims))]

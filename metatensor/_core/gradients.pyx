@@ -18,7 +18,7 @@ an argument's name
 an argument's name and ``_meta``
     A Spec with the shape, dtype and device of a tensor argument. Nothing is kept of the tensor.
 an argument's name and ``_layout``
-    A Spec with the strides too.
+    Shape, strides, storage offset, dtype and device. Nothing is kept of the tensor.
 ``wanted``
     For a joint rule, which computes several gradients: a tuple that says which are wanted.
 """
@@ -32,15 +32,15 @@ from metatensor._core.graph cimport (
     set_output, set_room, unpack, wants, where_called, graph_hooks,
 )
 from metatensor._core.history cimport node_of, rebase, set_node
-from metatensor._core.op cimport IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, VIEW, Call, Overload, call, find
+from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, VIEW, Call, Overload, call, find
 from metatensor._core.size cimport make_size, make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, version_of
 from metatensor._core.thread cimport hints, innermost_hooks, thread_state
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_NONLEAF, T_REQUIRES_GRAD
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from metatensor._core.versions cimport detached
 from metatensor._core cimport graph
-from metatensor._core.steps import found_body
+from metatensor._core.late import found_body, later
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
@@ -80,6 +80,7 @@ cdef class _Function:
 cdef class Rule:
     """The gradient of an overload."""
     cdef readonly str name              # of its nodes
+    cdef object through                 # function that computes the operator by others, or None
     cdef object namer                   # function of the call's arguments that returns the name, or None
     cdef list functions
     cdef int n_slots, n_kept, n_results
@@ -102,11 +103,14 @@ cdef class Rule:
         raise AttributeError(f"{self.name} has no attribute '_saved_{name}'")
 
 
+cdef dict _through = {}     # qualified name of an overload -> function that computes it by other operators
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
 
 
-def gradient(str name not None, /, *, node=None, joint=None, outputs=None, **rules):
+def gradient(str name not None, /, *, node=None, joint=None, outputs=None, through=None, **rules):
     """Declare the gradient of an operator. See the module's docstring for the functions.
+
+    A composite operator with a rule is recorded as one node.
 
     Parameters
     ----------
@@ -118,9 +122,32 @@ def gradient(str name not None, /, *, node=None, joint=None, outputs=None, **rul
         Returns the gradients of several arguments as a tuple. Then each of `rules` is True for an argument that has one.
     outputs : sequence of int, optional
         The outputs that have a gradient. Default: all that are floating-point or complex.
+    through : callable, optional
+        Computes the operator by others, given its arguments, when gradients are recorded. If it returns NotImplemented,
+        the rules are used. The meta kernel checks the arguments first, except for operators that draw random numbers.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
+
+    In place of a function there may be its place in `metatensor.rules.gradients`, ``"losses.nll_loss"``.
     """
+    if through is not None:
+        _through[name] = through
+        if not rules:
+            return
+    _declared[name] = (node, joint, outputs, rules)
+
+
+DECOMPOSITION = object()
+
+
+def recorded_as(str name not None, through=DECOMPOSITION):
+    """Compute an operator by others when gradients are recorded. The default is its decomposition. See `gradient`."""
+    _through[name] = through
+
+
+def same_gradient(str name not None, str other not None, str node not None):
+    """Declare that operator `name` has the rules of `other`, and nodes of the name `node`."""
+    _, joint, outputs, rules = _declared[other]
     _declared[name] = (node, joint, outputs, rules)
 
 
@@ -144,7 +171,7 @@ special = Operators("special.")
 
 def declared():
     """Return the names of the overloads that have a rule."""
-    return sorted(_declared)
+    return sorted([*_declared, *_through])
 
 
 cdef str _default_name(str name):
@@ -166,14 +193,16 @@ cdef Rule _prepare(Overload ov):
     cdef Rule rule
     cdef _Function f
     cdef int i, k
-    found = _declared.get(ov.qualname)
-    if found is None:
+    found = _declared.get(ov.qualname, (None, None, None, {}))
+    through = _through.get(ov.qualname)
+    if not found[3] and through is None:
         return None
     node, joint, outputs, rules = found
     if isinstance(node, str) and "." in node:
         node = found_body(node)
     rule = Rule.__new__(Rule)
     rule.overload = ov
+    rule.through = later("decompositions")()[ov.qualname] if through is DECOMPOSITION else found_body(through)
     rule.outputs = None if outputs is None else frozenset(outputs)
     rule.functions = []
     if callable(node):
@@ -262,6 +291,27 @@ cdef int _kept(Rule rule, What what, int index, int number) except -1:
 
 
 # Recording ---------------------------------------------------------------------------------------------------
+
+cdef Way way_of(Call* c, Overload ov) except *:
+    """Return how a call of an operator is recorded."""
+    if ov.gradient is None:
+        found = _prepare(ov)
+        ov.gradient = False if found is None else found
+    if ov.gradient is False:
+        return AS_IT_IS
+    if (<Rule>ov.gradient).through is not None and (c.variant == FUNCTIONAL or not (<Rule>ov.gradient).n_slots):
+        return BY_OTHERS
+    return AS_UNIT if ov.flags & COMPOSITE and c.variant == FUNCTIONAL else AS_IT_IS
+
+
+cdef object by_others(Call* c, Overload ov):
+    """Compute an operator by others, which are recorded."""
+    cdef int i
+    result = (<Rule>ov.gradient).through(*[<object>c.args[i] for i in range(ov.nslots)])
+    if c.variant == IN_PLACE and result is not NotImplemented:
+        return call("copy_", (<object>c.args[0], result))
+    return result
+
 
 cdef inline bint _wants(PyObject* p) noexcept:
     return isinstance(<object>p, Tensor) and (<Tensor><object>p).flags & T_REQUIRES_GRAD
@@ -418,14 +468,38 @@ cdef object _packed(object pack, Tensor t):
 cdef class _List:
     """A saved list of tensors, with their versions."""
     cdef list tensors, versions
+    cdef object unpack_hook             # then `tensors` are what the pack hook made of them
 
     def __init__(self, list tensors):
         self.tensors = tensors
-        self.versions = [version_of(<Tensor>t) for t in tensors]
+        if hints.saved_hooks and thread_state().saved_hooks:
+            pack, self.unpack_hook = innermost_hooks(thread_state())
+            self.tensors = [_packed(pack, <Tensor>t) for t in tensors]
+        else:
+            self.versions = [version_of(<Tensor>t) for t in tensors]
+
+    cdef list unpacked(self, Node node):
+        cdef Tensor t
+        cdef int i
+        if self.unpack_hook is not None:
+            return [self.unpack_hook(packed) for packed in self.tensors]
+        for i, t in enumerate(self.tensors):
+            if version_of(t) != self.versions[i]:
+                raise RuntimeError(f"{node.node_name()}: tensor {i} of the list that was saved to compute gradients has been changed "
+                                   f"in place since{where_called(node)}")
+        return self.tensors
 
 
-cdef Spec _spec_of(Tensor t):
-    cdef Spec s = Spec.__new__(Spec)
+@cython.final
+cdef class _Layout:
+    """What a rule receives as the layout of an argument."""
+    cdef readonly object shape, strides, dtype, device
+    cdef readonly dim_t offset
+
+
+cdef _Layout _spec_of(Tensor t):
+    cdef _Layout s = _Layout.__new__(_Layout)
+    s.offset = t.offset
     s.shape = make_tuple(t.ndim, t.sizes)
     s.strides = make_tuple(t.ndim, t.strides)
     s.dtype = t.dtype
@@ -564,16 +638,10 @@ cdef object _zeros(graph.Output* o):
 cdef object _saved(Node node, int k):
     """Return a saved value as the rule receives it. A result has its node again if the gradient is to be differentiated."""
     cdef Saved* s = &node.saved[k]
-    cdef _List saved
     cdef Tensor t
     value = unpack(node, s)
     if isinstance(value, _List):
-        saved = <_List>value
-        for i, t in enumerate(saved.tensors):
-            if version_of(t) != saved.versions[i]:
-                raise RuntimeError(f"{node.node_name()}: tensor {i} of the list that was saved to compute gradients has been changed "
-                                   f"in place since{where_called(node)}")
-        return saved.tensors
+        return (<_List>value).unpacked(node)
     if s.kind == SAVED_RESULT and thread_state().grad_enabled and node.outputs[s.output].dtype != NULL:
         t = detached(<Tensor>value)
         set_node(t, node, s.output)

@@ -130,7 +130,7 @@ cdef class Node:
         return results[0] if len(results) == 1 else tuple(results)
 
     def __repr__(self):
-        return f"<{self.node_name()} object at {<size_t><PyObject*>self:#x}>"
+        return f"<{self.node_name().rpartition('::')[2]} object at {<size_t><PyObject*>self:#x}>"
 
     # Saved values are attributes, ``_saved_self`` and so on.
     def __getattr__(self, name):

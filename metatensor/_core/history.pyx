@@ -38,7 +38,7 @@ cdef class AccumulateGrad(Node):
             (<TensorExtra>self.variable.extra).accumulator = NULL
 
     cdef str node_name(self):
-        return "AccumulateGrad"
+        return "torch::autograd::AccumulateGrad"
 
     cdef int release(self) except -1:
         return 0
@@ -257,7 +257,7 @@ cdef class CopySlices(Node):
         return 0 if i == self.target else i + 1 if i < self.target else i
 
     cdef str node_name(self):
-        return "CopySlices"
+        return "torch::autograd::CopySlices"
 
     cdef int release(self) except -1:
         self.released = True

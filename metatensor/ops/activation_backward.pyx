@@ -4,7 +4,7 @@ from metatensor._core.tensor cimport Tensor, new_contiguous
 from metatensor._core.types cimport dim_t
 from metatensor.ops.pointwise cimport binary, elementwise_like, unary
 from metatensor._core.gradients import gradient, ops
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 cdef long FLAGS = PROMOTE | FUNCTION_ONLY
 

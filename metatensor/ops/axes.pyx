@@ -13,6 +13,14 @@ from metatensor._core.tensor cimport Tensor, alias, shape_str
 from metatensor._core.thread cimport thread_state
 from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_CONJ, T_NEG, T_REQUIRES_GRAD, dim_t
 from metatensor.ops.view cimport dims_tuple, drop_dim, read_layout, view_of
+from metatensor._core.gradient_parts import inverse_order
+from metatensor._core.gradients import gradient, ops
+
+
+# Parts of gradients ---------------------------------------------------------------------------------
+
+def _transposed_name(input):
+    return "ConjBackward0" if input.is_complex() else "TransposeBackward0"
 
 
 cdef Tensor permuted(Tensor t, const int* order):
@@ -148,24 +156,35 @@ cdef object movedim_meta(Call* c):
 
 define("permute(Tensor(a) input, int[] dims) -> Tensor", permute_meta, VIEW,
        "View with the dimensions in the order `dims`.")
+gradient("permute", input=lambda grad, dims: grad.permute(inverse_order(dims)))
 define("transpose(Tensor(a) input, int dim0, int dim1) -> Tensor", transpose_meta, VIEW | INPLACE,
        "View with dimensions `dim0` and `dim1` exchanged.")
+gradient("transpose", input=lambda grad, dim0, dim1: grad.transpose(dim0, dim1))
 alias_op("swapdims", "transpose")
 define("swapaxes(Tensor(a) input, int axis0, int axis1) -> Tensor", transpose_meta, VIEW | INPLACE,
        "`transpose` with NumPy's argument names.")
+gradient("swapaxes", node="TransposeBackward0", input=lambda grad, axis0, axis1: grad.transpose(axis0, axis1))
 define("t(Tensor(a) input) -> Tensor", t_meta, VIEW | INPLACE,
        "Transpose of a matrix, as a view. A tensor of 0 or 1 dimensions is returned unchanged. More than 2 dimensions "
        "are not supported.")
+gradient("t", input=lambda grad: grad.t())
 define("T(Tensor(a) input) -> Tensor", reverse_meta, VIEW | PROPERTY,
        "View with the dimensions in reverse order. Deprecated unless the tensor has 0 or 2 dimensions.")
+gradient("T", node="PermuteBackward0",
+         input=lambda grad: grad.permute(tuple(range(grad.ndim))[::-1]))
 define("mT(Tensor(a) input) -> Tensor", matrix_meta, VIEW | PROPERTY, "View with the last two dimensions exchanged.")
+gradient("mT", node="TransposeBackward0", input=lambda grad: grad.mT)
 define("H(Tensor(a) input) -> Tensor", h_meta, VIEW | PROPERTY, "Conjugate transpose of a matrix, as a view.")
+gradient("H", node=lambda input: _transposed_name(input), input=lambda grad: grad.H)
 define("mH(Tensor(a) input) -> Tensor", adjoint_meta, VIEW | PROPERTY,
        "Conjugate transpose of each matrix in the last two dimensions, as a view.")
+gradient("mH", node=lambda input: _transposed_name(input), input=lambda grad: grad.mH)
 define("adjoint(Tensor(a) input) -> Tensor", adjoint_meta, VIEW,
        "Conjugate transpose of each matrix in the last two dimensions, as a view.")
+gradient("adjoint", node=lambda input: _transposed_name(input), input=lambda grad: grad.mH)
 define("movedim(Tensor(a) input, int[1] source, int[1] destination) -> Tensor", movedim_meta, VIEW,
        "View with the dimensions `source` moved to the positions `destination`. The other dimensions keep their order.")
+gradient("movedim", node="PermuteBackward0", input=lambda grad, source, destination: grad.movedim(destination, source))
 alias_op("moveaxis", "movedim")
 
 
@@ -288,7 +307,9 @@ cdef object imag_body(Call* c):
 
 
 define("_conj(Tensor(a) input) -> Tensor", conj_view, VIEW, "View that conjugates elements when they are read.")
+gradient("_conj", input=lambda grad: grad.conj())
 define("_neg_view(Tensor(a) input) -> Tensor", neg_view, VIEW, "View that negates elements when they are read.")
+gradient("_neg_view", input=lambda grad: grad.neg())
 define("conj(Tensor(a) input) -> Tensor", conj_body, COMPOSITE,
        "Complex conjugate, as a view. A real tensor is returned unchanged.")
 define("resolve_conj(Tensor(a) input) -> Tensor", resolve_body, COMPOSITE,
@@ -298,11 +319,15 @@ define("resolve_neg(Tensor(a) input) -> Tensor", resolve_body, COMPOSITE,
 define("view_as_real(Tensor(a) input) -> Tensor", view_as_real_meta, VIEW | FUNCTION_ONLY,
        "Real view of a complex tensor: shape (*input.shape, 2), with the real and imaginary parts in the last "
        "dimension.")
+gradient("view_as_real", input=lambda grad: ops.view_as_complex(grad.contiguous()))
 define("view_as_complex(Tensor(a) input) -> Tensor", view_as_complex_meta, VIEW | FUNCTION_ONLY,
        "Complex view of a float16, float32 or float64 tensor. Its last dimension, of size 2 and stride 1, must hold "
        "the real and imaginary parts.")
+gradient("view_as_complex", input=lambda grad: ops.view_as_real(grad.resolve_conj()))
 define("_real(Tensor(a) input) -> Tensor", part_view, VIEW | FUNCTION_ONLY | METHOD_ONLY)
+gradient("_real", node="SelectBackward0", input=lambda grad: grad)
 define("_imag(Tensor(a) input) -> Tensor", part_view, VIEW | FUNCTION_ONLY | METHOD_ONLY)
+gradient("_imag", node="SelectBackward0", input=lambda grad: ops.complex(ops.zeros_like(grad), grad))
 define("real(Tensor(a) input) -> Tensor", real_body, COMPOSITE | FUNCTION_ONLY,
        "Real part, as a view. A real tensor is returned unchanged.")
 define("imag(Tensor(a) input) -> Tensor", imag_body, COMPOSITE | FUNCTION_ONLY,

@@ -17,7 +17,7 @@ from metatensor.ops.spatial cimport (
 )
 
 from metatensor._core.gradients import gradient
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 
 # Slots of the arguments. The schemas order them differently.

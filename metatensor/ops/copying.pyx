@@ -21,6 +21,13 @@ from metatensor._core.dtype import dtype_by_name, spelling
 from metatensor._core.errors import meta_copy
 from metatensor._core.formats import contiguous_format, preserve_format
 from metatensor._core.late import later
+from metatensor._core.gradients import gradient
+
+
+# Parts of gradients ---------------------------------------------------------------------------------
+
+def _on(grad, device):
+    return grad if grad.device == device else grad.to(device=device)
 
 
 # Memory formats ---------------------------------------------------------------------------
@@ -66,6 +73,7 @@ define("contiguous(Tensor input, *, memory_format? memory_format=None) -> Tensor
        "The tensor itself if it is contiguous in `memory_format` (row-major by default), else a contiguous copy.")
 define("clone(Tensor input, *, memory_format? memory_format=None) -> Tensor", clone_meta, 0,
        "Copy of a tensor. By default the copy is dense, with the dimensions in the same order in memory.")
+gradient("clone", input=lambda grad: grad)
 
 
 # Writing values -----------------------------------------------------------------------------
@@ -113,9 +121,14 @@ cdef Tensor _another(Call* c, Tensor t):
 
 define("copy_(Tensor(a!) input, Tensor src, bool non_blocking=False) -> Tensor", copy_meta, METHOD_ONLY | MIXED | ELEMENTWISE,
        "Copy the values of `src` into `input`, broadcast to its shape and converted to its dtype and device.")
+gradient("copy_", node="torch::autograd::CopyBackwards", input=lambda grad: grad.new_zeros(grad.shape),
+         src=lambda grad, src_meta: _on(grad, src_meta.device))
 define("fill(Tensor input, Tensor|Scalar value) -> Tensor", fill_meta, INPLACE | MIXED | ONE_VALUE,
        "Set all elements to a number or to the value of a 0-d tensor.")
+gradient("fill", node=lambda value: "FillBackward1" if isinstance(value, Tensor) else "FillBackward0",
+         input=lambda grad: grad.new_zeros(grad.shape), value=lambda grad, value_meta: _on(grad.sum(), value_meta.device))
 define("zero(Tensor input) -> Tensor", zero_meta, INPLACE | ONE_VALUE, "Set all elements to 0.")
+gradient("zero", input=lambda grad: grad.new_zeros(grad.shape))
 
 
 # to ---------------------------------------------------------------------------------------------
@@ -140,8 +153,10 @@ cdef object to_copy_move_meta(Call* c):
 cdef Op TO_COPY = define(
     "_to_copy(Tensor input, dtype dtype, device? device=None, bool non_blocking=False, "
     "memory_format? memory_format=None) -> Tensor", to_copy_meta, MIXED, "Copy with another dtype, device or memory format.")
+gradient("_to_copy", input=lambda grad, input_meta: _on(grad, input_meta.device))
 define("_to_copy.move(Tensor input, device? device=None, bool non_blocking=False, "
        "memory_format? memory_format=None) -> Tensor", to_copy_move_meta, MIXED)
+gradient("_to_copy.move", input=lambda grad, input_meta: _on(grad, input_meta.device))
 
 
 cdef inline bint _is_on(Tensor t, Device device) noexcept:

@@ -28,10 +28,10 @@ cdef object diff_body(Call* c):
     if n < 0:
         raise RuntimeError(f"diff(): n must not be negative, got {n}")
     if n == 0 and is_none(c, 3) and is_none(c, 4):
-        return call("clone", (t,))
+        return call("copy_", (call("empty_like", (t,)), t))
     dim = dim_arg(c, 2, t.ndim)
     if n == 0:
-        return call("clone", (t,))
+        return call("copy_", (call("empty_like", (t,)), t))
     parts = [x for x in (arg(c, 3), t, arg(c, 4)) if x is not None]
     if len(parts) > 1:
         for x in parts:

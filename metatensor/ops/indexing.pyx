@@ -29,7 +29,6 @@ cdef Tensor _by_layout(Tensor t, Steps* s):
     """Apply all steps at once, as one view."""
     cdef Layout lay
     cdef Step* p
-    cdef Tensor view
     cdef int i
     read_layout(t, &lay)
     for i in range(s.n):
@@ -42,10 +41,7 @@ cdef Tensor _by_layout(Tensor t, Steps* s):
             slice_dim(&lay, p.dim, p.a, p.b, p.c)
         else:
             insert_dim(&lay, p.dim)
-    view = view_of(t, &lay)
-    if t.flags & T_REQUIRES_GRAD and thread_state().grad_enabled:
-        view.flags |= T_REQUIRES_GRAD | T_NONLEAF
-    return view
+    return view_of(t, &lay)
 
 
 cdef Tensor _by_ops(Tensor t, Steps* s, IndexTensors found):
@@ -70,7 +66,8 @@ cdef Tensor _by_ops(Tensor t, Steps* s, IndexTensors found):
 
 
 cdef inline Tensor _view(Tensor t, Steps* s, IndexTensors found):
-    if hints.modes or t.flags & T_OVERRIDES or (found is not None and found.picks):
+    if hints.modes or t.flags & T_OVERRIDES or (found is not None and found.picks) \
+            or (t.flags & T_REQUIRES_GRAD and thread_state().grad_enabled):
         return _by_ops(t, s, found)
     return _by_layout(t, s)
 

@@ -15,6 +15,15 @@ from metatensor._core.formats import contiguous_format
 from metatensor.ops.matrices cimport (
     columns, has_routine, need_floating, need_one_dtype, need_routine, need_square, new_matrices, per_matrix,
 )
+from metatensor._core.gradient_parts import Bodies
+from metatensor._core.gradients import gradient
+
+
+# Parts of gradients ---------------------------------------------------------------------------------
+
+def _vander(x, N):
+    x = x if x.ndim else x.unsqueeze(0)
+    return Bodies("views").powers(x, x.shape[-1] if N is None else N)
 
 
 # Determinants ---------------------------------------------------------------------------
@@ -169,3 +178,4 @@ define("cross(Tensor input, Tensor other, int? dim=None) -> Tensor", cross_meta,
 define("linalg.vander(Tensor x, *, int? N=None) -> Tensor", vander_meta, 0,
        "Vandermonde matrices: for x (..., n) the result (..., n, N) holds the powers 0 to N - 1 of each value. N "
        "defaults to n. The result is int64 if x holds integers, else it has the dtype of x.")
+gradient("linalg.vander", through=_vander)

@@ -4,7 +4,7 @@ from metatensor._core.op cimport FUNCTION_ONLY, Call, arg, define, result_device
 from metatensor._core.tensor cimport Tensor, new_contiguous
 from metatensor.ops.pointwise cimport Operands, elementwise_like, elementwise_result, no_operands, operand, promoted
 from metatensor._core.gradients import gradient, ops
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 
 cdef object broadcast_pair(Call* c):

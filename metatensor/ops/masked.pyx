@@ -60,7 +60,7 @@ cdef Tensor shown(Call* c, Tensor t, int slot):
         if mask.ndim > t.ndim:
             raise IndexError(f"{op_name(c)}(): a mask of shape {shape_str(mask)} does not broadcast to the shape "
                              f"{shape_str(t)}, which has fewer dimensions")
-        mask = <Tensor>call("broadcast_to", (mask, dims_tuple(t.ndim, t.sizes)))
+        mask = <Tensor>call("broadcast_to", (call("clone", (mask,)), dims_tuple(t.ndim, t.sizes)))
     return <Tensor>call("bool", (mask,))
 
 
@@ -142,14 +142,11 @@ cdef object cumprod_body(Call* c):
 
 
 cdef object count_of(Call* c, Tensor t, Tensor mask, int slot, bint keepdim):
-    """Return the number of elements in each sum. It is a tensor of the result's shape if there is a mask, else a
-    number."""
-    cdef object n = 1
-    if mask is not None:
-        return call("sum", (mask, arg(c, slot), keepdim))
-    for dim in dims_of(c, slot, t.ndim):
-        n = n * (t.shape[dim] if t.ndim else 1)
-    return n
+    """Return the number of elements in each sum, as a tensor of the result's shape."""
+    if mask is None:
+        mask = <Tensor>call("ones", ((1,) * t.ndim,), {"dtype": by_code(I64), "device": t.storage.device})
+        mask = <Tensor>call("broadcast_to", (mask, dims_tuple(t.ndim, t.sizes)))
+    return call("sum", (mask, arg(c, slot), keepdim))
 
 
 cdef Tensor masked_sum(Tensor t, Tensor mask, object dims, bint keepdim, DType d):
@@ -193,13 +190,10 @@ cdef object spread_body(Call* c):
     x = <Tensor>call("div", (masked_sum(t, mask, dims, True, d), count))
     x = <Tensor>call("sub", (t, x))
     total = masked_sum(<Tensor>call("mul", (x, call("conj", (x,)))), mask, dims, keepdim, compute)
-    if mask is not None:
-        if not keepdim:
-            count = call("reshape", (count, dims_tuple(total.ndim, total.sizes)))
-        if correction != 0:
-            count = call("clamp_min", (call("sub", (as_type(<Tensor>count, to_real(compute)), correction)), 0))
-    elif correction != 0:
-        count = max(count - correction, 0)
+    if not keepdim:
+        count = call("reshape", (count, dims_tuple(total.ndim, total.sizes)))
+    if correction != 0:
+        count = call("clamp_min", (call("sub", (as_type(<Tensor>count, to_real(compute)), correction)), 0))
     total = as_type(<Tensor>call("div", (total, count)), d)
     return call("sqrt", (total,)) if op_name(c) == "masked.std" else total
 

@@ -10,6 +10,16 @@ from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, MAX_DIM
 from metatensor.ops.operands cimport Operands, no_operands, operand, promoted
 from metatensor.ops.pointwise cimport broadcast_result
 from metatensor.ops.reduction cimport reduced, require_floating
+from metatensor._core.gradient_parts import Bodies
+from metatensor._core.gradients import gradient
+
+_of = Bodies("reductions")
+
+
+# Parts of gradients ---------------------------------------------------------------------------------
+
+def _matrix_norm(input, ord, dim, keepdim, dtype):
+    return _of.matrix_norm(input, ord, dim, keepdim, dtype)
 
 
 cdef DType norm_dtype(Call* c, int slot, Tensor t):
@@ -118,9 +128,12 @@ cdef Tensor _from_values(Call* c, Tensor out, const bint* reduced_dims):
 define("linalg.vector_norm(Tensor input, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) "
        "-> Tensor", vector_norm_meta, OUT | EXACT_OUT,
        "Vector norm of order `ord` over `dim`, or over all elements if `dim` is None.")
+gradient("linalg.vector_norm",
+         input=lambda grad, input, ord, dim, keepdim, result: _of.vector_norm(grad, input, ord, dim, keepdim, result))
 define("linalg.matrix_norm(Tensor input, any ord='fro', int[] dim=(-2, -1), bool keepdim=False, *, dtype? dtype=None) "
        "-> Tensor", matrix_norm_meta, OUT | EXACT_OUT,
        "Norm of the matrices in the two dimensions `dim`. `ord` is 'fro', 'nuc', inf, -inf, 1, -1, 2 or -2.")
+gradient("linalg.matrix_norm", through=_matrix_norm)
 
 
 # Vector or matrix norm ---------------------------------------------------------------------
@@ -240,8 +253,14 @@ cdef object renorm_meta(Call* c):
 
 define("dist(Tensor input, Tensor other, Scalar p=2) -> Tensor", dist_meta, OUT,
        "The `p`-norm of `input - other`, as a 0-d tensor.")
+gradient("dist", input=lambda grad, input, other, p, result: _of.vector_norm(grad, input - other, p, None, False, result),
+         other=lambda grad, input, other, p, result: _of.vector_norm(-grad, input - other, p, None, False, result))
 define("cdist(Tensor x1, Tensor x2, float p=2.0, any? compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
        cdist_meta, 0,
        "The `p`-norm distance of each row of `x1` to each row of `x2`: (..., n, k) and (..., m, k) give (..., n, m).")
+gradient("cdist", node=lambda x1: "CdistBackward0",
+         x1=lambda grad, x1, x2, p, result: _of.between_rows(grad, x1, x2, p, result).sum(-2),
+         x2=lambda grad, x1, x2, p, result: -_of.between_rows(grad, x1, x2, p, result).sum(-3))
 define("renorm(Tensor input, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm_meta, INPLACE | OUT | EXACT_OUT,
        "Scale down each slice along `dim` whose `p`-norm exceeds `maxnorm`, so that its norm becomes `maxnorm`.")
+gradient("renorm", input=lambda grad, input, p, dim, maxnorm: _of.renormed(grad, input, p, dim, maxnorm))

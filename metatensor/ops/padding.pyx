@@ -8,6 +8,21 @@ from metatensor._core.types cimport FORMAT_CONTIGUOUS, KIND_BOOL, KIND_INT, MAX_
 from metatensor.ops.factory cimport check_fill
 from metatensor.ops.operands cimport refuse
 from metatensor.ops.spatial cimport dims_str, fail, fail_slot, on_cpu
+from metatensor._core.gradient_parts import Bodies
+from metatensor._core.gradients import functional, gradient, ops
+
+_of = Bodies("views")
+
+
+# Parts of gradients ---------------------------------------------------------------------------------
+
+_PADDINGS = {"reflect": "Reflection", "replicate": "Replication"}
+
+
+def _padded(input, pad, mode, value):
+    if mode == "constant":
+        return ops.constant_pad_nd(input, pad, 0 if value is None else value)
+    return _of.padded_around(input, pad) if mode == "circular" else NotImplemented
 
 
 cdef Tensor in_format(Call* c, Tensor t, const dim_t* sizes, int form):
@@ -184,15 +199,24 @@ define("nn.functional.pad(Tensor input, int[] pad, str mode='constant', float? v
        FUNCTION_ONLY,
        "Pad the trailing dimensions. `pad` holds pairs (before, after), last dimension first. Negative values crop. "
        "`mode` is 'constant' (fill with `value`, default 0), 'reflect', 'replicate' or 'circular'.")
+gradient("nn.functional.pad", through=_padded, node=lambda pad, mode: f"{_PADDINGS[mode]}Pad{len(pad) // 2}DBackward0",
+         input=lambda grad, input, pad, mode: _of.unpadded(grad, input.shape, pad, mode))
 define("constant_pad_nd(Tensor input, int[] pad, Scalar value=0) -> Tensor", constant_pad_nd, FUNCTION_ONLY,
        "Pad the trailing dimensions with `value`. `pad` holds pairs (before, after), last dimension first. Negative "
        "values crop.")
+gradient("constant_pad_nd", input=lambda grad, pad: ops.constant_pad_nd(grad, [-n for n in pad]))
 define("nn.functional.pixel_shuffle(Tensor input, int upscale_factor) -> Tensor", pixel_shuffle, FUNCTION_ONLY,
        "Move channels to space: (..., C * r * r, H, W) becomes (..., C, H * r, W * r), where r is `upscale_factor`.")
+gradient("nn.functional.pixel_shuffle", node="PixelShuffleBackward0",
+         input=lambda grad, upscale_factor: functional.pixel_unshuffle(grad, upscale_factor))
 define("nn.functional.pixel_unshuffle(Tensor input, int downscale_factor) -> Tensor", pixel_unshuffle, FUNCTION_ONLY,
        "Move space to channels: (..., C, H * r, W * r) becomes (..., C * r * r, H, W), where r is `downscale_factor`.")
+gradient("nn.functional.pixel_unshuffle", node="PixelUnshuffleBackward0",
+         input=lambda grad, downscale_factor: functional.pixel_shuffle(grad, downscale_factor))
 define("nn.functional.channel_shuffle(Tensor input, int groups) -> Tensor", channel_shuffle, FUNCTION_ONLY,
        "Interleave `groups` groups of channels of (N, C, ...): view C as (groups, C / groups), transpose and flatten.")
+gradient("nn.functional.channel_shuffle", node="ChannelShuffleBackward0",
+         input=lambda grad, groups: functional.channel_shuffle(grad, grad.shape[1] // groups))
 for _name in ("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"):
     alias_op(_name, f"nn.functional.{_name}")
 for _name in ("nn.functional.native_channel_shuffle", "native_channel_shuffle"):

@@ -15,6 +15,20 @@ from metatensor.ops.view cimport dims_tuple, reshape_to
 
 from metatensor._core.errors import data_dependent
 from metatensor._core.formats import contiguous_format
+from metatensor._core.gradient_parts import Bodies
+from metatensor._core.gradients import gradient
+
+_of = Bodies("views")
+
+
+# Parts of gradients ---------------------------------------------------------------------------------
+
+def _interleaved(input, repeats, dim, output_size):
+    return _of.interleaved(input, repeats, dim, output_size)
+
+
+def _combined(input, r, with_replacement):
+    return _of.combined(input, r, with_replacement)
 
 
 cdef object repeat_meta(Call* c):
@@ -45,6 +59,7 @@ cdef object tile_body(Call* c):
 define("repeat(Tensor input, int[] repeats) -> Tensor", repeat_meta, METHOD_ONLY,
        "Repeat the tensor along each dimension. If `repeats` has more values than the tensor has dimensions, the first "
        "ones are for new leading dimensions.")
+gradient("repeat", input=lambda grad, input_meta, repeats: _of.repeated(grad, input_meta.shape, repeats))
 define("tile(Tensor input, int[] dims) -> Tensor", tile_body, COMPOSITE,
        "Like `repeat`, but if `dims` has fewer values than there are dimensions, the leading dimensions are not "
        "repeated.")
@@ -138,8 +153,11 @@ define("repeat_interleave.self_Tensor(Tensor input, Tensor repeats, int? dim=Non
        interleave_tensor_body, COMPOSITE)
 define("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor", interleave_indices_body, COMPOSITE)
 define("_repeat_interleave(Tensor input, int repeats, int dim, int output_size) -> Tensor", interleave_meta, FUNCTION_ONLY)
+gradient("_repeat_interleave", node="ViewBackward0",
+         input=lambda grad, repeats, dim, input_meta: grad.unflatten(dim, (input_meta.shape[dim], repeats)).sum(dim % grad.ndim + 1))
 define("_repeat_interleave_by(Tensor input, Tensor repeats, int dim, int output_size) -> Tensor", interleave_meta,
        FUNCTION_ONLY)
+gradient("_repeat_interleave_by", through=_interleaved)
 
 
 # Reordering ------------------------------------------------------------------------------------
@@ -202,11 +220,14 @@ cdef object rot90_body(Call* c):
 define("roll(Tensor input, int[1] shifts, int[1]? dims=()) -> Tensor", roll_meta, 0,
        "Shift elements along `dims`, moving those beyond the end to the start. Without `dims`, shift the elements of "
        "the flattened input, but keep its shape.")
+gradient("roll", input=lambda grad, shifts, dims: grad.roll(_of.negated(shifts), dims))
 define("flip(Tensor input, int[] dims) -> Tensor", flip_meta, 0, "Reverse the order of elements along `dims`.")
+gradient("flip", input=lambda grad, dims: grad.flip(dims))
 define("fliplr(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Reverse the order along dimension 1.")
 define("flipud(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Reverse the order along dimension 0.")
 define("rot90(Tensor input, int k=1, int[] dims=(0, 1)) -> Tensor", rot90_body, COMPOSITE,
        "Rotate by `k` quarter turns in the plane of the two dimensions `dims`, from the first towards the second.")
+gradient("rot90", input=lambda grad, k, dims: grad.rot90(-k, dims))
 
 
 cdef object BOUND = 2 ** 62
@@ -235,3 +256,4 @@ cdef object combinations_meta(Call* c):
 
 define("combinations(Tensor input, int r=2, bool with_replacement=False) -> Tensor", combinations_meta, 0,
        "Return all combinations of `r` elements of a vector as the rows of a matrix.")
+gradient("combinations", through=_combined)

@@ -12,7 +12,7 @@ from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
 from metatensor.ops.operands cimport Operands, no_operands, refuse, shape_operand
 from metatensor.ops.pointwise cimport elementwise_result
 from metatensor.ops.spatial cimport fail
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 cdef enum: RELU = OPTION_A     # the op uses relu rather than tanh
 

@@ -10,6 +10,20 @@ from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, SET_DIMS, dim_t
 from metatensor.ops.operands cimport exact_out, refuse
 from metatensor.ops.pointwise cimport binary
+from metatensor._core.gradient_parts import Bodies, share, spread, within
+from metatensor._core.gradients import gradient, ops
+
+_of = Bodies("reductions")
+
+
+# Parts of gradients ---------------------------------------------------------------------------------
+
+def _nanmean(input, dim, keepdim, dtype):
+    return _of.mean_of_numbers(input, dim, keepdim, dtype)
+
+
+def _summed_name(name, dim, keepdim):
+    return f"{name}Backward0" if dim is None and not keepdim else f"{name}Backward1"
 
 
 # Shapes -----------------------------------------------------------------------------
@@ -194,15 +208,23 @@ cdef object prod_meta(Call* c):
 
 define("sum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", sum_meta, OUT,
        "Sum over `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given.")
+gradient("sum", node=lambda dim, keepdim: _summed_name("Sum", dim, keepdim),
+         input=lambda grad, input_meta, dim, keepdim: spread(grad, input_meta.shape, dim, keepdim))
 define("nansum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", nan_meta, OUT,
        "Sum over `dim` (default: all dimensions) with NaN counted as zero.")
+gradient("nansum", input=lambda grad, input, dim, keepdim: spread(grad, input.shape, dim, keepdim) * ops.isnan(input).logical_not())
 define("mean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", mean_meta, OUT,
        "Mean over `dim` (default: all dimensions). The dtype must be floating-point or complex.")
+gradient("mean", node=lambda dim, keepdim: _summed_name("Mean", dim, keepdim),
+         input=lambda grad, input_meta, dim, keepdim: _of.averaged(grad, input_meta.shape, dim, keepdim))
 define("nanmean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", nan_meta,
        OUT | OPTION_A,
        "Mean over `dim` (default: all dimensions) of the elements that are not NaN. The dtype must be floating-point.")
+gradient("nanmean", through=_nanmean)
 define("prod(Tensor input, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", prod_meta, OUT,
        "Product over dimension `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given.")
+gradient("prod", node=lambda dim, keepdim: _summed_name("Prod", dim, keepdim),
+         input=lambda grad, input, dim, keepdim, result: _of.multiplied(grad, input, dim, keepdim, result))
 
 
 # all, any, count_nonzero ----------------------------------------------------------------
@@ -305,24 +327,35 @@ cdef object argmax_meta(Call* c):
 
 define("amax(Tensor input, int[1]? dim=(), bool keepdim=False) -> Tensor", amax_meta, OUT,
        "Largest element over `dim` (default: all dimensions).")
+gradient("amax", input=lambda grad, input, dim, keepdim, result: _of.shared(grad, input, dim, keepdim, result))
 define("amin(Tensor input, int[1]? dim=(), bool keepdim=False) -> Tensor", amax_meta, OUT,
        "Smallest element over `dim` (default: all dimensions).")
+gradient("amin", input=lambda grad, input, dim, keepdim, result: _of.shared(grad, input, dim, keepdim, result))
 define("aminmax(Tensor input, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)", aminmax_meta, OUT | EXACT_OUT,
        "Smallest and largest element over dimension `dim` (default: all dimensions), as (min, max).")
+gradient("aminmax", input=lambda grads, input, dim, keepdim, min, max: _of.shared_ends(grads, input, dim, keepdim, min, max))
 define("max(Tensor input) -> Tensor", max_meta, OUT,
        "Largest element. With `dim`, return the largest element along that dimension and its int64 index, as (values, "
        "indices). With `other`, return the larger element of the two tensors at each position, like `maximum`.")
+gradient("max", node="MaxBackward1", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 # The overload with a tensor comes first, because a 0-d integer tensor is also accepted as `dim`.
 define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
+gradient("max.other", node="MaximumBackward0", input=lambda grad, input, other: share(grad, input, other, input >= other),
+         other=lambda grad, input, other: share(grad, input, other, other >= input))
 define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta,
        OUT | EXACT_OUT | NO_OVERLAP)
+gradient("max.dim", input=lambda grad, input_meta, dim, keepdim, indices: _of.chosen(grad, input_meta.shape, dim, keepdim, indices))
 define("min(Tensor input) -> Tensor", max_meta, OUT,
        "Smallest element. With `dim`, return the smallest element along that dimension and its int64 index, as "
        "(values, indices). With `other`, return the smaller element of the two tensors at each position, like "
        "`minimum`.")
+gradient("min", node="MinBackward1", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
+gradient("min.other", node="MinimumBackward0", input=lambda grad, input, other: share(grad, input, other, input <= other),
+         other=lambda grad, input, other: share(grad, input, other, other <= input))
 define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta,
        OUT | EXACT_OUT | NO_OVERLAP)
+gradient("min.dim", input=lambda grad, input_meta, dim, keepdim, indices: _of.chosen(grad, input_meta.shape, dim, keepdim, indices))
 define("argmax(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
        "Index of the largest element along `dim`, or in the flattened input if `dim` is None, as int64.")
 define("argmin(Tensor input, int? dim=None, bool keepdim=False) -> Tensor", argmax_meta, OUT | EXACT_OUT | NO_GRAD,
@@ -371,6 +404,24 @@ define_var("var", "Tensor", OUT | OPTION_B,
 define_var("std", "Tensor", OUT, "Standard deviation over `dim`: the square root of `var`.")
 define_var("var_mean", "(Tensor, Tensor)", OPTION_A | OPTION_B, "Variance (see `var`) and mean over `dim`, as a tuple.")
 define_var("std_mean", "(Tensor, Tensor)", OPTION_A, "Standard deviation (see `std`) and mean over `dim`, as a tuple.")
+
+gradient("var", input=lambda grad, input, dim, correction, keepdim: _of.variance(grad, input, dim, correction, keepdim))
+gradient("var.dim", input=lambda grad, input, dim, unbiased, keepdim: _of.variance(grad, input, dim, int(unbiased), keepdim))
+gradient("var.unbiased", input=lambda grad, input, unbiased: _of.variance(grad, input, None, int(unbiased), False))
+gradient("std", input=lambda grad, input, dim, correction, keepdim, result: _of.deviation(grad, input, dim, correction, keepdim, result))
+gradient("std.dim", input=lambda grad, input, dim, unbiased, keepdim, result:
+         _of.deviation(grad, input, dim, int(unbiased), keepdim, result))
+gradient("std.unbiased", input=lambda grad, input, unbiased, result: _of.deviation(grad, input, None, int(unbiased), False, result))
+gradient("var_mean", input=lambda grads, input, dim, correction, keepdim: _of.variance_and_mean(grads, input, dim, correction, keepdim))
+gradient("var_mean.dim", input=lambda grads, input, dim, unbiased, keepdim:
+         _of.variance_and_mean(grads, input, dim, int(unbiased), keepdim))
+gradient("var_mean.unbiased", input=lambda grads, input, unbiased: _of.variance_and_mean(grads, input, None, int(unbiased), False))
+gradient("std_mean", input=lambda grads, input, dim, correction, keepdim, result:
+         _of.deviation_and_mean(grads, input, dim, correction, keepdim, result))
+gradient("std_mean.dim", input=lambda grads, input, dim, unbiased, keepdim, result:
+         _of.deviation_and_mean(grads, input, dim, int(unbiased), keepdim, result))
+gradient("std_mean.unbiased", input=lambda grads, input, unbiased, result:
+         _of.deviation_and_mean(grads, input, None, int(unbiased), False, result))
 
 
 # Others ------------------------------------------------------------------------------------
@@ -422,8 +473,10 @@ cdef object sum_to_size_body(Call* c):
 define("logsumexp(Tensor input, int[1] dim, bool keepdim=False) -> Tensor", logsumexp_meta, OUT,
        "Logarithm of the sum of exponentials over `dim`, computed without overflow. Integers give the default float "
        "dtype.")
+gradient("logsumexp", input=lambda grad, input, dim, keepdim, result: _of.log_summed(grad, input, dim, keepdim, result))
 alias_op("special.logsumexp", "logsumexp")
 define("trace(Tensor input) -> Tensor", trace_meta, OUT, "Sum of the main diagonal of a matrix.")
+gradient("trace", input=lambda grad, input_meta: within(grad, input_meta.shape, "diagonal"))
 define("sum_to_size(Tensor input, int[] size) -> Tensor", sum_to_size_body, COMPOSITE | METHOD_ONLY,
        "Undo a broadcast: sum over the dimensions that a tensor of shape `size` would gain or repeat if it were "
        "broadcast to the input's shape. The result has shape `size`.")

@@ -9,6 +9,10 @@ from metatensor.ops.operands cimport refuse
 from metatensor.ops.reduction cimport require_real, sum_dtype
 
 from metatensor._core import errors
+from metatensor._core.gradient_parts import Bodies
+from metatensor._core.gradients import gradient
+
+_of = Bodies("reductions")
 
 
 cdef object cumsum_meta(Call* c):
@@ -44,11 +48,16 @@ cdef object logcumsumexp_meta(Call* c):
 
 define("cumsum(Tensor input, int dim, *, dtype? dtype=None) -> Tensor", cumsum_meta, INPLACE | OUT,
        "Cumulative sum along `dim`. Integers and bool give int64 unless `dtype` is given.")
+gradient("cumsum", input=lambda grad, dim: grad.flip(dim).cumsum(dim).flip(dim) if grad.ndim else grad)
 define("cumprod(Tensor input, int dim, *, dtype? dtype=None) -> Tensor", cumsum_meta, INPLACE | OUT,
        "Cumulative product along `dim`. Integers and bool give int64 unless `dtype` is given.")
+gradient("cumprod", input=lambda grad, input, dim, result: _of.accumulated_product(grad, input, dim, result))
 define("cummax(Tensor input, int dim) -> (Tensor values, Tensor indices)", cummax_meta, OUT | EXACT_OUT,
        "Cumulative maximum along `dim`, and the int64 index where it last occurred, as (values, indices).")
+gradient("cummax", input=lambda grad, input, dim, indices: grad.new_zeros(input.shape).scatter_add(dim, indices, grad))
 define("cummin(Tensor input, int dim) -> (Tensor values, Tensor indices)", cummax_meta, OUT | EXACT_OUT,
        "Cumulative minimum along `dim`, and the int64 index where it last occurred, as (values, indices).")
+gradient("cummin", input=lambda grad, input, dim, indices: grad.new_zeros(input.shape).scatter_add(dim, indices, grad))
 define("logcumsumexp(Tensor input, int dim) -> Tensor", logcumsumexp_meta, OUT | EXACT_OUT,
        "Logarithm of the cumulative sum of exponentials along `dim`.")
+gradient("logcumsumexp", input=lambda grad, input, dim, result: _of.accumulated_exponentials(grad, input, dim, result))

@@ -14,6 +14,20 @@ from metatensor.ops.index_steps cimport warn_of_bytes
 from metatensor.ops.pointwise cimport elementwise_like
 
 from metatensor._core.errors import meta_copy
+from metatensor._core.gradient_parts import Bodies
+from metatensor._core.gradients import gradient, ops
+
+_of = Bodies("positions")
+
+
+# Parts of gradients ---------------------------------------------------------------------------------
+
+def _reduced_by_scatter(grad, input, dim, index, src, reduce, include_self, result):
+    return _of.reduced_by_scatter(grad, input, dim, index, src, reduce, include_self, result)
+
+
+def _reduced_by_index(grad, input, dim, index, source, reduce, include_self, result):
+    return _of.reduced_by_index(grad, input, dim, index, source, reduce, include_self, result)
 
 
 cdef int _same_dtype(Call* c, Tensor t, Tensor src) except -1:
@@ -102,21 +116,26 @@ define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", sca
        "Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, "
        "`out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', add them to the input's elements, or "
        "multiply the input's elements by them, instead.")
+gradient("scatter", input=lambda grad, dim, index: grad.scatter(dim, index, 0),
+         src=lambda grad, dim, index, src_meta: _of.gathered(grad, dim, index, src_meta.shape))
 define("scatter.reduce(Tensor input, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", scatter_mode_meta,
        INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
 # These come after the overloads with a tensor, because a tensor of one element is also accepted as a number.
 define("scatter.value(Tensor input, int dim, Tensor index, Scalar value) -> Tensor",
        scatter_value_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
+gradient("scatter.value", node="ScatterBackward1", input=lambda grad, dim, index: grad.scatter(dim, index, 0))
 define("scatter.value_reduce(Tensor input, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
        scatter_value_mode_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
 define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Add the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, "
        "`out[index[i, j], j] += src[i, j]`.")
+gradient("scatter_add", input=lambda grad: grad, src=lambda grad, dim, index, src_meta: _of.gathered(grad, dim, index, src_meta.shape))
 define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
        scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Reduce the elements of `src` that have the same position in `index` along `dim`, and write the result there. "
        "`reduce` is 'sum', 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are "
        "included.")
+gradient("scatter_reduce", joint=_reduced_by_scatter, input=True, src=True)
 
 
 # index_add, index_copy, index_reduce, index_fill ------------------------------------------------
@@ -203,16 +222,24 @@ define("index_add(Tensor input, int dim, Tensor index, Tensor source, *, Scalar 
        INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Add the slices of `source` along `dim`, times `alpha`, to the slices of `input` at the indices in the vector "
        "`index`.")
+gradient("index_add", input=lambda grad: grad,
+         source=lambda grad, dim, index, source, alpha: _of.taken_slices(grad, dim, index, source.shape) * alpha)
 define("index_copy(Tensor input, int dim, Tensor index, Tensor source) -> Tensor", index_copy_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Write the slices of `source` along `dim` to the slices of `input` at the indices in the vector `index`.")
+gradient("index_copy", input=lambda grad, dim, index: grad.index_fill(dim, index, 0),
+         source=lambda grad, dim, index, source: _of.taken_slices(grad, dim, index, source.shape))
 define("index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
        index_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Reduce the slices of `source` along `dim` into the slices of `input` at the indices in the vector `index`. "
        "`reduce` is 'prod', 'mean', 'amax' or 'amin'. If `include_self` is True, the input's own elements are "
        "included.")
+gradient("index_reduce", joint=_reduced_by_index, input=True, source=True)
 define("index_fill(Tensor input, int dim, Tensor index, Tensor|Scalar value) -> Tensor", index_fill_meta,
        INPLACE | NO_OVERLAP | ONE_VALUE,
        "Fill the slices along `dim` at the indices in the vector `index` with a number or 0-d tensor.")
+gradient("index_fill", node=lambda value: "IndexFillBackward1" if isinstance(value, Tensor) else "IndexFillBackward0",
+         input=lambda grad, dim, index: grad.index_fill(dim, index, 0),
+         value=lambda grad, dim, index: _of.filled_slices(grad, dim, index))
 
 
 # put, masked_scatter, index_put ------------------------------------------------------------------------
@@ -245,9 +272,13 @@ cdef object masked_scatter_meta(Call* c):
 define("put(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> Tensor", put_meta, INPLACE | NO_OVERLAP,
        "Write the elements of `source` at the positions `index` in the flattened input. If `accumulate`, add them "
        "instead.")
+gradient("put", input=lambda grad, index, source, accumulate: grad if accumulate else grad.put(index, ops.zeros_like(source)),
+         source=lambda grad, index, source: grad.take(index).reshape(source.shape))
 define("masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor", masked_scatter_meta, INPLACE | NO_OVERLAP,
        "Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` "
        "are broadcast together.")
+gradient("masked_scatter", input=lambda grad, mask: grad.masked_fill(mask, 0),
+         source=lambda grad, mask, source_meta: _of.scattered(grad, mask, source_meta.shape))
 
 
 cdef object index_put_meta(Call* c):
@@ -311,9 +342,14 @@ cdef object index_put_meta(Call* c):
 define("_index_put_(Tensor(a!) input, Tensor[] indices, int[] dims, Tensor values) -> Tensor", index_put_meta,
        FUNCTION_ONLY | MIXED | NO_OVERLAP,
        "Write `values` in place at the positions given by index tensors or masks for the dimensions `dims`.")
+gradient("_index_put_", node="IndexPutBackward0",
+         input=lambda grad, indices, dims: ops._index_put_(grad.clone(), indices, dims, grad.new_zeros(())),
+         values=lambda grad, indices, dims: grad[_of.index_of(indices, dims)])
 define("_index_put_accumulate_(Tensor(a!) input, Tensor[] indices, int[] dims, Tensor values) -> Tensor", index_put_meta,
        FUNCTION_ONLY | MIXED | NO_OVERLAP,
        "Add `values` in place at the positions given by index tensors or masks for the dimensions `dims`.")
+gradient("_index_put_accumulate_", node="IndexPutBackward0", input=lambda grad: grad,
+         values=lambda grad, indices, dims: grad[_of.index_of(indices, dims)])
 
 
 cdef object _put(Call* c, Tensor t):

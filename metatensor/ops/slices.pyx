@@ -10,6 +10,10 @@ from metatensor._core.storage_views cimport check_bounds
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport KIND_INT, MAX_DIMS, dim_t
 from metatensor.ops.view cimport dims_tuple, drop_dim, read_layout, slice_dim, view_of
+from metatensor._core.gradient_parts import Bodies, within
+from metatensor._core.gradients import gradient, same_gradient
+
+_of = Bodies("views")
 
 cdef extern from *:
     """
@@ -89,6 +93,7 @@ cdef object slice_meta(Call* c):
 
 define("select(Tensor(a) input, int dim, int index) -> Tensor", select_meta, VIEW,
        "Return a view at one index of dimension `dim`, without that dimension.")
+gradient("select", input=lambda grad, input_meta, dim, index: within(grad, input_meta.shape, "select", dim, index))
 
 
 cdef object narrow_tensor_meta(Call* c):
@@ -107,11 +112,16 @@ cdef object narrow_tensor_meta(Call* c):
 define("narrow(Tensor(a) input, int dim, Tensor start, int length) -> Tensor", narrow_tensor_meta, VIEW,
        "Return a view of `length` elements of dimension `dim` from `start` on. `start` is an int or a 0-d integer "
        "tensor.")
+gradient("narrow", node="SliceBackward0",
+         input=lambda grad, input_meta, dim, start, length: within(grad, input_meta.shape, "narrow", dim, start, length))
 define("narrow.int(Tensor(a) input, int dim, int start, int length) -> Tensor", narrow_meta, VIEW)
+gradient("narrow.int", node="SliceBackward0",
+         input=lambda grad, input_meta, dim, start, length: within(grad, input_meta.shape, "narrow", dim, start, length))
 define("slice(Tensor(a) input, int dim=0, int? start=None, int? end=None, int step=1) -> Tensor", slice_meta,
        VIEW | FUNCTION_ONLY | METHOD_ONLY,
        "Return a view of start:end:step along dimension `dim`. Bounds are clipped as in Python. `step` must be "
        "positive.")
+gradient("slice", input=lambda grad, input_meta, dim, start, end, step: within(grad, input_meta.shape, "slice", dim, start, end, step))
 
 
 # Diagonals and windows --------------------------------------------------------------------------
@@ -173,10 +183,14 @@ cdef object unfold_meta(Call* c):
 define("diagonal(Tensor(a) input, int offset=0, int dim1=0, int dim2=1) -> Tensor", diagonal_meta, VIEW,
        "Return a view of a diagonal of the matrices in dimensions `dim1` and `dim2`, as a new last dimension. A "
        "positive `offset` selects a diagonal above the main diagonal, and a negative one a diagonal below it.")
+gradient("diagonal", input=lambda grad, input_meta, offset, dim1, dim2: within(grad, input_meta.shape, "diagonal", offset, dim1, dim2))
 define("linalg.diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", diagonal_meta, VIEW,
        "Like `diagonal`, but by default for the matrices in the last two dimensions.")
+gradient("linalg.diagonal", node="DiagonalBackward0",
+         A=lambda grad, A_meta, offset, dim1, dim2: within(grad, A_meta.shape, "diagonal", offset, dim1, dim2))
 define("unfold(Tensor(a) input, int dimension, int size, int step) -> Tensor", unfold_meta, VIEW | METHOD_ONLY,
        "Return a view of sliding windows of `size` elements along `dimension`, `step` apart, as a new last dimension.")
+gradient("unfold", input=lambda grad, input_meta, dimension, size, step: _of.unfolded(grad, input_meta.shape, dimension, size, step))
 
 
 # as_strided -----------------------------------------------------------------------------------------
@@ -203,6 +217,8 @@ define("as_strided(Tensor(a) input, int[] size, int[] stride, int? storage_offse
        VIEW | INPLACE,
        "Return a view of the storage with the given sizes, strides and offset, in elements. The offset defaults to "
        "that of `input`. Raise RuntimeError if the view exceeds the storage.")
+gradient("as_strided",
+         input=lambda grad, input_layout, size, stride, storage_offset: _of.strided(grad, input_layout, size, stride, storage_offset))
 
 
 # Several views -----------------------------------------------------------------------------------------
@@ -376,31 +392,69 @@ cdef object unbind_meta(Call* c):
 define("split(Tensor(a) input, int split_size_or_sections, int dim=0) -> Tensor[]", split_meta, VIEW | MULTI_VIEW,
        "Split along `dim` into views of equal size (the last may be smaller), or of the sizes in a list. Returns a "
        "tuple.")
+gradient("split", input=lambda grads, input_meta, split_size_or_sections, dim: _of.pieces(grads, input_meta, split_size_or_sections, dim))
 define("split.sizes(Tensor(a) input, int[] split_size_or_sections, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | MULTI_VIEW)
+gradient("split.sizes", node="SplitWithSizesBackward0",
+         input=lambda grads, input_meta, split_size_or_sections, dim: _of.pieces(grads, input_meta, split_size_or_sections, dim))
 define("split.Tensor(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW | MULTI_VIEW)
+gradient("split.Tensor", input=lambda grads, input_meta, split_size, dim: _of.pieces(grads, input_meta, split_size, dim))
 define("split.size_list(Tensor(a) input, int[] split_size, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | MULTI_VIEW)
+gradient("split.size_list", node="SplitWithSizesBackward0",
+         input=lambda grads, input_meta, split_size, dim: _of.pieces(grads, input_meta, split_size, dim))
 define("split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW | MULTI_VIEW,
        "Split along `dim` into views of the given sizes. Returns a tuple.")
+gradient("split_with_sizes", input=lambda grads, input_meta, split_sizes, dim: _of.pieces(grads, input_meta, split_sizes, dim))
 define("chunk(Tensor(a) input, int chunks, int dim=0) -> Tensor[]", chunk_meta, VIEW | MULTI_VIEW,
        "Split along `dim` into at most `chunks` views of equal size (the last may be smaller). Returns a tuple.")
+gradient("chunk", node="SplitBackward0", input=lambda grads, input_meta, chunks, dim: _of.chunks(grads, input_meta, chunks, dim))
 define("unsafe_split(Tensor(a) input, int split_size, int dim=0) -> Tensor[]", split_meta, VIEW, "Like `split`.")
+gradient("unsafe_split", input=lambda grads, input_meta, split_size, dim: _of.pieces(grads, input_meta, split_size, dim))
 define("unsafe_split_with_sizes(Tensor(a) input, int[] split_sizes, int dim=0) -> Tensor[]", split_sizes_meta, VIEW,
        "Like `split_with_sizes`.")
+gradient("unsafe_split_with_sizes", input=lambda grads, input_meta, split_sizes, dim: _of.pieces(grads, input_meta, split_sizes, dim))
 define("unsafe_chunk(Tensor(a) input, int chunks, int dim=0) -> Tensor[]", chunk_meta, VIEW, "Like `chunk`.")
+gradient("unsafe_chunk", node="UnsafeSplitBackward0",
+         input=lambda grads, input_meta, chunks, dim: _of.chunks(grads, input_meta, chunks, dim))
 # The overload with a tensor comes first, because a tensor of one element is also accepted as a number.
 define("tensor_split(Tensor(a) input, Tensor tensor_indices_or_sections, int dim=0) -> Tensor[]", by_tensor_meta, VIEW | MIXED,
        "Split along `dim` into a number of views whose sizes differ by at most one, or at the given indices. Returns "
        "a tuple.")
+gradient("tensor_split", node="SliceBackward0", input=lambda grads, input_meta, tensor_indices_or_sections, dim:
+         _of.sections(grads, input_meta, tensor_indices_or_sections.tolist(), dim))
 define("tensor_split.number(Tensor(a) input, int indices_or_sections, int dim=0) -> Tensor[]", sections_meta, VIEW)
+gradient("tensor_split.number", node="SliceBackward0",
+         input=lambda grads, input_meta, indices_or_sections, dim: _of.sections(grads, input_meta, indices_or_sections, dim))
 define("tensor_split.indices_or_sections(Tensor(a) input, int[] indices_or_sections, int dim=0) -> Tensor[]",
        indices_meta, VIEW)
+gradient("tensor_split.indices_or_sections", node="SliceBackward0",
+         input=lambda grads, input_meta, indices_or_sections, dim: _of.sections(grads, input_meta, indices_or_sections, dim))
 define("tensor_split.sections(Tensor(a) input, int sections, int dim=0) -> Tensor[]", sections_meta, VIEW)
+gradient("tensor_split.sections", node="SliceBackward0",
+         input=lambda grads, input_meta, sections, dim: _of.sections(grads, input_meta, sections, dim))
 define("tensor_split.indices(Tensor(a) input, int[] indices, int dim=0) -> Tensor[]", indices_meta, VIEW)
+gradient("tensor_split.indices", node="SliceBackward0",
+         input=lambda grads, input_meta, indices, dim: _of.sections(grads, input_meta, indices, dim))
 for name, text in (("hsplit", "dimension 1 (0 for a vector)"), ("vsplit", "dimension 0"), ("dsplit", "dimension 2")):
     define(name + "(Tensor(a) input, int indices_or_sections) -> Tensor[]", fixed_sections_meta, VIEW,
            f"Split along {text} into a number of equal views, or at the given indices. Returns a tuple.")
     define(name + ".indices_or_sections(Tensor(a) input, int[] indices_or_sections) -> Tensor[]", fixed_indices_meta, VIEW)
     define(name + ".sections(Tensor(a) input, int sections) -> Tensor[]", fixed_sections_meta, VIEW)
     define(name + ".indices(Tensor(a) input, int[] indices) -> Tensor[]", fixed_indices_meta, VIEW)
+gradient("hsplit", node="SliceBackward0",
+         input=lambda grads, input_meta, indices_or_sections: _of.sections(grads, input_meta, indices_or_sections, min(len(input_meta.shape) - 1, 1)))
+gradient("hsplit.sections", node="SliceBackward0", input=lambda grads, input_meta, sections: _of.sections(grads, input_meta, sections, min(len(input_meta.shape) - 1, 1)))
+gradient("hsplit.indices", node="SliceBackward0", input=lambda grads, input_meta, indices: _of.sections(grads, input_meta, indices, min(len(input_meta.shape) - 1, 1)))
+same_gradient("hsplit.indices_or_sections", "hsplit", "SliceBackward0")
+gradient("vsplit", node="SliceBackward0",
+         input=lambda grads, input_meta, indices_or_sections: _of.sections(grads, input_meta, indices_or_sections, 0))
+gradient("vsplit.sections", node="SliceBackward0", input=lambda grads, input_meta, sections: _of.sections(grads, input_meta, sections, 0))
+gradient("vsplit.indices", node="SliceBackward0", input=lambda grads, input_meta, indices: _of.sections(grads, input_meta, indices, 0))
+same_gradient("vsplit.indices_or_sections", "vsplit", "SliceBackward0")
+gradient("dsplit", node="SliceBackward0",
+         input=lambda grads, input_meta, indices_or_sections: _of.sections(grads, input_meta, indices_or_sections, 2))
+gradient("dsplit.sections", node="SliceBackward0", input=lambda grads, input_meta, sections: _of.sections(grads, input_meta, sections, 2))
+gradient("dsplit.indices", node="SliceBackward0", input=lambda grads, input_meta, indices: _of.sections(grads, input_meta, indices, 2))
+same_gradient("dsplit.indices_or_sections", "dsplit", "SliceBackward0")
 define("unbind(Tensor(a) input, int dim=0) -> Tensor[]", unbind_meta, VIEW | MULTI_VIEW,
        "Return a tuple of views, one for each index of dimension `dim`, without that dimension.")
+gradient("unbind", input=lambda grads, input_meta, dim: _of.unbound(grads, input_meta, dim))

@@ -14,6 +14,24 @@ from metatensor.ops.operands cimport refuse
 from metatensor.ops.reduction cimport reduced_dim, require_nonempty, require_real
 
 from metatensor._core import errors
+from metatensor._core.gradient_parts import Bodies
+from metatensor._core.gradients import gradient
+
+_of = Bodies("reductions")
+
+
+# Parts of gradients ---------------------------------------------------------------------------------
+
+def _sorted_first(input):
+    return input.sort(0).values if input.ndim else input.sort().values
+
+
+def _of_quantile(grad, input, q, dim, keepdim, interpolation, wanted):
+    return _of.of_quantile(grad, input, q, dim, keepdim, interpolation, False, wanted)
+
+
+def _of_nanquantile(grad, input, q, dim, keepdim, interpolation, wanted):
+    return _of.of_quantile(grad, input, q, dim, keepdim, interpolation, True, wanted)
 
 
 cdef int require_sortable(Call* c, Tensor t) except -1:
@@ -90,17 +108,22 @@ define("sort(Tensor input, int dim=-1, bool descending=False) -> (Tensor values,
        OUT | EXACT_OUT | NO_PARTIAL,
        "Sort along `dim`, ascending unless `descending`. Returns (values, int64 indices). Equal elements keep their "
        "order.")
+gradient("sort", input=lambda grad, input_meta, dim, indices: _of.chosen(grad, input_meta.shape, dim, True, indices))
 define("sort.stable(Tensor input, *, bool? stable, int dim=-1, bool descending=False) "
        "-> (Tensor values, Tensor indices)", sort_stable_meta, OUT | EXACT_OUT | NO_PARTIAL)
+gradient("sort.stable", node="SortBackward1",
+         input=lambda grad, input_meta, dim, indices: _of.chosen(grad, input_meta.shape, dim, True, indices))
 define("argsort(Tensor input, int dim=-1, bool descending=False) -> Tensor", argsort_meta, OUT | NO_GRAD | EXACT_OUT,
        "Return the int64 indices that sort along `dim`.")
 define("argsort.stable(Tensor input, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
        argsort_stable_meta, OUT | NO_GRAD | EXACT_OUT)
 define("msort(Tensor input) -> Tensor", msort_meta, OUT | EXACT_OUT | NO_PARTIAL, "Sort along the first dimension, ascending.")
+gradient("msort", through=_sorted_first)
 define("topk(Tensor input, int k, int dim=-1, bool largest=True, bool sorted=True) "
        "-> (Tensor values, Tensor indices)", topk_meta, OUT | EXACT_OUT,
        "Return the `k` largest elements along `dim`, or the smallest if not `largest`, in order, as (values, int64 "
        "indices).")
+gradient("topk", input=lambda grad, input_meta, dim, indices: _of.chosen(grad, input_meta.shape, dim, True, indices))
 
 
 # Order statistics -----------------------------------------------------------------------
@@ -194,26 +217,36 @@ cdef object quantile_meta(Call* c):
 define("median(Tensor input) -> Tensor", median_meta, 0,
        "Median of all elements. If their number is even, it is the lower of the two middle elements. With `dim`, "
        "return the median along this dimension and its int64 index, as (values, indices).")
+gradient("median", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 define("median.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
        OUT | EXACT_OUT)
+gradient("median.dim", node="MedianBackward1",
+         input=lambda grad, input_meta, dim, keepdim, indices: _of.chosen(grad, input_meta.shape, dim, keepdim, indices))
 define("nanmedian(Tensor input) -> Tensor", median_meta, 0,
        "Like `median`, but ignore NaN.")
+gradient("nanmedian", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 define("nanmedian.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
        median_dim_meta, OUT | EXACT_OUT)
+gradient("nanmedian.dim", node="NanmedianBackward1",
+         input=lambda grad, input_meta, dim, keepdim, indices: _of.chosen(grad, input_meta.shape, dim, keepdim, indices))
 define("mode(Tensor input, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)", median_dim_meta,
        OUT | QUIET_OUT | OPTION_A | EXACT_OUT | NO_OVERLAP,
        "Most frequent value along `dim` and the int64 index where it last occurs, as (values, indices). If several "
        "values are equally frequent, the smallest of them is returned.")
+gradient("mode", input=lambda grad, input_meta, dim, keepdim, indices: _of.chosen(grad, input_meta.shape, dim, keepdim, indices))
 define("kthvalue(Tensor input, int k, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
        kthvalue_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "The `k`-th smallest element along `dim`, with `k` counted from 1, and its int64 index, as (values, indices).")
+gradient("kthvalue", input=lambda grad, input_meta, dim, keepdim, indices: _of.chosen(grad, input_meta.shape, dim, keepdim, indices))
 define("quantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, str interpolation='linear') "
        "-> Tensor", quantile_meta, OUT | EXACT_OUT,
        "Quantiles `q` in [0, 1] along `dim`, or over all elements. A vector `q` adds a leading dimension. The input "
        "is float32 or float64. `interpolation` is 'linear', 'lower', 'higher', 'midpoint' or 'nearest'.")
+gradient("quantile", node="SqueezeBackward4", joint=_of_quantile, input=True, q=True)
 define("nanquantile(Tensor input, Tensor|Scalar q, int? dim=None, bool keepdim=False, *, "
        "str interpolation='linear') -> Tensor", quantile_meta, OUT | EXACT_OUT,
        "Like `quantile`, but ignore NaN.")
+gradient("nanquantile", node="SqueezeBackward4", joint=_of_nanquantile, input=True, q=True)
 
 
 # Results that depend on values -------------------------------------------------------------

@@ -9,6 +9,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.slots cimport type_set
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
+from metatensor._core.thread cimport thread_state
 from metatensor._core.types cimport KIND_COMPLEX, KIND_INT
 from metatensor.ops.factory cimport check_fill
 from metatensor.ops.operands cimport exact_out
@@ -18,6 +19,27 @@ from metatensor.ops.pointwise cimport (
 )
 
 from metatensor._core.errors import data_dependent
+from metatensor._core.gradient_parts import conj
+from metatensor._core.gradients import gradient, ops
+
+
+# Parts of gradients ---------------------------------------------------------------------------------
+
+def _inside(input, min, max):
+    """Return where the input is within the bounds, which may be None."""
+    if min is None:
+        return input <= max
+    return input >= min if max is None else (input >= min) & (input <= max)
+
+
+def _under(input, min, max):
+    """Return where the lower bound is the result."""
+    return input < min if max is None else (input < min) & (min < max)
+
+
+def _over(input, min, max):
+    """Return where the upper bound is the result."""
+    return input > max if min is None else (input > max) | (max < min)
 
 cdef long BOTH = INPLACE | OUT
 cdef long ORDERED = PROMOTE | NO_BOOLS | NO_COMPLEX | INPLACE | OUT
@@ -144,6 +166,7 @@ cdef Tensor _clamped(Call* c):
     cdef Operands o
     cdef DType d
     cdef Tensor like
+    cdef bint grad_enabled
     cdef int i
     if is_none(c, 1) and is_none(c, 2):
         fail(c, "at least one of 'min' and 'max' must be given")
@@ -157,7 +180,10 @@ cdef Tensor _clamped(Call* c):
         return elementwise_like(tensor_arg(c, 0), d, <Device>c.device)
     o.wrapped = False
     if o.n == 3 and c.device == <PyObject*>META and not _plain(&o):
+        grad_enabled = thread_state().grad_enabled
+        thread_state().grad_enabled = False
         like = <Tensor>_bounded(_bounded(arg(c, 0), arg(c, 1), "ge"), arg(c, 2), "le")
+        thread_state().grad_enabled = grad_enabled
         return new_strided(like.ndim, like.sizes, like.strides, d, <Device>c.device)
     return elementwise_result(c, &o, d)
 
@@ -229,6 +255,7 @@ define("where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other) -> Ten
        PROMOTE | FUNCTION_ONLY | OUT | EXACT_OUT,
        "Select `input` where the bool condition is true, else `other`. The three are broadcast together. With "
        "`condition` alone, return the indices of its true elements, as one vector per dimension.")
+gradient("where", input=lambda grad, condition: ops.where(condition, grad, 0), other=lambda grad, condition: ops.where(condition, 0, grad))
 define("where.indices(Tensor condition) -> Tensor[]", where_indices, DATA | FUNCTION_ONLY)
 define("_where(Tensor input, Tensor condition, Tensor|Scalar other) -> Tensor", where_method,
        COMPOSITE | METHOD_ONLY, "Select `input` where the bool condition is true, else `other`.")
@@ -236,21 +263,38 @@ type_set(Tensor, "where", Tensor._where)
 define("masked_fill(Tensor input, Tensor mask, Tensor|Scalar value) -> Tensor", masked_fill, INPLACE | ONE_VALUE,
        "Replace the elements where the bool mask is true by `value`, a number or 0-d tensor. `input` and `mask` "
        "are broadcast together.")
+gradient("masked_fill", node=lambda value: "MaskedFillBackward1" if isinstance(value, Tensor) else "MaskedFillBackward0",
+         input=lambda grad, mask: grad.masked_fill(mask, 0), value=lambda grad, mask: ops.where(mask, grad, 0).sum())
 
 define("clamp(Tensor input, Tensor|Scalar? min=None, Tensor|Scalar? max=None) -> Tensor", clamp, ORDERED,
        "Limit each element to the range [min, max]. Either bound may be None. NaN stays NaN. If min > max, all "
        "elements become max.")
+gradient("clamp", node=lambda min, max: "ClampBackward0" if isinstance(min, Tensor) or isinstance(max, Tensor) else "ClampBackward1",
+         input=lambda grad, input, min, max: ops.where(_inside(input, min, max), grad, 0),
+         min=lambda grad, input, min, max: None if min is None else ops.where(_under(input, min, max), grad, 0),
+         max=lambda grad, input, min, max: None if max is None else ops.where(_over(input, min, max), grad, 0))
 define("clamp_min(Tensor input, Tensor|Scalar min) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
        "The larger of each element and `min`.")
+gradient("clamp_min", node=lambda min: "ClampMinBackward1" if isinstance(min, Tensor) else "ClampMinBackward0",
+         input=lambda grad, input, min: ops.where(input >= min, grad, 0), min=lambda grad, input, min: ops.where(input < min, grad, 0))
 define("clamp_max(Tensor input, Tensor|Scalar max) -> Tensor", clamp_one, PROMOTE | NO_COMPLEX | BOTH,
        "The smaller of each element and `max`.")
+gradient("clamp_max", node=lambda max: "ClampMaxBackward1" if isinstance(max, Tensor) else "ClampMaxBackward0",
+         input=lambda grad, input, max: ops.where(input <= max, grad, 0), max=lambda grad, input, max: ops.where(input > max, grad, 0))
 alias_op("clip", "clamp")
 
 define("lerp(Tensor input, Tensor end, Tensor|Scalar weight) -> Tensor", lerp, PROMOTE | NO_BOOLS | NO_INTS | BOTH,
        "Linear interpolation `input + weight * (end - input)`. The tensors must have the same dtype, except for a 0-d "
        "weight.")
+gradient("lerp", node=lambda weight: "LerpBackward1" if isinstance(weight, Tensor) else "LerpBackward0",
+         input=lambda grad, weight: grad * (1 - conj(weight)), end=lambda grad, weight: grad * conj(weight),
+         weight=lambda grad, input, end: grad * conj(end - input))
 define("addcmul(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", fused,
        PROMOTE | NO_BOOLS | BOTH, "`input + value * tensor1 * tensor2`.")
+gradient("addcmul", input=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(tensor2 * value),
+         tensor2=lambda grad, tensor1, value: grad * conj(tensor1 * value))
 define("addcdiv(Tensor input, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor", fused_divide,
        PROMOTE | BOTH,
        "`input + value * tensor1 / tensor2`. `tensor1` and `tensor2` must not both be integer or bool tensors.")
+gradient("addcdiv", input=lambda grad: grad, tensor1=lambda grad, tensor2, value: grad * conj(value / tensor2),
+         tensor2=lambda grad, tensor1, tensor2, value: -grad * conj((tensor1 * value) / (tensor2 * tensor2)))

@@ -9,6 +9,17 @@ from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_INT, MAX_DIMS, T_RETRIED, dim_t
 from metatensor.ops.operands cimport refuse
 from metatensor.ops.view cimport reshape_to
+from metatensor._core.gradient_parts import Bodies
+from metatensor._core.gradients import gradient
+
+_of = Bodies("views")
+
+
+# Parts of gradients ---------------------------------------------------------------------------------
+
+def _vander(x, N, increasing):
+    made = _of.powers(x, x.shape[0] if N is None else N)
+    return made if increasing else made.flip(1)
 
 
 cdef object triangle_meta(Call* c):
@@ -55,11 +66,14 @@ cdef object diagflat_body(Call* c):
 
 define("tril(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT | EXACT_OUT,
        "Lower triangle of matrices (..., n, m): the elements on and below diagonal `diagonal`, with 0 above it.")
+gradient("tril", input=lambda grad, diagonal: grad.tril(diagonal))
 define("triu(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT | EXACT_OUT,
        "Upper triangle of matrices (..., n, m): the elements on and above diagonal `diagonal`, with 0 below it.")
+gradient("triu", input=lambda grad, diagonal: grad.triu(diagonal))
 define("diag_embed(Tensor input, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", diag_embed_meta, 0,
        "Matrices with the last dimension of `input` on diagonal `offset` and zeros elsewhere: (..., n) gives (..., m, "
        "m) with m = n + |offset|. `dim1` and `dim2` are the dimensions of rows and columns in the result.")
+gradient("diag_embed", input=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2))
 define("diag(Tensor input, int diagonal=0) -> Tensor", diag_body, COMPOSITE | OUT | EXACT_OUT,
        "Return a matrix with a vector on diagonal `diagonal` and zeros elsewhere, or a copy of that diagonal of a "
        "matrix.")
@@ -83,6 +97,7 @@ cdef object vander_meta(Call* c):
 define("vander(Tensor x, int? N=None, bool increasing=False) -> Tensor", vander_meta, FUNCTION_ONLY,
        "Vandermonde matrix (n, N) of a vector (n,). The columns are its powers N - 1 to 0, or 0 to N - 1 if "
        "`increasing`. `N` defaults to n.")
+gradient("vander", through=_vander)
 
 
 # Search in sorted sequences -------------------------------------------------------------------

@@ -132,6 +132,7 @@ cdef object view_dtype(Call* c):
 cdef Op VIEW_OP = define("view(Tensor(a) input, int[] size) -> Tensor", view_meta, VIEW | METHOD_ONLY,
                          "Return a view of the same elements in another shape. One size may be -1. Raise RuntimeError "
                          "if the strides do not allow it. With a dtype, reinterpret the bytes.")
+gradient("view", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 define("view.dtype(Tensor(a) input, dtype dtype) -> Tensor", view_dtype, VIEW | METHOD_ONLY | NO_GRAD)
 
 
@@ -314,10 +315,14 @@ cdef object unsqueeze_meta(Call* c):
 
 define("squeeze(Tensor(a) input) -> Tensor", squeeze_all, VIEW | INPLACE,
        "Return a view without the dimensions of size 1: all of them, or only those in `dim`.")
+gradient("squeeze", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 define("squeeze.dim(Tensor(a) input, int dim) -> Tensor", squeeze_dim, VIEW | INPLACE)
+gradient("squeeze.dim", node="SqueezeBackward1", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 define("squeeze.dims(Tensor(a) input, int[] dim) -> Tensor", squeeze_dims, VIEW | INPLACE)
+gradient("squeeze.dims", node="SqueezeBackward2", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 define("unsqueeze(Tensor(a) input, int dim) -> Tensor", unsqueeze_meta, VIEW | INPLACE,
        "Return a view with a new dimension of size 1 at position `dim`.")
+gradient("unsqueeze", input=lambda grad, dim: grad.squeeze(dim))
 
 
 # expand -----------------------------------------------------------------------------------
@@ -371,10 +376,13 @@ cdef object expand_as_meta(Call* c):
 define("expand(Tensor(a) input, int[] size, *, bool implicit=False) -> Tensor", expand_meta, VIEW | METHOD_ONLY,
        "Return a view with dimensions of size 1 repeated to `size`, with stride 0. -1 keeps a size. Extra leading "
        "sizes add dimensions.")
+gradient("expand", input=lambda grad: grad)
 define("expand_as(Tensor(a) input, Tensor other) -> Tensor", expand_as_meta, VIEW | METHOD_ONLY | MIXED,
        "Like `expand`, with the shape of another tensor.")
+gradient("expand_as", node="ExpandBackward0", input=lambda grad: grad)
 define("broadcast_to(Tensor(a) input, int[] size) -> Tensor", expand_meta, VIEW,
        "Like `expand`, but also available as a function.")
+gradient("broadcast_to", node="ExpandBackward0", input=lambda grad: grad)
 
 
 cdef object alias_meta(Call* c):
@@ -382,3 +390,4 @@ cdef object alias_meta(Call* c):
 
 
 define("alias(Tensor(a) input) -> Tensor", alias_meta, VIEW | FUNCTION_ONLY, "Return a view of the whole tensor.")
+gradient("alias", input=lambda grad: grad)

@@ -15,6 +15,10 @@ from metatensor._core.tensor cimport Tensor, hooks, over_storage, shape_str
 
 from metatensor._core import errors
 from metatensor._core.formats import contiguous_format
+from metatensor._core.gradient_parts import Bodies
+from metatensor._core.gradients import gradient, ops, same_gradient
+
+_of = Bodies("views")
 
 
 cdef extern from "Python.h":
@@ -97,6 +101,19 @@ for schema in (
            "tensors, is given, write the copies to these tensors and return None.")
 define("narrow_copy(Tensor input, int dim, int start, int length) -> Tensor", copy_body, COMPOSITE | OUT | EXACT_OUT,
        "Like `narrow`, but return a contiguous copy.")
+for name, view, node in (
+    ("alias_copy", "alias", "Alias"), ("as_strided_copy", "as_strided", "AsStrided"), ("diagonal_copy", "diagonal", "Diagonal"),
+    ("expand_copy", "expand", "Expand"), ("permute_copy", "permute", "Permute"), ("select_copy", "select", "Select"),
+    ("slice_copy", "slice", "Slice"), ("squeeze_copy", "squeeze", "Squeeze"), ("t_copy", "t", "T"),
+    ("transpose_copy", "transpose", "Transpose"), ("unfold_copy", "unfold", "Unfold"), ("unsqueeze_copy", "unsqueeze", "Unsqueeze"),
+    ("view_copy", "view", "View"), ("view_as_real_copy", "view_as_real", "ViewAsReal"),
+    ("view_as_complex_copy", "view_as_complex", "ViewAsComplex"), ("split_copy", "split.Tensor", "Split"),
+    ("split_with_sizes_copy", "split_with_sizes", "SplitWithSizes"), ("unbind_copy", "unbind", "Unbind"),
+):
+    same_gradient(name, view, f"{node}Backward0_copy")
+same_gradient("squeeze_copy.dim", "squeeze.dim", "SqueezeBackward1_copy")
+same_gradient("squeeze_copy.dims", "squeeze.dims", "SqueezeBackward2_copy")
+same_gradient("narrow_copy", "narrow.int", "NarrowCopyBackward0")
 
 
 # Copies with a part replaced ---------------------------------------------------------------------------
@@ -142,3 +159,12 @@ for schema in (
     define(f"{schema} -> Tensor", scatter_body, COMPOSITE | OUT | EXACT_OUT,
            f"Return a copy of `input` in which `src` replaces the elements that `{schema.partition('_scatter')[0]}` "
            "selects.")
+gradient("select_scatter", input=lambda grad, dim, index: _of.without(grad, "select", dim, index),
+         src=lambda grad, dim, index: grad.select(dim, index))
+gradient("slice_scatter", input=lambda grad, dim, start, end, step: _of.without(grad, "slice", dim, start, end, step),
+         src=lambda grad, dim, start, end, step: ops.slice(grad, dim, start, end, step))
+gradient("diagonal_scatter", input=lambda grad, offset, dim1, dim2: _of.without(grad, "diagonal", offset, dim1, dim2),
+         src=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2))
+gradient("as_strided_scatter",
+         input=lambda grad, input_layout, size, stride, storage_offset: _of.without_strided(grad, input_layout, size, stride, storage_offset),
+         src=lambda grad, input_layout, size, stride, storage_offset: _of.strided_part(grad, input_layout, size, stride, storage_offset))

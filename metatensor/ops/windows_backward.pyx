@@ -4,7 +4,7 @@ from metatensor._core.op cimport FUNCTION_ONLY, Call, arg, define, dims_arg, int
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided
 from metatensor._core.types cimport MAX_DIMS, dim_t
 from metatensor._core.gradients import functional, gradient, ops
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 
 cdef object like_input(Call* c):

@@ -1,0 +1,288 @@
+"""Gradients of reductions, cumulative operators, order statistics and norms."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from metatensor._core.errors import DataDependentError
+from metatensor._core.gradient_parts import conj, logical_axes, restored, spread
+from metatensor._core.gradients import linalg, ops
+
+__all__ = [
+    "accumulated_exponentials",
+    "accumulated_product",
+    "averaged",
+    "between_rows",
+    "chosen",
+    "deviation",
+    "deviation_and_mean",
+    "log_summed",
+    "matrix_norm",
+    "mean_of_numbers",
+    "multiplied",
+    "of_quantile",
+    "renormed",
+    "shared",
+    "shared_by_all",
+    "shared_ends",
+    "variance",
+    "variance_and_mean",
+    "vector_norm",
+]
+
+
+def _count(shape: tuple, dims: Any) -> int:
+    n = 1
+    for d in logical_axes(dims, len(shape)) if shape else ():
+        n *= shape[d]
+    return n
+
+
+def averaged(grad: Any, shape: tuple, dims: Any, keepdim: bool) -> Any:
+    """Return the gradient of a mean."""
+    return spread(grad, shape, dims, keepdim) / _count(shape, dims)
+
+
+def mean_of_numbers(input: Any, dims: Any, keepdim: bool, dtype: Any) -> Any:
+    """Compute `nanmean`."""
+    return input.nansum(dims, keepdim, dtype=dtype) / ops.isnan(input).logical_not().sum(dims, keepdim)
+
+
+def log_summed(grad: Any, input: Any, dims: Any, keepdim: bool, result: Any) -> Any:
+    """Return the gradient of the logarithm of a sum of exponentials: the share of each exponential in the sum."""
+    whole = restored(result, input.shape, dims, keepdim)
+    # Where the sum is 0 or infinite, no difference of infinities is taken.
+    lost = ops.isinf(whole)
+    return restored(grad, input.shape, dims, keepdim) * conj(ops.exp(input - whole.masked_fill(lost, 0)))
+
+
+# Products -----------------------------------------------------------------------------------------------
+
+
+def _has_zeros(input: Any) -> bool:
+    try:
+        return bool((input == 0).any())
+    except DataDependentError:
+        return False
+
+
+def _others(input: Any, dim: int) -> Any:
+    """Return for each element the product of all others along `dim`."""
+    n = input.shape[dim]
+    one = ops.ones_like(input.narrow(dim, 0, 1))
+    before = ops.cat([one, input.narrow(dim, 0, n - 1)], dim).cumprod(dim)
+    after = ops.cat([one, input.narrow(dim, 1, n - 1).flip(dim)], dim).cumprod(dim).flip(dim)
+    return before * after
+
+
+def multiplied(grad: Any, input: Any, dim: int | None, keepdim: bool, result: Any) -> Any:
+    """Return the gradient of a product."""
+    if not input.ndim:
+        return grad
+    if not _has_zeros(input):
+        return restored(grad * conj(result), input.shape, dim, keepdim) / conj(input)
+    if dim is None:
+        return grad * conj(_others(input.reshape(-1), 0).reshape(input.shape))
+    return restored(grad, input.shape, dim, keepdim) * conj(_others(input, dim))
+
+
+def accumulated_product(grad: Any, input: Any, dim: int, result: Any) -> Any:
+    """Return the gradient of a cumulative product."""
+    if not input.ndim or not input.numel():
+        return grad
+    if not _has_zeros(input):
+        return (grad * conj(result)).flip(dim).cumsum(dim).flip(dim) / conj(input)
+    n = input.shape[dim]
+    made = []
+    for k in range(n):
+        # The products without element k, of which those from k on have it as a factor.
+        without = [input.narrow(dim, 0, k), ops.ones_like(input.narrow(dim, 0, 1)), input.narrow(dim, k + 1, n - k - 1)]
+        product = ops.cat(without, dim).cumprod(dim).narrow(dim, k, n - k)
+        made.append((grad.narrow(dim, k, n - k) * conj(product)).sum(dim))
+    return ops.stack(made, dim)
+
+
+def accumulated_exponentials(grad: Any, input: Any, dim: int, result: Any) -> Any:
+    """Return the gradient of `logcumsumexp`: element k has a part in every sum from k on."""
+    if not input.ndim or not input.numel():
+        return grad
+
+    def back(logs: Any) -> Any:
+        return (conj(logs) - result).flip(dim).logcumsumexp(dim).flip(dim)
+
+    if input.is_complex():
+        return conj(ops.exp(back(ops.log(grad)) + input))
+    up = ops.where(grad > 0, ops.log(grad), -float("inf"))
+    down = ops.where(grad < 0, ops.log(-grad), -float("inf"))
+    return ops.exp(back(up) + input) - ops.exp(back(down) + input)
+
+
+# Selected elements ------------------------------------------------------------------------------------
+
+
+def chosen(grad: Any, shape: tuple, dim: int, keepdim: bool, indices: Any) -> Any:
+    """Return zeros with `grad` at the indices along `dim`."""
+    if not keepdim and shape:
+        grad, indices = grad.unsqueeze(dim), indices.unsqueeze(dim)
+    return grad.new_zeros(shape).scatter(dim, indices, grad)
+
+
+def shared(grad: Any, input: Any, dims: Any, keepdim: bool, result: Any) -> Any:
+    """Return the gradient of a largest or smallest element: equal ones have equal parts."""
+    whole = restored(result, input.shape, dims, keepdim)
+    equal = input == whole
+    axes = logical_axes(dims, input.ndim)
+    return restored(grad, input.shape, dims, keepdim) * equal / (equal.sum(axes, True) if axes else 1)
+
+
+def shared_by_all(grad: Any, input: Any, result: Any) -> Any:
+    """Return the gradient of a largest or smallest element or a median of all. NaN equals NaN."""
+    equal = ops.where(ops.isnan(result), ops.isnan(input), input == result)
+    return grad * equal / equal.sum()
+
+
+def shared_ends(grads: tuple, input: Any, dim: int | None, keepdim: bool, low: Any, high: Any) -> Any:
+    """Return the gradient of the smallest and the largest element."""
+    parts = [shared(g, input, dim, keepdim, end) for g, end in zip(grads, (low, high)) if g is not None]
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+# Spread -------------------------------------------------------------------------------------------------
+
+
+def variance(grad: Any, input: Any, dims: Any, correction: Any, keepdim: bool) -> Any:
+    """Return the gradient of the variance."""
+    left = _count(input.shape, dims) - (1 if correction is None else correction)
+    grad = restored(grad, input.shape, dims, keepdim)
+    if left <= 0:       # neither the variance nor its derivative is a number there
+        return grad * (float("nan") * input)
+    return grad * (2 / left) * (input - input.mean(logical_axes(dims, input.ndim), True))
+
+
+def deviation(grad: Any, input: Any, dims: Any, correction: Any, keepdim: bool, result: Any) -> Any:
+    """Return the gradient of the standard deviation, 0 where that is 0."""
+    return variance((grad / (result * 2)).masked_fill(result == 0, 0), input, dims, correction, keepdim)
+
+
+def variance_and_mean(grads: tuple, input: Any, dims: Any, correction: Any, keepdim: bool) -> Any:
+    """Return the gradient of the variance and the mean."""
+    made = None if grads[0] is None else variance(grads[0], input, dims, correction, keepdim)
+    if grads[1] is None:
+        return made
+    mean = averaged(grads[1], input.shape, dims, keepdim)
+    return mean if made is None else made + mean
+
+
+def deviation_and_mean(grads: tuple, input: Any, dims: Any, correction: Any, keepdim: bool, result: Any) -> Any:
+    """Return the gradient of the standard deviation and the mean."""
+    if grads[0] is None:
+        return averaged(grads[1], input.shape, dims, keepdim)
+    return variance_and_mean(
+        ((grads[0] / (result * 2)).masked_fill(result == 0, 0), grads[1]), input, dims, correction, keepdim
+    )
+
+
+# Quantiles ------------------------------------------------------------------------------------------------
+
+
+def of_quantile(grad: Any, input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: str, ignore_nan: bool, wanted: tuple) -> tuple:
+    """Return the gradients of a quantile for the input and for `q`."""
+    many = getattr(q, "ndim", 0) == 1
+    flat = input.reshape(-1) if dim is None else input.movedim(dim, -1) if input.ndim else input.reshape(1)
+    if not many:
+        grad = grad.unsqueeze(0)
+    if keepdim:
+        grad = grad.squeeze(tuple(range(1, grad.ndim)) if dim is None else dim % max(input.ndim, 1) + 1) if input.ndim else grad
+    grad = grad.movedim(0, -1)      # the dimension of q last, as in what follows
+    values, order = flat.sort(-1)
+    levels = q.reshape(-1) if hasattr(q, "reshape") else flat.new_full((1,), q)
+    missing = ops.isnan(flat)
+    if ignore_nan:
+        last = (missing.logical_not().sum(-1, True) - 1).clamp_min(0)
+    else:
+        last = ops.where(missing.any(-1, True), 0, flat.shape[-1] - 1)
+    ranks = (levels * last).expand(*flat.shape[:-1], levels.shape[0])
+    if not ignore_nan:      # a NaN among the elements is the last of them, and the result
+        ranks = ops.where(missing.any(-1, True), flat.shape[-1] - 1, ranks)
+    if interpolation == "lower":
+        ranks = ranks.floor()
+    elif interpolation == "higher":
+        ranks = ranks.ceil()
+    elif interpolation == "nearest":
+        ranks = ranks.round()
+    below = ranks.floor()
+    share = ops.where(ranks == below, 0.0, 0.5) if interpolation == "midpoint" else ranks - below
+    low, high = below.long(), ranks.ceil().long()
+    of_input = of_q = None
+    if wanted[0]:
+        sorted_grad = grad.new_zeros(flat.shape).scatter_add(-1, low, grad * (1 - share)).scatter_add(-1, high, grad * share)
+        of_input = ops.zeros_like(sorted_grad).scatter(-1, order, sorted_grad)
+        of_input = of_input.reshape(input.shape) if dim is None or not input.ndim else of_input.movedim(-1, dim)
+    if wanted[1] and interpolation == "linear":
+        slope = values.gather(-1, high) - values.gather(-1, low)
+        of_q = (grad * slope * last).reshape(-1, levels.shape[0]).sum(0).reshape(q.shape)
+    return of_input, of_q
+
+
+# Norms ----------------------------------------------------------------------------------------------------
+
+
+def vector_norm(grad: Any, input: Any, order: Any, dims: Any, keepdim: bool, result: Any) -> Any:
+    """Return the gradient of a vector norm."""
+    axes = logical_axes(dims, input.ndim)
+    g, norm = restored(grad, input.shape, dims, keepdim), restored(result, input.shape, dims, keepdim)
+    if order == 0:
+        return None
+    if order == 1:
+        return g * input.sgn()
+    if order == 2:
+        return g * (input / norm).masked_fill(norm == 0, 0)
+    size = input.abs()
+    if order in (float("inf"), -float("inf")):
+        equal = (size == norm) | (ops.isnan(size) & ops.isnan(norm))
+        return input.sgn() * (g / (equal.sum(axes, True) if axes else 1) * equal)
+    if order < 1:
+        return input.sgn() * (size ** (order - 1)).masked_fill(size == 0, 0) * (g * norm ** (1 - order))
+    if order < 2:
+        return input.sgn() * size ** (order - 1) * (g / norm ** (order - 1)).masked_fill(norm == 0, 0)
+    return input * size ** (order - 2) * (g / norm ** (order - 1)).masked_fill(norm == 0, 0)
+
+
+def between_rows(grad: Any, x1: Any, x2: Any, p: float, result: Any) -> Any:
+    """Return the gradient of the distances between rows for the differences of the rows."""
+    made = vector_norm(grad, x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1, False, result)
+    return grad.new_zeros((*grad.shape, x1.shape[-1])) if made is None else made
+
+
+def matrix_norm(input: Any, order: Any, dims: tuple, keepdim: bool, dtype: Any) -> Any:
+    """Compute a norm of matrices."""
+    if order == "fro":
+        return linalg.vector_norm(input, 2, dims, keepdim, dtype=dtype)
+    if dtype is not None:
+        input = input.to(dtype=dtype)
+    rows, columns = (d % input.ndim for d in dims)
+    if order in (1, -1, float("inf"), -float("inf")):
+        along, over = (rows, columns) if abs(order) == 1 else (columns, rows)
+        if along < over and not keepdim:
+            over -= 1
+        sums = linalg.vector_norm(input, 1, along, keepdim)
+        return sums.amax(over, keepdim) if order > 0 else sums.amin(over, keepdim)
+    others = [d for d in range(input.ndim) if d not in (rows, columns)]
+    values = linalg.svdvals(input.permute([*others, rows, columns]))
+    made = values.sum(-1, keepdim) if order == "nuc" else values.amax(-1, keepdim) if order > 0 else values.amin(-1, keepdim)
+    if not keepdim:
+        return made
+    order_back = [*others, rows, columns]
+    return made.unsqueeze(-1).permute([order_back.index(d) for d in range(input.ndim)])
+
+
+def renormed(grad: Any, input: Any, p: Any, dim: int, most: Any) -> Any:
+    """Return the gradient of `renorm`, which multiplies slices by ``most / (norm + 1e-7)`` if their norm exceeds `most`."""
+    dim %= input.ndim
+    dims = [d for d in range(input.ndim) if d != dim]
+    norm = linalg.vector_norm(input, p, dims, True)
+    factor = most / (norm + 1e-7)
+    along = (conj(grad) * input).sum(dims, True)
+    along = ops.real(along) if along.is_complex() else along
+    scaled = grad * factor + vector_norm(-along * factor / (norm + 1e-7), input, p, dims, True, norm)
+    return ops.where(norm > most, scaled, grad)
