@@ -40,7 +40,19 @@ for _schema, _doc in (
     ("log_sigmoid_backward(Tensor grad_output, Tensor input)", "Gradient of `logsigmoid`."),
 ):
     define(f"{_schema} -> Tensor", binary, FLAGS, _doc)
-    recorded_as(_schema.partition("(")[0])
+    if _schema.partition("_backward")[0] not in ("threshold", "hardtanh", "leaky_relu", "hardsigmoid", "hardshrink"):
+        recorded_as(_schema.partition("(")[0])
+# These are linear in the gradient and constant between the kinks.
+gradient("threshold_backward", grad_output=lambda grad, input, threshold: ops.threshold_backward(grad, input, threshold),
+         input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
+gradient("hardtanh_backward", grad_output=lambda grad, input, min_val, max_val: ops.hardtanh_backward(grad, input, min_val, max_val),
+         input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
+gradient("leaky_relu_backward", grad_output=lambda grad, input, negative_slope: ops.leaky_relu_backward(grad, input, negative_slope),
+         input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
+gradient("hardsigmoid_backward", grad_output=lambda grad, input: ops.hardsigmoid_backward(grad, input),
+         input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
+gradient("hardshrink_backward", grad_output=lambda grad, input, lambd: ops.hardshrink_backward(grad, input, lambd),
+         input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
 define("glu_backward(Tensor grad_output, Tensor input, int dim) -> Tensor", like_second, FUNCTION_ONLY, "Gradient of `glu`.")
 recorded_as("glu_backward")
 define("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype? input_dtype=None) -> Tensor", softmax_backward, FUNCTION_ONLY,

@@ -50,8 +50,9 @@ define(f"multilabel_margin_loss_backward({_pair}, str reduction) -> Tensor", con
 define(f"nll_loss_backward({_pair}, Tensor? weight, str reduction, int ignore_index, Tensor total_weight) -> Tensor", contiguous_input,
        FUNCTION_ONLY, "Gradient of `nll_loss`.")
 for _name in ("mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "binary_cross_entropy", "multi_margin_loss",
-              "multilabel_margin_loss", "nll_loss"):
+              "multilabel_margin_loss"):
     recorded_as(f"{_name}_backward", f"losses.{_name}_backward")
+gradient("nll_loss_backward", grad_output="losses.nll_loss_twice", input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
 define("_nll_loss_forward(Tensor input, Tensor target, Tensor? weight, str reduction, int ignore_index) -> (Tensor, Tensor)",
        nll_loss_forward, FUNCTION_ONLY, "`nll_loss` that also returns the total weight of the samples.")
 gradient("_nll_loss_forward", node="losses.nll_loss_node", outputs=(0,),
