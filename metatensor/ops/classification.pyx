@@ -264,5 +264,3 @@ recorded_as("nn.functional.cross_entropy", "losses.cross_entropy")
 gradient("nn.functional.multi_margin_loss", node="MultiMarginLossBackward0",
          input=lambda grad, input, target, p, margin, weight, reduction: ops.multi_margin_loss_backward(
              grad, input, target, p, margin, weight, reduction))
-gradient("nn.functional.multilabel_margin_loss", node="MultilabelMarginLossBackward0",
-         input=lambda grad, input, target, reduction: ops.multilabel_margin_loss_backward(grad, input, target, reduction))

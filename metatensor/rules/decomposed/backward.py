@@ -188,3 +188,6 @@ for _name in ("max_pool", "avg_pool", "adaptive_avg_pool", "upsample"):
     numeric(f"_{_name}_backward")(_window("windows", f"{_name}_backward"))
 decomposition("embedding_dense_backward")(_window("attention", "embedding_dense_backward"))
 numeric("_grid_sampler_backward")(_window("sampling", "grid_sampler_backward"))
+decomposition("_multilabel_margin_loss_forward")(_loss("multilabel_margin_loss_forward"))
+decomposition("_ctc_loss")(_window("ctc", "ctc_forward"))
+decomposition("_ctc_loss_backward")(_window("ctc", "ctc_backward"))

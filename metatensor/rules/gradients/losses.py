@@ -216,14 +216,25 @@ def multi_margin_loss_backward(grad: Any, input: Any, target: Any, p: int, margi
     return _spread((slope * g).reshape(input.shape), n, reduction)
 
 
-def multilabel_margin_loss_backward(grad: Any, input: Any, target: Any, reduction: str) -> Any:
-    x, t = input.reshape(-1, input.shape[-1] if input.dim() else 1), target.reshape(-1, input.shape[-1] if input.dim() else 1)
-    n, classes = x.shape
+def _targets(input: Any, target: Any) -> tuple[Any, Any, Any]:
+    """Return the rows of targets, which of them count, and which classes are targets."""
+    t = target.reshape(-1, input.shape[-1] if input.dim() else 1)
     valid = (t == -1).to(mt.int64).cumsum(1) == 0
     safe = mt.where(valid, t, 0)
-    chosen = mt.zeros_like(t).scatter_add(1, safe, valid.to(mt.int64)) > 0
+    return safe, valid, mt.zeros_like(t).scatter_add(1, safe, valid.to(mt.int64)) > 0
+
+
+def multilabel_margin_loss_forward(input: Any, target: Any, reduction: str) -> Any:
+    chosen = _targets(input, target)[2]
+    return functional.multilabel_margin_loss(input, target, reduction=reduction), chosen.reshape(input.shape).to(input.dtype)
+
+
+def multilabel_margin_loss_backward(grad: Any, input: Any, target: Any, reduction: str, is_target: Any) -> Any:
+    x = input.reshape(-1, input.shape[-1] if input.dim() else 1)
+    n, classes = x.shape
+    safe, valid, _ = _targets(input, target)
     d = 1 - x.gather(1, safe).unsqueeze(2) + x.unsqueeze(1)
-    active = ((d > 0) & valid.unsqueeze(2) & ~chosen.unsqueeze(1)).to(x.dtype)
+    active = ((d > 0) & valid.unsqueeze(2) & (is_target.reshape(x.shape) == 0).unsqueeze(1)).to(x.dtype)
     slope = (active.sum(1).scatter_add(1, safe, -active.sum(2))) / classes
     g = grad.reshape(-1, 1) if grad.dim() else grad
     return _spread((slope * g).reshape(input.shape), n, reduction)
