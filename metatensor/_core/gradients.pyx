@@ -308,7 +308,7 @@ cdef object by_others(Call* c, Overload ov):
     """Compute an operator by others, which are recorded."""
     cdef int i
     result = (<Rule>ov.gradient).through(*[<object>c.args[i] for i in range(ov.nslots)])
-    if c.variant == IN_PLACE and result is not NotImplemented:
+    if c.variant == IN_PLACE and result is not NotImplemented and result is not <object>c.args[0]:
         return call("copy_", (<object>c.args[0], result))
     return result
 

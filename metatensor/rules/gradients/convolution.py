@@ -16,12 +16,12 @@ def _each(value: Any, n: int) -> tuple:
 
 
 def _run(n: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int) -> Any:
+    if input.dim() != n + 2:
+        return _run(n, input.unsqueeze(0), weight, bias, stride, padding, dilation, transposed, output_padding, groups).squeeze(0)
     if input.is_complex():
         return _run_complex(n, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-    options = (_each(stride, n), _each(padding, n), _each(dilation, n), transposed, _each(output_padding, n), groups)
-    if input.dim() == n + 2:
-        return ops.convolution(input, weight, bias, *options)
-    return ops.convolution(input.unsqueeze(0), weight, bias, *options).squeeze(0)
+    return ops.convolution(input, weight, bias, _each(stride, n), _each(padding, n), _each(dilation, n), transposed, _each(output_padding, n),
+                           groups)  # fmt: skip
 
 
 def _run_complex(n: int, input: Any, weight: Any, bias: Any, *options: Any) -> Any:

@@ -56,7 +56,7 @@ def linear_node(input: Any, weight: Any, bias: Any) -> str:
     if input.dim() == 2:
         return "MmBackward0" if bias is None else "AddmmBackward0"
     if input.dim() == 1:
-        return "SqueezeBackward4" if bias is None else "AddBackward0"
+        return "SqueezeBackward4" if bias is None else "ViewBackward0"
     return "UnsafeViewBackward0" if bias is None else "ViewBackward0"
 
 
