@@ -276,7 +276,13 @@ cdef object _decompose(Call* c, Overload ov, object result):
     body = _decomposition(ov)
     if body is None:
         raise errors.no_kernel(ov.qualname, d, names_of(ov))
-    value = body(*[_argument(c, ov, i) for i in range(ov.nslots)])
+    cdef ThreadState state = thread_state()
+    cdef bint was = state.grad_enabled
+    state.grad_enabled = False      # the call itself is recorded, not what computes it
+    try:
+        value = body(*[_argument(c, ov, i) for i in range(ov.nslots)])
+    finally:
+        state.grad_enabled = was
     if ov.flags & DATA and result is None:
         return _checked_data(c, ov, d, value)
     backend = backend_of(d)

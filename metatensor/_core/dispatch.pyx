@@ -8,15 +8,14 @@ from metatensor._core.device cimport META, Device, concrete_device
 from metatensor._core.dtype cimport BOOL, F64, I64, DType, by_code
 from metatensor._core.execute cimport finish, python_meta, resolve_device
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
-from metatensor._core.gradients cimport has_rule, record
+from metatensor._core.gradients cimport AS_IT_IS, AS_UNIT, BY_OTHERS, Way, by_others, record, way_of
 from metatensor._core.modes cimport intercept, run_modes
 from metatensor._core.op cimport (
-    COMPOSITE, FUNCTIONAL, IN_PLACE, K_ANY, K_BOOL, K_BOOLS, K_DEVICE, K_DTYPE, K_FLOAT, K_FLOATS, K_FORMAT,
-    K_GENERATOR, K_INT, K_INTS, K_LAYOUT, K_OPERAND, K_SCALAR, K_STR, K_TENSOR, K_TENSORS, OUT,
+    FUNCTIONAL, IN_PLACE, K_ANY, K_BOOL, K_BOOLS, K_DEVICE, K_DTYPE, K_FLOAT, K_FLOATS, K_FORMAT,
+    COMPOSITE, K_GENERATOR, K_INT, K_INTS, K_LAYOUT, K_OPERAND, K_SCALAR, K_STR, K_TENSOR, K_TENSORS, OUT, RANDOM,
     WITH_OUT, Call, Op, OpMethod, Overload, SlotSpec, hold, op_name, prepare, set_entries,
 )
 from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, overriding_values, public_function
-from metatensor._core.steps cimport run_steps
 from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD
@@ -443,17 +442,26 @@ cdef object run(Call* c):
     """Run the meta kernel. `finish` does the rest, unless this is a plain call on the meta device without gradients."""
     cdef Overload ov = <Overload>c.overload
     cdef object result
-    if c.flags & T_REQUIRES_GRAD and thread_state().grad_enabled:
-        if ov.steps is not False:
-            result = run_steps(c, ov)
-            if result is not ABSENT:
-                return result
-        if ov.flags & COMPOSITE and c.variant == FUNCTIONAL and has_rule(ov):
-            return _as_unit(c, ov)
+    cdef Way way = AS_IT_IS
+    if c.flags & T_REQUIRES_GRAD and c.out == NULL and thread_state().grad_enabled:
+        way = way_of(c, ov)
+    if way == AS_UNIT:
+        return _as_unit(c, ov)
+    if way == BY_OTHERS and ov.flags & (RANDOM | COMPOSITE):
+        result = by_others(c, ov)       # the meta kernel would draw numbers or call the parts
+        if result is not NotImplemented:
+            return result
+        way = AS_IT_IS
     if ov.meta != NULL:
         result = ov.meta(c)
     else:
         result = python_meta(c)
+    if way == BY_OTHERS:
+        result = None           # the meta kernel has checked the arguments
+        result = by_others(c, ov)
+        if result is not NotImplemented:
+            return result
+        result = ov.meta(c) if ov.meta != NULL else python_meta(c)
     if c.variant == FUNCTIONAL and c.device == <PyObject*>META and not ov.mutates \
             and not c.flags & T_REQUIRES_GRAD:
         return result

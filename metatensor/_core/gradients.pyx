@@ -32,7 +32,7 @@ from metatensor._core.graph cimport (
     is_tracked, set_output, set_room, unpack, untrack, wants, where_called, graph_hooks,
 )
 from metatensor._core.history cimport node_of, rebase, set_node
-from metatensor._core.op cimport COMPOSITE, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, VIEW, Call, Overload, call, find
+from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, VIEW, Call, Overload, call, find
 from metatensor._core.size cimport make_size, make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, version_of
@@ -40,8 +40,7 @@ from metatensor._core.thread cimport hints, innermost_hooks, thread_state
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from metatensor._core.versions cimport detached
 from metatensor._core cimport graph
-from metatensor._core.late import later
-from metatensor._core.steps import found_body
+from metatensor._core.late import found_body, later
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
@@ -81,6 +80,7 @@ cdef class _Function:
 cdef class Rule:
     """The gradient of an overload."""
     cdef readonly str name              # of its nodes
+    cdef object through                 # function that computes the operator by others, or None
     cdef str in_place                   # the name of the nodes of the in-place variant, or None
     cdef object namer                   # function of the call's arguments that returns the name, or None
     cdef list functions
@@ -104,11 +104,12 @@ cdef class Rule:
         raise AttributeError(f"{self.name} has no attribute '_saved_{name}'")
 
 
+cdef dict _through = {}     # qualified name of an overload -> function that computes it by other operators
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
 
 
-def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, **rules):
+def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, through=None, **rules):
     """Declare the gradient of an operator. See the module's docstring for the functions.
 
     A composite operator with a rule is recorded as one node.
@@ -125,12 +126,29 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
         Returns the gradients of several arguments as a tuple. Then each of `rules` is True for an argument that has one.
     outputs : sequence of int, optional
         The outputs that have a gradient. Default: all that are floating-point or complex.
+    through : callable, optional
+        Computes the operator by others, given its arguments, when gradients are recorded. If it returns NotImplemented,
+        the rules are used. The meta kernel checks the arguments first, except for operators that draw random numbers.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
+
+    In place of a function there may be its place in `metatensor.rules.gradients`, ``"losses.nll_loss"``.
     """
+    if through is not None:
+        _through[name] = through
+        if not rules:
+            return
     _declared[name] = (node, joint, outputs, rules)
     if in_place is not None:
         _in_place[name] = in_place
+
+
+DECOMPOSITION = object()
+
+
+def recorded_as(str name not None, through=DECOMPOSITION):
+    """Compute an operator by others when gradients are recorded. The default is its decomposition. See `gradient`."""
+    _through[name] = through
 
 
 def same_gradient(str name not None, str other not None, str node not None):
@@ -159,7 +177,7 @@ special = Operators("special.")
 
 def declared():
     """Return the names of the overloads that have a rule."""
-    return sorted(_declared)
+    return sorted([*_declared, *_through])
 
 
 cdef str _default_name(str name):
@@ -181,14 +199,16 @@ cdef Rule _prepare(Overload ov):
     cdef Rule rule
     cdef _Function f
     cdef int i, k
-    found = _declared.get(ov.qualname)
-    if found is None:
+    found = _declared.get(ov.qualname, (None, None, None, {}))
+    through = _through.get(ov.qualname)
+    if not found[3] and through is None:
         return None
     node, joint, outputs, rules = found
     if isinstance(node, str) and "." in node:
         node = found_body(node)
     rule = Rule.__new__(Rule)
     rule.overload = ov
+    rule.through = later("decompositions")()[ov.qualname] if through is DECOMPOSITION else found_body(through)
     rule.in_place = _in_place.get(ov.qualname)
     rule.outputs = None if outputs is None else frozenset(outputs)
     rule.functions = []
@@ -279,12 +299,25 @@ cdef int _kept(Rule rule, What what, int index, int number) except -1:
 
 # Recording ---------------------------------------------------------------------------------------------------
 
-cdef bint has_rule(Overload ov) except -1:
-    """Return True if an overload has a rule."""
+cdef Way way_of(Call* c, Overload ov) except *:
+    """Return how a call of an operator is recorded."""
     if ov.gradient is None:
         found = _prepare(ov)
         ov.gradient = False if found is None else found
-    return ov.gradient is not False
+    if ov.gradient is False:
+        return AS_IT_IS
+    if (<Rule>ov.gradient).through is not None and (c.variant == FUNCTIONAL or not (<Rule>ov.gradient).n_slots):
+        return BY_OTHERS
+    return AS_UNIT if ov.flags & COMPOSITE and c.variant == FUNCTIONAL else AS_IT_IS
+
+
+cdef object by_others(Call* c, Overload ov):
+    """Compute an operator by others, which are recorded."""
+    cdef int i
+    result = (<Rule>ov.gradient).through(*[<object>c.args[i] for i in range(ov.nslots)])
+    if c.variant == IN_PLACE and result is not NotImplemented and result is not <object>c.args[0]:
+        return call("copy_", (<object>c.args[0], result))
+    return result
 
 
 cdef inline bint _wants(PyObject* p) noexcept:
@@ -311,7 +344,10 @@ cdef Node begin(Call* c, Overload ov):
     cdef Tensor t
     cdef int i, k, edges, linked, tracked = 0
     cdef unsigned long long wanted = 0
-    if not has_rule(ov):
+    if ov.gradient is None:
+        found = _prepare(ov)
+        ov.gradient = False if found is None else found
+    if ov.gradient is False:
         return _without_rule(c, ov, node)
     rule = <Rule>ov.gradient
     node.rule = rule if rule.namer is None and (rule.in_place is None or c.variant != IN_PLACE) else _named(rule, c, ov)
@@ -339,8 +375,7 @@ cdef Node begin(Call* c, Overload ov):
                 i += 1
         else:
             i += 1
-    # After the edges: a view that was written to may get its node only now.
-    node.sequence = next_sequence()
+    node.sequence = next_sequence()     # after those of its inputs, of which some may just have been made, for views
     for k in range(rule.n_kept):
         kept = &rule.kept[k]
         if kept.wanted_by & wanted and kept.what != KEEP_RESULT:

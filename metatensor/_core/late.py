@@ -6,7 +6,7 @@ The first call of `later` imports it.
 
 from importlib import import_module
 
-__all__ = ["later", "provide", "replace"]
+__all__ = ["found_body", "later", "provide", "replace"]
 
 _registered: dict[str, tuple[str, str | None]] = {}  # name -> (module, attribute or None for the module itself)
 _found: dict = {}
@@ -38,3 +38,11 @@ def later(name):
 def replace(name, function):
     """Make `later` return `function` for `name` from now on."""
     _found[name] = function
+
+
+def found_body(place):
+    """Return a function of `metatensor.rules.gradients` given its place, ``"module.function"``. Functions are returned as they are."""
+    if not isinstance(place, str):
+        return place
+    module, _, name = place.rpartition(".")
+    return getattr(import_module(f"metatensor.rules.gradients.{module}"), name)

@@ -19,7 +19,7 @@ from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, fail, no_operands, ruled, unary,
 )
 from metatensor._core.gradients import functional, gradient, ops
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 from metatensor.ops import unary as _unary_family  # no-cython-lint: defines what is aliased here
 
 cdef long FLOATS = KEEP | NO_BOOLS | NO_INTS | NO_COMPLEX

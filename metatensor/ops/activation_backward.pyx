@@ -1,9 +1,10 @@
 """Backward halves of element-wise functions: operators that take the gradient of a result and return that of the input."""
-from metatensor._core.op cimport FUNCTION_ONLY, PROMOTE, Call, define, dtype_arg, result_device, tensor_arg
-from metatensor._core.layout cimport Layout
-from metatensor._core.tensor cimport Tensor, new_contiguous, new_like
-from metatensor.ops.pointwise cimport binary
-from metatensor._core.steps import recorded_as
+from metatensor._core.op cimport FUNCTION_ONLY, KEEP, PROMOTE, Call, define, dtype_arg, result_device, tensor_arg
+from metatensor._core.tensor cimport Tensor, new_contiguous
+from metatensor._core.types cimport dim_t
+from metatensor.ops.pointwise cimport binary, elementwise_like, unary
+from metatensor._core.gradients import gradient, ops
+from metatensor._core.gradients import recorded_as
 
 cdef long FLAGS = PROMOTE | FUNCTION_ONLY
 
@@ -39,7 +40,19 @@ for _schema, _doc in (
     ("log_sigmoid_backward(Tensor grad_output, Tensor input)", "Gradient of `logsigmoid`."),
 ):
     define(f"{_schema} -> Tensor", binary, FLAGS, _doc)
-    recorded_as(_schema.partition("(")[0])
+    if _schema.partition("_backward")[0] not in ("threshold", "hardtanh", "leaky_relu", "hardsigmoid", "hardshrink"):
+        recorded_as(_schema.partition("(")[0])
+# These are linear in the gradient and constant between the kinks.
+gradient("threshold_backward", grad_output=lambda grad, input, threshold: ops.threshold_backward(grad, input, threshold),
+         input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
+gradient("hardtanh_backward", grad_output=lambda grad, input, min_val, max_val: ops.hardtanh_backward(grad, input, min_val, max_val),
+         input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
+gradient("leaky_relu_backward", grad_output=lambda grad, input, negative_slope: ops.leaky_relu_backward(grad, input, negative_slope),
+         input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
+gradient("hardsigmoid_backward", grad_output=lambda grad, input: ops.hardsigmoid_backward(grad, input),
+         input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
+gradient("hardshrink_backward", grad_output=lambda grad, input, lambd: ops.hardshrink_backward(grad, input, lambd),
+         input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
 define("glu_backward(Tensor grad_output, Tensor input, int dim) -> Tensor", like_second, FUNCTION_ONLY, "Gradient of `glu`.")
 recorded_as("glu_backward")
 define("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype? input_dtype=None) -> Tensor", softmax_backward, FUNCTION_ONLY,
@@ -48,3 +61,33 @@ recorded_as("_softmax_backward_data")
 define("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype? input_dtype=None) -> Tensor", softmax_backward,
        FUNCTION_ONLY, "Gradient of `log_softmax`, given its result.")
 recorded_as("_log_softmax_backward_data")
+
+
+# Forward halves that return what the gradient needs ------------------------------------------------------
+
+cdef object log_sigmoid_forward(Call* c):
+    cdef Tensor out = unary(c)
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t zero = 0
+    if result_device(c).type == "cuda":
+        return (out, new_contiguous(1, &zero, t.dtype, result_device(c)))
+    return (out, elementwise_like(t, t.dtype, result_device(c)))
+
+
+define("log_sigmoid_forward(Tensor input) -> (Tensor, Tensor)", log_sigmoid_forward, FUNCTION_ONLY | KEEP,
+       "`logsigmoid` that also returns `exp(-abs(input))`, except on CUDA devices, where the second tensor is empty.")
+gradient("log_sigmoid_forward", node="LogSigmoidBackward0", outputs=(0,), input=lambda grad, input, result1: ops.log_sigmoid_backward(grad, input))
+recorded_as("nn.functional.logsigmoid", lambda input: ops.log_sigmoid_forward(input)[0])
+
+
+cdef object noisy(Call* c):
+    """Arguments: input, noise, lower, upper, training."""
+    return elementwise_like(tensor_arg(c, 0), tensor_arg(c, 0).dtype, result_device(c))
+
+
+define("_rrelu_with_noise(Tensor input, Tensor noise, float lower, float upper, bool training) -> Tensor", noisy, FUNCTION_ONLY,
+       "`rrelu` with given slopes `noise`, which are 1 for positive inputs. Outside training the slope is the mean of `lower` and `upper`.")
+gradient("_rrelu_with_noise", node="RreluWithNoiseBackward0",
+         input=lambda grad, input, noise, lower, upper, training: grad * noise if training and upper - lower > 1e-6
+         else ops.leaky_relu_backward(grad, input, (lower + upper) / 2))
+recorded_as("rrelu", "activation.rrelu")

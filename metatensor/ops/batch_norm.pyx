@@ -12,7 +12,7 @@ from metatensor._core.versions cimport detached
 from metatensor.ops.normalization cimport check_parameter, in_format, is_cpu, need_real_float, statistics_dtype
 from metatensor.ops.pointwise cimport elementwise_like
 from metatensor._core import errors
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 
 cdef int check_channels(Call* c, Tensor t, int slot, str name, dim_t channels) except -1:

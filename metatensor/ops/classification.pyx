@@ -14,7 +14,7 @@ from metatensor.ops.loss cimport R_NONE, legacy_reduction, reduction_arg, scalar
 from metatensor.ops.operands cimport refuse
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 from metatensor._core.gradients import gradient, ops
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 
 cdef int class_weight(Call* c, int slot, dim_t classes, DType d) except -1:
@@ -264,5 +264,3 @@ recorded_as("nn.functional.cross_entropy", "losses.cross_entropy")
 gradient("nn.functional.multi_margin_loss", node="MultiMarginLossBackward0",
          input=lambda grad, input, target, p, margin, weight, reduction: ops.multi_margin_loss_backward(
              grad, input, target, p, margin, weight, reduction))
-gradient("nn.functional.multilabel_margin_loss", node="MultilabelMarginLossBackward0",
-         input=lambda grad, input, target, reduction: ops.multilabel_margin_loss_backward(grad, input, target, reduction))

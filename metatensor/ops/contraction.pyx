@@ -10,7 +10,7 @@ from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, dim_t
 from metatensor.ops.matmul cimport same_dtype
 from metatensor.ops.reduction cimport require_floating
 from metatensor._core import errors
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 cdef Tensor permuted(Tensor t, list order):
     return t if order == list(range(t.ndim)) else call("permute", (t, order))

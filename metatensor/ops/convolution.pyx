@@ -3,18 +3,21 @@
 Images have shape (N, C, spatial...), or (C, spatial...) without a batch. The result of a convolution over two or more
 spatial dimensions is channels_last if the input or the weight is, as on CPU and CUDA.
 """
-from metatensor._core.layout cimport add_dims, mul_dims, suggest_format
+from metatensor._core.layout cimport add_dims, mul_dims, set_format, suggest_format
 from metatensor._core.op cimport (
     FUNCTION_ONLY, Call, alias_op, arg, bool_arg, define, int_arg, is_none, result_device,
     tensor_arg,
 )
-from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport FORMAT_CONTIGUOUS, T_RETRIED, dim_t
 from metatensor.ops.pointwise cimport canonical
 from metatensor.ops.spatial cimport (
     BOOLS, COMPLEXES, FLOATS, INTS, Image, dims_str, fail, fail_slot, image_format, need_dtype, new_image,
     read_image, spatial_arg,
 )
+
+from metatensor._core.gradients import gradient
+from metatensor._core.gradients import recorded_as
 
 
 # Slots of the arguments. The schemas order them differently.
@@ -351,3 +354,41 @@ define("nn.functional.fold(Tensor input, int[2] output_size, int[2] kernel_size,
        "Sum columns of patches (N, C * KH * KW, number of positions) into images (N, C, *output_size), the adjoint of "
        "`unfold`. The batch dimension is optional.")
 alias_op("nn.functional.conv_tbc", "conv_tbc")
+
+
+# Gradients ------------------------------------------------------------------------------------
+
+cdef Tensor in_form(Call* c, Tensor t, int form):
+    cdef dim_t strides[5]
+    if form == FORMAT_CONTIGUOUS or t.ndim < 4:
+        return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+    set_format(t.ndim, t.sizes, strides, form)
+    return new_strided(t.ndim, t.sizes, strides, t.dtype, result_device(c))
+
+
+cdef object convolution_backward(Call* c):
+    """Arguments: grad_output, input, weight, stride, padding, dilation, transposed, output_padding, groups, output_mask."""
+    cdef Tensor g = tensor_arg(c, 0), t = tensor_arg(c, 1), w = tensor_arg(c, 2)
+    cdef int form = FORMAT_CONTIGUOUS
+    mask = arg(c, 9)
+    if w.ndim > 3 and not (canonical(t) and canonical(w)):
+        form = suggest_format(t.ndim, t.sizes, t.strides)
+        if form == FORMAT_CONTIGUOUS:
+            form = suggest_format(w.ndim, w.sizes, w.strides)
+    return (in_form(c, t, form) if mask[0] else None, in_form(c, w, form) if mask[1] else None,
+            new_contiguous(1, g.sizes + 1, g.dtype, result_device(c)) if mask[2] else None)
+
+
+for _name in ("conv1d", "conv2d", "conv3d"):
+    recorded_as(f"nn.functional.{_name}", f"convolution.{_name}")
+    recorded_as(f"nn.functional.{_name}.padding", f"convolution.{_name}_padding")
+for _name in ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"):
+    recorded_as(f"nn.functional.{_name}", f"convolution.{_name}")
+gradient("convolution", joint="convolution.convolution", input=True, weight=True, bias=True)
+define("convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[] stride, int[] padding, int[] dilation, "
+       "bool transposed, int[] output_padding, int groups, bool[] output_mask) -> (Tensor, Tensor, Tensor)", convolution_backward,
+       FUNCTION_ONLY, "Gradients of `convolution` for input, weight and bias, as far as `output_mask` asks for them, else None.")
+recorded_as("convolution_backward", "convolution.convolution_backward")
+recorded_as("conv_tbc", "convolution.conv_tbc")
+gradient("nn.functional.unfold", node="Im2ColBackward0", input="convolution.unfold")
+gradient("nn.functional.fold", node="Col2ImBackward0", input="convolution.fold")

@@ -10,7 +10,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_INT, T_REQUIRES_GRAD
 from metatensor.ops.pointwise cimport canonical, elementwise_like
 from metatensor.ops.spatial cimport fail
 from metatensor._core.gradients import gradient, ops
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 # Marks ops of nn.functional, which raise ValueError for an invalid probability. The others raise RuntimeError.
 cdef enum:

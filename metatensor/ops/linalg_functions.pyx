@@ -16,8 +16,7 @@ from metatensor.ops.matrices cimport (
     columns, has_routine, need_floating, need_one_dtype, need_routine, need_square, new_matrices, per_matrix,
 )
 from metatensor._core.gradient_parts import Bodies
-from metatensor._core.gradients import gradient
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import gradient, recorded_as
 
 
 # Parts of gradients ---------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 
 from metatensor._core import errors
 from metatensor._core.gradients import gradient, ops
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 
 # Reduction ------------------------------------------------------------------------------

@@ -2,9 +2,10 @@
 broadcast input and target)."""
 from metatensor._core.op cimport FUNCTION_ONLY, Call, arg, define, result_device, tensor_arg
 from metatensor._core.tensor cimport Tensor, new_contiguous
+from metatensor._core.types cimport dim_t
 from metatensor.ops.pointwise cimport Operands, elementwise_like, elementwise_result, no_operands, operand, promoted
 from metatensor._core.gradients import gradient, ops
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 
 cdef object broadcast_pair(Call* c):
@@ -45,15 +46,51 @@ define(f"binary_cross_entropy_backward({_pair}, Tensor? weight, str reduction) -
        "Gradient of `binary_cross_entropy`.")
 define(f"multi_margin_loss_backward({_pair}, int p, float margin, Tensor? weight, str reduction) -> Tensor", contiguous_input, FUNCTION_ONLY,
        "Gradient of `multi_margin_loss`.")
-define(f"multilabel_margin_loss_backward({_pair}, str reduction) -> Tensor", contiguous_input, FUNCTION_ONLY,
+define(f"multilabel_margin_loss_backward({_pair}, str reduction, Tensor is_target) -> Tensor", contiguous_input, FUNCTION_ONLY,
        "Gradient of `multilabel_margin_loss`.")
 define(f"nll_loss_backward({_pair}, Tensor? weight, str reduction, int ignore_index, Tensor total_weight) -> Tensor", contiguous_input,
        FUNCTION_ONLY, "Gradient of `nll_loss`.")
 for _name in ("mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "binary_cross_entropy", "multi_margin_loss",
-              "multilabel_margin_loss", "nll_loss"):
+              "multilabel_margin_loss"):
     recorded_as(f"{_name}_backward", f"losses.{_name}_backward")
+gradient("nll_loss_backward", grad_output="losses.nll_loss_twice", input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
 define("_nll_loss_forward(Tensor input, Tensor target, Tensor? weight, str reduction, int ignore_index) -> (Tensor, Tensor)",
        nll_loss_forward, FUNCTION_ONLY, "`nll_loss` that also returns the total weight of the samples.")
 gradient("_nll_loss_forward", node="losses.nll_loss_node", outputs=(0,),
          input=lambda grad, input, target, weight, reduction, ignore_index, result1: ops.nll_loss_backward(
              grad, input, target, weight, reduction, ignore_index, result1))
+
+
+# ctc_loss and multilabel_margin_loss -----------------------------------------------------------------
+
+cdef object ctc_forward(Call* c):
+    """Arguments: log_probs (T, N, C), targets, input_lengths, target_lengths, blank, zero_infinity."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t sizes[3]
+    sizes[0], sizes[1], sizes[2] = t.sizes[1], t.sizes[0], 2 * max(arg(c, 3), default=0) + 1
+    return (new_contiguous(1, sizes, t.dtype, result_device(c)), new_contiguous(3, sizes, t.dtype, result_device(c)))
+
+
+cdef object multilabel_forward(Call* c):
+    """Arguments: input, target, reduction. Return the loss and which classes are targets."""
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef int n = 1 if t.ndim == 2 and arg(c, 2) == "none" else 0
+    return (new_contiguous(n, t.sizes, t.dtype, result_device(c)), new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c)))
+
+
+define("_ctc_loss(Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank, bool zero_infinity) "
+       "-> (Tensor, Tensor)", ctc_forward, FUNCTION_ONLY,
+       "`ctc_loss` of each sequence, and the logarithms of the forward probabilities.")
+gradient("_ctc_loss", node="CtcLossBackward0", outputs=(0,),
+         log_probs=lambda grad, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, result, result1:
+         ops._ctc_loss_backward(grad, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, result, result1))
+define("_ctc_loss_backward(Tensor grad_output, Tensor log_probs, Tensor targets, int[] input_lengths, int[] target_lengths, int blank, "
+       "bool zero_infinity, Tensor loss, Tensor log_alpha) -> Tensor", contiguous_input, FUNCTION_ONLY, "Gradient of `ctc_loss`.")
+for _name in ("nn.functional.ctc_loss", "nn.functional.ctc_loss.ints"):
+    recorded_as(_name, "ctc.ctc_loss")
+define("_multilabel_margin_loss_forward(Tensor input, Tensor target, str reduction) -> (Tensor, Tensor)", multilabel_forward, FUNCTION_ONLY,
+       "`multilabel_margin_loss` that also returns which classes are targets.")
+gradient("_multilabel_margin_loss_forward", node="MultilabelMarginLossBackward0", outputs=(0,),
+         input=lambda grad, input, target, reduction, result1: ops.multilabel_margin_loss_backward(grad, input, target, reduction, result1))
+recorded_as("nn.functional.multilabel_margin_loss",
+            lambda input, target, size_average, reduce, reduction: ops._multilabel_margin_loss_forward(input, target, reduction)[0])

@@ -11,7 +11,7 @@ from metatensor.ops.operands cimport Operands, no_operands, promoted, refuse, sh
 from metatensor.ops.pointwise cimport elementwise_result
 from metatensor._core.gradient_parts import conj, times
 from metatensor._core.gradients import gradient, ops
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 
 # Checks ---------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from metatensor.ops.batch_norm cimport channels_of, check_batch_norm, normalized
 from metatensor.ops.pointwise cimport elementwise_like
 from metatensor.ops.normalization cimport is_cpu, statistics_dtype
 from metatensor._core.gradients import gradient
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 
 cdef Tensor fresh(Call* c, Tensor t):

@@ -12,7 +12,7 @@ from metatensor.ops.operands cimport Operands, no_operands, refuse, shape_operan
 from metatensor.ops.pointwise cimport elementwise_result
 from metatensor.ops.reduction cimport require_floating
 from metatensor._core.gradients import gradient
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import recorded_as
 
 
 # Checks --------------------------------------------------------------------------------

@@ -9,8 +9,7 @@ from metatensor.ops.factory cimport check_fill
 from metatensor.ops.operands cimport refuse
 from metatensor.ops.spatial cimport dims_str, fail, fail_slot, on_cpu
 from metatensor._core.gradient_parts import Bodies
-from metatensor._core.gradients import functional, gradient, ops
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import functional, gradient, ops, recorded_as
 
 _of = Bodies("views")
 

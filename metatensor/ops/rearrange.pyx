@@ -16,8 +16,7 @@ from metatensor.ops.view cimport dims_tuple, reshape_to
 from metatensor._core.errors import data_dependent
 from metatensor._core.formats import contiguous_format
 from metatensor._core.gradient_parts import Bodies
-from metatensor._core.gradients import gradient
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import gradient, recorded_as
 
 _of = Bodies("views")
 

@@ -12,6 +12,7 @@ from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, KIND_INT, dim_t
 from metatensor.ops.operands cimport Operands, no_operands, refuse, shape_operand
 from metatensor.ops.pointwise cimport elementwise_result
 from metatensor.ops.spatial cimport fail
+from metatensor._core.gradients import recorded_as
 
 cdef enum: RELU = OPTION_A     # the op uses relu rather than tanh
 
@@ -308,3 +309,8 @@ define(f"rnn_tanh_cell(Tensor input, Tensor hx, {_cell}) -> Tensor", rnn_cell, F
        "Compute one step of `rnn_tanh` for an input (batch, features). Returns the next hidden state, (batch, hidden).")
 define(f"rnn_relu_cell(Tensor input, Tensor hx, {_cell}) -> Tensor", rnn_cell, FUNCTION_ONLY | RELU,
        "Compute one step of `rnn_relu` for an input (batch, features). Returns the next hidden state, (batch, hidden).")
+
+for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+    recorded_as(_name, f"recurrent.{_name}")
+    recorded_as(f"{_name}.data", f"recurrent.{_name}_data")
+    recorded_as(f"{_name}_cell", f"recurrent.{_name}_cell")

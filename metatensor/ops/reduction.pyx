@@ -11,8 +11,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_IN
 from metatensor.ops.operands cimport exact_out, refuse
 from metatensor.ops.pointwise cimport binary
 from metatensor._core.gradient_parts import Bodies, share, spread, within
-from metatensor._core.gradients import gradient, ops
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import gradient, ops, recorded_as
 
 _of = Bodies("reductions")
 

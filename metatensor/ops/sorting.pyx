@@ -15,8 +15,7 @@ from metatensor.ops.reduction cimport reduced_dim, require_nonempty, require_rea
 
 from metatensor._core import errors
 from metatensor._core.gradient_parts import Bodies
-from metatensor._core.gradients import gradient
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import gradient, recorded_as
 
 _of = Bodies("reductions")
 

@@ -10,8 +10,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_INT, MAX_DIMS,
 from metatensor.ops.operands cimport refuse
 from metatensor.ops.view cimport reshape_to
 from metatensor._core.gradient_parts import Bodies
-from metatensor._core.gradients import gradient
-from metatensor._core.steps import recorded_as
+from metatensor._core.gradients import gradient, recorded_as
 
 _of = Bodies("views")
 

@@ -101,5 +101,16 @@ LOSS = """
     pairwise_distance
 """
 
-UNCOUNTED = _names(POINTWISE, REDUCTION, LINEAR_ALGEBRA, NORMALISATION, POOLING, SAMPLING, FOURIER, RANDOM, LOSS)
+BACKWARD = """
+    _adaptive_avg_pool_backward _avg_pool_backward _batch_norm_forward _ctc_loss _ctc_loss_backward _grid_sampler_backward
+    _log_softmax_backward_data _max_pool_backward _multilabel_margin_loss_forward _nll_loss_forward _rrelu_with_noise
+    _softmax_backward_data _upsample_backward binary_cross_entropy_backward elu_backward embedding_dense_backward gelu_backward
+    glu_backward hardshrink_backward hardsigmoid_backward hardswish_backward hardtanh_backward huber_loss_backward
+    leaky_relu_backward log_sigmoid_backward log_sigmoid_forward mish_backward mse_loss_backward multi_margin_loss_backward
+    multilabel_margin_loss_backward native_batch_norm_backward native_dropout_backward native_group_norm_backward
+    native_layer_norm_backward nll_loss_backward sigmoid_backward silu_backward smooth_l1_loss_backward
+    soft_margin_loss_backward softplus_backward tanh_backward threshold_backward
+"""
+
+UNCOUNTED = _names(BACKWARD, POINTWISE, REDUCTION, LINEAR_ALGEBRA, NORMALISATION, POOLING, SAMPLING, FOURIER, RANDOM, LOSS)
 """Operators whose cost is proportional to the number of elements, and matrix factorizations. They are not counted."""

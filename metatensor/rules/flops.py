@@ -118,6 +118,14 @@ def any_convolution(
     return (transposed_convolution if transposed else convolution)(out, input, weight)
 
 
+def convolution_backward(
+    out: Any, grad: Any, input: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any,
+    groups: int, output_mask: Any,
+) -> int:  # fmt: skip
+    """Count the gradients of input and weight, each of which costs as much as the convolution."""
+    return (output_mask[0] + output_mask[1]) * (transposed_convolution if transposed else convolution)(grad, input, weight)
+
+
 def conv_tbc(out: Any, input: Any, weight: Any, *_: Any, **__: Any) -> int:
     """Count a convolution of (time, batch, channels) with a weight (kernel, channels in, channels out)."""
     return 2 * out.numel() * weight.shape[0] * weight.shape[1]
@@ -167,6 +175,7 @@ FLOPS: dict[str, Rule] = {
     "nn.functional.linear": linear,
     "nn.functional.bilinear": bilinear,
     "convolution": any_convolution,
+    "convolution_backward": convolution_backward,
     "conv_tbc": conv_tbc,
     "nn.functional.conv1d": convolution,
     "nn.functional.conv2d": convolution,

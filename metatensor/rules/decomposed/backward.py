@@ -155,3 +155,39 @@ for _name in ("mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "b
               "multilabel_margin_loss", "nll_loss"):  # fmt: skip
     numeric(f"{_name}_backward")(_loss(f"{_name}_backward"))
 decomposition("_nll_loss_forward")(_loss("nll_loss_forward"))
+
+
+@numeric("log_sigmoid_forward")
+def log_sigmoid_forward(x: Any) -> Any:
+    small = mt.exp(-x.abs())
+    return x.clamp_max(0) - small.log1p(), small
+
+
+@numeric("_rrelu_with_noise")
+def rrelu_with_noise(x: Any, noise: Any, lower: float, upper: float, training: bool) -> Any:
+    return x * noise if training else mt.where(x > 0, x, x * ((lower + upper) / 2))
+
+
+@decomposition("convolution_backward")
+def convolution_backward(*args: Any) -> Any:
+    from metatensor.rules.gradients import convolution
+
+    return convolution.convolution_backward(*args)
+
+
+def _window(module: str, name: str) -> Any:
+    def backward(*args: Any) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module(f"metatensor.rules.gradients.{module}"), name)(*args)
+
+    return backward
+
+
+for _name in ("max_pool", "avg_pool", "adaptive_avg_pool", "upsample"):
+    numeric(f"_{_name}_backward")(_window("windows", f"{_name}_backward"))
+decomposition("embedding_dense_backward")(_window("attention", "embedding_dense_backward"))
+numeric("_grid_sampler_backward")(_window("sampling", "grid_sampler_backward"))
+decomposition("_multilabel_margin_loss_forward")(_loss("multilabel_margin_loss_forward"))
+decomposition("_ctc_loss")(_window("ctc", "ctc_forward"))
+decomposition("_ctc_loss_backward")(_window("ctc", "ctc_backward"))

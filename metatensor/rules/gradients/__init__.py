@@ -1,1 +1,1 @@
-"""Longer rules for gradients, by family. They are imported when they are first used."""
+"""Longer functions of the rules for gradients, one module for each family of operators. They are imported when first used."""

@@ -49,6 +49,16 @@ def tanhshrink(input: Any) -> Any:
     return input - input.tanh()
 
 
+def rrelu(input: Any, lower: float, upper: float, training: bool, inplace: bool, generator: Any) -> Any:
+    if not lower <= upper:
+        return NotImplemented       # which raises
+    noise = ops.empty_like(input)
+    if training:
+        noise.uniform_(lower, upper, generator=generator)
+        noise.masked_fill_(input.detach() >= 0, 1)
+    return ops._rrelu_with_noise(input, noise, lower, upper, training)
+
+
 def _drop(input: Any, p: float, train: bool, generator: Any, channels: bool, alpha: bool) -> Any:
     """Multiply by a random mask. For alpha dropout, also add what keeps the mean and the variance."""
     if not 0 <= p <= 1:

@@ -13,9 +13,7 @@ from metatensor.rules.decomposed.losses import reduced
 __all__ = []
 
 # These are compositions in PyTorch too.
-kl_div, poisson_nll_loss, gaussian_nll_loss, multilabel_soft_margin_loss = (
-    formulas.kl_div, formulas.poisson_nll_loss, formulas.gaussian_nll_loss, formulas.multilabel_soft_margin_loss,
-)
+kl_div, poisson_nll_loss, multilabel_soft_margin_loss = formulas.kl_div, formulas.poisson_nll_loss, formulas.multilabel_soft_margin_loss
 
 
 def _weighted(loss: Any, weight: Any, reduction: str) -> Any:
@@ -48,9 +46,18 @@ def hinge_embedding_loss(input: Any, target: Any, margin: float, size_average: A
     return reduced(mt.where(target != 1, near, zero) + mt.where(target != -1, input, zero), None, None, reduction)
 
 
-def linear_cross_entropy(input: Any, linear_weight: Any, target: Any, linear_bias: Any, weight: Any, reduction: str, ignore_index: Any,
-                         label_smoothing: float, options: Any) -> Any:  # fmt: skip
-    return NotImplemented
+def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool, eps: float, reduction: str) -> Any:
+    if not isinstance(var, mt.Tensor):
+        var = mt.full((), var, dtype=input.dtype, device=input.device)
+    if var.dim() and var.shape != input.shape and var.shape == input.shape[:-1]:
+        var = var.unsqueeze(-1)
+    if not var.is_meta and var.numel() and bool((var < 0).any().item()):
+        return NotImplemented       # which raises
+    var = var.clone()
+    with mt.no_grad():
+        var.clamp_(min=eps)
+    loss = 0.5 * (var.log() + (input - target) ** 2 / var)
+    return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, None, None, reduction)
 
 
 # nll_loss and cross_entropy ---------------------------------------------------------------------
@@ -99,6 +106,12 @@ def nll_loss_backward(grad: Any, input: Any, target: Any, weight: Any, reduction
         safe, values = safe.unsqueeze(dim), values.unsqueeze(dim)
     zeros = mt.zeros(input.shape, dtype=grad.dtype, device=grad.device)
     return ops.scatter_add(zeros, dim, safe, values.expand(safe.shape))
+
+
+def nll_loss_twice(grad: Any, target: Any, weight: Any, reduction: str, ignore_index: int, total_weight: Any) -> Any:
+    """Gradient of `nll_loss_backward` for the incoming gradient: the loss of `grad`."""
+    loss = functional.nll_loss(grad, target, weight, None, ignore_index, None, "sum" if reduction == "mean" else reduction)
+    return loss / total_weight if reduction == "mean" else loss
 
 
 def cross_entropy(input: Any, target: Any, weight: Any, size_average: Any, ignore_index: int, reduce: Any, reduction: str,
@@ -203,14 +216,25 @@ def multi_margin_loss_backward(grad: Any, input: Any, target: Any, p: int, margi
     return _spread((slope * g).reshape(input.shape), n, reduction)
 
 
-def multilabel_margin_loss_backward(grad: Any, input: Any, target: Any, reduction: str) -> Any:
-    x, t = input.reshape(-1, input.shape[-1] if input.dim() else 1), target.reshape(-1, input.shape[-1] if input.dim() else 1)
-    n, classes = x.shape
+def _targets(input: Any, target: Any) -> tuple[Any, Any, Any]:
+    """Return the rows of targets, which of them count, and which classes are targets."""
+    t = target.reshape(-1, input.shape[-1] if input.dim() else 1)
     valid = (t == -1).to(mt.int64).cumsum(1) == 0
     safe = mt.where(valid, t, 0)
-    chosen = mt.zeros_like(t).scatter_add(1, safe, valid.to(mt.int64)) > 0
+    return safe, valid, mt.zeros_like(t).scatter_add(1, safe, valid.to(mt.int64)) > 0
+
+
+def multilabel_margin_loss_forward(input: Any, target: Any, reduction: str) -> Any:
+    chosen = _targets(input, target)[2]
+    return functional.multilabel_margin_loss(input, target, reduction=reduction), chosen.reshape(input.shape).to(input.dtype)
+
+
+def multilabel_margin_loss_backward(grad: Any, input: Any, target: Any, reduction: str, is_target: Any) -> Any:
+    x = input.reshape(-1, input.shape[-1] if input.dim() else 1)
+    n, classes = x.shape
+    safe, valid, _ = _targets(input, target)
     d = 1 - x.gather(1, safe).unsqueeze(2) + x.unsqueeze(1)
-    active = ((d > 0) & valid.unsqueeze(2) & ~chosen.unsqueeze(1)).to(x.dtype)
+    active = ((d > 0) & valid.unsqueeze(2) & (is_target.reshape(x.shape) == 0).unsqueeze(1)).to(x.dtype)
     slope = (active.sum(1).scatter_add(1, safe, -active.sum(2))) / classes
     g = grad.reshape(-1, 1) if grad.dim() else grad
     return _spread((slope * g).reshape(input.shape), n, reduction)

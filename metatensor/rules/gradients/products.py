@@ -56,7 +56,7 @@ def linear_node(input: Any, weight: Any, bias: Any) -> str:
     if input.dim() == 2:
         return "MmBackward0" if bias is None else "AddmmBackward0"
     if input.dim() == 1:
-        return "SqueezeBackward4" if bias is None else "AddBackward0"
+        return "SqueezeBackward4" if bias is None else "ViewBackward0"
     return "UnsafeViewBackward0" if bias is None else "ViewBackward0"
 
 
@@ -73,7 +73,7 @@ def linear_weight(grad: Any, input: Any, weight_meta: Any) -> Any:
     return grad.reshape(flat.shape[0], weight_meta.shape[0]).t().mm(conj(flat))
 
 
-def bilinear(input1: Any, input2: Any, weight: Any, bias: Any, grad: Any, wanted: Any) -> Any:
+def bilinear(input1: Any, input2: Any, weight: Any, grad: Any, wanted: Any) -> Any:
     """Gradients of ``result[..., m] = input1 @ weight[m] @ input2 + bias[m]``."""
     a, b = input1.reshape(-1, input1.shape[-1]), input2.reshape(-1, input2.shape[-1])
     g = grad.reshape(-1, weight.shape[0])

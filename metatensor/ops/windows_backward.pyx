@@ -1,0 +1,100 @@
+"""Backward halves of pooling, resizing and embedding: the gradients have the sizes of the input."""
+from metatensor._core.layout cimport set_format, suggest_format
+from metatensor._core.op cimport FUNCTION_ONLY, Call, arg, define, dims_arg, int_arg, result_device, tensor_arg
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided
+from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor._core.gradients import functional, gradient, ops
+from metatensor._core.gradients import recorded_as
+
+
+cdef object like_input(Call* c):
+    """Arguments: grad_output, input, ... The result is dense in the memory format of the input."""
+    cdef Tensor t = tensor_arg(c, 1)
+    cdef dim_t strides[MAX_DIMS]
+    set_format(t.ndim, t.sizes, strides, suggest_format(t.ndim, t.sizes, t.strides))
+    return new_strided(t.ndim, t.sizes, strides, t.dtype, result_device(c))
+
+
+cdef object of_sizes(Call* c):
+    """Arguments: grad_output, input_size, ..."""
+    cdef Tensor g = tensor_arg(c, 0)
+    cdef dim_t sizes[MAX_DIMS]
+    cdef dim_t strides[MAX_DIMS]
+    cdef int n = dims_arg(c, 1, sizes)
+    set_format(n, sizes, strides, suggest_format(g.ndim, g.sizes, g.strides))
+    return new_strided(n, sizes, strides, g.dtype, result_device(c))
+
+
+cdef object embedding_backward(Call* c):
+    """Arguments: grad_output, indices, num_weights, padding_idx, scale_grad_by_freq."""
+    cdef Tensor g = tensor_arg(c, 0)
+    cdef dim_t sizes[2]
+    sizes[0], sizes[1] = int_arg(c, 2), g.sizes[g.ndim - 1]
+    return new_contiguous(2, sizes, g.dtype, result_device(c))
+
+
+define("_max_pool_backward(Tensor grad_output, Tensor input, Tensor indices, int n) -> Tensor", like_input, FUNCTION_ONLY,
+       "Gradient of max pooling over the last `n` dimensions.")
+define("_avg_pool_backward(Tensor grad_output, Tensor input, int[] kernel_size, int[] stride, int[] padding, bool count_include_pad, "
+       "int? divisor_override) -> Tensor", like_input, FUNCTION_ONLY, "Gradient of average pooling.")
+define("_adaptive_avg_pool_backward(Tensor grad_output, Tensor input, int n) -> Tensor", like_input, FUNCTION_ONLY,
+       "Gradient of adaptive average pooling over the last `n` dimensions.")
+define("_upsample_backward(Tensor grad_output, int[] input_size, any? scale_factor, str mode, bool? align_corners, "
+       "bool? recompute_scale_factor, bool antialias) -> Tensor", of_sizes, FUNCTION_ONLY, "Gradient of `interpolate`.")
+for _name in ("max_pool", "avg_pool", "adaptive_avg_pool", "upsample"):
+    recorded_as(f"_{_name}_backward", f"windows.{_name}_backward")
+define("embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor",
+       embedding_backward, FUNCTION_ONLY, "Gradient of `embedding` for its table.")
+recorded_as("embedding_dense_backward", "attention.embedding_dense_backward")
+
+for _n in ("2d", "3d"):
+    _node = _n.upper()
+    recorded_as(f"nn.functional.max_pool{_n}", f"windows.max_pool{_n}")
+    recorded_as(f"nn.functional.adaptive_max_pool{_n}", f"windows.adaptive_max_pool{_n}")
+    recorded_as(f"nn.functional.fractional_max_pool{_n}", f"windows.fractional_max_pool{_n}")
+    recorded_as(f"nn.functional.adaptive_avg_pool{_n}", f"windows.adaptive_avg_pool{_n}")
+    recorded_as(f"nn.functional.lp_pool{_n}", f"windows.lp_pool{_n}")
+    gradient(f"nn.functional.avg_pool{_n}", node=f"AvgPool{_node}Backward0", input=f"windows.avg_pool{_n}")
+    if _n == "2d":
+        _max = lambda grad, input, result1: ops._max_pool_backward(grad, input, result1, 2)     # noqa: E731
+        _mean = lambda grad, input: ops._adaptive_avg_pool_backward(grad, input, 2)     # noqa: E731
+    else:
+        _max = lambda grad, input, result1: ops._max_pool_backward(grad, input, result1, 3)     # noqa: E731
+        _mean = lambda grad, input: ops._adaptive_avg_pool_backward(grad, input, 3)     # noqa: E731
+    gradient(f"nn.functional.max_pool{_n}_with_indices", node=f"MaxPool{_node}WithIndicesBackward0", outputs=(0,), input=_max)
+    gradient(f"nn.functional.adaptive_max_pool{_n}_with_indices", node=f"AdaptiveMaxPool{_node}Backward0", outputs=(0,), input=_max)
+    gradient(f"nn.functional.fractional_max_pool{_n}_with_indices", node=f"FractionalMaxPool{_node}Backward0", outputs=(0,), input=_max)
+    gradient(f"nn.functional.adaptive_avg_pool{_n}", node=f"AdaptiveAvgPool{_node}Backward0", input=_mean)
+gradient("nn.functional.max_unpool2d", node="MaxUnpool2DBackward0", input="windows.unpool2d")
+gradient("nn.functional.max_unpool3d", node="MaxUnpool3DBackward0", input="windows.unpool3d")
+for _name in ("max_pool1d", "max_pool1d_with_indices", "adaptive_max_pool1d", "adaptive_max_pool1d_with_indices", "max_unpool1d",
+              "avg_pool1d", "adaptive_avg_pool1d", "lp_pool1d"):
+    recorded_as(f"nn.functional.{_name}", f"windows.{_name}")
+recorded_as("max_pool1d_with_indices", "windows.max_pool1d_with_indices")
+recorded_as("adaptive_max_pool1d", "windows.adaptive_max_pool1d_with_indices")
+recorded_as("nn.functional.interpolate", "windows.interpolate")
+gradient("nn.functional.interpolate", node="windows.upsample_node", input="windows.upsample")
+gradient("nn.functional.embedding", node="EmbeddingBackward0", weight="attention.embedding_weight")
+gradient("embedding", node="EmbeddingBackward0", weight="attention.table_weight")
+recorded_as("nn.functional.scaled_dot_product_attention", "attention.attention")
+gradient("nn.functional.embedding_bag", node="EmbeddingBagBackward0", joint="sampling.embedding_bag", weight=True, per_sample_weights=True)
+
+
+# Sampling ---------------------------------------------------------------------------------------------
+
+cdef object grid_sampler_backward(Call* c):
+    """Arguments: grad_output, input, grid, mode, padding_mode, align_corners, output_mask."""
+    cdef Tensor t = tensor_arg(c, 1), grid = tensor_arg(c, 2)
+    mask = arg(c, 6)
+    return (new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c)) if mask[0] else None,
+            new_contiguous(grid.ndim, grid.sizes, grid.dtype, result_device(c)) if mask[1] else None)
+
+
+define("_grid_sampler_backward(Tensor grad_output, Tensor input, Tensor grid, str mode, str padding_mode, bool align_corners, "
+       "bool[] output_mask) -> (Tensor, Tensor)", grid_sampler_backward, FUNCTION_ONLY, "Gradients of `grid_sample`.")
+recorded_as("_grid_sampler_backward", "sampling.grid_sampler_backward")
+gradient("nn.functional.grid_sample", node="sampling.grid_node", joint="sampling.grid_sample_gradients", input=True, grid=True)
+for _name in ("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"):
+    gradient(_name, node="sampling.grid_node", joint="sampling.grid_sampler_gradients", input=True, grid=True)
+recorded_as("nn.functional.affine_grid", "sampling.affine_grid")
+recorded_as("affine_grid_generator", "sampling.affine_grid")

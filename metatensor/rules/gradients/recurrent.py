@@ -1,0 +1,149 @@
+"""Recurrent layers as they are recorded: one product with the inputs of all steps, then the steps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.gradients import functional
+
+__all__ = []
+
+
+def _lstm_step(gates: Any, state: Any, w: Any, b: Any, size: int) -> Any:
+    h, c = state
+    made = gates + functional.linear(h, w, b)
+    into, forget, cell, out = (made.narrow(-1, k * size, size) for k in range(4))
+    c = forget.sigmoid() * c + into.sigmoid() * cell.tanh()
+    return out.sigmoid() * c.tanh(), c
+
+
+def _gru_step(gates: Any, h: Any, w: Any, b: Any, size: int) -> Any:
+    theirs = functional.linear(h, w, b)
+    reset = (gates.narrow(-1, 0, size) + theirs.narrow(-1, 0, size)).sigmoid()
+    update = (gates.narrow(-1, size, size) + theirs.narrow(-1, size, size)).sigmoid()
+    new = (gates.narrow(-1, 2 * size, size) + reset * theirs.narrow(-1, 2 * size, size)).tanh()
+    return new + update * (h - new)
+
+
+def _tanh_step(gates: Any, h: Any, w: Any, b: Any, size: int) -> Any:
+    return (gates + functional.linear(h, w, b)).tanh()
+
+
+def _relu_step(gates: Any, h: Any, w: Any, b: Any, size: int) -> Any:
+    return (gates + functional.linear(h, w, b)).relu()
+
+
+_STEPS = {"lstm": (_lstm_step, 4), "gru": (_gru_step, 3), "rnn_tanh": (_tanh_step, 1), "rnn_relu": (_relu_step, 1)}
+
+
+def _cell(name: str) -> Any:
+    step, parts = _STEPS[name]
+
+    def cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+        state = tuple(hx) if name == "lstm" else hx
+        return step(functional.linear(input, w_ih, b_ih), state, w_hh, b_hh, w_hh.shape[1])
+
+    return cell
+
+
+lstm_cell, gru_cell, rnn_tanh_cell, rnn_relu_cell = (_cell(name) for name in _STEPS)
+
+
+def _rows(state: Any, start: int, end: int, pair: bool) -> Any:
+    return tuple(s[start:end] for s in state) if pair else state[start:end]
+
+
+def _joined(states: Any, pair: bool) -> Any:
+    """Join states of several sequences."""
+    if len(states) == 1:
+        return states[0]
+    return tuple(mt.cat([s[k] for s in states]) for k in range(2)) if pair else mt.cat(states)
+
+
+def _over_time(x: Any, state: Any, weights: Any, step: Any, backward: bool, pair: bool) -> Any:
+    w_ih, w_hh, *biases = weights
+    b_ih, b_hh = biases or (None, None)
+    gates = functional.linear(x, w_ih, b_ih)
+    outputs: list[Any] = [None] * x.shape[0]
+    for t in reversed(range(x.shape[0])) if backward else range(x.shape[0]):
+        state = step(gates[t], state, w_hh, b_hh, w_hh.shape[1])
+        outputs[t] = state[0] if pair else state
+    return mt.stack(outputs), state
+
+
+def _over_packed(x: Any, sizes: Any, state: Any, weights: Any, step: Any, backward: bool, pair: bool) -> Any:
+    """Run over packed sequences, the longest first. `sizes` has the number of sequences of each step."""
+    w_ih, w_hh, *biases = weights
+    b_ih, b_hh = biases or (None, None)
+    gates = functional.linear(x, w_ih, b_ih)
+    starts = [sum(sizes[:t]) for t in range(len(sizes))]
+    outputs: list[Any] = [None] * len(sizes)
+    size = w_hh.shape[1]
+    if backward:
+        current = _rows(state, 0, sizes[-1], pair)
+        for t in reversed(range(len(sizes))):
+            have = sizes[t + 1] if t + 1 < len(sizes) else sizes[t]
+            if sizes[t] > have:
+                current = _joined([current, _rows(state, have, sizes[t], pair)], pair)
+            current = step(gates[starts[t] : starts[t] + sizes[t]], current, w_hh, b_hh, size)
+            outputs[t] = current[0] if pair else current
+        return mt.cat(outputs), current
+    current, done = state, []
+    for t, count in enumerate(sizes):
+        have = sizes[t - 1] if t else count
+        if count < have:
+            done.append(_rows(current, count, have, pair))
+            current = _rows(current, 0, count, pair)
+        current = step(gates[starts[t] : starts[t] + count], current, w_hh, b_hh, size)
+        outputs[t] = current[0] if pair else current
+    return mt.cat(outputs), _joined([current, *reversed(done)], pair)
+
+
+def _layers(name: str, x: Any, hx: Any, params: Any, has_biases: bool, layers: int, dropout: float, train: bool, both: bool, generator: Any,
+            run: Any) -> Any:  # fmt: skip
+    step, pair = _STEPS[name][0], name == "lstm"
+    ways, each = 2 if both else 1, 4 if has_biases else 2
+    if pair and len(params) == layers * ways * (each + 1):
+        each += 1       # a projection of the hidden state
+    if pair and each in (3, 5):
+        raise NotImplementedError("lstm: the gradient of projections is not supported")
+    last: list[Any] = []
+    for layer in range(layers):
+        outputs = []
+        for way in range(ways):
+            k = layer * ways + way
+            state = (hx[0][k], hx[1][k]) if pair else hx[k]
+            out, state = run(x, state, params[k * each : (k + 1) * each], step, way == 1, pair)
+            outputs.append(out)
+            last.append(state)
+        x = mt.cat(outputs, -1) if both else outputs[0]
+        if dropout and train and layer + 1 < layers:
+            x = functional.dropout(x, dropout, True, False, generator=generator)
+    if pair:
+        return x, mt.stack([h for h, _ in last]), mt.stack([c for _, c in last])
+    return x, mt.stack(last)
+
+
+def _layer(name: str) -> Any:
+    def layer(input: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool, bidirectional: bool,
+              batch_first: bool, generator: Any) -> Any:  # fmt: skip
+        x = input.transpose(0, 1) if batch_first else input
+        made = _layers(name, x, hx, params, has_biases, num_layers, dropout, train, bidirectional, generator, _over_time)
+        return (made[0].transpose(0, 1), *made[1:]) if batch_first else made
+
+    return layer
+
+
+def _packed(name: str) -> Any:
+    def packed(data: Any, batch_sizes: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool,
+               bidirectional: bool, generator: Any) -> Any:  # fmt: skip
+        sizes = batch_sizes.tolist()
+        run = lambda x, *rest: _over_packed(x, sizes, *rest)  # noqa: E731
+        return _layers(name, data, hx, params, has_biases, num_layers, dropout, train, bidirectional, generator, run)
+
+    return packed
+
+
+lstm, gru, rnn_tanh, rnn_relu = (_layer(name) for name in _STEPS)
+lstm_data, gru_data, rnn_tanh_data, rnn_relu_data = (_packed(name) for name in _STEPS)
