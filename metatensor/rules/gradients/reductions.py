@@ -234,7 +234,7 @@ def vector_norm(grad: Any, input: Any, order: Any, dims: Any, keepdim: bool, res
     if order == 1:
         return g * input.sgn()
     if order == 2:
-        return g * (input / norm).masked_fill(norm == 0, 0)
+        return g * (input / norm).masked_fill_(norm == 0, 0)
     size = input.abs()
     if order in (float("inf"), -float("inf")):
         equal = (size == norm) | (ops.isnan(size) & ops.isnan(norm))
