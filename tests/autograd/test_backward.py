@@ -59,7 +59,7 @@ def test_names_and_edges_of_nodes():
     ((multiplication, number),) = node.next_functions
     assert multiplication.name() == "MulBackward0" and number == 0
     accumulate = multiplication.next_functions[0][0]
-    assert accumulate.name() == "AccumulateGrad" and accumulate.variable is x
+    assert accumulate.name() == "torch::autograd::AccumulateGrad" and accumulate.variable is x
     assert accumulate.next_functions == ()
     assert x.grad_fn is None and y.output_nr == 0
     node.metadata["note"] = 1
@@ -410,7 +410,7 @@ def test_writes_through_views():
     row = base[0]
     row.copy_(x * x)
     base[1] = x
-    assert base.requires_grad and base.grad_fn.name() == "CopySlices"
+    assert base.requires_grad and base.grad_fn.name() == "torch::autograd::CopySlices"
     assert row.grad_fn.name() == "AsStridedBackward0"
     (base * base).sum().backward()
     assert x.grad.tolist() == [4 * v**3 + 2 * v for v in (1, 2, 3)]
