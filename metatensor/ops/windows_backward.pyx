@@ -41,8 +41,9 @@ define("_adaptive_avg_pool_backward(Tensor grad_output, Tensor input, int n) -> 
        "Gradient of adaptive average pooling over the last `n` dimensions.")
 define("_upsample_backward(Tensor grad_output, int[] input_size, any? scale_factor, str mode, bool? align_corners, "
        "bool? recompute_scale_factor, bool antialias) -> Tensor", of_sizes, FUNCTION_ONLY, "Gradient of `interpolate`.")
-for _name in ("max_pool", "avg_pool", "adaptive_avg_pool", "upsample"):
-    recorded_as(f"_{_name}_backward", f"windows.{_name}_backward")
+for _name in ("max_pool", "avg_pool", "adaptive_avg_pool"):
+    gradient(f"_{_name}_backward", grad_output=f"windows.{_name}_twice", input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
+recorded_as("_upsample_backward", "windows.upsample_backward")
 define("embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor",
        embedding_backward, FUNCTION_ONLY, "Gradient of `embedding` for its table.")
 recorded_as("embedding_dense_backward", "attention.embedding_dense_backward")
