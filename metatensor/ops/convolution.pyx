@@ -371,6 +371,9 @@ cdef object convolution_backward(Call* c):
     cdef Tensor g = tensor_arg(c, 0), t = tensor_arg(c, 1), w = tensor_arg(c, 2)
     cdef int form = FORMAT_CONTIGUOUS
     mask = arg(c, 9)
+    if not 3 <= w.ndim <= 5 or t.ndim != w.ndim or g.ndim != w.ndim or len(mask) != 3:
+        fail(c, f"gradient, input and weight must have the same 3 to 5 dimensions, got shapes {shape_str(g)}, {shape_str(t)} and "
+                f"{shape_str(w)}, and output_mask three values")
     if w.ndim > 3 and not (canonical(t) and canonical(w)):
         form = suggest_format(t.ndim, t.sizes, t.strides)
         if form == FORMAT_CONTIGUOUS:

@@ -1,9 +1,10 @@
 """Backward halves of losses. They return the gradient of the input, of the input's sizes (of the broadcast sizes for losses that
 broadcast input and target)."""
 from metatensor._core.op cimport FUNCTION_ONLY, Call, arg, define, result_device, tensor_arg
-from metatensor._core.tensor cimport Tensor, new_contiguous
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport dim_t
 from metatensor.ops.pointwise cimport Operands, elementwise_like, elementwise_result, no_operands, operand, promoted
+from metatensor.ops.spatial cimport fail
 from metatensor._core.gradients import gradient, ops
 from metatensor._core.gradients import recorded_as
 
@@ -67,6 +68,8 @@ cdef object ctc_forward(Call* c):
     """Arguments: log_probs (T, N, C), targets, input_lengths, target_lengths, blank, zero_infinity."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[3]
+    if t.ndim != 3:
+        fail(c, f"log_probs must have 3 dimensions, got shape {shape_str(t)}")
     sizes[0], sizes[1], sizes[2] = t.sizes[1], t.sizes[0], 2 * max(arg(c, 3), default=0) + 1
     return (new_contiguous(1, sizes, t.dtype, result_device(c)), new_contiguous(3, sizes, t.dtype, result_device(c)))
 

@@ -20,10 +20,18 @@ cdef Tensor parameter(Call* c, int slot, DType dtype, dim_t n):
     return new_contiguous(1, &n, dtype if is_none(c, slot) else tensor_arg(c, slot).dtype, result_device(c))
 
 
+cdef object three(object mask):
+    if len(mask) != 3:
+        raise RuntimeError(f"output_mask must have 3 values, got {mask}")
+    return mask
+
+
 cdef object layer_norm_backward(Call* c):
     """Arguments: grad_out, input, normalized_shape, mean, rstd, weight, bias, eps, output_mask."""
     cdef Tensor t = tensor_arg(c, 1)
-    mask = arg(c, 8)
+    mask = three(arg(c, 8))
+    if mask[1] and is_none(c, 5) or mask[2] and is_none(c, 6):
+        raise RuntimeError("native_layer_norm_backward(): there is no weight or bias for which output_mask asks")
     return (fresh(c, t) if mask[0] else None, fresh(c, tensor_arg(c, 5)) if mask[1] else None,
             fresh(c, tensor_arg(c, 6)) if mask[2] else None)
 
@@ -32,7 +40,7 @@ cdef object group_norm_backward(Call* c):
     """Arguments: grad_out, input, mean, rstd, weight, N, C, HxW, group, eps, output_mask."""
     cdef Tensor t = tensor_arg(c, 1)
     cdef dim_t n = int_arg(c, 6)
-    mask = arg(c, 10)
+    mask = three(arg(c, 10))
     return (fresh(c, t) if mask[0] else None, parameter(c, 4, t.dtype, n) if mask[1] else None,
             parameter(c, 4, t.dtype, n) if mask[2] else None)
 
@@ -41,7 +49,7 @@ cdef object batch_norm_backward(Call* c):
     """Arguments: grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train, eps, output_mask."""
     cdef Tensor t = tensor_arg(c, 1)
     cdef dim_t n = t.sizes[1] if t.ndim > 1 else 0
-    mask = arg(c, 9)
+    mask = three(arg(c, 9))
     return (fresh(c, t) if mask[0] else None, parameter(c, 2, t.dtype, n) if mask[1] else None,
             parameter(c, 2, t.dtype, n) if mask[2] else None)
 

@@ -1,8 +1,9 @@
 """Backward halves of pooling, resizing and embedding: the gradients have the sizes of the input."""
 from metatensor._core.layout cimport set_format, suggest_format
 from metatensor._core.op cimport FUNCTION_ONLY, Call, arg, define, dims_arg, int_arg, result_device, tensor_arg
-from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided
+from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport MAX_DIMS, dim_t
+from metatensor.ops.spatial cimport fail
 from metatensor._core.gradients import functional, gradient, ops
 from metatensor._core.gradients import recorded_as
 
@@ -21,6 +22,8 @@ cdef object of_sizes(Call* c):
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
     cdef int n = dims_arg(c, 1, sizes)
+    if n != g.ndim:
+        fail(c, f"input_size must have {g.ndim} sizes, got {n}")
     set_format(n, sizes, strides, suggest_format(g.ndim, g.sizes, g.strides))
     return new_strided(n, sizes, strides, g.dtype, result_device(c))
 
@@ -29,6 +32,8 @@ cdef object embedding_backward(Call* c):
     """Arguments: grad_output, indices, num_weights, padding_idx, scale_grad_by_freq."""
     cdef Tensor g = tensor_arg(c, 0)
     cdef dim_t sizes[2]
+    if g.ndim == 0 or int_arg(c, 2) < 0:
+        fail(c, f"the gradient needs a dimension, and num_weights must not be negative, got shape {shape_str(g)}")
     sizes[0], sizes[1] = int_arg(c, 2), g.sizes[g.ndim - 1]
     return new_contiguous(2, sizes, g.dtype, result_device(c))
 
@@ -41,8 +46,9 @@ define("_adaptive_avg_pool_backward(Tensor grad_output, Tensor input, int n) -> 
        "Gradient of adaptive average pooling over the last `n` dimensions.")
 define("_upsample_backward(Tensor grad_output, int[] input_size, any? scale_factor, str mode, bool? align_corners, "
        "bool? recompute_scale_factor, bool antialias) -> Tensor", of_sizes, FUNCTION_ONLY, "Gradient of `interpolate`.")
-for _name in ("max_pool", "avg_pool", "adaptive_avg_pool", "upsample"):
-    recorded_as(f"_{_name}_backward", f"windows.{_name}_backward")
+for _name in ("max_pool", "avg_pool", "adaptive_avg_pool"):
+    gradient(f"_{_name}_backward", grad_output=f"windows.{_name}_twice", input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
+recorded_as("_upsample_backward", "windows.upsample_backward")
 define("embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor",
        embedding_backward, FUNCTION_ONLY, "Gradient of `embedding` for its table.")
 recorded_as("embedding_dense_backward", "attention.embedding_dense_backward")
@@ -86,6 +92,8 @@ cdef object grid_sampler_backward(Call* c):
     """Arguments: grad_output, input, grid, mode, padding_mode, align_corners, output_mask."""
     cdef Tensor t = tensor_arg(c, 1), grid = tensor_arg(c, 2)
     mask = arg(c, 6)
+    if len(mask) != 2:
+        fail(c, f"output_mask must have 2 values, got {mask}")
     return (new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c)) if mask[0] else None,
             new_contiguous(grid.ndim, grid.sizes, grid.dtype, result_device(c)) if mask[1] else None)
 

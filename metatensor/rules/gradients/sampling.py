@@ -111,7 +111,7 @@ def grid_sampler_backward(grad: Any, input: Any, grid: Any, mode: str, padding: 
         wanted = [t for t, m in zip((input, grid), mask) if m]
         found = iter(mt.autograd.grad(result, wanted, grad, create_graph=create, allow_unused=True))
     made = [next(found) if m else None for m in mask]
-    return tuple(mt.zeros_like(t) if m and g is None else g for g, m, t in zip(made, mask, (input, grid)))
+    return tuple(t * 0 if m and g is None else g for g, m, t in zip(made, mask, (input, grid)))
 
 
 def affine_grid(theta: Any, size: Any, align_corners: Any = None) -> Any:

@@ -109,20 +109,36 @@ def _along(grad: Any, matrices: Sequence[Any]) -> Any:
     return grad
 
 
-def avg_pool_backward(grad: Any, input: Any, kernel_size: Any, stride: Any, padding: Any, count_include_pad: bool, divisor: Any) -> Any:
-    n = len(kernel_size)
+def _window_matrices(before: Any, after: Any, kernel_size: Any, stride: Any, padding: Any, count_include_pad: bool, divisor: Any,
+                     like: Any) -> list:  # fmt: skip
+    """Return for each dimension the matrix (after, before) that averages windows; with a divisor, that sums them."""
     matrices = []
-    for size, out, k, s, p in zip(input.shape[-n:], grad.shape[-n:], kernel_size, stride, padding):
-        first = mt.arange(out, device=grad.device).unsqueeze(1) * s - p
-        places = mt.arange(size, device=grad.device)
-        inside = ((places >= first) & (places < first + k)).to(grad.dtype)
+    for size, out, k, s, p in zip(before, after, kernel_size, stride, padding):
+        first = mt.arange(out, device=like.device).unsqueeze(1) * s - p
+        places = mt.arange(size, device=like.device)
+        inside = ((places >= first) & (places < first + k)).to(like.dtype)
         if divisor is None:
             end = (first + k).clamp_max(size + p)
             count = end - first if count_include_pad else end.clamp_max(size) - first.clamp_min(0)
-            inside = inside / count.to(grad.dtype)
+            inside = inside / count.to(like.dtype)
         matrices.append(inside)
+    return matrices
+
+
+def avg_pool_backward(grad: Any, input: Any, kernel_size: Any, stride: Any, padding: Any, count_include_pad: bool, divisor: Any) -> Any:
+    n = len(kernel_size)
+    matrices = _window_matrices(input.shape[-n:], grad.shape[-n:], kernel_size, stride, padding, count_include_pad, divisor, grad)
     result = _along(grad, matrices)
     return result if divisor is None else result / divisor
+
+
+def avg_pool_twice(grad: Any, grad_output_meta: Any, kernel_size: Any, stride: Any, padding: Any, count_include_pad: bool,
+                   divisor_override: Any) -> Any:  # fmt: skip
+    n = len(kernel_size)
+    matrices = _window_matrices(grad.shape[-n:], grad_output_meta.shape[-n:], kernel_size, stride, padding, count_include_pad,
+                                divisor_override, grad)  # fmt: skip
+    result = _along(grad, [matrix.t() for matrix in matrices])
+    return result if divisor_override is None else result / divisor_override
 
 
 def _avg(grad: Any, input: Any, kernel_size: Any, stride: Any, padding: Any, count_include_pad: bool, divisor: Any, n: int) -> Any:
@@ -153,6 +169,14 @@ def adaptive_avg_pool_backward(grad: Any, input: Any, n: int) -> Any:
         places = mt.arange(size, device=grad.device)
         matrices.append(((places >= first) & (places < end)).to(grad.dtype) / (end - first).to(grad.dtype))
     return _along(grad, matrices)
+
+
+def adaptive_avg_pool_twice(grad: Any, grad_output_meta: Any, n: int) -> Any:
+    return getattr(functional, f"adaptive_avg_pool{n}d")(grad, grad_output_meta.shape[-n:])
+
+
+def max_pool_twice(grad: Any, indices: Any, n: int) -> Any:
+    return unpool(grad, indices, n)
 
 
 def _adaptive_mean(n: int) -> Any:
