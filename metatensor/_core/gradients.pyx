@@ -389,10 +389,18 @@ cdef Node begin(Call* c, Overload ov):
 
 
 cdef Node _without_rule(Call* c, Overload ov, Node node):
-    """Return the node of an operator without a rule: backward through it raises."""
+    """Return the node of an operator without a rule: backward through it raises. It has edges to all tensor arguments."""
+    cdef list given = []
+    cdef int i
+    for i in range(ov.nslots):
+        value = <object>c.args[i]
+        given.extend([t for t in value if isinstance(t, Tensor)] if isinstance(value, list) else
+                     [value] if isinstance(value, Tensor) else [])
     node.rule = _Missing(ov.qualname, _default_name(ov.op.name))
+    set_room(node, <int>len(given), 0, 0)
+    for i, t in enumerate(given):
+        _link(node, i, <Tensor>t)
     node.sequence = next_sequence()
-    set_room(node, 0, 0, 0)
     return node
 
 
@@ -435,9 +443,9 @@ cdef object renamed(object t, str name):
     """Give the node of a new tensor, if it has one, the name that it has in PyTorch, and return the tensor."""
     cdef _Named named
     cdef Node node
-    if not (<Tensor>t).flags & T_NONLEAF or (<Tensor>t).extra is None:
+    if not (<Tensor>t).flags & T_NONLEAF or (<Tensor>t).node == NULL:
         return t
-    node = <Node>(<TensorExtra>(<Tensor>t).extra).node
+    node = <Node>(<Tensor>t).node
     if node is not None and isinstance(node.rule, Rule):
         named = _Named.__new__(_Named)
         named.name, named.rule = name, node.rule
