@@ -283,10 +283,20 @@ class _return_triangular_solve(NamedTuple):
     solution: Tensor
     cloned_coefficient: Tensor
 
+def _adaptive_avg_pool_backward(grad_output: Tensor, input: Tensor, n: _int) -> Tensor:
+    """Gradient of adaptive average pooling over the last `n` dimensions."""
+def _avg_pool_backward(grad_output: Tensor, input: Tensor, kernel_size: Sequence[_int], stride: Sequence[_int], padding: Sequence[_int], count_include_pad: _bool, divisor_override: _int | None) -> Tensor:
+    """Gradient of average pooling."""
+def _batch_norm_forward(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None, training: _bool, momentum: _float, eps: _float) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """`batch_norm` that also returns the mean and reciprocal standard deviation of the batch and the new running statistics."""
 def _block_diag(tensors: Sequence[Tensor]) -> Tensor: ...
 def _clone_strided(input: Tensor) -> Tensor: ...
 def _conj(input: Tensor) -> Tensor:
     """View that conjugates elements when they are read."""
+def _ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int, zero_infinity: _bool) -> tuple[Tensor, Tensor]:
+    """`ctc_loss` of each sequence, and the logarithms of the forward probabilities."""
+def _ctc_loss_backward(grad_output: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int, zero_infinity: _bool, loss: Tensor, log_alpha: Tensor) -> Tensor:
+    """Gradient of `ctc_loss`."""
 def _fft_c2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, forward: _bool, *, out: Tensor | None = None) -> Tensor:
     """Complex Fourier transform over `dim`. `normalization` is 0 for no scaling, 1 to divide by the square root of N or 2 to divide by N, the number of points."""
 def _fft_c2r(input: Tensor, dim: _int | Sequence[_int], normalization: _int, last_dim_size: _int, *, out: Tensor | None = None) -> Tensor:
@@ -295,6 +305,8 @@ def _fft_r2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, one
     """Fourier transform of real input over `dim`, with a complex result. If `onesided`, the last dimension in `dim` keeps only the first `n // 2 + 1` of n points. The others follow by symmetry. `normalization` is as in `_fft_c2c`."""
 def _from_host(data: Any, size: Sequence[_int], stride: Sequence[_int], dtype: _dtype, device: _device | _str | _int | None = None) -> Tensor:
     """Return a tensor with the given layout and the values of host bytes in C order."""
+def _grid_sampler_backward(grad_output: Tensor, input: Tensor, grid: Tensor, mode: _str, padding_mode: _str, align_corners: _bool, output_mask: Sequence[_bool]) -> tuple[Tensor, Tensor]:
+    """Gradients of `grid_sample`."""
 def _grouped_mm(input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: _dtype | None = None) -> Tensor:
     """Grouped matrix product, like `nn.functional.grouped_mm`."""
 @overload
@@ -322,6 +334,12 @@ def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor
     """Product of two int8 matrices, as int32. The first matrix may also be uint8."""
 def _linalg_lstsq(input: Tensor, b: Tensor, rcond: _float | None, driver: _str) -> _return__linalg_lstsq:
     """Like `linalg.lstsq`, but with residuals even for matrices without full rank."""
+def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype | None = None) -> Tensor:
+    """Gradient of `log_softmax`, given its result."""
+def _max_pool_backward(grad_output: Tensor, input: Tensor, indices: Tensor, n: _int) -> Tensor:
+    """Gradient of max pooling over the last `n` dimensions."""
+def _multilabel_margin_loss_forward(input: Tensor, target: Tensor, reduction: _str) -> tuple[Tensor, Tensor]:
+    """`multilabel_margin_loss` that also returns which classes are targets."""
 @overload
 def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """`native_batch_norm` with required running statistics. The overload `no_stats` takes no running statistics."""
@@ -329,14 +347,20 @@ def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor 
 def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]: ...
 def _neg_view(input: Tensor) -> Tensor:
     """View that negates elements when they are read."""
+def _nll_loss_forward(input: Tensor, target: Tensor, weight: Tensor | None, reduction: _str, ignore_index: _int) -> tuple[Tensor, Tensor]:
+    """`nll_loss` that also returns the total weight of the samples."""
 def _overlap_add(input: Tensor, step: _int) -> Tensor:
     """Add up overlapping frames at distances of `step`: (n, frames, size) gives (n, size + step * (frames - 1))."""
 def _repeat_interleave(input: Tensor, repeats: _int, dim: _int, output_size: _int) -> Tensor: ...
 def _repeat_interleave_by(input: Tensor, repeats: Tensor, dim: _int, output_size: _int) -> Tensor: ...
+def _rrelu_with_noise(input: Tensor, noise: Tensor, lower: _float, upper: _float, training: _bool) -> Tensor:
+    """`rrelu` with given slopes `noise`, which are 1 for positive inputs. Outside training the slope is the mean of `lower` and `upper`."""
 def _sample_dirichlet(input: Tensor, generator: _Generator | None = None) -> Tensor:
     """Sample from Dirichlet distributions whose concentration parameters lie along the last dimension."""
 def _scaled_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None, scale_result: Tensor | None = None, out_dtype: _dtype | None = None, use_fast_accum: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Product of two 8-bit floating-point matrices: (n, k) and (k, m) give (n, m). Each is first multiplied by its float32 scale. `scale_a` has one element or shape (n, 1), and `scale_b` has one element or shape (1, m)."""
+def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype | None = None) -> Tensor:
+    """Gradient of `softmax`, given its result."""
 def _standard_gamma(input: Tensor, generator: _Generator | None = None) -> Tensor:
     """Sample from gamma distributions of rate 1. Each element of `input` is the shape parameter for one value."""
 @overload
@@ -348,6 +372,13 @@ def _to_copy(input: Tensor, device: _device | _str | _int | None = None, non_blo
 def _unravel_index(indices: Tensor, shape: Sequence[_int]) -> Tensor: ...
 @overload
 def _unravel_index(indices: Tensor, *shape: _int) -> Tensor: ...
+@overload
+def _unsafe_view(input: Tensor, size: Sequence[_int]) -> Tensor:
+    """Like `view`, for results that nobody else refers to."""
+@overload
+def _unsafe_view(input: Tensor, *size: _int) -> Tensor: ...
+def _upsample_backward(grad_output: Tensor, input_size: Sequence[_int], scale_factor: Any | None, mode: _str, align_corners: _bool | None, recompute_scale_factor: _bool | None, antialias: _bool) -> Tensor:
+    """Gradient of `interpolate`."""
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The magnitude of each element. The result is real, even for complex tensors."""
 def abs_(input: Tensor) -> Tensor:
@@ -533,6 +564,8 @@ def bernoulli(input: Tensor, *, generator: _Generator | None = None, out: Tensor
 def bernoulli(input: Tensor, p: _float, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor: ...
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """Like `nn.functional.bilinear`, with the argument order of PyTorch's native function."""
+def binary_cross_entropy_backward(grad_output: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, reduction: _str) -> Tensor:
+    """Gradient of `binary_cross_entropy`."""
 def binary_cross_entropy_with_logits(input: Tensor, target: Tensor, weight: Tensor | None = None, pos_weight: Tensor | None = None, reduction: _int = 0) -> Tensor:
     """Like `nn.functional.binary_cross_entropy_with_logits`, with the argument order of PyTorch's native function."""
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
@@ -680,6 +713,8 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
     """3-d transposed convolution, the adjoint of conv3d, of `input` (N, C, D, H, W) with `weight` (C, C_out / groups, KD, KH, KW) and `bias` (C_out,). `output_padding` is added to the output sizes, on one side."""
 def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], transposed: _bool, output_padding: Sequence[_int], groups: _int) -> Tensor:
     """Convolution, or transposed convolution if `transposed`, over as many spatial dimensions (1 to 3) as `weight` has."""
+def convolution_backward(grad_output: Tensor, input: Tensor, weight: Tensor, stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], transposed: _bool, output_padding: Sequence[_int], groups: _int, output_mask: Sequence[_bool]) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `convolution` for input, weight and bias, as far as `output_mask` asks for them, else None."""
 def copysign(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Magnitude of `input` with the sign of `other`."""
 def copysign_(input: Tensor, other: Tensor | _Number) -> Tensor:
@@ -791,8 +826,12 @@ def einsum(equation: _str, operands: Sequence[Tensor]) -> Tensor:
 def einsum(equation: _str, operand1: Tensor, operand2: Tensor | None = None, operand3: Tensor | None = None, operand4: Tensor | None = None, operand5: Tensor | None = None, operand6: Tensor | None = None, operand7: Tensor | None = None, operand8: Tensor | None = None, operand9: Tensor | None = None, operand10: Tensor | None = None, operand11: Tensor | None = None, operand12: Tensor | None = None, operand13: Tensor | None = None, operand14: Tensor | None = None, operand15: Tensor | None = None, operand16: Tensor | None = None, operand17: Tensor | None = None, operand18: Tensor | None = None, operand19: Tensor | None = None, operand20: Tensor | None = None, operand21: Tensor | None = None, operand22: Tensor | None = None, operand23: Tensor | None = None, operand24: Tensor | None = None, operand25: Tensor | None = None, operand26: Tensor | None = None, operand27: Tensor | None = None, operand28: Tensor | None = None, operand29: Tensor | None = None, operand30: Tensor | None = None, operand31: Tensor | None = None) -> Tensor: ...
 @overload
 def einsum(operand: Tensor, sublist1: Any, sublist2: Any | None = None, sublist3: Any | None = None, sublist4: Any | None = None, sublist5: Any | None = None, sublist6: Any | None = None, sublist7: Any | None = None, sublist8: Any | None = None, sublist9: Any | None = None, sublist10: Any | None = None, sublist11: Any | None = None, sublist12: Any | None = None, sublist13: Any | None = None, sublist14: Any | None = None, sublist15: Any | None = None, sublist16: Any | None = None, sublist17: Any | None = None, sublist18: Any | None = None, sublist19: Any | None = None, sublist20: Any | None = None, sublist21: Any | None = None, sublist22: Any | None = None, sublist23: Any | None = None, sublist24: Any | None = None, sublist25: Any | None = None, sublist26: Any | None = None, sublist27: Any | None = None, sublist28: Any | None = None, sublist29: Any | None = None, sublist30: Any | None = None, sublist31: Any | None = None) -> Tensor: ...
+def elu_backward(grad_output: Tensor, input: Tensor, alpha: _float, scale: _float, input_scale: _float) -> Tensor:
+    """Gradient of `scale * elu(input)` with `alpha * (exp(input_scale * input) - 1)` for negative inputs."""
 def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor:
     """Rows of `weight` (V, D) at the int64 or int32 `indices`: shape (*indices.shape, D)."""
+def embedding_dense_backward(grad_output: Tensor, indices: Tensor, num_weights: _int, padding_idx: _int, scale_grad_by_freq: _bool) -> Tensor:
+    """Gradient of `embedding` for its table."""
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: _float, norm_type: _float) -> Tensor:
     """Scale the rows of `input` at the indices to a `norm_type`-norm of at most `max_norm`, in place."""
 @overload
@@ -919,12 +958,16 @@ def ge(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> 
     """`input >= other`. Complex operands are not supported."""
 def ge_(input: Tensor, other: Tensor | _Number) -> Tensor:
     """`input >= other`. Complex operands are not supported."""
+def gelu_backward(grad_output: Tensor, input: Tensor, *, approximate: _str = 'none') -> Tensor:
+    """Gradient of `gelu`."""
 def geqrf(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_geqrf:
     """QR factorization of matrices (..., M, N) in LAPACK's form: `a` holds R in the upper triangle and the Householder vectors below it, and `tau` (..., min(M, N)) holds their scalar factors."""
 def ger(input: Tensor, vec2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Outer product of two vectors: (n,) and (m,) give (n, m)."""
 def get_device(input: Tensor) -> _int:
     """Return the index of the tensor's device, or -1 if it has none."""
+def glu_backward(grad_output: Tensor, input: Tensor, dim: _int) -> Tensor:
+    """Gradient of `glu`."""
 def gradient(input: Tensor, *, spacing: Any | None = 1, dim: Any | None = None, edge_order: _int = 1) -> tuple[Tensor, ...]:
     """Derivatives of the samples along each dimension in `dim` (all by default), by second-order central differences. `spacing` is the distance between samples: one number, or for each dimension a number or a vector of sample points. `edge_order` (1 or 2) is the order of accuracy at the ends. Return one tensor with the shape of `input` for each dimension."""
 def greater(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -970,6 +1013,14 @@ def hann_window(window_length: _int, *, dtype: _dtype | None = None, layout: _la
 def hann_window(window_length: _int, periodic: _bool, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False) -> Tensor: ...
 def hardshrink(input: Tensor, lambd: _float = 0.5, *, out: Tensor | None = None) -> Tensor:
     """Set elements with `abs(input) <= lambd` to 0 and keep the others."""
+def hardshrink_backward(grad_output: Tensor, input: Tensor, lambd: _float) -> Tensor:
+    """Gradient of `hardshrink` and `softshrink`."""
+def hardsigmoid_backward(grad_output: Tensor, input: Tensor) -> Tensor:
+    """Gradient of `hardsigmoid`."""
+def hardswish_backward(grad_output: Tensor, input: Tensor) -> Tensor:
+    """Gradient of `hardswish`."""
+def hardtanh_backward(grad_output: Tensor, input: Tensor, min_val: _Number, max_val: _Number) -> Tensor:
+    """Gradient of `hardtanh`."""
 def hash_tensor(input: Tensor, dim: _int | Sequence[_int] | None = (), *, keepdim: _bool = False, mode: _int = 0, out: Tensor | None = None) -> Tensor:
     """Hash of the elements over `dim` (default: all dimensions): the exclusive or of their 64-bit patterns, as uint64. `mode` must be 0."""
 def heaviside(input: Tensor, values: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1005,6 +1056,8 @@ def hsplit(input: Tensor, indices: Sequence[_int]) -> tuple[Tensor, ...]: ...
 def hsplit(input: Tensor, *indices: _int) -> tuple[Tensor, ...]: ...
 def hstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Concatenate tensors along dimension 1, or along dimension 0 if the first has at most 1 dimension."""
+def huber_loss_backward(grad_output: Tensor, input: Tensor, target: Tensor, reduction: _str, delta: _float) -> Tensor:
+    """Gradient of `huber_loss`."""
 def hypot(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """`sqrt(input**2 + other**2)`, computed without intermediate overflow."""
 def hypot_(input: Tensor, other: Tensor) -> Tensor:
@@ -1117,6 +1170,8 @@ def le(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> 
     """`input <= other`. Complex operands are not supported."""
 def le_(input: Tensor, other: Tensor | _Number) -> Tensor:
     """`input <= other`. Complex operands are not supported."""
+def leaky_relu_backward(grad_output: Tensor, input: Tensor, negative_slope: _float) -> Tensor:
+    """Gradient of `leaky_relu`."""
 def lerp(input: Tensor, end: Tensor, weight: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Linear interpolation `input + weight * (end - input)`. The tensors must have the same dtype, except for a 0-d weight."""
 def lerp_(input: Tensor, end: Tensor, weight: Tensor | _Number) -> Tensor:
@@ -1151,6 +1206,10 @@ def log2_(input: Tensor) -> Tensor:
     """The logarithm to base 2."""
 def log_(input: Tensor) -> Tensor:
     """The natural logarithm."""
+def log_sigmoid_backward(grad_output: Tensor, input: Tensor) -> Tensor:
+    """Gradient of `logsigmoid`."""
+def log_sigmoid_forward(input: Tensor) -> tuple[Tensor, Tensor]:
+    """`logsigmoid` that also returns `exp(-abs(input))`, except on CUDA devices, where the second tensor is empty."""
 def log_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Logarithm of `softmax`, computed without overflow."""
 def logaddexp(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
@@ -1258,6 +1317,8 @@ def min(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor: .
 def min(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_min_dim: ...
 def minimum(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Lesser of two elements, or NaN if one of them is NaN."""
+def mish_backward(grad_output: Tensor, input: Tensor) -> Tensor:
+    """Gradient of `mish`."""
 def mm(input: Tensor, mat2: Tensor, out_dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Product of two matrices: (n, k) and (k, m) give (n, m)."""
 def mode(input: Tensor, dim: _int = -1, keepdim: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_mode:
@@ -1266,12 +1327,18 @@ def moveaxis(input: Tensor, source: _int | Sequence[_int], destination: _int | S
     """View with the dimensions `source` moved to the positions `destination`. The other dimensions keep their order."""
 def movedim(input: Tensor, source: _int | Sequence[_int], destination: _int | Sequence[_int]) -> Tensor:
     """View with the dimensions `source` moved to the positions `destination`. The other dimensions keep their order."""
+def mse_loss_backward(grad_output: Tensor, input: Tensor, target: Tensor, reduction: _str) -> Tensor:
+    """Gradient of `mse_loss`."""
 def msort(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Sort along the first dimension, ascending."""
 def mul(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """`input * other`."""
 def mul_(input: Tensor | _Number, other: Tensor | _Number) -> Tensor:
     """`input * other`."""
+def multi_margin_loss_backward(grad_output: Tensor, input: Tensor, target: Tensor, p: _int, margin: _float, weight: Tensor | None, reduction: _str) -> Tensor:
+    """Gradient of `multi_margin_loss`."""
+def multilabel_margin_loss_backward(grad_output: Tensor, input: Tensor, target: Tensor, reduction: _str, is_target: Tensor) -> Tensor:
+    """Gradient of `multilabel_margin_loss`."""
 def multinomial(input: Tensor, num_samples: _int, replacement: _bool = False, *, generator: _Generator | None = None, out: Tensor | None = None) -> Tensor:
     """Sample `num_samples` int64 category indices from each row of probabilities, which need not sum to 1. An input (N, K) gives (N, num_samples), and (K,) gives (num_samples,)."""
 def multiply(input: Tensor | _Number, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
@@ -1308,14 +1375,22 @@ def narrow_copy(input: Tensor, dim: _int, start: _int, length: _int, *, out: Ten
     """Like `narrow`, but return a contiguous copy."""
 def native_batch_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """`batch_norm` that also returns the mean and reciprocal standard deviation of the batch. Outside training on a CPU, these two are empty."""
+def native_batch_norm_backward(grad_out: Tensor, input: Tensor, weight: Tensor | None, running_mean: Tensor | None, running_var: Tensor | None, save_mean: Tensor | None, save_invstd: Tensor | None, train: _bool, eps: _float, output_mask: Sequence[_bool]) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `native_batch_norm`."""
 def native_channel_shuffle(input: Tensor, groups: _int) -> Tensor:
     """Interleave `groups` groups of channels of (N, C, ...): view C as (groups, C / groups), transpose and flatten."""
 def native_dropout(input: Tensor, p: _float, train: _bool | None, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
     """Dropout that also returns the bool mask of the elements that were kept. `train=None` means true."""
+def native_dropout_backward(grad_output: Tensor, mask: Tensor, scale: _float) -> Tensor:
+    """Gradient of `native_dropout`: `grad_output * mask * scale`."""
 def native_group_norm(input: Tensor, weight: Tensor | None, bias: Tensor | None, N: _int, C: _int, HxW: _int, group: _int, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """`group_norm` that also returns the mean and the reciprocal standard deviation of each group, both of shape (N, group)."""
+def native_group_norm_backward(grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, N: _int, C: _int, HxW: _int, group: _int, eps: _float, output_mask: Sequence[_bool]) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `native_group_norm`."""
 def native_layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None, bias: Tensor | None, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """`layer_norm` that also returns the mean and the reciprocal of the standard deviation. Both have size 1 in the normalized dimensions."""
+def native_layer_norm_backward(grad_out: Tensor, input: Tensor, normalized_shape: Sequence[_int], mean: Tensor, rstd: Tensor, weight: Tensor | None, bias: Tensor | None, eps: _float, output_mask: Sequence[_bool]) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `native_layer_norm`."""
 def ne(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """`input != other`."""
 def ne_(input: Tensor, other: Tensor | _Number) -> Tensor:
@@ -1332,6 +1407,8 @@ def nextafter(input: Tensor, other: Tensor, *, out: Tensor | None = None) -> Ten
     """Representable number next to `input` in the direction of `other`."""
 def nextafter_(input: Tensor, other: Tensor) -> Tensor:
     """Representable number next to `input` in the direction of `other`."""
+def nll_loss_backward(grad_output: Tensor, input: Tensor, target: Tensor, weight: Tensor | None, reduction: _str, ignore_index: _int, total_weight: Tensor) -> Tensor:
+    """Gradient of `nll_loss`."""
 def nonzero(input: Tensor, *, as_tuple: _bool = False, out: Tensor | None = None) -> Any:
     """Indices of the nonzero elements, as an int64 tensor (number of nonzeros, ndim), or if `as_tuple`, as a tuple of one vector for each dimension."""
 def nonzero_static(input: Tensor, *, size: _int, fill_value: _int = -1, out: Tensor | None = None) -> Tensor:
@@ -1585,12 +1662,16 @@ def sigmoid(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """1 / (1 + exp(-x))."""
 def sigmoid_(input: Tensor) -> Tensor:
     """1 / (1 + exp(-x))."""
+def sigmoid_backward(grad_output: Tensor, output: Tensor) -> Tensor:
+    """Gradient of `sigmoid`, given its result."""
 def sign(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sign of each element: -1, 0 or 1."""
 def sign_(input: Tensor) -> Tensor:
     """The sign of each element: -1, 0 or 1."""
 def signbit(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Test whether the sign bit of each element is set. The result is bool."""
+def silu_backward(grad_output: Tensor, input: Tensor) -> Tensor:
+    """Gradient of `silu`."""
 def sin(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The sine."""
 def sin_(input: Tensor) -> Tensor:
@@ -1609,8 +1690,14 @@ def slice_scatter(input: Tensor, src: Tensor, dim: _int = 0, start: _int | None 
     """Return a copy of `input` in which `src` replaces the elements that `slice` selects."""
 def slogdet(input: Tensor, *, out: Sequence[Tensor] | None = None) -> _return_slogdet:
     """Sign and logarithm of the magnitude of the determinants of square matrices (..., N, N). The sign of a complex determinant is a number of magnitude 1. A singular matrix has sign 0 and logarithm -inf."""
+def smooth_l1_loss_backward(grad_output: Tensor, input: Tensor, target: Tensor, reduction: _str, beta: _float) -> Tensor:
+    """Gradient of `smooth_l1_loss`."""
+def soft_margin_loss_backward(grad_output: Tensor, input: Tensor, target: Tensor, reduction: _str) -> Tensor:
+    """Gradient of `soft_margin_loss`."""
 def softmax(input: Tensor, dim: _int, dtype: _dtype | None = None, *, out: Tensor | None = None) -> Tensor:
     """Exponentials along `dim`, divided by their sum. The dtype must be floating-point."""
+def softplus_backward(grad_output: Tensor, input: Tensor, beta: _float, threshold: _float) -> Tensor:
+    """Gradient of `softplus`."""
 @overload
 def sort(input: Tensor, dim: _int = -1, descending: _bool = False, *, out: Sequence[Tensor] | None = None) -> _return_sort:
     """Sort along `dim`, ascending unless `descending`. Returns (values, int64 indices). Equal elements keep their order."""
@@ -1724,6 +1811,8 @@ def tanh(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The hyperbolic tangent."""
 def tanh_(input: Tensor) -> Tensor:
     """The hyperbolic tangent."""
+def tanh_backward(grad_output: Tensor, output: Tensor) -> Tensor:
+    """Gradient of `tanh`, given its result."""
 def tensor(data: Any | None, *, dtype: _dtype | None = None, device: _device | _str | _int | None = None, requires_grad: _bool = False, pin_memory: _bool = False) -> Tensor:
     """Return a new tensor with a copy of `data`: a number, nested sequences, an array or a tensor. `dtype` is inferred from the data by default. The copy has no gradient history."""
 @overload
@@ -1743,6 +1832,8 @@ def threshold(input: Tensor, threshold: _Number, value: _Number, inplace: _bool 
     """`input` where it is greater than `threshold`, else `value`."""
 def threshold_(input: Tensor, threshold: _Number, value: _Number, inplace: _bool = False) -> Tensor:
     """`input` where it is greater than `threshold`, else `value`."""
+def threshold_backward(grad_output: Tensor, input: Tensor, threshold: _Number) -> Tensor:
+    """Gradient of `threshold` and `relu`: 0 where the input is at most `threshold`."""
 @overload
 def tile(input: Tensor, dims: Sequence[_int]) -> Tensor:
     """Like `repeat`, but if `dims` has fewer values than there are dimensions, the leading dimensions are not repeated."""

@@ -147,6 +147,19 @@ CALLS: dict[str, list[str]] = {
         "mt.stft(input, 4, window=window, return_complex=True)",
     ],
     "sum": [_MATRIX, "mt.sum(input, dim=1)"],
+    "convolution_backward": [
+        'input, weight = mt.empty(1, 3, 8, 8, device="meta"), mt.empty(5, 3, 3, 3, device="meta")',
+        'grad = mt.empty(1, 5, 6, 6, device="meta")',
+        "mt.convolution_backward(grad, input, weight, (1, 1), (0, 0), (1, 1), False, (0, 0), 1, (True, False, False))[0]"],
+    "native_layer_norm_backward": [
+        'input, mean = mt.empty(2, 3, device="meta"), mt.empty(2, 1, device="meta")',
+        "mt.native_layer_norm_backward(input, input, (3,), mean, mean, None, None, 1e-5, (True, False, False))[0]"],
+    "native_group_norm_backward": [
+        'input, mean = mt.empty(2, 4, 5, device="meta"), mt.empty(2, 2, device="meta")',
+        "mt.native_group_norm_backward(input, input, mean, mean, None, 2, 4, 5, 2, 1e-5, (True, False, False))[0]"],
+    "native_batch_norm_backward": [
+        'input, mean = mt.empty(2, 4, 5, device="meta"), mt.empty(4, device="meta")',
+        "mt.native_batch_norm_backward(input, input, None, None, None, mean, mean, True, 1e-5, (True, False, False))[0]"],
     "tensor": ['mt.tensor([[1, 2], [3, 4]], device="cpu")'],
     "threshold": ['input = mt.tensor([-2.0, 0.5, 3.0], device="cpu")', "mt.threshold(input, 1, 0)"],
     "tile": [_META, "mt.tile(input, (2, 1))"],

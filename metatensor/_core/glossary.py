@@ -2,8 +2,11 @@
 
 from fnmatch import fnmatchcase
 
+from metatensor._core import glossary_gradients
+
 # What an argument means in every operator that takes it, unless SPECIFIC says otherwise.
 GENERAL = {
+    **glossary_gradients.GENERAL,
     "A": "Matrix, or batch of matrices in the last two dimensions.",
     "B": "Right-hand side: the vectors or matrices to solve for.",
     "HxW": "Number of positions of each channel.",
@@ -336,6 +339,7 @@ GENERAL = {
 
 # Descriptions for some operators only, by patterns of their names. The first match counts.
 SPECIFIC = [
+    *glossary_gradients.SPECIFIC,
     ("atleast_?d block_diag broadcast_tensors cartesian_prod meshgrid", {"tensor": "Tensors, without a list around them."}),
     ("chain_matmul", {"matrix": "Matrices to multiply, without a list around them."}),
     ("einsum", {"operand": "Operand, given without a list of operands.", "sublist": "Subscripts of the preceding operand, a list of ints. "

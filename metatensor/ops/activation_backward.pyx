@@ -1,12 +1,13 @@
 """Backward halves of element-wise functions: operators that take the gradient of a result and return that of the input."""
-from metatensor._core.op cimport FUNCTION_ONLY, KEEP, PROMOTE, Call, define, dtype_arg, result_device, tensor_arg
-from metatensor._core.tensor cimport Tensor, new_contiguous
-from metatensor._core.types cimport dim_t
-from metatensor.ops.pointwise cimport binary, elementwise_like, unary
+from metatensor._core.op cimport FUNCTION_ONLY, KEEP, PROMOTE, Call, define, dim_arg, dtype_arg, result_device, tensor_arg
+from metatensor._core.compute cimport same_sizes
+from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.types cimport KIND_FLOAT, dim_t
+from metatensor.ops.pointwise cimport NO_BOOLS, NO_INTS, binary, elementwise_like, fail, unary
 from metatensor._core.gradients import gradient, ops
 from metatensor._core.gradients import recorded_as
 
-cdef long FLAGS = PROMOTE | FUNCTION_ONLY
+cdef long FLAGS = PROMOTE | NO_BOOLS | NO_INTS | FUNCTION_ONLY
 
 
 cdef object like_second(Call* c):
@@ -18,6 +19,11 @@ cdef object like_second(Call* c):
 cdef object softmax_backward(Call* c):
     """Arguments: grad_output, output, dim, input_dtype."""
     cdef Tensor t = tensor_arg(c, 1)
+    if not same_sizes(t, tensor_arg(c, 0)):
+        fail(c, f"the gradient has shape {shape_str(tensor_arg(c, 0))}, the result {shape_str(t)}")
+    if t.dtype.kind < KIND_FLOAT or tensor_arg(c, 0).dtype is not t.dtype:
+        fail(c, f"both tensors must have the same floating-point dtype, got {tensor_arg(c, 0).dtype.name} and {t.dtype.name}")
+    dim_arg(c, 2, t.ndim)
     return new_contiguous(t.ndim, t.sizes, dtype_arg(c, 3, t.dtype), result_device(c))
 
 

@@ -21,7 +21,7 @@ from metatensor.ops.pointwise cimport (
     no_operands, number, of_numbers, operand, operand_arg, promoted, refuse, ruled, unary,
 )
 from metatensor._core.gradient_parts import conj, share, times
-from metatensor._core.gradients import gradient, ops
+from metatensor._core.gradients import gradient, ops, recorded_as
 
 cdef long BOTH = INPLACE | OUT
 cdef long INTS = NO_BOOLS | NO_FLOATS | NO_COMPLEX
@@ -267,6 +267,7 @@ gradient("pow", node=lambda input, exponent: "PowBackward0" if not isinstance(ex
          exponent=lambda grad, input, exponent, result: _power_exponent(grad, input, exponent, result))
 define("float_power(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", float_power, PROMOTE | BOTH | EXACT_OUT,
        "`input ** exponent` computed in float64, or in complex128 if an operand is complex.")
+recorded_as("float_power")
 
 for _name, _target in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div"), ("true_divide", "div")):
     alias_op(_name, _target)
@@ -314,6 +315,7 @@ define("xlogy(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, INT_
 gradient("xlogy", input=lambda grad, input, other: grad * ops.where((input == 0) & (other <= 0), 0.0, ops.log(other)),
          other=lambda grad, input, other: grad * input / other)
 define("ldexp(Tensor input, Tensor other) -> Tensor", ldexp, INT_TO_FLOAT | BOTH, "`input * 2**other`.")
+recorded_as("ldexp")
 define("copysign(Tensor input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "Magnitude of `input` with the sign of `other`.")
 gradient("copysign", input=lambda grad, input, result: _signed(grad, input, result), other=lambda grad: grad.new_zeros(grad.shape))

@@ -9,6 +9,8 @@ from metatensor._core.types cimport FORMAT_PRESERVE, KIND_COMPLEX, KIND_FLOAT, M
 from metatensor.ops.factory cimport make_like
 from metatensor.ops.spatial cimport on_cpu
 
+from metatensor._core.gradients import gradient, ops
+
 
 # Strides of the results -------------------------------------------------------------------
 #
@@ -237,16 +239,43 @@ cdef object c2r_meta(Call* c):
     return new_strided(t.ndim, sizes, strides, to_real(t.dtype), result_device(c))
 
 
+def _of_real(grad, shape, dim, normalization, onesided):
+    """Gradient of a transform of real input: the inverse transform, with zeros for the points that were left out."""
+    if onesided:
+        last = dim[len(dim) - 1] % len(shape)
+        missing = shape[last] - grad.shape[last]
+        if missing:
+            zeros = list(grad.shape)
+            zeros[last] = missing
+            grad = ops.cat((grad, grad.new_zeros(zeros)), last)
+    return ops.real(ops._fft_c2c(grad, dim, normalization, False))
+
+
+def _of_half(grad, dim, normalization, size):
+    """Gradient of a transform to real numbers: every point that stood for two, itself and its conjugate, counts twice."""
+    made = ops._fft_r2c(grad, dim, normalization, True)
+    last = dim[len(dim) - 1] % grad.dim()
+    twice = size - made.shape[last]
+    if twice <= 0:
+        return made
+    parts = [made.narrow(last, 0, 1), made.narrow(last, 1, twice) * 2, made.narrow(last, 1 + twice, made.shape[last] - 1 - twice)]
+    return ops.cat(parts, last)
+
+
 define("_fft_c2c(Tensor input, int[1] dim, int normalization, bool forward) -> Tensor", c2c_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Complex Fourier transform over `dim`. `normalization` is 0 for no scaling, 1 to divide by the square root of "
        "N or 2 to divide by N, the number of points.")
+gradient("_fft_c2c", input=lambda grad, dim, normalization, forward: ops._fft_c2c(grad, dim, normalization, not forward))
 define("_fft_r2c(Tensor input, int[1] dim, int normalization, bool onesided) -> Tensor", r2c_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Fourier transform of real input over `dim`, with a complex result. If `onesided`, the last dimension in `dim` "
        "keeps only the first `n // 2 + 1` of n points. The others follow by symmetry. `normalization` is as in "
        "`_fft_c2c`.")
+gradient("_fft_r2c", input=lambda grad, input_meta, dim, normalization, onesided:
+         _of_real(grad, input_meta.shape, dim, normalization, onesided))
 define("_fft_c2r(Tensor input, int[1] dim, int normalization, int last_dim_size) -> Tensor", c2r_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Inverse Fourier transform over `dim` with a real result. `input` is half of a Hermitian-symmetric spectrum, "
        "and the result has size `last_dim_size` in the last dimension of `dim`. `normalization` is as in `_fft_c2c`.")
+gradient("_fft_c2r", input=lambda grad, dim, normalization, last_dim_size: _of_half(grad, dim, normalization, last_dim_size))

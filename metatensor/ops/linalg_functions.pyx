@@ -16,7 +16,8 @@ from metatensor.ops.matrices cimport (
     columns, has_routine, need_floating, need_one_dtype, need_routine, need_square, new_matrices, per_matrix,
 )
 from metatensor._core.gradient_parts import Bodies
-from metatensor._core.gradients import gradient, recorded_as
+from metatensor._core.gradient_parts import conj
+from metatensor._core.gradients import gradient, linalg, recorded_as
 
 
 # Parts of gradients ---------------------------------------------------------------------------------
@@ -172,9 +173,12 @@ cdef object vander_meta(Call* c):
 
 define("linalg.cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor", linalg_cross_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Cross products of the vectors along `dim`, which must have size 3. The other dimensions broadcast.")
+gradient("linalg.cross", input=lambda grad, other, dim: linalg.cross(conj(other), grad, dim=dim),
+         other=lambda grad, input, dim: linalg.cross(grad, conj(input), dim=dim))
 define("cross(Tensor input, Tensor other, int? dim=None) -> Tensor", cross_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Cross products of the vectors along `dim`, which must have size 3. `dim` defaults to the first dimension of "
        "size 3. The other dimensions broadcast.")
+recorded_as("cross")
 define("linalg.vander(Tensor x, *, int? N=None) -> Tensor", vander_meta, 0,
        "Vandermonde matrices: for x (..., n) the result (..., n, N) holds the powers 0 to N - 1 of each value. N "
        "defaults to n. The result is int64 if x holds integers, else it has the dtype of x.")

@@ -9,6 +9,7 @@ from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_INT, MAX_DIMS, dim_t
 from metatensor._core import errors
+from metatensor._core.gradients import gradient
 from metatensor.ops.matrices cimport (
     broadcast_batches, by_columns, columns, empty_vector, has_routine, need_floating, need_matrix, need_one_dtype,
     need_routine, need_solvable, need_square, new_matrices, per_matrix, rows, title,
@@ -75,6 +76,7 @@ define("linalg.inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, 
        OUT | EXACT_OUT,
        "Inverses of square matrices (..., N, N), and an int32 `info` (...): 0 or the position of the first zero pivot, "
        "counted from 1. If `check_errors`, raise LinAlgError for singular matrices.")
+gradient("linalg.inv_ex", outputs=(0,), A=lambda grad, inverse: -(inverse.mH @ (grad @ inverse.mH)))
 define("linalg.inv(Tensor A) -> Tensor", inv_body, COMPOSITE | OUT | EXACT_OUT,
        "Inverses of square matrices (..., N, N). Raise LinAlgError if a matrix is singular.")
 define("inverse(Tensor input) -> Tensor", inv_body, COMPOSITE | OUT | EXACT_OUT,

@@ -1,6 +1,7 @@
 """`special.*`: special functions, orthogonal polynomials, and aliases of other ops."""
 from metatensor._core.op cimport ELEMENTWISE, INT_TO_FLOAT, NO_GRAD, OUT, alias_op, define
 from metatensor.ops.pointwise cimport NO_COMPLEX, binary, unary
+from metatensor._core.gradients import gradient, ops, special
 from metatensor.ops import binary as _binary_family, unary as _unary_family  # no-cython-lint: aliases point there
 
 cdef long REAL = INT_TO_FLOAT | NO_COMPLEX | OUT | ELEMENTWISE
@@ -39,12 +40,40 @@ for _name, _doc in (
     _grad = NO_GRAD if "bessel" in _name or _name == "airy_ai" else 0       # PyTorch has no gradients for these
     define(f"special.{_name}(Tensor input) -> Tensor", unary, REAL | _grad, _doc)
 
+_ROOT_PI, _ROOT_TWO = 1.7724538509055159, 1.4142135623730951
+
+
+def _of_i1(grad, input, result):
+    """Gradient of I1: ``I0(x) - I1(x) / x``, 1/2 at 0."""
+    safe = ops.where(input == 0, 1.0, input)
+    return grad * ops.where(input == 0, 0.5, ops.i0(safe) - result / safe)
+
+
+def _of_i1e(grad, input, result):
+    """Gradient of ``exp(-|x|) I1(x)``, 1/2 at 0."""
+    safe = ops.where(input == 0, 1.0, input)
+    return grad * ops.where(input == 0, 0.5, special.i0e(safe) - result * (ops.sgn(safe) + 1 / safe))
+
+
+gradient("special.entr", input=lambda grad, input: grad * (-input.log() - 1))
+gradient("special.erfcx", input=lambda grad, input, result: grad * (2 * input * result - 2 / _ROOT_PI))
+gradient("special.i0e", input=lambda grad, input, result: grad * (special.i1e(input) - ops.sgn(input) * result))
+gradient("special.i1", input=lambda grad, input, result: _of_i1(grad, input, result))
+gradient("special.i1e", input=lambda grad, input, result: _of_i1e(grad, input, result))
+gradient("special.log_ndtr",
+         input=lambda grad, input, result: grad * (ops.exp(-(result + input * input / 2)) / (_ROOT_TWO * _ROOT_PI)))
+gradient("special.ndtr", input=lambda grad, input: grad * (ops.exp(-(input * input) / 2) / (_ROOT_TWO * _ROOT_PI)))
+gradient("special.ndtri", input=lambda grad, result: grad * (_ROOT_TWO * _ROOT_PI * ops.exp(result * result / 2)))
+
 # Two variables ----------------------------------------------------------------------------
 
 define("special.xlog1py(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
        "`input * log1p(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN.")
+gradient("special.xlog1py", input=lambda grad, input, other: grad * ops.where((input == 0) & (other <= -1), 0.0, ops.log1p(other)),
+         other=lambda grad, input, other: grad * input / (other + 1))
 define("special.zeta(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
        "The Hurwitz zeta function: the sum of `(k + other)**-input` over all integers k >= 0.")
+gradient("special.zeta", other=lambda grad, input, other: grad * -input * special.zeta(input + 1, other))
 
 for _name, _doc in (
     ("chebyshev_polynomial_t", "The Chebyshev polynomial of the first kind of degree n."),

@@ -17,6 +17,10 @@ BASIC = {"clone", "_to_copy", "_to_copy.move", "copy_"}
 KNOWN = {overload.qualname for op in list(registry.values()) for overload in op.functional.overloads}
 # Operators whose decomposition multiplies in another order, so that inf * 0 occurs in other places.
 ORDER = {"nn.functional.bilinear"}
+# Operators whose arguments depend on each other in ways that the search for samples does not know. Those of gradients are
+# compared with PyTorch (`oracle.gradients`).
+WITHOUT_SAMPLES = {"_grouped_mm", "_batch_norm_forward", "_upsample_backward", "convolution_backward", "native_batch_norm_backward",
+                   "native_group_norm_backward", "native_layer_norm_backward"}
 SAMPLES = 15
 
 
@@ -68,7 +72,7 @@ def test_a_decomposition_gives_the_values_of_the_kernel(core, name):
         samples = [sample for sample in samples if sample.arguments["input"].shape != (0, 0)]
     # Decompositions that hold only for real numbers raise an error for others.
     samples = [s for s in samples if not isinstance(device_kernels._call(op, s, core, True), NotImplementedError)]
-    assert len(samples) > 1 or name == "_grouped_mm"
+    assert len(samples) > 1 or name in WITHOUT_SAMPLES
     if samples:
         device_kernels._compare(op, samples, core, "cpu")
 

@@ -168,8 +168,7 @@ def test_what_has_no_formula_says_so():
         def _log_normalizer(self, eta):
             return eta.exp()
 
-    with pytest.raises(NotImplementedError, match="gradient of its log normalizer"):
-        ours.kl_divergence(Family(), Family())
+    assert ours.kl_divergence(Family(), Family()).item() == 0  # from the gradient of the log normalizer
     with pytest.raises(NotImplementedError, match="different exponential families"):
         ours.kl_divergence(ours.Normal(0.0, 1.0), ours.Dirichlet(mt.ones(2)))
     with pytest.raises(NotImplementedError, match="fewer trials"):
