@@ -10,7 +10,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdlib cimport qsort
 from libc.string cimport memset
-from metatensor._core.device cimport META, Device
+from metatensor._core.device cimport META
 from metatensor._core.dtype cimport DType
 from metatensor._core.graph cimport Edge, Node, NodeExtra, Output, exposed, next_sequence, set_output, where_called
 from metatensor._core.history cimport AccumulateGrad, node_of
@@ -19,7 +19,7 @@ from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, shape_str
 from metatensor._core.thread cimport ThreadState, hints, thread_state
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_NONLEAF, T_REQUIRES_GRAD, T_RETAINS_GRAD, dim_t
+from metatensor._core.types cimport KIND_COMPLEX, T_REQUIRES_GRAD
 
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o) noexcept
@@ -469,7 +469,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
     walk.nodes = []
     walk.number = next_sequence()
     walk.keep, walk.create = keep_graph, create_graph
-    for node, output in roots:
+    for node, _output in roots:
         walk.add(node)
     if inputs is not None:
         walk.only_inputs = True
@@ -478,7 +478,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
             walk.captures.setdefault((<size_t><PyObject*>node, output), []).append(k)
     walk.discover()
     if inputs is not None:
-        for node, output in inputs:
+        for node, _output in inputs:
             place = walk.place_of(node)
             if place >= 0:
                 walk.visits[place].captured = True

@@ -3,11 +3,11 @@ cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from metatensor._core.graph cimport Edge, Node, next_sequence, set_edge, set_output, set_room, wants
-from metatensor._core.history cimport node_of, rebase, set_node
+from metatensor._core.history cimport node_of, set_node
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor, version_of
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_REQUIRES_GRAD
+from metatensor._core.types cimport T_REQUIRES_GRAD
 from metatensor._core.versions cimport detached
 
 

@@ -24,18 +24,16 @@ an argument's name and ``_layout``
 """
 cimport cython
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
-from metatensor._core.device cimport Device
-from metatensor._core.dtype cimport DType
+from cpython.ref cimport Py_INCREF
 from metatensor._core.graph cimport (
     SAVED_INPUT, SAVED_OBJECT, SAVED_PACKED, SAVED_RESULT, Node, Saved, next_sequence, node_extra, set_edge,
     is_tracked, set_output, set_room, unpack, untrack, wants, where_called, graph_hooks,
 )
 from metatensor._core.history cimport node_of, rebase, set_node
 from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, VIEW, Call, Overload, call, find
-from metatensor._core.size cimport make_size, make_tuple
+from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
-from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, version_of
+from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.thread cimport hints, innermost_hooks, thread_state
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from metatensor._core.versions cimport detached
@@ -197,8 +195,7 @@ cdef tuple _result_names(Overload ov):
 cdef Rule _prepare(Overload ov):
     """Return the rule of an overload, or None if it has none."""
     cdef Rule rule
-    cdef _Function f
-    cdef int i, k
+    cdef int i
     found = _declared.get(ov.qualname, (None, None, None, {}))
     through = _through.get(ov.qualname)
     if not found[3] and through is None:
@@ -560,8 +557,6 @@ cdef inline bint _differentiable(Tensor t) noexcept:
 cdef int record(Call* c, Overload ov, object result) except -1:
     """Record a call that wrote to no argument."""
     cdef Node node
-    cdef Tensor t
-    cdef int i, n
     if isinstance(result, Tensor):
         if not _differentiable(<Tensor>result):
             return 0
@@ -614,7 +609,7 @@ cdef int _keep_results(Call* c, Node node, object result) except -1:
     cdef Rule rule = _rule_of(node)
     cdef Kept* kept
     cdef Tensor t
-    cdef int k, i
+    cdef int k
     cdef unsigned long long wanted = 0
     if rule is None:
         return 0
@@ -639,12 +634,12 @@ cdef int _keep_results(Call* c, Node node, object result) except -1:
 cdef unsigned long long _wanted(Rule rule, Node node, Call* c) except *:
     """Return which functions of a rule are wanted."""
     cdef unsigned long long wanted = 0
-    cdef int i = 0, k, n, m
+    cdef int i = 0, k, n, _m
     for k in range(rule.n_slots):
         n = 1
         if rule.lists and rule.overload.slots[rule.slots[k]].kind == K_TENSORS:
             n = len(<object>c.args[rule.slots[k]])
-        for m in range(n):
+        for _m in range(n):
             if node.edges[i].node != NULL:
                 wanted |= 1ULL << rule.function_of[k]
             i += 1

@@ -11,8 +11,6 @@ cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from metatensor._core.device cimport Device
-from metatensor._core.dtype cimport DType
 from metatensor._core.layout cimport copy_dims
 from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.types cimport INLINE_DIMS, dim_t

@@ -19,8 +19,8 @@ from metatensor._core.versions cimport detached
 cdef extern from "Python.h":
     Py_ssize_t Py_REFCNT(PyObject* o) noexcept
 
-
 _accumulating = RLock()
+
 
 # Leaves ---------------------------------------------------------------------------------------
 
@@ -122,7 +122,6 @@ cdef int _accumulate(Tensor variable, Tensor g) except -1:
 
 cdef Node node_of(Tensor t, int* output):
     """Return the node of a tensor that requires grad, and which of its outputs the tensor is."""
-    cdef TensorExtra extra
     if not t.flags & T_NONLEAF:
         output[0] = 0
         return accumulator_of(t)

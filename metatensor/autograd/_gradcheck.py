@@ -186,7 +186,9 @@ def _check(func: Callable, given: tuple, differentiated: list, eps: float, atol:
                 raise GradcheckError(f"gradcheck: two backward passes gave different gradients for input {i}")
             expected = _expected(numeric[id(x)][place], x, output)
             if not mt.allclose(a, expected.to(a.dtype), rtol=rtol, atol=atol, equal_nan=True):
-                raise GradcheckError(f"gradcheck: the gradient of output {k} for input {i} is wrong\nbackward:\n{a}\ndifferences:\n{expected}")
+                raise GradcheckError(
+                    f"gradcheck: the gradient of output {k} for input {i} is wrong\nbackward:\n{a}\ndifferences:\n{expected}"
+                )
 
 
 def _check_undefined(func: Callable, given: tuple, differentiated: list) -> None:

@@ -16,7 +16,7 @@ __all__ = ["call_stack", "detect_anomaly", "set_detect_anomaly"]
 def call_stack() -> str:
     """Return the call stack of the code that is running, the package's own calls left out."""
     frames = []
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame is not None:
         if not is_ours(frame):
             frames.append((frame, frame.f_lineno))

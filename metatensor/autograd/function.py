@@ -109,6 +109,10 @@ class _Saved:
     """A saved tensor and its version."""
 
     __slots__ = ("output", "tensor", "unpacking", "version")
+    output: Any
+    tensor: Any
+    unpacking: Any
+    version: int
 
     @classmethod
     def of(cls, tensor: Any, output: int | None) -> _Saved:

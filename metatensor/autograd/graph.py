@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import metatensor as mt
@@ -151,7 +151,8 @@ def _with_history(tensor: Any) -> Any:
 
 def increment_version(tensor: Any) -> None:
     """Count an in-place change of a tensor, or of each tensor of a sequence, that was made behind metatensor's back."""
-    for t in (tensor,) if isinstance(tensor, mt.Tensor) else tensor:
+    tensors: Any = (tensor,) if isinstance(tensor, mt.Tensor) else tensor
+    for t in tensors:
         t._increment_version()
 
 

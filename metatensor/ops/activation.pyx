@@ -18,7 +18,7 @@ from metatensor.ops.factory cimport check_fill
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, fail, no_operands, ruled, unary,
 )
-from metatensor._core.gradients import functional, gradient, ops
+from metatensor._core.gradients import gradient, ops
 from metatensor._core.gradients import recorded_as
 from metatensor.ops import unary as _unary_family  # no-cython-lint: defines what is aliased here
 
@@ -228,7 +228,8 @@ gradient("nn.functional.hardtanh", node="HardtanhBackward0",
 gradient("nn.functional.hardswish", node="HardswishBackward0", input=lambda grad, input: ops.hardswish_backward(grad, input))
 gradient("nn.functional.hardsigmoid", node="HardsigmoidBackward0", input=lambda grad, input: ops.hardsigmoid_backward(grad, input))
 gradient("hardshrink", input=lambda grad, input, lambd: ops.hardshrink_backward(grad, input, lambd))
-gradient("nn.functional.softshrink", node="SoftshrinkBackward0", input=lambda grad, input, lambd: ops.hardshrink_backward(grad, input, lambd))
+gradient("nn.functional.softshrink", node="SoftshrinkBackward0",
+         input=lambda grad, input, lambd: ops.hardshrink_backward(grad, input, lambd))
 gradient("threshold", input=lambda grad, input, threshold: ops.threshold_backward(grad, input, threshold))
 recorded_as("nn.functional.softsign", "activation.softsign")
 recorded_as("nn.functional.tanhshrink", "activation.tanhshrink")

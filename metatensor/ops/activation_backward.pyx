@@ -61,8 +61,8 @@ gradient("hardshrink_backward", grad_output=lambda grad, input, lambd: ops.hards
          input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
 define("glu_backward(Tensor grad_output, Tensor input, int dim) -> Tensor", like_second, FUNCTION_ONLY, "Gradient of `glu`.")
 recorded_as("glu_backward")
-define("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype? input_dtype=None) -> Tensor", softmax_backward, FUNCTION_ONLY,
-       "Gradient of `softmax`, given its result.")
+define("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype? input_dtype=None) -> Tensor", softmax_backward,
+       FUNCTION_ONLY, "Gradient of `softmax`, given its result.")
 recorded_as("_softmax_backward_data")
 define("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype? input_dtype=None) -> Tensor", softmax_backward,
        FUNCTION_ONLY, "Gradient of `log_softmax`, given its result.")
@@ -82,7 +82,8 @@ cdef object log_sigmoid_forward(Call* c):
 
 define("log_sigmoid_forward(Tensor input) -> (Tensor, Tensor)", log_sigmoid_forward, FUNCTION_ONLY | KEEP,
        "`logsigmoid` that also returns `exp(-abs(input))`, except on CUDA devices, where the second tensor is empty.")
-gradient("log_sigmoid_forward", node="LogSigmoidBackward0", outputs=(0,), input=lambda grad, input, result1: ops.log_sigmoid_backward(grad, input))
+gradient("log_sigmoid_forward", node="LogSigmoidBackward0", outputs=(0,),
+         input=lambda grad, input, result1: ops.log_sigmoid_backward(grad, input))
 recorded_as("nn.functional.logsigmoid", lambda input: ops.log_sigmoid_forward(input)[0])
 
 

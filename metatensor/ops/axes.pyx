@@ -163,7 +163,8 @@ gradient("transpose", in_place="TransposeBackward1", input=lambda grad, dim0, di
 alias_op("swapdims", "transpose")
 define("swapaxes(Tensor(a) input, int axis0, int axis1) -> Tensor", transpose_meta, VIEW | INPLACE,
        "`transpose` with NumPy's argument names.")
-gradient("swapaxes", node="TransposeBackward0", in_place="TransposeBackward1", input=lambda grad, axis0, axis1: grad.transpose(axis0, axis1))
+gradient("swapaxes", node="TransposeBackward0", in_place="TransposeBackward1",
+         input=lambda grad, axis0, axis1: grad.transpose(axis0, axis1))
 define("t(Tensor(a) input) -> Tensor", t_meta, VIEW | INPLACE,
        "Transpose of a matrix, as a view. A tensor of 0 or 1 dimensions is returned unchanged. More than 2 dimensions "
        "are not supported.")

@@ -40,12 +40,14 @@ cdef object nll_loss_forward(Call* c):
 cdef str _pair = "Tensor grad_output, Tensor input, Tensor target"
 
 define(f"mse_loss_backward({_pair}, str reduction) -> Tensor", broadcast_pair, FUNCTION_ONLY, "Gradient of `mse_loss`.")
-define(f"smooth_l1_loss_backward({_pair}, str reduction, float beta) -> Tensor", broadcast_pair, FUNCTION_ONLY, "Gradient of `smooth_l1_loss`.")
+define(f"smooth_l1_loss_backward({_pair}, str reduction, float beta) -> Tensor", broadcast_pair, FUNCTION_ONLY,
+       "Gradient of `smooth_l1_loss`.")
 define(f"huber_loss_backward({_pair}, str reduction, float delta) -> Tensor", broadcast_pair, FUNCTION_ONLY, "Gradient of `huber_loss`.")
 define(f"soft_margin_loss_backward({_pair}, str reduction) -> Tensor", like_input, FUNCTION_ONLY, "Gradient of `soft_margin_loss`.")
 define(f"binary_cross_entropy_backward({_pair}, Tensor? weight, str reduction) -> Tensor", like_input, FUNCTION_ONLY,
        "Gradient of `binary_cross_entropy`.")
-define(f"multi_margin_loss_backward({_pair}, int p, float margin, Tensor? weight, str reduction) -> Tensor", contiguous_input, FUNCTION_ONLY,
+define(f"multi_margin_loss_backward({_pair}, int p, float margin, Tensor? weight, str reduction) -> Tensor",
+       contiguous_input, FUNCTION_ONLY,
        "Gradient of `multi_margin_loss`.")
 define(f"multilabel_margin_loss_backward({_pair}, str reduction, Tensor is_target) -> Tensor", contiguous_input, FUNCTION_ONLY,
        "Gradient of `multilabel_margin_loss`.")

@@ -235,7 +235,8 @@ define("mm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", mm_meta
 gradient("mm", input="products.mm_input", mat2="products.mm_mat2")
 define("bmm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", bmm_meta, OUT | EXACT_OUT,
        "Batched matrix product: (b, n, k) and (b, k, m) give (b, n, m).")
-gradient("bmm", input=lambda grad, mat2: grad.bmm(conj(mat2.transpose(1, 2))), mat2=lambda grad, input: conj(input.transpose(1, 2)).bmm(grad))
+gradient("bmm", input=lambda grad, mat2: grad.bmm(conj(mat2.transpose(1, 2))),
+         mat2=lambda grad, input: conj(input.transpose(1, 2)).bmm(grad))
 define("mv(Tensor input, Tensor vec) -> Tensor", mv_meta, OUT | EXACT_OUT,
        "Product of a matrix and a vector: (n, k) and (k,) give (n,).")
 gradient("mv", input=lambda grad, vec: ops.outer(grad, conj(vec)), vec=lambda grad, input: conj(input.t()).mv(grad))

@@ -7,7 +7,7 @@ from metatensor._core.tensor cimport Tensor, new_contiguous
 from metatensor._core.types cimport dim_t
 from metatensor.ops.batch_norm cimport channels_of, check_batch_norm, normalized_like
 from metatensor.ops.pointwise cimport elementwise_like
-from metatensor.ops.normalization cimport is_cpu, statistics_dtype
+from metatensor.ops.normalization cimport statistics_dtype
 from metatensor._core.gradients import gradient
 from metatensor._core.gradients import recorded_as
 

@@ -370,15 +370,15 @@ cdef object var_meta(Call* c):
     cdef DType real = to_real(t.dtype)
     cdef bint chosen[MAX_DIMS]
     cdef bint keepdim = bool_arg(c, 3)
-    cdef Tensor spread
+    cdef Tensor deviation
     require_floating(c, t.dtype)
     dim_list(c, 1, t.ndim, chosen)
-    spread = reduced(t, chosen, keepdim, real, result_device(c))
+    deviation = reduced(t, chosen, keepdim, real, result_device(c))
     if op_flags(c) & OPTION_B and keepdim and real is t.dtype:      # else PyTorch returns a copy
-        put_back(spread, chosen)
+        put_back(deviation, chosen)
     if op_flags(c) & OPTION_A:
-        return spread, reduced(t, chosen, keepdim, t.dtype, result_device(c))
-    return spread
+        return deviation, reduced(t, chosen, keepdim, t.dtype, result_device(c))
+    return deviation
 
 
 cdef object var_all_meta(Call* c):

@@ -41,6 +41,7 @@ def _over(input, min, max):
     """Return where the upper bound is the result."""
     return input > max if min is None else (input > max) | (max < min)
 
+
 cdef long BOTH = INPLACE | OUT
 cdef long ORDERED = PROMOTE | NO_BOOLS | NO_COMPLEX | INPLACE | OUT
 

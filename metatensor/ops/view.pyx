@@ -320,7 +320,8 @@ gradient("squeeze", in_place="SqueezeBackward3", input=lambda grad, input_meta: 
 define("squeeze.dim(Tensor(a) input, int dim) -> Tensor", squeeze_dim, VIEW | INPLACE)
 gradient("squeeze.dim", node="SqueezeBackward1", in_place="SqueezeBackward4", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 define("squeeze.dims(Tensor(a) input, int[] dim) -> Tensor", squeeze_dims, VIEW | INPLACE)
-gradient("squeeze.dims", node="SqueezeBackward2", in_place="SqueezeBackward5", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
+gradient("squeeze.dims", node="SqueezeBackward2", in_place="SqueezeBackward5",
+         input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 define("unsqueeze(Tensor(a) input, int dim) -> Tensor", unsqueeze_meta, VIEW | INPLACE,
        "Return a view with a new dimension of size 1 at position `dim`.")
 gradient("unsqueeze", in_place="UnsqueezeBackward1", input=lambda grad, dim: grad.squeeze(dim))

@@ -166,5 +166,6 @@ gradient("slice_scatter", input=lambda grad, dim, start, end, step: _of.without(
 gradient("diagonal_scatter", input=lambda grad, offset, dim1, dim2: _of.without(grad, "diagonal", offset, dim1, dim2),
          src=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2))
 gradient("as_strided_scatter",
-         input=lambda grad, input_layout, size, stride, storage_offset: _of.without_strided(grad, input_layout, size, stride, storage_offset),
+         input=lambda grad, input_layout, size, stride, storage_offset:
+         _of.without_strided(grad, input_layout, size, stride, storage_offset),
          src=lambda grad, input_layout, size, stride, storage_offset: _of.strided_part(grad, input_layout, size, stride, storage_offset))

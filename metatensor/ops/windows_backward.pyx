@@ -4,7 +4,7 @@ from metatensor._core.op cimport FUNCTION_ONLY, Call, arg, define, dims_arg, int
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport MAX_DIMS, dim_t
 from metatensor.ops.spatial cimport fail
-from metatensor._core.gradients import functional, gradient, ops
+from metatensor._core.gradients import gradient, ops
 from metatensor._core.gradients import recorded_as
 
 

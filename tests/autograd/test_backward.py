@@ -475,13 +475,19 @@ def test_a_graph_is_freed_without_the_collector():
 def test_cycles_through_hooks_are_collected():
     import weakref
 
-    x = leaf(1.0)
-    y = x * 2
-    y.register_hook(lambda g: y * g)
-    node = weakref.ref(y.grad_fn)
-    del y
-    gc.collect()
-    assert node() is None
+    def cycle():
+        y = leaf(1.0) * 2
+        y.register_hook(lambda g: y * g)
+        return weakref.ref(y.grad_fn)
+
+    gc.disable()
+    try:
+        node = cycle()
+        assert node() is not None
+        gc.collect()
+        assert node() is None
+    finally:
+        gc.enable()
 
 
 def test_deep_graphs():

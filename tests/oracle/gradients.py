@@ -16,8 +16,9 @@ import argparse
 import warnings
 from collections import Counter
 
-import metatensor
 import torch
+
+import metatensor
 
 from . import database, judging
 from .records import Missing
@@ -171,7 +172,8 @@ def score(tallies):
     rows = [t for t in tallies.values() if t.n]
     n, right = sum(t.n for t in rows), sum(t.right for t in rows)
     whole = sum(t.n == t.right for t in rows)
-    return f"ops fully right: {whole}/{len(rows)} ({100 * whole / max(len(rows), 1):.2f}%) | samples: {right}/{n} ({100 * right / max(n, 1):.2f}%)"
+    shares = (100 * whole / max(len(rows), 1), 100 * right / max(n, 1))
+    return f"ops fully right: {whole}/{len(rows)} ({shares[0]:.2f}%) | samples: {right}/{n} ({shares[1]:.2f}%)"
 
 
 def main(argv=None):

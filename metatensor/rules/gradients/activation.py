@@ -51,7 +51,7 @@ def tanhshrink(input: Any) -> Any:
 
 def rrelu(input: Any, lower: float, upper: float, training: bool, inplace: bool, generator: Any) -> Any:
     if not lower <= upper:
-        return NotImplemented       # which raises
+        return NotImplemented  # which raises
     noise = ops.empty_like(input)
     if training:
         noise.uniform_(lower, upper, generator=generator)

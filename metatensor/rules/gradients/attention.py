@@ -52,8 +52,12 @@ def _causal(query: Any, key: Any) -> Any:
 def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: Any, enable_gqa: bool,
               generator: Any) -> Any:  # fmt: skip
     """Attention in steps. The query and the key are each scaled by the root of the factor."""
-    if min(query.dim(), key.dim(), value.dim()) < 2 or (is_causal and attn_mask is not None) or not 0 <= dropout_p <= 1 \
-            or not query.is_floating_point():
+    if (
+        min(query.dim(), key.dim(), value.dim()) < 2
+        or (is_causal and attn_mask is not None)
+        or not 0 <= dropout_p <= 1
+        or not query.is_floating_point()
+    ):
         return NotImplemented
     if is_causal:
         attn_mask = _causal(query, key)
@@ -78,7 +82,7 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float
     weights = mt.softmax(scores, -1)
     if bias is not None and attn_mask.dtype is mt.bool and not is_causal:
         allowed = attn_mask.any(-1, keepdim=True)
-        weights = weights.masked_fill(~allowed, 0)      # rows without any place to attend to
+        weights = weights.masked_fill(~allowed, 0)  # rows without any place to attend to
     if dropout_p > 0:
         weights = functional.dropout(weights, dropout_p, True, False, generator=generator)
     result = weights.matmul(value)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import metatensor as mt
 from metatensor._core.gradient_parts import conj
 from metatensor._core.gradients import functional, ops
 
@@ -15,18 +14,23 @@ def _each(value: Any, n: int) -> tuple:
     return tuple(value) * (n if len(value) == 1 else 1) if isinstance(value, (tuple, list)) else (value,) * n
 
 
-def _run(n: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int) -> Any:
+def _run(
+    n: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int
+) -> Any:
     if input.dim() != n + 2:
         return _run(n, input.unsqueeze(0), weight, bias, stride, padding, dilation, transposed, output_padding, groups).squeeze(0)
     if input.is_complex():
         return _run_complex(n, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-    return ops.convolution(input, weight, bias, _each(stride, n), _each(padding, n), _each(dilation, n), transposed, _each(output_padding, n),
-                           groups)  # fmt: skip
+    return ops.convolution(
+        input, weight, bias, _each(stride, n), _each(padding, n), _each(dilation, n), transposed, _each(output_padding, n), groups
+    )
 
 
 def _run_complex(n: int, input: Any, weight: Any, bias: Any, *options: Any) -> Any:
     """Compute a complex convolution by three real ones."""
     (x, y), (u, v) = ((ops.real(t), ops.imag(t)) for t in (input, weight))
+    p: Any
+    q: Any
     p, q = (None, None) if bias is None else (ops.real(bias), ops.imag(bias))
     a = _run(n, x, u, p, *options)
     b = _run(n, y, v, None, *options)
@@ -46,7 +50,7 @@ def _same(n: int) -> Any:
         if padding == "valid":
             return _run(n, input, weight, bias, stride, 0, dilation, False, 0, groups)
         totals = [d * (k - 1) for d, k in zip(_each(dilation, n), weight.shape[2:])]
-        if any(total % 2 for total in totals):      # pad the longer side first
+        if any(total % 2 for total in totals):  # pad the longer side first
             extra = [side for total in reversed(totals) for side in (0, total % 2)]
             input = functional.pad(input, extra)
         return _run(n, input, weight, bias, stride, [total // 2 for total in totals], dilation, False, 0, groups)
@@ -66,16 +70,37 @@ conv1d_padding, conv2d_padding, conv3d_padding = (_same(n) for n in (1, 2, 3))
 conv_transpose1d, conv_transpose2d, conv_transpose3d = (_transposed(n) for n in (1, 2, 3))
 
 
-def convolution(grad: Any, input: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any,
-                groups: int, wanted: Any) -> Any:  # fmt: skip
+def convolution(
+    grad: Any,
+    input: Any,
+    weight: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+    wanted: Any,
+) -> Any:
     mask = [wanted[0], wanted[1], len(wanted) > 2 and wanted[2]]
     n = weight.dim() - 2
-    return ops.convolution_backward(grad, input, weight, _each(stride, n), _each(padding, n), _each(dilation, n), transposed,
-                                    _each(output_padding, n), groups, mask)  # fmt: skip
+    return ops.convolution_backward(
+        grad, input, weight, _each(stride, n), _each(padding, n), _each(dilation, n), transposed, _each(output_padding, n), groups, mask
+    )
 
 
-def convolution_backward(grad: Any, input: Any, weight: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any,
-                         groups: int, mask: Any) -> Any:  # fmt: skip
+def convolution_backward(
+    grad: Any,
+    input: Any,
+    weight: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+    mask: Any,
+) -> Any:
     n = weight.dim() - 2
     first = second = third = None
     if not input.numel() or not grad.numel() or not weight.numel():
@@ -97,11 +122,13 @@ def _for_input(grad: Any, input: Any, weight: Any, stride: Any, padding: Any, di
     n = weight.dim() - 2
     if transposed:
         result = ops.convolution(grad, conj(weight), None, stride, padding, dilation, False, (0,) * n, groups)
-        for i in range(n):      # positions that the output's padding made
+        for i in range(n):  # positions that the output's padding made
             result = result.narrow(i + 2, 0, input.shape[i + 2])
         return result
-    extra = tuple(size - ((out - 1) * s - 2 * p + d * (k - 1) + 1) for size, out, s, p, d, k in
-                  zip(input.shape[2:], grad.shape[2:], stride, padding, dilation, weight.shape[2:]))  # fmt: skip
+    extra = tuple(
+        size - ((out - 1) * s - 2 * p + d * (k - 1) + 1)
+        for size, out, s, p, d, k in zip(input.shape[2:], grad.shape[2:], stride, padding, dilation, weight.shape[2:])
+    )
     if all(e < max(s, d) for e, s, d in zip(extra, stride, dilation)):
         return ops.convolution(grad, conj(weight), None, stride, padding, dilation, True, extra, groups)
     result = ops.convolution(grad, conj(weight), None, stride, padding, dilation, True, (0,) * n, groups)

@@ -77,17 +77,35 @@ def ctc_forward(log_probs: Any, targets: Any, input_lengths: Any, target_lengths
     last = alpha.gather(1, ends)
     before = mt.where(ends > 0, alpha.gather(1, (ends - 1).clamp_min(0)), -math.inf)
     loss = -_sum([last, before]).squeeze(1)
-    nothing = (until == 0).squeeze(1)       # no time: only the empty target has a path
+    nothing = (until == 0).squeeze(1)  # no time: only the empty target has a path
     return mt.where(nothing, mt.where(ends.squeeze(1) == 0, 0.0, math.inf), loss), mt.stack(alphas, 1)
 
 
-def ctc_gradient(grad: Any, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int, zero_infinity: bool, result: Any,
-                 log_alpha: Any) -> Any:  # fmt: skip
+def ctc_gradient(
+    grad: Any,
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int,
+    zero_infinity: bool,
+    result: Any,
+    log_alpha: Any,
+) -> Any:
     return ops._ctc_loss_backward(grad, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity, result, log_alpha)
 
 
-def ctc_backward(grad: Any, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int, zero_infinity: bool,
-                 loss: Any, log_alpha: Any) -> Any:  # fmt: skip
+def ctc_backward(
+    grad: Any,
+    log_probs: Any,
+    targets: Any,
+    input_lengths: Any,
+    target_lengths: Any,
+    blank: int,
+    zero_infinity: bool,
+    loss: Any,
+    log_alpha: Any,
+) -> Any:
     """Gradient through normalized log-probabilities: probability minus occupancy, times the incoming gradient."""
     steps = log_probs.shape[0]
     with mt.enable_grad():

@@ -52,7 +52,7 @@ def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool, eps: float,
     if var.dim() and var.shape != input.shape and var.shape == input.shape[:-1]:
         var = var.unsqueeze(-1)
     if not var.is_meta and var.numel() and bool((var < 0).any().item()):
-        return NotImplemented       # which raises
+        return NotImplemented  # which raises
     var = var.clone()
     with mt.no_grad():
         var.clamp_(min=eps)

@@ -41,7 +41,9 @@ def layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: f
     return ops.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
 
 
-def native_layer_norm(grad: Any, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, result1: Any, result2: Any, wanted: Any) -> Any:
+def native_layer_norm(
+    grad: Any, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, result1: Any, result2: Any, wanted: Any
+) -> Any:
     mask = [wanted[0], weight is not None and wanted[1], bias is not None and wanted[2]]
     return ops.native_layer_norm_backward(grad, input, normalized_shape, result1, result2, weight, bias, eps, mask)
 
@@ -58,8 +60,17 @@ def layer_norm_backward(grad: Any, input: Any, shape: Any, mean: Any, rstd: Any,
     else:
         normal = (x - mean) * rstd
     dtypes = (input.dtype, weight.dtype if weight is not None else input.dtype, bias.dtype if bias is not None else input.dtype)
-    return _affine_gradients(_wide(grad), normal, rstd, None if weight is None else _wide(weight), inner,
-                             tuple(range(input.dim() - len(shape))), shape, mask, dtypes)  # fmt: skip
+    return _affine_gradients(
+        _wide(grad),
+        normal,
+        rstd,
+        None if weight is None else _wide(weight),
+        inner,
+        tuple(range(input.dim() - len(shape))),
+        shape,
+        mask,
+        dtypes,
+    )
 
 
 def layer_norm_again(grad: Any, input: Any, shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any, eps: float, mask: Any) -> Any:
@@ -85,13 +96,15 @@ def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) 
     return ops.native_group_norm(input, weight, bias, n, channels, math.prod(input.shape[2:]), num_groups, eps)[0]
 
 
-def native_group_norm(grad: Any, input: Any, weight: Any, N: int, C: int, HxW: int, group: int, eps: float, result1: Any, result2: Any,
-                      wanted: Any) -> Any:  # fmt: skip
+def native_group_norm(
+    grad: Any, input: Any, weight: Any, N: int, C: int, HxW: int, group: int, eps: float, result1: Any, result2: Any, wanted: Any
+) -> Any:
     return ops.native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, eps, list(wanted))
 
 
-def group_norm_backward(grad: Any, input: Any, mean: Any, rstd: Any, weight: Any, n: int, channels: int, pixels: int, groups: int, eps: float,
-                        mask: Any) -> Any:  # fmt: skip
+def group_norm_backward(
+    grad: Any, input: Any, mean: Any, rstd: Any, weight: Any, n: int, channels: int, pixels: int, groups: int, eps: float, mask: Any
+) -> Any:
     shape = (n, groups, channels // groups, pixels)
     x, g = _wide(input).reshape(shape), _wide(grad).reshape(shape)
     if mean is None:
@@ -117,7 +130,7 @@ def group_norm_again(grad: Any, input: Any, mean: Any, rstd: Any, *rest: Any) ->
 
 def batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
     if training and input.dim() and input.shape[0] == 1 and math.prod(input.shape[2:]) == 1:
-        return NotImplemented       # which raises
+        return NotImplemented  # which raises
     if (running_mean is None) != (running_var is None) or (not training and running_mean is None):
         return NotImplemented
     if not input.numel():
@@ -125,7 +138,9 @@ def batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any, bia
     return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
 
 
-def native_batch_norm(input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float) -> Any:
+def native_batch_norm(
+    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
+) -> Any:
     if input.dim() < 2:
         return NotImplemented
     made = ops._batch_norm_forward(input, running_mean, running_var, weight, bias, training, momentum, eps)
@@ -139,7 +154,9 @@ def native_batch_norm_no_stats(input: Any, weight: Any, bias: Any, training: boo
     return native_batch_norm(input, weight, bias, None, None, training, momentum, eps) if training else NotImplemented
 
 
-def batch_norm_forward(input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
+def batch_norm_forward(
+    input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float
+) -> Any:
     if not training:
         empty = [input.new_empty((0,)) for _ in range(2)]
         return functional._batch_norm_eval(input, running_mean, running_var, weight, bias, eps), *empty, None, None
@@ -150,13 +167,24 @@ def batch_norm_forward(input: Any, running_mean: Any, running_var: Any, weight: 
     return made[0], *functional._batch_statistics(input, weight, eps), *made[1:]
 
 
-def batch_norm_gradients(grad: Any, input: Any, running_mean: Any, running_var: Any, weight: Any, training: bool, eps: float, result1: Any,
-                         result2: Any, wanted: Any) -> Any:  # fmt: skip
+def batch_norm_gradients(
+    grad: Any,
+    input: Any,
+    running_mean: Any,
+    running_var: Any,
+    weight: Any,
+    training: bool,
+    eps: float,
+    result1: Any,
+    result2: Any,
+    wanted: Any,
+) -> Any:
     return ops.native_batch_norm_backward(grad, input, weight, running_mean, running_var, result1, result2, training, eps, list(wanted))
 
 
-def batch_norm_backward(grad: Any, input: Any, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, train: bool, eps: float,
-                        mask: Any) -> Any:  # fmt: skip
+def batch_norm_backward(
+    grad: Any, input: Any, weight: Any, running_mean: Any, running_var: Any, mean: Any, rstd: Any, train: bool, eps: float, mask: Any
+) -> Any:
     dims = (0, *range(2, input.dim()))
     shape = (-1,) + (1,) * (input.dim() - 2)
     x, g = _wide(input), _wide(grad)
@@ -183,12 +211,18 @@ def batch_norm_again(grad: Any, input: Any, weight: Any, running_mean: Any, runn
     return batch_norm_backward(grad, input, weight, running_mean, running_var, None, None, *rest)
 
 
-def instance_norm(input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, use_input_stats: bool, momentum: float, eps: float) -> Any:
+def instance_norm(
+    input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, use_input_stats: bool, momentum: float, eps: float
+) -> Any:
     n, channels = input.shape[:2]
-    if use_input_stats and math.prod(input.shape[2:]) == 1 or (running_mean is None) != (running_var is None) \
-            or (not use_input_stats and running_mean is None):
-        return NotImplemented       # which raises
-    repeated = [None if t is None else t.repeat(n) for t in (running_mean, running_var, weight, bias)]
+    if (
+        use_input_stats
+        and math.prod(input.shape[2:]) == 1
+        or (running_mean is None) != (running_var is None)
+        or (not use_input_stats and running_mean is None)
+    ):
+        return NotImplemented  # which raises
+    repeated: list[Any] = [None if t is None else t.repeat(n) for t in (running_mean, running_var, weight, bias)]
     flat = input.contiguous().view(1, n * channels, *input.shape[2:])
     result = functional.batch_norm(flat, *repeated, use_input_stats, momentum, eps)
     if use_input_stats and running_mean is not None:

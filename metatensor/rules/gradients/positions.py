@@ -57,7 +57,7 @@ def scattered(grad: Any, mask: Any, shape: tuple) -> Any:
     for size in shape:
         n *= size
     mask = mask.expand_as(grad).reshape(-1)
-    places = ops.where(mask, mask.cumsum(0) - 1, n)     # place n is for what was not written
+    places = ops.where(mask, mask.cumsum(0) - 1, n)  # place n is for what was not written
     return grad.new_zeros((n + 1,)).scatter(0, places, grad.reshape(-1)).narrow(0, 0, n).reshape(shape)
 
 
@@ -92,9 +92,7 @@ def _reduced(grad: Any, input: Any, dim: int, index: Any, src: Any, reduce: str,
     return of_input, of_src
 
 
-def reduced_by_scatter(
-    grad: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, result: Any
-) -> tuple:
+def reduced_by_scatter(grad: Any, input: Any, dim: int, index: Any, src: Any, reduce: str, include_self: bool, result: Any) -> tuple:
     """Return the gradients of `scatter_reduce` for `input` and `src`."""
     if src.shape == index.shape or index.numel() == 0:
         if index.numel() == 0:
@@ -107,9 +105,7 @@ def reduced_by_scatter(
     return of_input, of_src
 
 
-def reduced_by_index(
-    grad: Any, input: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, result: Any
-) -> tuple:
+def reduced_by_index(grad: Any, input: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, result: Any) -> tuple:
     """Return the gradients of `index_reduce` for `input` and `source`: those of `scatter_reduce` with whole slices."""
     shape = [1] * source.ndim
     if shape:

@@ -105,7 +105,7 @@ def _layers(name: str, x: Any, hx: Any, params: Any, has_biases: bool, layers: i
     step, pair = _STEPS[name][0], name == "lstm"
     ways, each = 2 if both else 1, 4 if has_biases else 2
     if pair and len(params) == layers * ways * (each + 1):
-        each += 1       # a projection of the hidden state
+        each += 1  # a projection of the hidden state
     if pair and each in (3, 5):
         raise NotImplementedError("lstm: the gradient of projections is not supported")
     last: list[Any] = []
@@ -139,7 +139,7 @@ def _packed(name: str) -> Any:
     def packed(data: Any, batch_sizes: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool,
                bidirectional: bool, generator: Any) -> Any:  # fmt: skip
         sizes = batch_sizes.tolist()
-        run = lambda x, *rest: _over_packed(x, sizes, *rest)  # noqa: E731
+        run = lambda x, *rest: _over_packed(x, sizes, *rest)
         return _layers(name, data, hx, params, has_biases, num_layers, dropout, train, bidirectional, generator, run)
 
     return packed

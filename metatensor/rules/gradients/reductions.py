@@ -108,7 +108,7 @@ def accumulated_exponentials(grad: Any, input: Any, dim: int, result: Any) -> An
     if not input.ndim or not input.numel():
         return grad
 
-    result = result.masked_fill(ops.isinf(result), 0)       # of elements that are -inf, which have no part in any sum
+    result = result.masked_fill(ops.isinf(result), 0)  # of elements that are -inf, which have no part in any sum
 
     def back(logs: Any) -> Any:
         return (conj(logs) - result).flip(dim).logcumsumexp(dim).flip(dim)
@@ -157,7 +157,7 @@ def variance(grad: Any, input: Any, dims: Any, correction: Any, keepdim: bool) -
     """Return the gradient of the variance."""
     left = _count(input.shape, dims) - (1 if correction is None else correction)
     grad = restored(grad, input.shape, dims, keepdim)
-    if left <= 0:       # neither the variance nor its derivative is a number there
+    if left <= 0:  # neither the variance nor its derivative is a number there
         return grad * ops.full_like(input, float("nan"))
     return grad * (2 / left) * (input - input.mean(logical_axes(dims, input.ndim), True))
 
@@ -180,9 +180,7 @@ def deviation_and_mean(grads: tuple, input: Any, dims: Any, correction: Any, kee
     """Return the gradient of the standard deviation and the mean."""
     if grads[0] is None:
         return averaged(grads[1], input.shape, dims, keepdim)
-    return variance_and_mean(
-        ((grads[0] / (result * 2)).masked_fill(result == 0, 0), grads[1]), input, dims, correction, keepdim
-    )
+    return variance_and_mean(((grads[0] / (result * 2)).masked_fill(result == 0, 0), grads[1]), input, dims, correction, keepdim)
 
 
 # Quantiles ------------------------------------------------------------------------------------------------
@@ -205,7 +203,7 @@ def quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: 
     if ignore_nan:
         ranks = q * (missing.logical_not().sum(-1, True) - 1)
         ranks = ranks.masked_fill(ranks < 0, 0)
-    else:       # a NaN is sorted behind all other elements, and then it is the result
+    else:  # a NaN is sorted behind all other elements, and then it is the result
         ranks = (q * (n - 1)).expand(*rows.shape[:-1], q.shape[0] if q.ndim else 1)
         ranks = ranks.masked_fill(missing.any(-1, True), n - 1)
     if interpolation == "lower":

@@ -47,6 +47,8 @@ def _picked(image: Any, places: Any) -> Any:
         whole = place.detach().clamp(0, size - 1).to(mt.int64)
         flat = whole if flat is None else flat * size + whole
         inside = within if inside is None else inside & within
+    assert flat is not None
+    assert inside is not None
     values = image.reshape(n, channels, -1).gather(2, flat.unsqueeze(1).expand(n, channels, flat.shape[1]))
     return values.masked_fill(~inside.unsqueeze(1), 0)
 
@@ -54,8 +56,8 @@ def _picked(image: Any, places: Any) -> Any:
 def _cubic(t: Any) -> list:
     """Return the weights of four neighbours, for the fraction `t` of the way from the second to the third."""
     a = -0.75
-    near = lambda x: ((a + 2) * x - (a + 3)) * x * x + 1  # noqa: E731
-    far = lambda x: ((a * x - 5 * a) * x + 8 * a) * x - 4 * a  # noqa: E731
+    near = lambda x: ((a + 2) * x - (a + 3)) * x * x + 1
+    far = lambda x: ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
@@ -79,7 +81,7 @@ def grid_sample(image: Any, grid: Any, mode: str, padding: str, align: bool) -> 
                 factor = factor * weights[d][k]
                 place = low[d] + (k - 1 if cubic else k)
                 at.append(_bounded(place, sizes[d], padding, align) if cubic else place)
-            result = result + _picked(image, at) * factor.unsqueeze(1)
+            result = result + _picked(image, at) * ops.unsqueeze(factor, 1)
     return result.reshape(n, channels, *grid.shape[1:-1])
 
 
@@ -95,7 +97,9 @@ def grid_sample_gradients(grad: Any, input: Any, grid: Any, mode: Any, padding_m
     return ops._grid_sampler_backward(grad, input, grid, *_options(mode, padding_mode, align_corners), list(wanted))
 
 
-def grid_sampler_gradients(grad: Any, input: Any, grid: Any, interpolation_mode: Any, padding_mode: Any, align_corners: Any, wanted: Any) -> Any:
+def grid_sampler_gradients(
+    grad: Any, input: Any, grid: Any, interpolation_mode: Any, padding_mode: Any, align_corners: Any, wanted: Any
+) -> Any:
     return ops._grid_sampler_backward(grad, input, grid, *_options(interpolation_mode, padding_mode, align_corners), list(wanted))
 
 
@@ -118,7 +122,11 @@ def affine_grid(theta: Any, size: Any, align_corners: Any = None) -> Any:
     sizes = [int(s) for s in size][2:]
     axes = []
     for length in reversed(sizes):
-        line = mt.linspace(-1, 1, length, dtype=theta.dtype, device=theta.device) if length > 1 else mt.zeros(1, dtype=theta.dtype, device=theta.device)
+        line = (
+            mt.linspace(-1, 1, length, dtype=theta.dtype, device=theta.device)
+            if length > 1
+            else mt.zeros(1, dtype=theta.dtype, device=theta.device)
+        )
         axes.append(line if align_corners else line * ((length - 1) / length))
     n = len(sizes)
     base = mt.ones((*sizes, n + 1), dtype=theta.dtype, device=theta.device)

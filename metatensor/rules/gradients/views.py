@@ -108,7 +108,6 @@ def without_strided(grad: Any, layout: Any, size: tuple, stride: tuple, offset: 
 # Several views ----------------------------------------------------------------------------------------
 
 
-
 def pieces(grads: tuple, meta: Any, sizes: Any, dim: int) -> Any:
     """Return the joined gradients of parts of the given sizes, or of one size."""
     shape = list(meta.shape)

@@ -40,10 +40,18 @@ def _with_indices(n: int) -> Any:
 max_pool1d, max_pool2d, max_pool3d = (_with_indices(n) for n in (1, 2, 3))
 
 
-def max_pool1d_with_indices(input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, return_indices: bool) -> Any:
+def max_pool1d_with_indices(
+    input: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, return_indices: bool
+) -> Any:
     k = _each(kernel_size, 1)
-    made = functional.max_pool2d_with_indices(input.unsqueeze(-2), (1, *k), (1, *(_each(stride, 1) if stride else k)),
-                                              (0, *_each(padding, 1)), (1, *_each(dilation, 1)), ceil_mode)  # fmt: skip
+    made = functional.max_pool2d_with_indices(
+        input.unsqueeze(-2),
+        (1, *k),
+        (1, *(_each(stride, 1) if stride else k)),
+        (0, *_each(padding, 1)),
+        (1, *_each(dilation, 1)),
+        ceil_mode,
+    )
     return made[0].squeeze(-2), made[1].squeeze(-2)
 
 
@@ -64,8 +72,9 @@ def adaptive_max_pool1d_with_indices(input: Any, output_size: Any, return_indice
 
 
 def _fractional(n: int) -> Any:
-    def fractional_max_pool(input: Any, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool, samples: Any,
-                            generator: Any) -> Any:  # fmt: skip
+    def fractional_max_pool(
+        input: Any, kernel_size: Any, output_size: Any, output_ratio: Any, return_indices: bool, samples: Any, generator: Any
+    ) -> Any:
         with_indices = getattr(functional, f"fractional_max_pool{n}d_with_indices")
         made = with_indices(input, kernel_size, output_size, output_ratio, False, samples, generator=generator)
         return made if return_indices else made[0]
@@ -92,8 +101,9 @@ def unpool3d(grad: Any, indices: Any) -> Any:
 def max_unpool1d(input: Any, indices: Any, kernel_size: Any, stride: Any, padding: Any, output_size: Any) -> Any:
     k = _each(kernel_size, 1)
     size = None if output_size is None else [output_size[-1], 1]
-    result = functional.max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), (*k, 1), (*(_each(stride, 1) if stride else k), 1),
-                                     (*_each(padding, 1), 0), size)  # fmt: skip
+    result = functional.max_unpool2d(
+        input.unsqueeze(-1), indices.unsqueeze(-1), (*k, 1), (*(_each(stride, 1) if stride else k), 1), (*_each(padding, 1), 0), size
+    )
     return result.squeeze(-1)
 
 
@@ -109,8 +119,9 @@ def _along(grad: Any, matrices: Sequence[Any]) -> Any:
     return grad
 
 
-def _window_matrices(before: Any, after: Any, kernel_size: Any, stride: Any, padding: Any, count_include_pad: bool, divisor: Any,
-                     like: Any) -> list:  # fmt: skip
+def _window_matrices(
+    before: Any, after: Any, kernel_size: Any, stride: Any, padding: Any, count_include_pad: bool, divisor: Any, like: Any
+) -> list:
     """Return for each dimension the matrix (after, before) that averages windows; with a divisor, that sums them."""
     matrices = []
     for size, out, k, s, p in zip(before, after, kernel_size, stride, padding):
@@ -132,11 +143,13 @@ def avg_pool_backward(grad: Any, input: Any, kernel_size: Any, stride: Any, padd
     return result if divisor is None else result / divisor
 
 
-def avg_pool_twice(grad: Any, grad_output_meta: Any, kernel_size: Any, stride: Any, padding: Any, count_include_pad: bool,
-                   divisor_override: Any) -> Any:  # fmt: skip
+def avg_pool_twice(
+    grad: Any, grad_output_meta: Any, kernel_size: Any, stride: Any, padding: Any, count_include_pad: bool, divisor_override: Any
+) -> Any:
     n = len(kernel_size)
-    matrices = _window_matrices(grad.shape[-n:], grad_output_meta.shape[-n:], kernel_size, stride, padding, count_include_pad,
-                                divisor_override, grad)  # fmt: skip
+    matrices = _window_matrices(
+        grad.shape[-n:], grad_output_meta.shape[-n:], kernel_size, stride, padding, count_include_pad, divisor_override, grad
+    )
     result = _along(grad, [matrix.t() for matrix in matrices])
     return result if divisor_override is None else result / divisor_override
 
@@ -156,8 +169,9 @@ def avg_pool3d(grad: Any, input: Any, kernel_size: Any, stride: Any, padding: An
 
 def avg_pool1d(input: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, count_include_pad: bool) -> Any:
     k = _each(kernel_size, 1)
-    result = functional.avg_pool2d(input.unsqueeze(-2), (1, *k), (1, *(_each(stride, 1) if stride else k)), (0, *_each(padding, 1)), ceil_mode,
-                                   count_include_pad)  # fmt: skip
+    result = functional.avg_pool2d(
+        input.unsqueeze(-2), (1, *k), (1, *(_each(stride, 1) if stride else k)), (0, *_each(padding, 1)), ceil_mode, count_include_pad
+    )
     return result.squeeze(-2)
 
 
@@ -210,8 +224,15 @@ lp_pool1d, lp_pool2d, lp_pool3d = (_lp(n) for n in (1, 2, 3))
 # Resizing ------------------------------------------------------------------------------------------
 
 
-_NAMES = {"nearest": "UpsampleNearest", "nearest-exact": "UpsampleNearestExact", "linear": "UpsampleLinear", "bilinear": "UpsampleBilinear",
-          "bicubic": "UpsampleBicubic", "trilinear": "UpsampleTrilinear", "lanczos": "UpsampleLanczos"}  # fmt: skip
+_NAMES = {
+    "nearest": "UpsampleNearest",
+    "nearest-exact": "UpsampleNearestExact",
+    "linear": "UpsampleLinear",
+    "bilinear": "UpsampleBilinear",
+    "bicubic": "UpsampleBicubic",
+    "trilinear": "UpsampleTrilinear",
+    "lanczos": "UpsampleLanczos",
+}
 
 
 def upsample_node(input: Any, mode: str, antialias: bool) -> str:
@@ -228,8 +249,9 @@ def interpolate(input: Any, size: Any, scale_factor: Any, mode: str, align_corne
     return getattr(functional, f"adaptive_avg_pool{n}d")(input, _each(size, n))
 
 
-def upsample(grad: Any, input_meta: Any, size: Any, scale_factor: Any, mode: str, align_corners: Any, recompute_scale_factor: Any,
-             antialias: bool) -> Any:  # fmt: skip
+def upsample(
+    grad: Any, input_meta: Any, size: Any, scale_factor: Any, mode: str, align_corners: Any, recompute_scale_factor: Any, antialias: bool
+) -> Any:
     scale = None if scale_factor is None else [float(f) for f in _each(scale_factor, len(input_meta.shape) - 2)]
     return ops._upsample_backward(grad, input_meta.shape, scale, mode, align_corners, recompute_scale_factor, antialias)
 
@@ -241,11 +263,11 @@ def upsample_backward(grad: Any, shape: Any, scale: Any, mode: str, align_corner
     for i in range(n):
         before, after = shape[i + 2], grad.shape[i + 2]
         ones = [1] * n
-        rows = mt.eye(before, dtype=grad.dtype, device=grad.device).view(1, before, *ones[:i], before, *ones[i + 1:])
+        rows = mt.eye(before, dtype=grad.dtype, device=grad.device).view(1, before, *ones[:i], before, *ones[i + 1 :])
         if scale is None:
-            made = functional.interpolate(rows, [*ones[:i], after, *ones[i + 1:]], None, mode, align_corners, None, antialias)
+            made = functional.interpolate(rows, [*ones[:i], after, *ones[i + 1 :]], None, mode, align_corners, None, antialias)
         else:
-            factors = [*ones[:i], scale[i], *ones[i + 1:]]
+            factors = [*ones[:i], scale[i], *ones[i + 1 :]]
             made = functional.interpolate(rows, None, factors, mode, align_corners, recompute, antialias)
         matrices.append(made.reshape(before, after).t())
     return _along(grad, matrices)
