@@ -3,7 +3,7 @@ from metatensor._core.op cimport FUNCTION_ONLY, KEEP, PROMOTE, Call, define, dim
 from metatensor._core.compute cimport same_sizes
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_FLOAT, dim_t
-from metatensor.ops.pointwise cimport NO_BOOLS, NO_INTS, binary, elementwise_like, fail, unary
+from metatensor.ops.pointwise cimport NO_BOOLS, NO_COMPLEX, NO_INTS, binary, elementwise_like, fail, unary
 from metatensor._core.gradients import gradient, ops
 from metatensor._core.gradients import recorded_as
 
@@ -45,7 +45,7 @@ for _schema, _doc in (
     ("softplus_backward(Tensor grad_output, Tensor input, float beta, float threshold)", "Gradient of `softplus`."),
     ("log_sigmoid_backward(Tensor grad_output, Tensor input)", "Gradient of `logsigmoid`."),
 ):
-    define(f"{_schema} -> Tensor", binary, FLAGS, _doc)
+    define(f"{_schema} -> Tensor", binary, FLAGS if _schema.startswith(("sigmoid", "tanh", "silu")) else FLAGS | NO_COMPLEX, _doc)
     if _schema.partition("_backward")[0] not in ("threshold", "hardtanh", "leaky_relu", "hardsigmoid", "hardshrink"):
         recorded_as(_schema.partition("(")[0])
 # These are linear in the gradient and constant between the kinks.

@@ -266,7 +266,7 @@ def test_processes_of_the_script(tmp_path, method):
     assert result.returncode == 0, result.stderr
     child, parent = [line for line in result.stderr.splitlines() if "requests" in line]
     assert ":10" in child and ":14" not in child and ":14" in parent and ":10" not in parent
-    assert result.stderr.count("1 backward passes were left out") == 1
+    assert "left out" not in result.stderr
 
 
 def test_existing_files_keep_their_values(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.errors import DataDependentError
 from metatensor._core.gradients import functional
 
 __all__ = []
@@ -138,7 +139,10 @@ def _layer(name: str) -> Any:
 def _packed(name: str) -> Any:
     def packed(data: Any, batch_sizes: Any, hx: Any, params: Any, has_biases: bool, num_layers: int, dropout: float, train: bool,
                bidirectional: bool, generator: Any) -> Any:  # fmt: skip
-        sizes = batch_sizes.tolist()
+        try:
+            sizes = batch_sizes.tolist()
+        except DataDependentError:
+            return NotImplemented  # how many steps each sequence takes is not known
         run = lambda x, *rest: _over_packed(x, sizes, *rest)
         return _layers(name, data, hx, params, has_biases, num_layers, dropout, train, bidirectional, generator, run)
 
