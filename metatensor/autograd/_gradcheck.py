@@ -101,7 +101,7 @@ def gradcheck(
     Parameters
     ----------
     func : callable
-        Takes the inputs and returns a tensor or a tuple of tensors.
+        The function to check. Its results are tensors.
     inputs : Tensor or tuple
         The arguments. Those that require grad should be float64 or complex128, on a device with data.
     eps : float
@@ -238,7 +238,7 @@ def gradgradcheck(
     Parameters
     ----------
     func : callable
-        Takes the inputs and returns a tensor or a tuple of tensors.
+        The function to check. Its results are tensors.
     inputs : Tensor or tuple
         The arguments, as for `gradcheck`.
     grad_outputs : Tensor or tuple, optional
