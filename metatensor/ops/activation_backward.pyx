@@ -1,6 +1,7 @@
 """Backward halves of element-wise functions: operators that take the gradient of a result and return that of the input."""
 from metatensor._core.op cimport FUNCTION_ONLY, KEEP, PROMOTE, Call, define, dim_arg, dtype_arg, result_device, tensor_arg
 from metatensor._core.compute cimport same_sizes
+from metatensor._core.dtype cimport DType
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_FLOAT, dim_t
 from metatensor.ops.pointwise cimport NO_BOOLS, NO_COMPLEX, NO_INTS, binary, elementwise_like, fail, unary
@@ -24,7 +25,8 @@ cdef object softmax_backward(Call* c):
     if t.dtype.kind < KIND_FLOAT or tensor_arg(c, 0).dtype is not t.dtype:
         fail(c, f"both tensors must have the same floating-point dtype, got {tensor_arg(c, 0).dtype.name} and {t.dtype.name}")
     dim_arg(c, 2, t.ndim)
-    return new_contiguous(t.ndim, t.sizes, dtype_arg(c, 3, t.dtype), result_device(c))
+    cdef DType d = dtype_arg(c, 3, t.dtype)     # as in PyTorch, it counts only if it is a half-precision dtype
+    return new_contiguous(t.ndim, t.sizes, d if d.itemsize == 2 else t.dtype, result_device(c))
 
 
 for _schema, _doc in (
@@ -45,7 +47,7 @@ for _schema, _doc in (
     ("softplus_backward(Tensor grad_output, Tensor input, float beta, float threshold)", "Gradient of `softplus`."),
     ("log_sigmoid_backward(Tensor grad_output, Tensor input)", "Gradient of `logsigmoid`."),
 ):
-    define(f"{_schema} -> Tensor", binary, FLAGS if _schema.startswith(("sigmoid", "tanh", "silu")) else FLAGS | NO_COMPLEX, _doc)
+    define(f"{_schema} -> Tensor", binary, FLAGS if _schema.startswith(("sigmoid", "tanh", "silu", "mish")) else FLAGS | NO_COMPLEX, _doc)
     if _schema.partition("_backward")[0] not in ("threshold", "hardtanh", "leaky_relu", "hardsigmoid", "hardshrink"):
         recorded_as(_schema.partition("(")[0])
 # These are linear in the gradient and constant between the kinks.

@@ -220,7 +220,6 @@ define("nn.functional.cosine_embedding_loss(Tensor input1, Tensor input2, Tensor
        "Cosine embedding loss. With the cosine similarity `cos` of the vectors along the last dimension, the loss is "
        "`1 - cos` where `target` is 1, and `max(0, cos - margin)` where it is -1. The inputs are (N, D) and the target "
        "is (N,). Without a batch, they are (D,) and ().")
-recorded_as("nn.functional.cosine_embedding_loss")
 define("nn.functional.triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
        f"float p=2.0, float eps=1e-06, bool swap=False, {_legacy}) -> Tensor", triplet_margin_loss, FUNCTION_ONLY,
        "Triplet margin loss: `max(0, margin + d(anchor, positive) - d(anchor, negative))`, where d is the p-norm "

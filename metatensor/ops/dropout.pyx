@@ -1,8 +1,7 @@
 """Dropout of elements or whole channels, and alpha dropout, which keeps mean and variance."""
 from metatensor._core.dtype cimport BOOL, by_code
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, INPLACE, INPLACE_ARG, OPTION_A, RANDOM, Call, bool_arg, define, float_arg, is_none, op_flags,
-    op_name, result_device, tensor_arg,
+    COMPOSITE, Call, FUNCTION_ONLY, INPLACE, INPLACE_ARG, OPTION_A, RANDOM, arg, bool_arg, call, define, float_arg, is_none, op_flags, op_name, result_device, tensor_arg,
 )
 from metatensor._core.random cimport take_ticket
 from metatensor._core.tensor cimport Tensor, new_like, shape_str
@@ -89,7 +88,7 @@ cdef object native_dropout(Call* c):
 
 
 cdef object backward(Call* c):
-    return fresh(c, tensor_arg(c, 0))
+    return call("mul", (call("mul", (arg(c, 0), arg(c, 1))), float(arg(c, 2))))
 
 
 cdef str _api = "*, generator? generator=None"
@@ -130,9 +129,8 @@ for _name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout",
     recorded_as(f"nn.functional.{_name}", f"activation.layer_{_name}")
 gradient("native_dropout", outputs=(0,),
          input=lambda grad, result1, p, train: grad * result1 if train is False else ops.native_dropout_backward(grad, result1, _scale(p)))
-define("native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", backward, FUNCTION_ONLY,
+define("native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", backward, FUNCTION_ONLY | COMPOSITE,
        "Gradient of `native_dropout`: `grad_output * mask * scale`.")
-recorded_as("native_dropout_backward")
 
 
 def _scale(p):

@@ -107,7 +107,7 @@ BACKWARD = """
     _softmax_backward_data _upsample_backward binary_cross_entropy_backward elu_backward embedding_dense_backward gelu_backward
     glu_backward hardshrink_backward hardsigmoid_backward hardswish_backward hardtanh_backward huber_loss_backward
     leaky_relu_backward log_sigmoid_backward log_sigmoid_forward mish_backward mse_loss_backward multi_margin_loss_backward
-    multilabel_margin_loss_backward native_batch_norm_backward native_dropout_backward native_group_norm_backward
+    multilabel_margin_loss_backward native_batch_norm_backward native_group_norm_backward
     native_layer_norm_backward nll_loss_backward sigmoid_backward silu_backward smooth_l1_loss_backward
     soft_margin_loss_backward softplus_backward tanh_backward threshold_backward
 """

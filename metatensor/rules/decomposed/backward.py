@@ -99,18 +99,13 @@ def glu(grad: Any, x: Any, dim: int) -> Any:
 def softmax(grad: Any, output: Any, dim: int, dtype: Any) -> Any:
     weighted = grad * output
     result = weighted - output * weighted.sum(dim, keepdim=True)
-    return result if dtype is None else result.to(dtype)
+    return result if dtype is None or dtype.itemsize != 2 else result.to(dtype)
 
 
 @numeric("_log_softmax_backward_data")
 def log_softmax(grad: Any, output: Any, dim: int, dtype: Any) -> Any:
     result = grad - mt.exp(output) * grad.sum(dim, keepdim=True)
-    return result if dtype is None else result.to(dtype)
-
-
-@numeric("native_dropout_backward")
-def native_dropout(grad: Any, mask: Any, scale: float) -> Any:
-    return grad * mask * scale
+    return result if dtype is None or dtype.itemsize != 2 else result.to(dtype)
 
 
 @decomposition("native_layer_norm_backward")

@@ -108,7 +108,7 @@ def _layers(name: str, x: Any, hx: Any, params: Any, has_biases: bool, layers: i
     if pair and len(params) == layers * ways * (each + 1):
         each += 1  # a projection of the hidden state
     if pair and each in (3, 5):
-        raise NotImplementedError("lstm: the gradient of projections is not supported")
+        return NotImplemented  # there is no rule for projections
     last: list[Any] = []
     for layer in range(layers):
         outputs = []
@@ -131,7 +131,7 @@ def _layer(name: str) -> Any:
               batch_first: bool, generator: Any) -> Any:  # fmt: skip
         x = input.transpose(0, 1) if batch_first else input
         made = _layers(name, x, hx, params, has_biases, num_layers, dropout, train, bidirectional, generator, _over_time)
-        return (made[0].transpose(0, 1), *made[1:]) if batch_first else made
+        return (made[0].transpose(0, 1), *made[1:]) if batch_first and made is not NotImplemented else made
 
     return layer
 
