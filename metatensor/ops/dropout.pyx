@@ -1,7 +1,8 @@
 """Dropout of elements or whole channels, and alpha dropout, which keeps mean and variance."""
 from metatensor._core.dtype cimport BOOL, by_code
 from metatensor._core.op cimport (
-    COMPOSITE, Call, FUNCTION_ONLY, INPLACE, INPLACE_ARG, OPTION_A, RANDOM, arg, bool_arg, call, define, float_arg, is_none, op_flags, op_name, result_device, tensor_arg,
+    COMPOSITE, Call, FUNCTION_ONLY, INPLACE, INPLACE_ARG, OPTION_A, RANDOM, arg, bool_arg, call, define, float_arg,
+    is_none, op_flags, op_name, result_device, tensor_arg,
 )
 from metatensor._core.random cimport take_ticket
 from metatensor._core.tensor cimport Tensor, new_like, shape_str
