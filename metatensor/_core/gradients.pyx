@@ -216,10 +216,10 @@ cdef Function _function(Rule rule, Overload ov, object body, int slot, int numbe
             p.source, p.index = FROM_SAVED, _kept(rule, KEEP_RESULT, 0, number)
         elif name in results:
             p.source, p.index = FROM_SAVED, _kept(rule, KEEP_RESULT, results.index(name), number)
-        elif name.endswith("_meta") and name[:-5] in names:
-            p.source, p.index = FROM_META, names.index(name[:-5])
-        elif name.endswith("_layout") and name[:-7] in names:
-            p.source, p.index = FROM_SAVED, _kept(rule, KEEP_LAYOUT, names.index(name[:-7]), number)
+        elif name.endswith("_meta") and name.removesuffix("_meta") in names:
+            p.source, p.index = FROM_META, names.index(name.removesuffix("_meta"))
+        elif name.endswith("_layout") and name.removesuffix("_layout") in names:
+            p.source, p.index = FROM_SAVED, _kept(rule, KEEP_LAYOUT, names.index(name.removesuffix("_layout")), number)
         else:
             raise TypeError(f"gradient of {ov.qualname}: no argument or output is called {name!r}")
         if p.source == FROM_META and slot != p.index:
