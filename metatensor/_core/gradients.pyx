@@ -30,7 +30,7 @@ from metatensor._core.graph cimport (
     is_tracked, set_output, set_room, unpack, untrack, wants, where_called, graph_hooks,
 )
 from metatensor._core.history cimport node_of, rebase, set_node
-from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, VIEW, Call, Overload, call, find
+from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, VIEW, Call, Overload, call, find, make_returns
 from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, version_of
@@ -314,7 +314,7 @@ cdef object by_others(Call* c, Overload ov):
     result = (<Rule>ov.gradient).through(*[<object>c.args[i] for i in range(ov.nslots)])
     if c.variant == IN_PLACE and result is not NotImplemented and result is not <object>c.args[0]:
         return call("copy_", (<object>c.args[0], result))
-    return result
+    return make_returns(c, result) if type(result) is tuple else result
 
 
 cdef inline bint _wants(PyObject* p) noexcept:
