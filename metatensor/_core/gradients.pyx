@@ -30,7 +30,9 @@ from metatensor._core.graph cimport (
     is_tracked, set_output, set_room, unpack, untrack, wants, where_called, graph_hooks,
 )
 from metatensor._core.history cimport node_of, rebase, set_node
-from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, VIEW, Call, Overload, call, find, make_returns
+from metatensor._core.op cimport (
+    COMPOSITE, FUNCTIONAL, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, VIEW, Call, Overload, call, find, make_returns,
+)
 from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, version_of
@@ -205,7 +207,10 @@ cdef Rule _prepare(Overload ov):
         node = found_body(node)
     rule = Rule.__new__(Rule)
     rule.overload = ov
-    rule.through = later("decompositions")()[ov.qualname] if through is DECOMPOSITION else found_body(through)
+    rule.through = found_body(through)
+    if through is DECOMPOSITION:
+        found = later("decompositions")()[ov.qualname]
+        rule.through = getattr(found, "__wrapped__", found)     # in the call's dtypes, not in wider ones
     rule.in_place = _in_place.get(ov.qualname)
     rule.outputs = None if outputs is None else frozenset(outputs)
     rule.functions = []
