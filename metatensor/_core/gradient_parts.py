@@ -8,7 +8,7 @@ from typing import Any
 from metatensor._core.gradients import ops
 from metatensor._core.tensor import Tensor
 
-__all__ = ["Bodies", "conj", "inverse_order", "logical_axes", "placed", "restored", "share", "spread", "times", "within"]
+__all__ = ["Bodies", "conj", "inverse_order", "logical_axes", "no_sparse", "placed", "restored", "share", "spread", "times", "within"]
 
 
 class Bodies:
@@ -54,6 +54,11 @@ def logical_axes(dims: Any, ndim: int) -> list[int]:
     if dims is None or (isinstance(dims, (tuple, list)) and not dims):
         return list(range(ndim))
     return sorted(d % max(ndim, 1) for d in (dims if isinstance(dims, (tuple, list)) else (dims,)))
+
+
+def no_sparse(name: str) -> NotImplementedError:
+    """Return the error for a gradient that would be sparse."""
+    return NotImplementedError(f"{name}(): with sparse=True the gradient would be a sparse tensor, and there are none; pass sparse=False")
 
 
 def placed(grad: Any, shape: tuple, view: Any) -> Any:

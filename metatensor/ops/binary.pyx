@@ -315,12 +315,15 @@ define("xlogy(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, INT_
 gradient("xlogy", input=lambda grad, input, other: grad * ops.where((input == 0) & (other <= 0), 0.0, ops.log(other)),
          other=lambda grad, input, other: grad * input / other)
 define("ldexp(Tensor input, Tensor other) -> Tensor", ldexp, INT_TO_FLOAT | BOTH, "`input * 2**other`.")
-recorded_as("ldexp")
+gradient("ldexp", input=lambda grad, other: grad * conj(ops.pow(2.0, other)),
+         other=lambda grad, result: grad * conj(result) * 0.6931471805599453)
 define("copysign(Tensor input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "Magnitude of `input` with the sign of `other`.")
 gradient("copysign", input=lambda grad, input, result: _signed(grad, input, result), other=lambda grad: grad.new_zeros(grad.shape))
 define("nextafter(Tensor input, Tensor other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH, "Representable number next to `input` in the direction of `other`.")
+gradient("nextafter", joint=lambda grad, input, other: (grad.masked_fill(input == other, 0), ops.zeros_like(grad)),
+         input=True, other=True)
 define("heaviside(Tensor input, Tensor values) -> Tensor", same_dtypes, REAL_ONLY | BOTH | EXACT_OUT,
        "Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0.")
 define("gcd(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH,
@@ -335,10 +338,10 @@ define("igammac(Tensor input, Tensor other) -> Tensor", binary, FLOATS | BOTH,
 gradient("igammac", other=lambda grad, input, other: -grad * ops.exp((input - 1) * ops.log(other) - other - ops.lgamma(input)))
 define("complex(Tensor real, Tensor imag) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
        "`real + i * imag`, from two float16, float32 or float64 tensors of the same dtype.")
-gradient("complex", real=lambda grad: ops.real(grad), imag=lambda grad: ops.imag(grad))
+gradient("complex", joint=lambda grad, real, imag: (ops.real(grad), ops.imag(grad)), real=True, imag=True)
 define("polar(Tensor abs, Tensor angle) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
        "`abs * exp(i * angle)`, from two float16, float32 or float64 tensors of the same dtype.")
-gradient("polar", abs=lambda grad, angle: ops.real(grad * conj(ops.polar(ops.ones_like(angle), angle))),
+gradient("polar", abs=lambda grad, result: ops.real(grad * conj(ops.sgn(result))),
          angle=lambda grad, result: ops.real(conj(grad) * (1j * result)))
 
 for _slot, _name in ((S_ADD, "add"), (S_SUB, "sub"), (S_RSUB, "rsub"), (S_MUL, "mul"), (S_DIV, "div"),

@@ -5,8 +5,8 @@ Functions of matrices apply to each matrix of a batch (..., N, N).
 from metatensor._core.dtype cimport BOOL, I32, I64, by_code, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
 from metatensor._core.op cimport (
-    NO_OVERLAP, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, WITH_OUT, Call, alias_op, arg, call, define, dim_arg, int_arg, is_none, make_returns,
-    op_name, result_device, tensor_arg,
+    NO_OVERLAP, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, WITH_OUT, Call, alias_op, arg, call, define, dim_arg, int_arg,
+    is_none, make_returns, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_INT, T_REQUIRES_GRAD, T_RETRIED, dim_t
