@@ -183,7 +183,9 @@ def declared():
 cdef str _default_name(str name):
     base = name.rpartition("::")[2]
     parts = base.replace(".", "_").strip("_").split("_")
-    return "".join([part[:1].upper() + part[1:] for part in parts]) + "Backward0"
+    camel = "".join([part[:1].upper() + part[1:] for part in parts])
+    # A letter after a digit is a capital too: Log1P.
+    return "".join([b.upper() if a.isdigit() else b for a, b in zip(" " + camel, camel)]) + "Backward0"
 
 
 cdef tuple _result_names(Overload ov):

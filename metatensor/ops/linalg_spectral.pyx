@@ -280,8 +280,8 @@ cdef object cond_of_values(Call* c, Tensor t, object p):
     cdef Tensor values = call("linalg.svdvals", (t,))
     if p == "nuc":
         return call("mul", (call("sum", (values, -1)), call("sum", (call("reciprocal", (values,)), -1))))
-    first, last = call("select", (values, -1, 0)), call("select", (values, -1, -1))
-    return call("div", (last, first) if p == -2 else (first, last))
+    first, last = call("narrow", (values, -1, 0, 1)), call("narrow", (values, -1, -1, 1))
+    return call("squeeze", (call("div", (last, first) if p == -2 else (first, last)), -1))
 
 
 cdef object cond_body(Call* c):

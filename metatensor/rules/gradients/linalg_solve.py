@@ -107,26 +107,33 @@ def least_squares(grads: Any, input: Any, b: Any, solution: Any, wanted: Any) ->
 # Determinants ---------------------------------------------------------------------------------
 
 
-def _adjoint_solution(by_inverse: Any, A: Any, LU: Any, pivots: Any, regular: bool) -> Any:
+def _adjoint_solution(by_inverse: Any, A: Any, LU: Any, pivots: Any) -> Any:
     """Return the product of A^-H and a number for each matrix."""
-    scaled = ops.diag_embed(by_inverse.unsqueeze(-1).expand(A.shape[:-1]))
+    scaled = ops.diag_embed(by_inverse.to(A.dtype).unsqueeze(-1).expand(A.shape[:-1]))
     if mt.is_grad_enabled():
         return linalg.solve_ex(A.mH, scaled)[0]
-    if not regular:
-        # For a singular matrix, in place of a zero on the diagonal of U a tiny number, which cancels in the cofactors.
-        diagonal = LU.diagonal(0, -2, -1)
-        tiny = mt.finfo(LU.dtype).eps
-        LU = LU + ops.diag_embed(ops.where(diagonal == 0, tiny, 0.0).to(LU.dtype))
     return linalg.lu_solve(LU, pivots, scaled, adjoint=True)
 
 
 def det(grad: Any, A: Any, result: Any, LU: Any, pivots: Any) -> Any:
-    """From d det(A) = det(A) tr(A^-1 dA)."""
+    """From d det(A) = det(A) tr(A^-1 dA).
+
+    For a singular matrix, a tiny number replaces the zeros on the diagonal of U. It cancels in the cofactors.
+    """
     if not A.numel():
         return ops.zeros_like(A)
     if A.shape[-1] == 1:
         return grad.unsqueeze(-1).unsqueeze(-1).expand(A.shape)
-    return _adjoint_solution(grad * conj(result), A, LU, pivots, False)
+    zeros = LU.diagonal(0, -2, -1) == 0
+    added = ops.diag_embed(ops.where(zeros, mt.finfo(LU.dtype).eps, 0.0).to(LU.dtype))
+    if mt.is_grad_enabled():
+        p, lower, _ = ops.lu_unpack(LU, pivots)
+        regular = A + p @ lower @ added
+        return _adjoint_solution(grad * conj(ops.where(zeros.any(-1), linalg.det(regular), result)), regular, LU, pivots)
+    regular = LU + added
+    moved = pivots != ops.arange(1, pivots.shape[-1] + 1, dtype=pivots.dtype, device=pivots.device)
+    found = regular.diagonal(0, -2, -1).prod(-1) * (1 - 2 * (moved.sum(-1) % 2))
+    return _adjoint_solution(grad * conj(ops.where(zeros.any(-1), found, result)), A, regular, pivots)
 
 
 def slogdet(grads: Any, A: Any, sign: Any, LU: Any, pivots: Any) -> Any:
@@ -138,9 +145,9 @@ def slogdet(grads: Any, A: Any, sign: Any, LU: Any, pivots: Any) -> Any:
     if by_log is None and turned is None:
         return None
     if turned is None:
-        return _adjoint_solution(by_log, A, LU, pivots, True)
+        return _adjoint_solution(by_log, A, LU, pivots)
     real = ops.zeros_like(turned) if by_log is None else by_log
-    return _adjoint_solution(ops.complex(real, -turned), A, LU, pivots, True)
+    return _adjoint_solution(ops.complex(real, -turned), A, LU, pivots)
 
 
 def det_through(A: Any) -> Any:

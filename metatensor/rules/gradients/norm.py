@@ -104,7 +104,7 @@ def native_group_norm(
     if grad is not None:
         first, second, third = ops.native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, eps, list(wanted))
     if wanted[0] and (by_mean is not None or by_scale is not None):
-        x = _wide(input).reshape(N, group, -1)
+        x = _wide(input).reshape(N, group, C * HxW // group if group else 0)
         count, mean, scale = x.shape[-1], result1.unsqueeze(-1), result2.unsqueeze(-1)
         other = ops.zeros_like(x) if by_mean is None else (by_mean.unsqueeze(-1) / count).expand(x.shape)
         if by_scale is not None:
