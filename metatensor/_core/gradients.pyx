@@ -144,6 +144,7 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
 
 
 DECOMPOSITION = object()
+FORMULA = object()          # the decomposition, without computing float16 and bfloat16 in float32
 
 
 def recorded_as(str name not None, through=DECOMPOSITION):
@@ -209,10 +210,12 @@ cdef Rule _prepare(Overload ov):
         node = found_body(node)
     rule = Rule.__new__(Rule)
     rule.overload = ov
-    rule.through = found_body(through)
-    if through is DECOMPOSITION:
-        found = later("decompositions")()[ov.qualname]
-        rule.through = getattr(found, "__wrapped__", found)     # in the call's dtypes, not in wider ones
+    if through is DECOMPOSITION or through is FORMULA:
+        rule.through = later("decompositions")()[ov.qualname]
+        if through is FORMULA:
+            rule.through = rule.through.__wrapped__
+    else:
+        rule.through = found_body(through)
     rule.in_place = _in_place.get(ov.qualname)
     rule.outputs = None if outputs is None else frozenset(outputs)
     rule.functions = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import metatensor as mt
 from metatensor._core.errors import DataDependentError
 from metatensor._core.gradient_parts import conj, logical_axes, restored, spread
 from metatensor._core.gradients import linalg, ops
@@ -305,6 +306,8 @@ def renormed(grad: Any, input: Any, p: Any, dim: int, most: Any) -> Any:
     """Return the gradient of `renorm`, which multiplies slices by ``most / (norm + 1e-7)`` if their norm exceeds `most`."""
     dim %= input.ndim
     dims = [d for d in range(input.ndim) if d != dim]
+    if input.dtype in (mt.float16, mt.bfloat16):
+        grad, input = grad.to(mt.float32), input.to(mt.float32)
     norm = linalg.vector_norm(input, p, dims, True)
     factor = most / (norm + 1e-7)
     along = (conj(grad) * input).sum(dims, True)
