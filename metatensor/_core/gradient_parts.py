@@ -7,7 +7,7 @@ from metatensor._core.gradients import ops
 from metatensor._core.late import found_body
 from metatensor._core.tensor import Tensor
 
-__all__ = ["Bodies", "conj", "inverse_order", "logical_axes", "restored", "share", "spread", "times", "within"]
+__all__ = ["Bodies", "conj", "inverse_order", "logical_axes", "no_sparse", "restored", "share", "spread", "times", "within"]
 
 
 class Bodies:
@@ -53,6 +53,11 @@ def logical_axes(dims, ndim: int):
     if dims is None or (isinstance(dims, (tuple, list)) and not dims):
         return list(range(ndim))
     return sorted(d % max(ndim, 1) for d in (dims if isinstance(dims, (tuple, list)) else (dims,)))
+
+
+def no_sparse(name):
+    """Return the error for a gradient that would be sparse."""
+    return NotImplementedError(f"{name}(): with sparse=True the gradient would be a sparse tensor, and there are none; pass sparse=False")
 
 
 def within(grad, shape, view, *arguments):

@@ -95,6 +95,7 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
 
 
 DECOMPOSITION = object()
+FORMULA = object()          # the decomposition, without computing float16 and bfloat16 in float32
 
 
 def recorded_as(str name not None, through=DECOMPOSITION):
@@ -144,8 +145,12 @@ def declared():
 cpdef str default_name(str name):
     """Return the name of the nodes of an operator, ``MulBackward0`` for "mul"."""
     base = name.rpartition("::")[2]
-    parts = base.replace(".", "_").strip("_").split("_")
-    return "".join([part[:1].upper() + part[1:] for part in parts]) + "Backward0"
+    made, up = "", True
+    for letter in base.replace(".", "_").strip("_"):
+        if letter != "_":
+            made += letter.upper() if up else letter
+        up = letter == "_" or letter.isdigit()      # Log1PBackward0
+    return made + "Backward0"
 
 
 cdef tuple _result_names(Overload ov):
@@ -169,7 +174,12 @@ cdef object prepared(Overload ov):
         node = found_body(node)
     rule = Rule.__new__(Rule)
     rule.overload = ov
-    rule.through = later("decompositions")()[ov.qualname] if through is DECOMPOSITION else found_body(through)
+    if through is DECOMPOSITION or through is FORMULA:
+        rule.through = later("decompositions")()[ov.qualname]
+        if through is FORMULA:
+            rule.through = rule.through.__wrapped__
+    else:
+        rule.through = found_body(through)
     rule.in_place = _in_place.get(ov.qualname)
     rule.outputs = None if outputs is None else frozenset(outputs)
     rule.functions, rule.named = [], {}

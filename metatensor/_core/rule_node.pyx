@@ -11,7 +11,7 @@ from metatensor._core.graph cimport (
     untrack, wants, where_called,
 )
 from metatensor._core.history cimport input_outline, node_of, rebase, set_node
-from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_TENSORS, VIEW, Call, Overload, call
+from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_TENSORS, VIEW, Call, Overload, call, make_returns
 from metatensor._core.saved cimport keep, keep_result, keep_tensor, keep_tensors, layout_of, unpack
 from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
@@ -43,7 +43,7 @@ cdef object by_others(Call* c, Overload ov):
     result = (<Rule>ov.gradient).through(*[<object>c.args[i] for i in range(ov.nslots)])
     if c.variant == IN_PLACE and result is not NotImplemented and result is not <object>c.args[0]:
         return call("copy_", (<object>c.args[0], result))
-    return result
+    return make_returns(c, result) if type(result) is tuple else result
 
 
 cdef inline int _link(Node node, int i, Tensor t) except -1:

@@ -247,7 +247,7 @@ define("div(Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode=None
        INT_TO_FLOAT | BOTH,
        "`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or "
        "'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype.")
-gradient("div",
+gradient("div", node=lambda rounding_mode: "DivBackward0" if rounding_mode is None else "DivBackward2",
          input=lambda grad, other, rounding_mode: grad / conj(other) if rounding_mode is None else grad.new_zeros(grad.shape),
          other=lambda grad, input, other, rounding_mode: -grad * conj((input / other) / other) if rounding_mode is None
          else grad.new_zeros(grad.shape))
@@ -255,11 +255,13 @@ define("floor_divide(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binar
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "Quotient rounded down: `floor(input / other)`.")
 define("remainder(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", modulo,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "Remainder of floor division, with the sign of `other`, as in Python.")
-gradient("remainder", input=lambda grad: grad, other=lambda grad, input, other: -grad * ops.div(input, other, rounding_mode="floor"))
+gradient("remainder", node=lambda other: "RemainderBackward1" if isinstance(other, Tensor) else "RemainderBackward0",
+         input=lambda grad: grad, other=lambda grad, input, other: -grad * ops.div(input, other, rounding_mode="floor"))
 define("fmod(Tensor input, Tensor|Scalar other) -> Tensor", modulo,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH,
        "Remainder of division rounded towards zero, with the sign of `input`, as in C.")
-gradient("fmod", input=lambda grad: grad, other=lambda grad, input, other: -grad * ops.div(input, other, rounding_mode="trunc"))
+gradient("fmod", node=lambda other: "FmodBackward1" if isinstance(other, Tensor) else "FmodBackward0",
+         input=lambda grad: grad, other=lambda grad, input, other: -grad * ops.div(input, other, rounding_mode="trunc"))
 define("pow(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", power, PROMOTE | NO_BOOLS | BOTH,
        "`input ** exponent`. If `input` is an integer tensor, `exponent` must not be a negative integer number.")
 gradient("pow", node=lambda input, exponent: "PowBackward0" if not isinstance(exponent, Tensor) else "PowBackward1",
@@ -315,12 +317,16 @@ define("xlogy(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, INT_
 gradient("xlogy", input=lambda grad, input, other: grad * ops.where((input == 0) & (other <= 0), 0.0, ops.log(other)),
          other=lambda grad, input, other: grad * input / other)
 define("ldexp(Tensor input, Tensor other) -> Tensor", ldexp, INT_TO_FLOAT | BOTH, "`input * 2**other`.")
-recorded_as("ldexp")
+gradient("ldexp", input=lambda grad, other: grad * conj(ops.pow(2.0, other)),
+         other=lambda grad, result: grad * conj(result) * 0.6931471805599453)
 define("copysign(Tensor input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "Magnitude of `input` with the sign of `other`.")
-gradient("copysign", input=lambda grad, input, result: _signed(grad, input, result), other=lambda grad: grad.new_zeros(grad.shape))
+gradient("copysign", node=lambda other: "CopysignBackward0" if isinstance(other, Tensor) else "CopysignBackward1",
+         input=lambda grad, input, result: _signed(grad, input, result), other=lambda grad: grad.new_zeros(grad.shape))
 define("nextafter(Tensor input, Tensor other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH, "Representable number next to `input` in the direction of `other`.")
+gradient("nextafter", joint=lambda grad, input, other: (grad.masked_fill(input == other, 0), ops.zeros_like(grad)),
+         input=True, other=True)
 define("heaviside(Tensor input, Tensor values) -> Tensor", same_dtypes, REAL_ONLY | BOTH | EXACT_OUT,
        "Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0.")
 define("gcd(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH,
@@ -335,10 +341,10 @@ define("igammac(Tensor input, Tensor other) -> Tensor", binary, FLOATS | BOTH,
 gradient("igammac", other=lambda grad, input, other: -grad * ops.exp((input - 1) * ops.log(other) - other - ops.lgamma(input)))
 define("complex(Tensor real, Tensor imag) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
        "`real + i * imag`, from two float16, float32 or float64 tensors of the same dtype.")
-gradient("complex", real=lambda grad: ops.real(grad), imag=lambda grad: ops.imag(grad))
+gradient("complex", joint=lambda grad, real, imag: (ops.real(grad), ops.imag(grad)), real=True, imag=True)
 define("polar(Tensor abs, Tensor angle) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
        "`abs * exp(i * angle)`, from two float16, float32 or float64 tensors of the same dtype.")
-gradient("polar", abs=lambda grad, angle: ops.real(grad * conj(ops.polar(ops.ones_like(angle), angle))),
+gradient("polar", abs=lambda grad, result: ops.real(grad * conj(ops.sgn(result))),
          angle=lambda grad, result: ops.real(conj(grad) * (1j * result)))
 
 for _slot, _name in ((S_ADD, "add"), (S_SUB, "sub"), (S_RSUB, "rsub"), (S_MUL, "mul"), (S_DIV, "div"),

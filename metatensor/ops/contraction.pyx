@@ -207,7 +207,7 @@ cdef object multi_dot_body(Call* c):
                                f"{shape_str(<Tensor>given[k - 1])} and {shape_str(<Tensor>given[k])}")
     t = <Tensor>chained(mats)
     shape = ([t.sizes[0]] if first.ndim == 2 else []) + ([t.sizes[1]] if last.ndim == 2 else [])
-    return t if len(shape) == 2 else call("reshape", (t, shape))
+    return call("view", (t, shape))
 
 
 cdef object chain_of(Call* c, list given):

@@ -335,6 +335,12 @@ cdef object masked_select_meta(Call* c):
     return _unknown(c)
 
 
+cdef object masked_select_some_meta(Call* c):
+    """Arguments: input, mask, count."""
+    cdef dim_t n = int_arg(c, 2)
+    return new_contiguous(1, &n, tensor_arg(c, 0).dtype, result_device(c))
+
+
 cdef object nonzero_static_meta(Call* c):
     """Return a result of `size` rows. On devices other than the CPU it is column-major, as in PyTorch."""
     cdef Tensor t = tensor_arg(c, 0)
@@ -357,6 +363,9 @@ define("argwhere(Tensor input) -> Tensor", nonzero_meta, DATA | NO_GRAD,
 define("masked_select(Tensor input, Tensor mask) -> Tensor", masked_select_meta, DATA | OUT | EXACT_OUT | NO_OVERLAP,
        "Elements where `mask` is true, as a vector. `input` and the bool `mask` are broadcast together.")
 gradient("masked_select", input=lambda grad, input, mask: _of.unselected(grad, input, mask))
+define("_masked_select(Tensor input, Tensor mask, int count) -> Tensor", masked_select_some_meta, FUNCTION_ONLY,
+       "`masked_select` where `count` is the number of elements, which is known without values.")
+gradient("_masked_select", input=lambda grad, input, mask: _of.unselected(grad, input, mask))
 define("nonzero_static(Tensor input, *, int size, int fill_value=-1) -> Tensor", nonzero_static_meta, NO_GRAD | OUT | EXACT_OUT,
        "`nonzero` with exactly `size` rows: truncated, or padded with `fill_value`.")
 

@@ -1,5 +1,5 @@
 """Covariance, correlation and hashing."""
-from metatensor._core.dtype cimport U64, by_code
+from metatensor._core.dtype cimport I64, U64, by_code
 from metatensor._core.op cimport (
     EXACT_OUT, COMPOSITE, NO_GRAD, OUT, Call, arg, bool_arg, call, define, dim_list, int_arg, is_none, op_name, result_device,
     tensor_arg,
@@ -42,8 +42,8 @@ cdef object cov_body(Call* c):
         check_weights(c, tensor_arg(c, 3), "aweights", observations)
         w = tensor_arg(c, 3) if w is None else call("mul", (w, tensor_arg(c, 3)))
     if w is None:
-        mean = call("div", (call("sum", (t, 1)), observations))
-        factor = max(observations - correction, 0)
+        mean = call("div", (call("sum", (t, 1)), number(t, observations)))
+        factor = number(t, max(observations - correction, 0))
     else:
         total = call("sum", (w,))
         mean = call("div", (call("sum", (call("mul", (t, w)), 1)), total))
@@ -52,11 +52,16 @@ cdef object cov_body(Call* c):
             factor = call("sub", (total, call("mul", (weighted, correction))))
         else:
             factor = call("sub", (total, correction))
-        factor = call("clamp", (factor, 0))
+        factor = call("relu", (factor,))
     t = call("sub", (t, call("unsqueeze", (mean, 1))))
     weighted = t if w is None else call("mul", (t, w))
     weighted = call("conj", (call("t", (weighted,)),))
     return call("squeeze", (call("div", (call("mm", (t, weighted)), factor)),))
+
+
+cdef object number(Tensor t, object value):
+    """Return a number as a tensor, which is saved for gradients."""
+    return call("new_full", (t, (), value), {"dtype": by_code(I64)})
 
 
 cdef object corrcoef_body(Call* c):

@@ -203,7 +203,7 @@ define("sign(Tensor input) -> Tensor", unary, KEEP | NO_COMPLEX | BOTH | EXACT_O
 gradient("sign", input=lambda grad: ops.zeros_like(grad))
 define("sgn(Tensor input) -> Tensor", unary, KEEP | BOTH | EXACT_OUT,
        "`x / |x|`, or 0 if x is 0. For real tensors this is `sign`.")
-gradient("sgn", input=lambda grad, input: _of_direction(grad, input))
+gradient("sgn", input=lambda grad, input, result: _of_direction(grad, input))
 define("signbit(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_COMPLEX | OUT | EXACT_OUT,
        "Test whether the sign bit of each element is set. The result is bool.")
 define("conj_physical(Tensor input) -> Tensor", conjugate, KEEP | BOTH | EXACT_OUT,
@@ -315,7 +315,7 @@ gradient("erf", input=lambda grad, input: grad * (_TWO_OVER_ROOT_PI * ops.exp(-(
 define("erfc(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "1 - erf(x), accurate where erf(x) is near 1.")
 gradient("erfc", input=lambda grad, input: grad * (-_TWO_OVER_ROOT_PI * ops.exp(-(input * input))))
 define("erfinv(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The inverse of erf.")
-gradient("erfinv", input=lambda grad, result: grad * (ops.exp(result * result) / _TWO_OVER_ROOT_PI))
+gradient("erfinv", input=lambda grad, input: grad * (ops.exp(ops.erfinv(input).square()) / _TWO_OVER_ROOT_PI))
 define("lgamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT,
        "`log(|gamma(x)|)`.")
 gradient("lgamma", input=lambda grad, input: grad * input.digamma())

@@ -83,7 +83,6 @@ gradient("nn.functional.interpolate", node="windows.upsample_node", input="windo
 gradient("nn.functional.embedding", node="EmbeddingBackward0", weight="attention.embedding_weight")
 gradient("embedding", node="EmbeddingBackward0", weight="attention.table_weight")
 recorded_as("nn.functional.scaled_dot_product_attention", "attention.attention")
-gradient("nn.functional.embedding_bag", node="EmbeddingBagBackward0", joint="sampling.embedding_bag", weight=True, per_sample_weights=True)
 
 
 # Sampling ---------------------------------------------------------------------------------------------

@@ -27,6 +27,29 @@ def slogdet(a: Any) -> Any:
     return diagonal.sgn().prod(-1) * _parity(pivots, factors.dtype), diagonal.abs().log().sum(-1)
 
 
+@decomposition("_linalg_det")
+def det_parts(a: Any) -> Any:
+    factors, pivots = mt.linalg.lu_factor_ex(a)[:2]
+    return factors.diagonal(dim1=-2, dim2=-1).prod(-1) * _parity(pivots, factors.dtype), factors, pivots
+
+
+@decomposition("_linalg_slogdet")
+def slogdet_parts(a: Any) -> Any:
+    factors, pivots = mt.linalg.lu_factor_ex(a)[:2]
+    diagonal = factors.diagonal(dim1=-2, dim2=-1)
+    return diagonal.sgn().prod(-1) * _parity(pivots, factors.dtype), diagonal.abs().log().sum(-1), factors, pivots
+
+
+@decomposition("_linalg_solve_ex")
+def solve_parts(a: Any, b: Any, left: bool, check_errors: bool) -> Any:
+    factors, pivots, info = mt.linalg.lu_factor_ex(a)
+    if check_errors and info.numel() and bool((info != 0).any().item()):
+        raise mt.linalg.LinAlgError("linalg.solve: the matrix A is singular")
+    vector = b.dim() == 1 or b.shape == a.shape[:-1]
+    result = mt.linalg.lu_solve(factors, pivots, b.unsqueeze(-1) if vector else b, left=left)
+    return result.squeeze(-1) if vector else result, factors, pivots, info
+
+
 @decomposition("logdet")
 def logdet(a: Any) -> Any:
     sign, log = mt.linalg.slogdet(a)

@@ -97,9 +97,21 @@ def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) 
 
 
 def native_group_norm(
-    grad: Any, input: Any, weight: Any, N: int, C: int, HxW: int, group: int, eps: float, result1: Any, result2: Any, wanted: Any
+    grads: Any, input: Any, weight: Any, N: int, C: int, HxW: int, group: int, eps: float, result1: Any, result2: Any, wanted: Any
 ) -> Any:
-    return ops.native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, eps, list(wanted))
+    grad, by_mean, by_scale = grads
+    first, second, third = None, None, None
+    if grad is not None:
+        first, second, third = ops.native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, eps, list(wanted))
+    if wanted[0] and (by_mean is not None or by_scale is not None):
+        x = _wide(input).reshape(N, group, C * HxW // group if group else 0)
+        count, mean, scale = x.shape[-1], result1.unsqueeze(-1), result2.unsqueeze(-1)
+        other = ops.zeros_like(x) if by_mean is None else (by_mean.unsqueeze(-1) / count).expand(x.shape)
+        if by_scale is not None:
+            other = other - (x - mean) * (by_scale.unsqueeze(-1) * scale**3 / count)
+        other = other.reshape(input.shape).to(input.dtype)
+        first = other if first is None else first + other
+    return first, second, third
 
 
 def group_norm_backward(
