@@ -8,7 +8,9 @@ from typing import Any
 from metatensor._core.gradients import ops
 from metatensor._core.tensor import Tensor
 
-__all__ = ["Bodies", "conj", "inverse_order", "logical_axes", "placed", "restored", "share", "spread", "times", "within"]
+__all__ = [
+    "Bodies", "conj", "inverse_order", "logical_axes", "numbered", "placed", "restored", "share", "spread", "times", "unknown", "within",
+]  # fmt: skip
 
 
 class Bodies:
@@ -38,6 +40,16 @@ def times(x: Any, factor: Any) -> Any:
 def share(grad: Any, a: Any, b: Any, chosen: Any) -> Any:
     """Return the gradient of the chosen elements of two operands; equal elements get half of it each."""
     return ops.where(a == b, grad / 2, grad).masked_fill(~chosen, 0)
+
+
+def numbered(name: str, input: Any, other: Any) -> str:
+    """Return the name of a node of two operands, which ends in 0, in 1 if the first is a number, in 2 if the second is."""
+    return name + ("2" if not isinstance(other, Tensor) else "0" if isinstance(input, Tensor) else "1")
+
+
+def unknown(name: str, argument: str) -> Any:
+    """Raise NotImplementedError for an argument for which an operator has no derivative in closed form."""
+    raise NotImplementedError(f"{name}: there is no formula for the gradient of the argument {argument!r}")
 
 
 def restored(grad: Any, shape: tuple, dims: Any, keepdim: bool) -> Any:

@@ -35,7 +35,7 @@ from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.thread cimport hints, innermost_hooks, thread_state
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_NONLEAF, T_REQUIRES_GRAD, dim_t
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_CONTIGUOUS, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from metatensor._core.versions cimport detached
 from metatensor._core cimport graph
 from metatensor._core.late import found_body, later
@@ -81,6 +81,8 @@ cdef class Rule:
     cdef object through                 # function that computes the operator by others, or None
     cdef str in_place                   # the name of the nodes of the in-place variant, or None
     cdef object namer                   # function of the call's arguments that returns the name, or None
+    cdef int named_by                   # the only argument of the namer, if it may be None: then the name is `name`; or -1
+    cdef bint strided                   # `through` is for calls whose first argument is not contiguous
     cdef list functions
     cdef int n_slots, n_kept, n_results
     cdef bint lists                     # an argument is a list of tensors
@@ -103,11 +105,12 @@ cdef class Rule:
 
 
 cdef dict _through = {}     # qualified name of an overload -> function that computes it by other operators
+cdef set _strided = set()   # those of them for which `through` is for arguments that are not contiguous
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
 
 
-def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, through=None, **rules):
+def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, through=None, strided=None, **rules):
     """Declare the gradient of an operator. See the module's docstring for the functions.
 
     A composite operator with a rule is recorded as one node.
@@ -127,11 +130,16 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
     through : callable, optional
         Computes the operator by others, given its arguments, when gradients are recorded. If it returns NotImplemented,
         the rules are used. The meta kernel checks the arguments first, except for operators that draw random numbers.
+    strided : callable, optional
+        As `through`, for calls whose first argument is not contiguous.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
 
     In place of a function there may be its place in `metatensor.rules.gradients`, ``"losses.nll_loss"``.
     """
+    if strided is not None:
+        _strided.add(name)
+        _through[name] = strided
     if through is not None:
         _through[name] = through
         if not rules:
@@ -180,8 +188,12 @@ def declared():
 
 cdef str _default_name(str name):
     base = name.rpartition("::")[2]
-    parts = base.replace(".", "_").strip("_").split("_")
-    return "".join([part[:1].upper() + part[1:] for part in parts]) + "Backward0"
+    made, up = "", True
+    for letter in base.replace(".", "_").strip("_"):
+        if letter != "_":
+            made += letter.upper() if up else letter
+        up = letter == "_" or letter.isdigit()
+    return made + "Backward0"
 
 
 cdef tuple _result_names(Overload ov):
@@ -207,6 +219,7 @@ cdef Rule _prepare(Overload ov):
     rule.overload = ov
     rule.through = later("decompositions")()[ov.qualname] if through is DECOMPOSITION else found_body(through)
     rule.in_place = _in_place.get(ov.qualname)
+    rule.strided = ov.qualname in _strided
     rule.outputs = None if outputs is None else frozenset(outputs)
     rule.functions = []
     if callable(node):
@@ -215,6 +228,11 @@ cdef Rule _prepare(Overload ov):
     else:
         rule.name = _default_name(ov.op.name) if node is None else node
     names = ov.argument_names
+    rule.named_by = -1
+    if rule.namer is not None and rule.namer.__code__.co_argcount == 1:
+        i = names.index(rule.namer.__code__.co_varnames[0])
+        if ov.slots[i].optional:
+            rule.named_by, rule.name = i, rule.namer(None)
     for name in rules:
         if name not in names:
             raise TypeError(f"gradient of {ov.qualname}: there is no argument {name!r}; the arguments are {', '.join(names)}")
@@ -304,7 +322,8 @@ cdef Way way_of(Call* c, Overload ov) except *:
     if ov.gradient is False:
         return AS_IT_IS
     if (<Rule>ov.gradient).through is not None and (c.variant == FUNCTIONAL or not (<Rule>ov.gradient).n_slots):
-        return BY_OTHERS
+        if not (<Rule>ov.gradient).strided or not (<Tensor>c.args[0]).flags & T_CONTIGUOUS:
+            return BY_OTHERS
     return AS_UNIT if ov.flags & COMPOSITE and c.variant == FUNCTIONAL else AS_IT_IS
 
 
@@ -347,7 +366,8 @@ cdef Node begin(Call* c, Overload ov):
     if ov.gradient is False:
         return _without_rule(c, ov, node)
     rule = <Rule>ov.gradient
-    node.rule = rule if rule.namer is None and (rule.in_place is None or c.variant != IN_PLACE) else _named(rule, c, ov)
+    node.rule = _named(rule, c, ov) if rule.in_place is not None and c.variant == IN_PLACE or rule.namer is not None and (
+        rule.named_by < 0 or <object>c.args[rule.named_by] is not None) else rule
     edges = rule.n_slots
     if rule.lists:
         edges = 0
@@ -375,7 +395,7 @@ cdef Node begin(Call* c, Overload ov):
     node.sequence = next_sequence()     # after those of its inputs, of which some may just have been made, for views
     for k in range(rule.n_kept):
         kept = &rule.kept[k]
-        if kept.wanted_by & wanted and kept.what != KEEP_RESULT:
+        if kept.what != KEEP_RESULT and (kept.wanted_by & wanted or kept.wanted_by & (kept.wanted_by - 1)):
             _keep_argument(c, node, k, kept)
     if not tracked and not hints.saved_hooks:
         untrack(node)
@@ -393,7 +413,7 @@ cdef Node _without_rule(Call* c, Overload ov, Node node):
         value = <object>c.args[i]
         given.extend([t for t in value if isinstance(t, Tensor)] if isinstance(value, list) else
                      [value] if isinstance(value, Tensor) else [])
-    node.rule = _Missing(ov.qualname, _default_name(ov.op.name))
+    node.rule = _Missing(ov.qualname, "torch::autograd::NotImplemented")
     set_room(node, <int>len(given), 0, 0)
     for i, t in enumerate(given):
         _link(node, i, <Tensor>t)
@@ -436,7 +456,7 @@ cdef object _named(Rule rule, Call* c, Overload ov):
     return named
 
 
-cdef object renamed(object t, str name):
+cpdef object renamed(object t, str name):
     """Give the node of a new tensor, if it has one, the name that it has in PyTorch, and return the tensor."""
     cdef _Named named
     cdef Node node
@@ -605,21 +625,16 @@ cdef Rule _rule_of(Node node):
 
 
 cdef int _keep_results(Call* c, Node node, object result) except -1:
-    """Save the results that the rule needs, as detached aliases."""
+    """Save the results that the rule has a use for, as detached aliases."""
     cdef Rule rule = _rule_of(node)
     cdef Kept* kept
     cdef Tensor t
     cdef int k
-    cdef unsigned long long wanted = 0
     if rule is None:
         return 0
     for k in range(rule.n_kept):
         kept = &rule.kept[k]
         if kept.what != KEEP_RESULT:
-            continue
-        if not wanted:
-            wanted = _wanted(rule, node, c)
-        if not kept.wanted_by & wanted:
             continue
         value = result if isinstance(result, Tensor) else result[kept.index]
         if isinstance(value, Tensor):
@@ -629,21 +644,6 @@ cdef int _keep_results(Call* c, Node node, object result) except -1:
         else:
             _keep(node, k, value, SAVED_OBJECT)
     return 0
-
-
-cdef unsigned long long _wanted(Rule rule, Node node, Call* c) except *:
-    """Return which functions of a rule are wanted."""
-    cdef unsigned long long wanted = 0
-    cdef int i = 0, k, n, _m
-    for k in range(rule.n_slots):
-        n = 1
-        if rule.lists and rule.overload.slots[rule.slots[k]].kind == K_TENSORS:
-            n = len(<object>c.args[rule.slots[k]])
-        for _m in range(n):
-            if node.edges[i].node != NULL:
-                wanted |= 1ULL << rule.function_of[k]
-            i += 1
-    return wanted
 
 
 cdef int record_write(Call* c, Overload ov, Node node, object target) except -1:

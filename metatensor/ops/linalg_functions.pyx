@@ -76,7 +76,7 @@ cdef object matrix_power_body(Call* c):
                            f"{(<Tensor>c.out).dtype.name}")
     if n == 0:
         ones = call("new_ones", (t, (columns(t),)))
-        return call("copy_", (call("new_empty", (t, t.shape)), call("diag_embed", (ones,))))
+        return call("copy_", (call("clone", (t,), {"memory_format": contiguous_format}), call("diag_embed", (ones,))))
     if n < 0:
         factor = call("linalg.inv", (t,))
         n = -n

@@ -482,7 +482,7 @@ cdef object bilinear_meta(Call* c):
 define("nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", linear_meta, OUT | EXACT_OUT,
        "Affine map `input @ weight.T + bias`: input (..., k) and weight (m, k) give (..., m). A weight of shape (k,) "
        "gives (...).")
-gradient("nn.functional.linear", node="products.linear_node", input="products.linear_input", weight="products.linear_weight",
+gradient("nn.functional.linear", strided="products.linear", node="products.linear_node", input="products.linear_input", weight="products.linear_weight",
          bias=lambda grad: grad)
 define("nn.functional.bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
        bilinear_meta, 0,

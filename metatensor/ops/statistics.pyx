@@ -1,5 +1,5 @@
 """Covariance, correlation and hashing."""
-from metatensor._core.dtype cimport U64, by_code
+from metatensor._core.dtype cimport I64, U64, by_code
 from metatensor._core.op cimport (
     EXACT_OUT, COMPOSITE, NO_GRAD, OUT, Call, arg, bool_arg, call, define, dim_list, int_arg, is_none, op_name, result_device,
     tensor_arg,
@@ -42,17 +42,17 @@ cdef object cov_body(Call* c):
         check_weights(c, tensor_arg(c, 3), "aweights", observations)
         w = tensor_arg(c, 3) if w is None else call("mul", (w, tensor_arg(c, 3)))
     if w is None:
-        mean = call("div", (call("sum", (t, 1)), observations))
-        factor = max(observations - correction, 0)
+        total = call("scalar_tensor", (observations,), {"dtype": by_code(I64), "device": result_device(c)})
+        mean = call("div", (call("sum", (t, 1)), total))
     else:
         total = call("sum", (w,))
         mean = call("div", (call("sum", (call("mul", (t, w)), 1)), total))
-        if not is_none(c, 3) and correction != 0:
-            weighted = call("div", (call("sum", (call("mul", (w, tensor_arg(c, 3))),)), total))
-            factor = call("sub", (total, call("mul", (weighted, correction))))
-        else:
-            factor = call("sub", (total, correction))
-        factor = call("clamp", (factor, 0))
+    if not is_none(c, 3) and correction != 0:
+        weighted = call("div", (call("sum", (call("mul", (w, tensor_arg(c, 3))),)), total))
+        factor = call("sub", (total, call("mul", (weighted, correction))))
+    else:
+        factor = call("sub", (total, correction))
+    call("clamp_min_", (call("detach", (factor,)), 0))
     t = call("sub", (t, call("unsqueeze", (mean, 1))))
     weighted = t if w is None else call("mul", (t, w))
     weighted = call("conj", (call("t", (weighted,)),))

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.gradients import functional, ops
+from metatensor._core.gradients import functional, ops, renamed
 from metatensor.rules.decomposed import losses as formulas
 from metatensor.rules.decomposed.losses import reduced
 
@@ -128,7 +128,7 @@ def cross_entropy(input: Any, target: Any, weight: Any, size_average: Any, ignor
             product = product * spread
         if reduction == "mean":
             n = input.numel() // classes if classes else 0
-            return -product.sum() / n if input.numel() else -product.sum() / 0.0
+            return renamed(-product.sum() / (n if input.numel() else 0.0), "DivBackward1")
         return -product.sum() if reduction == "sum" else -product.sum(dim)
     plain = functional.nll_loss(log, target, weight, None, ignore_index, None, reduction)
     if not label_smoothing:

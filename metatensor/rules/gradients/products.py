@@ -73,6 +73,14 @@ def linear_weight(grad: Any, input: Any, weight_meta: Any) -> Any:
     return grad.reshape(flat.shape[0], weight_meta.shape[0]).t().mm(conj(flat))
 
 
+def linear(input: Any, weight: Any, bias: Any) -> Any:
+    """Multiply, then add. This is for inputs that are not contiguous."""
+    if input.dim() < 3 or weight.dim() != 2:
+        return NotImplemented
+    product = matmul(input, weight.t())
+    return product if bias is None else product.add_(bias)
+
+
 def bilinear(input1: Any, input2: Any, weight: Any, grad: Any, wanted: Any) -> Any:
     """Gradients of ``result[..., m] = input1 @ weight[m] @ input2 + bias[m]``."""
     a, b = input1.reshape(-1, input1.shape[-1]), input2.reshape(-1, input2.shape[-1])
