@@ -359,7 +359,7 @@ cdef Node begin(Call* c, Overload ov):
     cdef Kept* kept
     cdef Tensor t
     cdef int i, k, edges, linked, tracked = 0
-    cdef unsigned long long wanted = 0
+    cdef unsigned long long wanted = 0, users, given
     if ov.gradient is None:
         found = _prepare(ov)
         ov.gradient = False if found is None else found
@@ -393,9 +393,13 @@ cdef Node begin(Call* c, Overload ov):
         else:
             i += 1
     node.sequence = next_sequence()     # after those of its inputs, of which some may just have been made, for views
+    if rule.n_kept:
+        given = _given(rule, c)
     for k in range(rule.n_kept):
         kept = &rule.kept[k]
-        if kept.what != KEEP_RESULT and (kept.wanted_by & wanted or kept.wanted_by & (kept.wanted_by - 1)):
+        users = kept.wanted_by & given
+        # As in PyTorch, an argument that only one gradient needs is not kept if that is not wanted.
+        if kept.what != KEEP_RESULT and (users & wanted or users & (users - 1)):
             _keep_argument(c, node, k, kept)
     if not tracked and not hints.saved_hooks:
         untrack(node)
@@ -403,6 +407,18 @@ cdef Node begin(Call* c, Overload ov):
         call_stack = later("call_stack")
         node_extra(node).forward_stack = call_stack()
     return node
+
+
+cdef inline unsigned long long _given(Rule rule, Call* c) noexcept:
+    """Return the functions whose argument is not a number."""
+    cdef unsigned long long given = 0
+    cdef object value
+    cdef int k
+    for k in range(rule.n_slots):
+        value = <object>c.args[rule.slots[k]]
+        if value is None or isinstance(value, (Tensor, list)):
+            given |= 1ULL << rule.function_of[k]
+    return given
 
 
 cdef Node _without_rule(Call* c, Overload ov, Node node):
@@ -634,7 +650,7 @@ cdef int _keep_results(Call* c, Node node, object result) except -1:
         return 0
     for k in range(rule.n_kept):
         kept = &rule.kept[k]
-        if kept.what != KEEP_RESULT:
+        if kept.what != KEEP_RESULT or not kept.wanted_by & _given(rule, c):
             continue
         value = result if isinstance(result, Tensor) else result[kept.index]
         if isinstance(value, Tensor):

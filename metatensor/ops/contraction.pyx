@@ -169,6 +169,13 @@ cdef object chained(list mats):
     cdef int n = len(mats), span, i, j, k
     if n == 2:
         return call("mm", (mats[0], mats[1]))
+    if n == 3:
+        # A tie of three goes to the left, a tie of more to the right.
+        p, q = (<Tensor>mats[0]).sizes[0], (<Tensor>mats[2]).sizes[1]
+        inner, outer = (<Tensor>mats[0]).sizes[1], (<Tensor>mats[2]).sizes[0]
+        if p * outer * (inner + q) <= inner * q * (outer + p):
+            return call("mm", (call("mm", (mats[0], mats[1])), mats[2]))
+        return call("mm", (mats[0], call("mm", (mats[1], mats[2]))))
     p = [(<Tensor>m).sizes[0] for m in mats] + [(<Tensor>mats[n - 1]).sizes[1]]
     cost = [[0] * n for _ in range(n)]
     split = [[0] * n for _ in range(n)]

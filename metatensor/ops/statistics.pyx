@@ -27,7 +27,7 @@ cdef object cov_body(Call* c):
     """Arguments: input (variables, observations), correction, fweights, aweights."""
     cdef Tensor t = tensor_arg(c, 0), w = None
     cdef dim_t observations
-    cdef object factor, total, mean, weighted, correction = arg(c, 1)
+    cdef object factor, total, mean, weighted, real, correction = arg(c, 1)
     if t.ndim > 2:
         raise RuntimeError(f"{op_name(c)}(): input must have at most 2 dimensions, got shape {shape_str(t)}")
     if t.dtype.kind < KIND_INT:
@@ -47,16 +47,23 @@ cdef object cov_body(Call* c):
     else:
         total = call("sum", (w,))
         mean = call("div", (call("sum", (call("mul", (t, w)), 1)), total))
-    if not is_none(c, 3) and correction != 0:
+    if w is not None and correction == 0:
+        factor = total
+    elif not is_none(c, 3):
         weighted = call("div", (call("sum", (call("mul", (w, tensor_arg(c, 3))),)), total))
         factor = call("sub", (total, call("mul", (weighted, correction))))
     else:
         factor = call("sub", (total, correction))
-    call("clamp_min_", (call("detach", (factor,)), 0))
+    if factor is not total:
+        call("clamp_min_", (call("detach", (factor,)), 0))
     t = call("sub", (t, call("unsqueeze", (mean, 1))))
     weighted = t if w is None else call("mul", (t, w))
     weighted = call("conj", (call("t", (weighted,)),))
-    return call("squeeze", (call("div", (call("mm", (t, weighted)), factor)),))
+    t = call("mm", (t, weighted))
+    if t.total == 1 and t.dtype.kind == KIND_COMPLEX:
+        real = call("real", (t,))       # a variance
+        t = call("complex", (real, call("zeros_like", (real,))))
+    return call("squeeze", (call("div", (t, factor)),))
 
 
 cdef object corrcoef_body(Call* c):

@@ -178,7 +178,7 @@ def binary_cross_entropy_backward(grad: Any, input: Any, target: Any, weight: An
     return _spread(g if weight is None else g * weight, input.numel(), reduction)
 
 
-def binary_cross_entropy_target(grad: Any, input: Any, weight: Any, reduction: str) -> Any:
+def binary_cross_entropy_target(grad: Any, input: Any, target: Any, weight: Any, reduction: str) -> Any:
     g = grad * ((1 - input).log().clamp_min(-100) - input.log().clamp_min(-100))
     return _spread(g if weight is None else g * weight, input.numel(), reduction)
 
@@ -196,7 +196,7 @@ def with_logits_input(grad: Any, input: Any, target: Any, weight: Any, reduction
     return with_logits_backward(grad, input, target, weight, reduction, pos_weight)
 
 
-def with_logits_target(grad: Any, input: Any, weight: Any, reduction: str, pos_weight: Any) -> Any:
+def with_logits_target(grad: Any, input: Any, target: Any, weight: Any, reduction: str, pos_weight: Any) -> Any:
     g = -input * grad
     if pos_weight is not None:
         g = grad * (functional.logsigmoid(-input) - pos_weight * functional.logsigmoid(input))

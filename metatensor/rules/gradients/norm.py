@@ -97,8 +97,12 @@ def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) 
 
 
 def native_group_norm(
-    grad: Any, input: Any, weight: Any, N: int, C: int, HxW: int, group: int, eps: float, result1: Any, result2: Any, wanted: Any
+    grads: Any, input: Any, weight: Any, N: int, C: int, HxW: int, group: int, eps: float, result1: Any, result2: Any, wanted: Any
 ) -> Any:
+    """The mean and the reciprocal standard deviation require grad, but have no gradient."""
+    grad = grads[0]
+    if grad is None:
+        return (None,) * len(wanted)
     return ops.native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, eps, list(wanted))
 
 

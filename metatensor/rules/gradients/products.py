@@ -81,22 +81,23 @@ def linear(input: Any, weight: Any, bias: Any) -> Any:
     return product if bias is None else product.add_(bias)
 
 
-def bilinear(input1: Any, input2: Any, weight: Any, grad: Any, wanted: Any) -> Any:
-    """Gradients of ``result[..., m] = input1 @ weight[m] @ input2 + bias[m]``."""
-    a, b = input1.reshape(-1, input1.shape[-1]), input2.reshape(-1, input2.shape[-1])
-    g = grad.reshape(-1, weight.shape[0])
+def bilinear_first(grad: Any, input1_layout: Any, input2: Any, weight: Any) -> Any:
+    """Gradient of ``result[..., m] = input1 @ weight[m] @ input2 + bias[m]`` for input1."""
     m, n, k = weight.shape
-    first = second = third = None
-    if wanted[0] or wanted[1]:
-        mixed = g.mm(conj(weight).reshape(m, n * k)).reshape(-1, n, k)
-        if wanted[0]:
-            first = mixed.matmul(conj(b).unsqueeze(-1)).squeeze(-1).reshape(input1.shape)
-        if wanted[1]:
-            second = conj(a).unsqueeze(-2).matmul(mixed).squeeze(-2).reshape(input2.shape)
-    if wanted[2]:
-        pairs = (conj(a).unsqueeze(-1) * conj(b).unsqueeze(-2)).reshape(-1, n * k)
-        third = g.t().mm(pairs).reshape(m, n, k)
-    return first, second, third, g.sum(0) if len(wanted) > 3 and wanted[3] else None
+    mixed = grad.reshape(-1, m).mm(conj(weight).reshape(m, n * k)).reshape(-1, n, k)
+    return mixed.matmul(conj(input2).reshape(-1, k, 1)).reshape(input1_layout.shape)
+
+
+def bilinear_second(grad: Any, input1: Any, input2_layout: Any, weight: Any) -> Any:
+    m, n, k = weight.shape
+    mixed = grad.reshape(-1, m).mm(conj(weight).reshape(m, n * k)).reshape(-1, n, k)
+    return conj(input1).reshape(-1, 1, n).matmul(mixed).reshape(input2_layout.shape)
+
+
+def bilinear_weight(grad: Any, input1: Any, input2: Any, weight_layout: Any) -> Any:
+    m, n, k = weight_layout.shape
+    pairs = (conj(input1).reshape(-1, n, 1) * conj(input2).reshape(-1, 1, k)).reshape(-1, n * k)
+    return grad.reshape(-1, m).t().mm(pairs).reshape(m, n, k)
 
 
 # Compositions -----------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ def bilinear(input1: Any, input2: Any, weight: Any, grad: Any, wanted: Any) -> A
 
 def _folds(large: Any, small: Any) -> bool:
     """Whether a product of many dimensions and at most two is computed as one product of matrices."""
-    if small.requires_grad or small.dim() == 1 or not large.numel():
+    if small.requires_grad or not large.numel():
         return True
     shape, strides = large.shape, large.stride()
     return all(strides[i] == strides[i + 1] * shape[i + 1] for i in range(large.dim() - 2))
@@ -122,7 +123,7 @@ def matmul(input: Any, other: Any) -> Any:
         return ops.mm(input, other)
     if a >= 3 and b <= 2 and _folds(input, other):
         return _folded(input, other)
-    if b >= 3 and a <= 2 and _folds(other, input):
+    if b >= 3 and a <= 2 and (a == 1 or input.requires_grad) and _folds(other.transpose(-1, -2), input):
         result = _folded(other.transpose(-1, -2), input.t() if a == 2 else input)
         return result.transpose(-1, -2).contiguous() if a == 2 else result
     left, right = input.unsqueeze(0) if a == 1 else input, other.unsqueeze(-1) if b == 1 else other
