@@ -82,6 +82,7 @@ cdef class Rule:
     cdef str in_place                   # the name of the nodes of the in-place variant, or None
     cdef object namer                   # function of the call's arguments that returns the name, or None
     cdef int named_by                   # the only argument of the namer, if it may be None: then the name is `name`; or -1
+    cdef bint sparing                   # nothing is kept that no wanted gradient needs
     cdef bint strided                   # `through` is for calls whose first argument is not contiguous
     cdef list functions
     cdef int n_slots, n_kept, n_results
@@ -105,12 +106,14 @@ cdef class Rule:
 
 
 cdef dict _through = {}     # qualified name of an overload -> function that computes it by other operators
+cdef set _sparing = set()   # qualified names of overloads that keep only what wanted gradients depend on
 cdef set _strided = set()   # those of them for which `through` is for arguments that are not contiguous
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
 
 
-def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, through=None, strided=None, **rules):
+def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, through=None, strided=None, bint sparing=False,
+             **rules):
     """Declare the gradient of an operator. See the module's docstring for the functions.
 
     A composite operator with a rule is recorded as one node.
@@ -130,6 +133,9 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
     through : callable, optional
         Computes the operator by others, given its arguments, when gradients are recorded. If it returns NotImplemented,
         the rules are used. The meta kernel checks the arguments first, except for operators that draw random numbers.
+    sparing : bool
+        Keep an argument only if a wanted gradient depends on it. By default, as in PyTorch, one on which several gradients
+        depend is always kept.
     strided : callable, optional
         As `through`, for calls whose first argument is not contiguous.
     **rules : callable
@@ -137,6 +143,8 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
 
     In place of a function there may be its place in `metatensor.rules.gradients`, ``"losses.nll_loss"``.
     """
+    if sparing:
+        _sparing.add(name)
     if strided is not None:
         _strided.add(name)
         _through[name] = strided
@@ -220,6 +228,7 @@ cdef Rule _prepare(Overload ov):
     rule.through = later("decompositions")()[ov.qualname] if through is DECOMPOSITION else found_body(through)
     rule.in_place = _in_place.get(ov.qualname)
     rule.strided = ov.qualname in _strided
+    rule.sparing = ov.qualname in _sparing
     rule.outputs = None if outputs is None else frozenset(outputs)
     rule.functions = []
     if callable(node):
@@ -399,7 +408,7 @@ cdef Node begin(Call* c, Overload ov):
         kept = &rule.kept[k]
         users = kept.wanted_by & given
         # As in PyTorch, an argument that only one gradient needs is not kept if that is not wanted.
-        if kept.what != KEEP_RESULT and (users & wanted or users & (users - 1)):
+        if kept.what != KEEP_RESULT and (users & wanted or users & (users - 1) and not rule.sparing):
             _keep_argument(c, node, k, kept)
     if not tracked and not hints.saved_hooks:
         untrack(node)

@@ -488,5 +488,5 @@ define("nn.functional.bilinear(Tensor input1, Tensor input2, Tensor weight, Tens
        bilinear_meta, 0,
        "`input1 @ weight[i] @ input2 + bias[i]` for each i: inputs (..., n) and (..., k) and weight (m, n, k) give "
        "(..., m).")
-gradient("nn.functional.bilinear", node=lambda bias: "ViewBackward0" if bias is None else "AddBackward0", input1="products.bilinear_first",
+gradient("nn.functional.bilinear", sparing=True, node=lambda bias: "ViewBackward0" if bias is None else "AddBackward0", input1="products.bilinear_first",
          input2="products.bilinear_second", weight="products.bilinear_weight", bias=lambda grad: grad)

@@ -348,7 +348,7 @@ gradient("_index_put_", node="IndexPutBackward0",
 define("_index_put_accumulate_(Tensor(a!) input, Tensor[] indices, int[] dims, Tensor values) -> Tensor", index_put_meta,
        FUNCTION_ONLY | MIXED | NO_OVERLAP,
        "Add `values` in place at the positions given by index tensors or masks for the dimensions `dims`.")
-gradient("_index_put_accumulate_", node="IndexPutBackward0", input=lambda grad: grad,
+gradient("_index_put_accumulate_", node="IndexPutBackward0", input=lambda grad, indices, dims: grad,
          values=lambda grad, indices, dims: grad[_of.index_of(indices, dims)])
 
 

@@ -18,8 +18,10 @@ cdef int check_weights(Call* c, Tensor w, str name, dim_t observations) except -
         raise RuntimeError(f"cov(): aweights must be floating-point, got {w.dtype.name}")
     if w.total != observations:
         raise RuntimeError(f"cov(): {name} must have {observations} elements, one for each observation, got {w.total}")
-    if w.storage.data is not None and call("any", (call("lt", (w, 0)),)).item():
-        raise RuntimeError(f"cov(): {name} must not be negative")
+    if observations:
+        least = call("min", (w,))
+        if w.storage.data is not None and least.item() < 0:
+            raise RuntimeError(f"cov(): {name} must not be negative")
     return 0
 
 

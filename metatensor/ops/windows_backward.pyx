@@ -17,13 +17,16 @@ cdef object like_input(Call* c):
 
 
 cdef object of_sizes(Call* c):
-    """Arguments: grad_output, input_size, ..."""
+    """Arguments: grad_output, input_size, scale_factor, mode, ..."""
     cdef Tensor g = tensor_arg(c, 0)
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
     cdef int n = dims_arg(c, 1, sizes)
     if n != g.ndim:
         fail(c, f"input_size must have {g.ndim} sizes, got {n}")
+    mode = arg(c, 3)
+    if mode == "bicubic" or (n == 5 and mode in ("nearest", "nearest-exact")):
+        return new_contiguous(n, sizes, g.dtype, result_device(c))
     set_format(n, sizes, strides, suggest_format(g.ndim, g.sizes, g.strides))
     return new_strided(n, sizes, strides, g.dtype, result_device(c))
 
