@@ -37,9 +37,9 @@ def times(x: Any, factor: Any) -> Any:
     return x if not isinstance(factor, Tensor) and factor == 1 else x * conj(factor)
 
 
-def share(grad: Any, a: Any, b: Any, chosen: Any) -> Any:
-    """Return the gradient of the chosen elements of two operands; equal elements get half of it each."""
-    return ops.where(a == b, grad / 2, grad).masked_fill(~chosen, 0)
+def share(grad: Any, a: Any, b: Any, lost: Any) -> Any:
+    """Return the gradient of the elements of an operand that were not lost; equal elements get half of it each."""
+    return ops.where(a == b, grad / 2, grad).masked_fill_(lost, 0)
 
 
 def numbered(name: str, input: Any, other: Any) -> str:

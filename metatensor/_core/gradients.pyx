@@ -83,7 +83,7 @@ cdef class Rule:
     cdef object namer                   # function of the call's arguments that returns the name, or None
     cdef int named_by                   # the only argument of the namer, if it may be None: then the name is `name`; or -1
     cdef bint sparing                   # nothing is kept that no wanted gradient needs
-    cdef bint strided                   # `through` is for calls whose first argument is not contiguous
+    cdef bint strided                   # `through` is for calls whose first two arguments are not both contiguous
     cdef list functions
     cdef int n_slots, n_kept, n_results
     cdef bint lists                     # an argument is a list of tensors
@@ -137,7 +137,7 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
         Keep an argument only if a wanted gradient depends on it. By default, as in PyTorch, one on which several gradients
         depend is always kept.
     strided : callable, optional
-        As `through`, for calls whose first argument is not contiguous.
+        As `through`, for calls whose first two arguments, which are tensors, are not both contiguous.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
 
@@ -331,7 +331,7 @@ cdef Way way_of(Call* c, Overload ov) except *:
     if ov.gradient is False:
         return AS_IT_IS
     if (<Rule>ov.gradient).through is not None and (c.variant == FUNCTIONAL or not (<Rule>ov.gradient).n_slots):
-        if not (<Rule>ov.gradient).strided or not (<Tensor>c.args[0]).flags & T_CONTIGUOUS:
+        if not (<Rule>ov.gradient).strided or not (<Tensor>c.args[0]).flags & (<Tensor>c.args[1]).flags & T_CONTIGUOUS:
             return BY_OTHERS
     return AS_UNIT if ov.flags & COMPOSITE and c.variant == FUNCTIONAL else AS_IT_IS
 

@@ -194,7 +194,8 @@ def _power_base(grad, input, exponent):
     """Gradient of ``input ** exponent`` for the base: ``exponent * input ** (exponent - 1)``, 0 where the exponent is 0."""
     if isinstance(exponent, Tensor):
         slope = exponent * input ** (exponent - 1)
-        return grad * conj(ops.where(exponent == 0, ops.zeros((), dtype=slope.dtype, device=slope.device), slope))
+        slope = grad * conj(slope)
+        return ops.where(exponent == 0, ops.zeros((), dtype=slope.dtype, device=slope.device), slope)
     if exponent == 0:
         return ops.zeros_like(grad)
     return grad * conj(exponent * input ** (exponent - 1))
@@ -255,9 +256,9 @@ define("div(Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode=None
        "`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or "
        "'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype.")
 gradient("div", node=lambda rounding_mode: "DivBackward0" if rounding_mode is None else "DivBackward2",
-         input=lambda grad, other, rounding_mode: grad / conj(other) if rounding_mode is None else grad.new_zeros(grad.shape),
+         input=lambda grad, other, rounding_mode: grad / conj(other) if rounding_mode is None else ops.zeros_like(grad),
          other=lambda grad, input, other, rounding_mode: -grad * conj((input / other) / other) if rounding_mode is None
-         else grad.new_zeros(grad.shape))
+         else ops.zeros_like(grad))
 define("floor_divide(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "Quotient rounded down: `floor(input / other)`.")
 define("remainder(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", modulo,
@@ -285,12 +286,12 @@ for _name, _target in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div
 
 define("maximum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "Greater of two elements, or NaN if one of them is NaN.")
-gradient("maximum", input=lambda grad, input, other: share(grad, input, other, input >= other),
-         other=lambda grad, input, other: share(grad, input, other, other >= input))
+gradient("maximum", input=lambda grad, input, other: share(grad, input, other, input < other),
+         other=lambda grad, input, other: share(grad, input, other, input > other))
 define("minimum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "Lesser of two elements, or NaN if one of them is NaN.")
-gradient("minimum", input=lambda grad, input, other: share(grad, input, other, input <= other),
-         other=lambda grad, input, other: share(grad, input, other, other <= input))
+gradient("minimum", input=lambda grad, input, other: share(grad, input, other, input > other),
+         other=lambda grad, input, other: share(grad, input, other, input < other))
 define("fmax(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "Greater of two elements. If one is NaN, the other is returned.")
 gradient("fmax", input=lambda grad, input, other: grad.masked_fill(~((input >= other) | ops.isnan(other)), 0),
@@ -322,11 +323,11 @@ gradient("logaddexp2", input=lambda grad, input, other: grad / (1 + ops.exp2(oth
 define("xlogy(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "`input * log(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN.")
 gradient("xlogy", node=lambda input, other: numbered("XlogyBackward", input, other),
-         input=lambda grad, input, other: grad * ops.where((input == 0) & (other <= 0), 0.0, ops.log(other)),
+         input=lambda grad, input, other: (grad * ops.log(other)).masked_fill((input == 0) & (other <= 0), 0),
          other=lambda grad, input, other: grad * input / other)
 define("ldexp(Tensor input, Tensor other) -> Tensor", ldexp, INT_TO_FLOAT | BOTH, "`input * 2**other`.")
 gradient("ldexp", input=lambda grad, other: grad * conj(ops.pow(2.0, other)),
-         other=lambda grad, result: grad * conj(result * _LN_TWO))
+         other=lambda grad, result: grad * conj(result) * _LN_TWO)
 define("copysign(Tensor input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "Magnitude of `input` with the sign of `other`.")
 gradient("copysign", node=lambda other: "CopysignBackward0" if isinstance(other, Tensor) else "CopysignBackward1",

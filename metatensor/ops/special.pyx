@@ -71,7 +71,7 @@ gradient("special.ndtri", input=lambda grad, result: grad * (_ROOT_TWO * _ROOT_P
 define("special.xlog1py(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
        "`input * log1p(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN.")
 gradient("special.xlog1py", node=lambda input, other: numbered("SpecialXlog1PyBackward", input, other),
-         input=lambda grad, input, other: grad * ops.where((input == 0) & (other <= -1), 0.0, ops.log1p(other)),
+         input=lambda grad, input, other: (grad * ops.log1p(other)).masked_fill((input == 0) & (other <= -1), 0),
          other=lambda grad, input, other: grad * input / (other + 1))
 define("special.zeta(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
        "The Hurwitz zeta function: the sum of `(k + other)**-input` over all integers k >= 0.")

@@ -153,16 +153,16 @@ def _turned(grad, input):
     modulus = input.abs()
     real, imag = ops.real(input), ops.imag(input)
     squares = modulus * modulus
-    return ops.complex((-imag / squares * grad).masked_fill(squares == 0, 0), (real / squares * grad).masked_fill(squares == 0, 0))
+    return ops.complex((-imag / squares * grad).masked_fill_(squares == 0, 0), (real / squares * grad).masked_fill_(squares == 0, 0))
 
 
 def _of_direction(grad, input, direction):
     """Gradient of ``z / |z|``: the part of `grad` across the direction, over the modulus; 0 for real numbers."""
     if not input.is_complex():
-        return ops.zeros_like(grad)
+        return grad.new_zeros(grad.shape)
     modulus = input.abs()
     along = ops.real(grad * conj(direction)) * direction
-    return ((grad - along) / modulus).masked_fill(modulus == 0, 0)
+    return ((grad - along) / modulus).masked_fill_(modulus == 0, 0)
 
 
 def _of_logit(grad, input, eps):

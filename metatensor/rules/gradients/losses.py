@@ -170,7 +170,7 @@ def huber_loss_backward(grad: Any, input: Any, target: Any, reduction: str, delt
 
 
 def soft_margin_loss_backward(grad: Any, input: Any, target: Any, reduction: str) -> Any:
-    return _spread(-grad * target * mt.sigmoid(-target * input), input.numel(), reduction)
+    return _spread(-target * mt.sigmoid(-target * input) * grad, input.numel(), reduction)
 
 
 def binary_cross_entropy_backward(grad: Any, input: Any, target: Any, weight: Any, reduction: str) -> Any:
@@ -185,10 +185,10 @@ def binary_cross_entropy_target(grad: Any, input: Any, target: Any, weight: Any,
 
 def with_logits_backward(grad: Any, input: Any, target: Any, weight: Any, reduction: str, pos_weight: Any) -> Any:
     if pos_weight is None:
-        g = grad * (mt.sigmoid(input) - target)
+        g = (mt.sigmoid(input) - target) * grad
     else:
         t = pos_weight * target
-        g = grad * ((t + 1 - target) * mt.sigmoid(input) - t)
+        g = ((t + 1 - target) * mt.sigmoid(input) - t) * grad
     return _spread(g if weight is None else g * weight, input.numel(), reduction)
 
 

@@ -74,9 +74,12 @@ def linear_weight(grad: Any, input: Any, weight_meta: Any) -> Any:
 
 
 def linear(input: Any, weight: Any, bias: Any) -> Any:
-    """Multiply, then add. This is for inputs that are not contiguous."""
-    if input.dim() < 3 or weight.dim() != 2:
+    """Multiply, then add. This is for an input or weight that is not contiguous."""
+    if weight.dim() != 2:
         return NotImplemented
+    if bias is not None and bias.dim() == 1 and (input.dim() < 3 or input.is_contiguous()):
+        sum = ops.addmm(bias, input if input.dim() == 2 else input.view(-1, input.shape[-1]), weight.t())
+        return sum if input.dim() == 2 else sum.view(*input.shape[:-1], sum.shape[-1])
     product = matmul(input, weight.t())
     return product if bias is None else product.add_(bias)
 
