@@ -505,7 +505,7 @@ cdef int _keep_argument(Call* c, Node node, int k, Kept* kept) except -1:
         if c.variant == IN_PLACE and kept.index == 0 or (<Overload>c.overload).slots[kept.index].mutated:
             value = _before_write(<Tensor>value)
         return _keep_tensor(node, k, <Tensor>value, SAVED_INPUT)
-    if isinstance(value, list):
+    if isinstance(value, list) and (<Overload>c.overload).slots[kept.index].kind == K_TENSORS:
         return _keep(node, k, _List([t for t in value]), SAVED_OBJECT)
     return _keep(node, k, value, SAVED_OBJECT)
 
