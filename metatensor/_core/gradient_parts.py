@@ -7,7 +7,9 @@ from metatensor._core.gradients import ops
 from metatensor._core.late import found_body
 from metatensor._core.tensor import Tensor
 
-__all__ = ["Bodies", "conj", "inverse_order", "logical_axes", "no_sparse", "restored", "share", "spread", "times", "within"]
+__all__ = [
+    "Bodies", "conj", "inverse_order", "logical_axes", "no_sparse", "numbered", "restored", "share", "spread", "times", "unknown", "within",
+]  # fmt: skip
 
 
 class Bodies:
@@ -34,9 +36,19 @@ def times(x, factor):
     return x if not isinstance(factor, Tensor) and factor == 1 else x * conj(factor)
 
 
-def share(grad, a, b, chosen):
-    """Return the gradient of the chosen elements of two operands; equal elements get half of it each."""
-    return ops.where(a == b, grad / 2, grad).masked_fill(~chosen, 0)
+def share(grad, a, b, lost):
+    """Return the gradient of the elements of an operand that were not lost; equal elements get half of it each."""
+    return ops.where(a == b, grad / 2, grad).masked_fill_(lost, 0)
+
+
+def numbered(name, input, other):
+    """Return the name of a node of two operands, which ends in 0, in 1 if the first is a number, in 2 if the second is."""
+    return name + ("2" if not isinstance(other, Tensor) else "0" if isinstance(input, Tensor) else "1")
+
+
+def unknown(name, argument):
+    """Raise NotImplementedError for an argument for which an operator has no derivative in closed form."""
+    raise NotImplementedError(f"{name}: there is no formula for the gradient of the argument {argument!r}")
 
 
 def restored(grad, shape, dims, keepdim):

@@ -63,11 +63,13 @@ cdef class NamedRule:
 
 
 cdef dict _through = {}     # qualified name of an overload -> function that computes it by other operators, or DECOMPOSITION
+cdef set _sparing = set()   # qualified names of overloads that keep only what wanted gradients depend on
+cdef set _strided = set()   # those for which `_through` is for arguments that are not contiguous
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
 
 
-def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, **rules):
+def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, bint sparing=False, **rules):
     """Declare the gradient of an operator. See the module's docstring for the functions.
 
     A composite operator with a rule is recorded as one node.
@@ -84,11 +86,16 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
         Returns the gradients of several arguments as a tuple. Then each of `rules` is True for an argument that has one.
     outputs : sequence of int, optional
         The outputs that have a gradient. Default: all that are floating-point or complex.
+    sparing : bool
+        Keep an argument only if a wanted gradient depends on it. By default, as in PyTorch, one on which several gradients
+        depend is always kept.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
 
     In place of a function there may be its place in `metatensor.rules.gradients`, ``"losses.nll_loss"``.
     """
+    if sparing:
+        _sparing.add(name)
     _declared[name] = (node, joint, outputs, rules)
     if in_place is not None:
         _in_place[name] = in_place
@@ -98,7 +105,7 @@ DECOMPOSITION = object()
 FORMULA = object()          # the decomposition, without computing float16 and bfloat16 in float32
 
 
-def recorded_as(str name not None, through=DECOMPOSITION):
+def recorded_as(str name not None, through=DECOMPOSITION, *, bint strided=False):
     """Compute an operator by others when gradients are recorded.
 
     Parameters
@@ -109,8 +116,12 @@ def recorded_as(str name not None, through=DECOMPOSITION):
         Computes the operator by others, given its arguments. If it returns NotImplemented, the rules of the operator
         are used. The meta kernel checks the arguments first, except for operators that draw random numbers. Default:
         the operator's decomposition.
+    strided : bool
+        Do so only if the first two arguments, which are tensors, are not both contiguous.
     """
     _through[name] = through
+    if strided:
+        _strided.add(name)
 
 
 def same_gradient(str name not None, str other not None, str node not None):
@@ -181,6 +192,7 @@ cdef object prepared(Overload ov):
     else:
         rule.through = found_body(through)
     rule.in_place = _in_place.get(ov.qualname)
+    rule.strided, rule.sparing = ov.qualname in _strided, ov.qualname in _sparing
     rule.outputs = None if outputs is None else frozenset(outputs)
     rule.functions, rule.named = [], {}
     if callable(node):

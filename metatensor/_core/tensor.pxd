@@ -84,7 +84,7 @@ cdef inline int mark_changed(Tensor t) except -1:
 cdef enum Slot:
     S_ADD, S_SUB, S_RSUB, S_MUL, S_DIV, S_FLOORDIV, S_MOD, S_POW, S_MATMUL
     S_AND, S_OR, S_XOR, S_LSHIFT, S_RSHIFT
-    S_NEG, S_POS, S_ABS, S_INVERT
+    S_NEG, S_POS, S_ABS, S_INVERT, S_RECIPROCAL
     S_EQ, S_NE, S_LT, S_LE, S_GT, S_GE
     S_IADD, S_ISUB, S_IMUL, S_IDIV, S_IFLOORDIV, S_IMOD, S_IPOW, S_IAND, S_IOR, S_IXOR
     S_ILSHIFT, S_IRSHIFT

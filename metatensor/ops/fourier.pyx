@@ -258,8 +258,8 @@ def _of_half(grad, dim, normalization, size):
     twice = size - made.shape[last]
     if twice <= 0:
         return made
-    parts = [made.narrow(last, 0, 1), made.narrow(last, 1, twice) * 2, made.narrow(last, 1 + twice, made.shape[last] - 1 - twice)]
-    return ops.cat(parts, last)
+    made.narrow(last, 1, twice).mul_(2)
+    return made
 
 
 define("_fft_c2c(Tensor input, int[1] dim, int normalization, bool forward) -> Tensor", c2c_meta,
@@ -273,7 +273,7 @@ define("_fft_r2c(Tensor input, int[1] dim, int normalization, bool onesided) -> 
        "Fourier transform of real input over `dim`, with a complex result. If `onesided`, the last dimension in `dim` "
        "keeps only the first `n // 2 + 1` of n points. The others follow by symmetry. `normalization` is as in "
        "`_fft_c2c`.")
-gradient("_fft_r2c", node="FftR2CBackward0", input=lambda grad, input, dim, normalization, onesided:
+gradient("_fft_r2c", input=lambda grad, input, dim, normalization, onesided:
          _of_real(grad, input.shape, dim, normalization, onesided))
 define("_fft_c2r(Tensor input, int[1] dim, int normalization, int last_dim_size) -> Tensor", c2r_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,

@@ -103,9 +103,7 @@ cdef object matrix_power_body(Call* c):
                            f"{(<Tensor>c.out).dtype.name}")
     if n == 0:
         ones = call("new_ones", (t, (columns(t),)))
-        # A copy, and not a new tensor, has a gradient of zeros.
-        into = call("clone", (t,), {"memory_format": contiguous_format}) if t.flags & T_REQUIRES_GRAD else call("new_empty", (t, t.shape))
-        return call("copy_", (into, call("diag_embed", (ones,))))
+        return call("copy_", (call("clone", (t,), {"memory_format": contiguous_format}), call("diag_embed", (ones,))))
     if n < 0:
         factor = call("linalg.inv", (t,))
         n = -n

@@ -484,9 +484,10 @@ define("nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None) -> 
        "gives (...).")
 gradient("nn.functional.linear", node="products.linear_node", input="products.linear_input", weight="products.linear_weight",
          bias=lambda grad: grad)
+recorded_as("nn.functional.linear", "products.linear", strided=True)
 define("nn.functional.bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
        bilinear_meta, 0,
        "`input1 @ weight[i] @ input2 + bias[i]` for each i: inputs (..., n) and (..., k) and weight (m, n, k) give "
        "(..., m).")
-gradient("nn.functional.bilinear", node=lambda bias: "ViewBackward0" if bias is None else "AddBackward0", joint="products.bilinear",
-         input1=True, input2=True, weight=True, bias=True)
+gradient("nn.functional.bilinear", sparing=True, node=lambda bias: "ViewBackward0" if bias is None else "AddBackward0",
+         input1="products.bilinear_first", input2="products.bilinear_second", weight="products.bilinear_weight", bias=lambda grad: grad)

@@ -340,8 +340,8 @@ define("max(Tensor input) -> Tensor", max_meta, OUT,
 gradient("max", node="MaxBackward1", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 # The overload with a tensor comes first, because a 0-d integer tensor is also accepted as `dim`.
 define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
-gradient("max.other", node="MaximumBackward0", input=lambda grad, input, other: share(grad, input, other, input >= other),
-         other=lambda grad, input, other: share(grad, input, other, other >= input))
+gradient("max.other", node="MaximumBackward0", input=lambda grad, input, other: share(grad, input, other, input < other),
+         other=lambda grad, input, other: share(grad, input, other, input > other))
 define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta,
        OUT | EXACT_OUT | NO_OVERLAP)
 gradient("max.dim", input=lambda grad, input_meta, dim, keepdim, indices: _of.chosen(grad, input_meta.shape, dim, keepdim, indices))
@@ -351,8 +351,8 @@ define("min(Tensor input) -> Tensor", max_meta, OUT,
        "`minimum`.")
 gradient("min", node="MinBackward1", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
-gradient("min.other", node="MinimumBackward0", input=lambda grad, input, other: share(grad, input, other, input <= other),
-         other=lambda grad, input, other: share(grad, input, other, other <= input))
+gradient("min.other", node="MinimumBackward0", input=lambda grad, input, other: share(grad, input, other, input > other),
+         other=lambda grad, input, other: share(grad, input, other, input < other))
 define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta,
        OUT | EXACT_OUT | NO_OVERLAP)
 gradient("min.dim", input=lambda grad, input_meta, dim, keepdim, indices: _of.chosen(grad, input_meta.shape, dim, keepdim, indices))

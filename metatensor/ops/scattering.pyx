@@ -272,7 +272,7 @@ cdef object masked_scatter_meta(Call* c):
 define("put(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> Tensor", put_meta, INPLACE | NO_OVERLAP,
        "Write the elements of `source` at the positions `index` in the flattened input. If `accumulate`, add them "
        "instead.")
-gradient("put", input=lambda grad, index, source, accumulate: grad if accumulate else grad.put(index, ops.zeros_like(source)),
+gradient("put", input=lambda grad, index, accumulate: grad if accumulate else grad.put(index, grad.new_zeros(index.shape)),
          source=lambda grad, index, source: grad.take(index).reshape(source.shape))
 define("masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor", masked_scatter_meta, INPLACE | NO_OVERLAP,
        "Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` "
@@ -348,7 +348,7 @@ gradient("_index_put_", node="IndexPutBackward0",
 define("_index_put_accumulate_(Tensor(a!) input, Tensor[] indices, int[] dims, Tensor values) -> Tensor", index_put_meta,
        FUNCTION_ONLY | MIXED | NO_OVERLAP,
        "Add `values` in place at the positions given by index tensors or masks for the dimensions `dims`.")
-gradient("_index_put_accumulate_", node="IndexPutBackward0", input=lambda grad: grad,
+gradient("_index_put_accumulate_", node="IndexPutBackward0", input=lambda grad, indices, dims: grad,
          values=lambda grad, indices, dims: grad[_of.index_of(indices, dims)])
 
 

@@ -16,14 +16,33 @@ cdef object like_input(Call* c):
     return new_strided(t.ndim, t.sizes, strides, t.dtype, result_device(c))
 
 
+cdef object like_pooled(Call* c):
+    """Arguments: grad_output, input, indices, n. Without a batch, the result of three dimensions is contiguous."""
+    cdef Tensor t = tensor_arg(c, 1)
+    if int_arg(c, 3) == 3 and t.ndim == 4:
+        return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+    return like_input(c)
+
+
+cdef object like_averaged(Call* c):
+    """Arguments: grad_output, input, kernel_size or n, ... The result of three dimensions is contiguous."""
+    cdef Tensor t = tensor_arg(c, 1)
+    if arg(c, 2) == 3 if isinstance(arg(c, 2), int) else len(arg(c, 2)) == 3:
+        return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+    return like_input(c)
+
+
 cdef object of_sizes(Call* c):
-    """Arguments: grad_output, input_size, ..."""
+    """Arguments: grad_output, input_size, scale_factor, mode, ..."""
     cdef Tensor g = tensor_arg(c, 0)
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
     cdef int n = dims_arg(c, 1, sizes)
     if n != g.ndim:
         fail(c, f"input_size must have {g.ndim} sizes, got {n}")
+    mode = arg(c, 3)
+    if mode == "bicubic" or (n == 5 and mode in ("nearest", "nearest-exact")):
+        return new_contiguous(n, sizes, g.dtype, result_device(c))
     set_format(n, sizes, strides, suggest_format(g.ndim, g.sizes, g.strides))
     return new_strided(n, sizes, strides, g.dtype, result_device(c))
 
@@ -38,11 +57,11 @@ cdef object embedding_backward(Call* c):
     return new_contiguous(2, sizes, g.dtype, result_device(c))
 
 
-define("_max_pool_backward(Tensor grad_output, Tensor input, Tensor indices, int n) -> Tensor", like_input, FUNCTION_ONLY,
+define("_max_pool_backward(Tensor grad_output, Tensor input, Tensor indices, int n) -> Tensor", like_pooled, FUNCTION_ONLY,
        "Gradient of max pooling over the last `n` dimensions.")
 define("_avg_pool_backward(Tensor grad_output, Tensor input, int[] kernel_size, int[] stride, int[] padding, bool count_include_pad, "
-       "int? divisor_override) -> Tensor", like_input, FUNCTION_ONLY, "Gradient of average pooling.")
-define("_adaptive_avg_pool_backward(Tensor grad_output, Tensor input, int n) -> Tensor", like_input, FUNCTION_ONLY,
+       "int? divisor_override) -> Tensor", like_averaged, FUNCTION_ONLY, "Gradient of average pooling.")
+define("_adaptive_avg_pool_backward(Tensor grad_output, Tensor input, int n) -> Tensor", like_averaged, FUNCTION_ONLY,
        "Gradient of adaptive average pooling over the last `n` dimensions.")
 define("_upsample_backward(Tensor grad_output, int[] input_size, any? scale_factor, str mode, bool? align_corners, "
        "bool? recompute_scale_factor, bool antialias) -> Tensor", of_sizes, FUNCTION_ONLY, "Gradient of `interpolate`.")

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from metatensor._core.gradients import ops
+from metatensor._core.rule_node import renamed
 
 __all__ = []
 
@@ -127,3 +128,7 @@ layer_dropout, layer_alpha_dropout, layer_feature_alpha_dropout, layer_dropout2d
     _layer(function) for function in (dropout, alpha_dropout, feature_alpha_dropout, feature_dropout)
 )
 layer_dropout1d, layer_dropout3d = _unbatched(2), _unbatched(4)
+
+
+def ndtr(input: Any) -> Any:
+    return renamed((ops.erf(input * math.sqrt(0.5)) + 1) * 0.5, "MulBackward1")

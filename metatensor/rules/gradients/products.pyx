@@ -4,7 +4,7 @@ from metatensor._core.op cimport call
 from metatensor._core.saved cimport Layout
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor
-from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_REQUIRES_GRAD, dim_t
+from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_CONTIGUOUS, T_REQUIRES_GRAD, dim_t
 from metatensor._core.gradient_parts import times
 import metatensor as mt
 
@@ -86,21 +86,39 @@ def linear_weight(Tensor grad, Tensor input, weight_meta):
     return _mm(_t(grad), _conj(flat))
 
 
-def bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor grad, wanted):
-    """Gradients of ``result[..., m] = input1 @ weight[m] @ input2 + bias[m]``."""
+def linear(Tensor input, Tensor weight, bias):
+    """Multiply, then add. This is for an input or weight that is not contiguous."""
+    cdef Tensor total
+    if weight.ndim != 2:
+        return NotImplemented
+    if bias is not None and (<Tensor?>bias).ndim == 1 and (input.ndim < 3 or input.flags & T_CONTIGUOUS):
+        total = <Tensor>call("addmm", (bias, _rows(input) if input.ndim != 2 else input, _t(weight)))
+        if input.ndim == 2:
+            return total
+        return call("view", (total, input.shape[:input.ndim - 1] + (total.sizes[1],)))
+    product = matmul(input, _t(weight))
+    return product if bias is None else call("add_", (product, bias))
+
+
+cdef object _mixed(grad, Tensor weight):
+    """Return the products of the gradients, as rows, and the weight: (..., n, k) for a weight of (m, n, k)."""
     cdef dim_t m = weight.sizes[0], n = weight.sizes[1], k = weight.sizes[2]
-    a, b, g = _rows(input1), _rows(input2), grad.reshape(-1, m)
-    first = second = third = None
-    if wanted[0] or wanted[1]:
-        mixed = g.mm(_conj(weight).reshape(m, n * k)).reshape(-1, n, k)
-        if wanted[0]:
-            first = mixed.matmul(_conj(b).unsqueeze(-1)).squeeze(-1).reshape(input1.shape)
-        if wanted[1]:
-            second = _conj(a).unsqueeze(-2).matmul(mixed).squeeze(-2).reshape(input2.shape)
-    if wanted[2]:
-        pairs = (_conj(a).unsqueeze(-1) * _conj(b).unsqueeze(-2)).reshape(-1, n * k)
-        third = g.t().mm(pairs).reshape(m, n, k)
-    return first, second, third, g.sum(0) if len(wanted) > 3 and wanted[3] else None
+    return grad.reshape(-1, m).mm(_conj(weight).reshape(m, n * k)).reshape(-1, n, k)
+
+
+def bilinear_first(grad, input1_layout, Tensor input2, Tensor weight):
+    """Gradient of ``result[..., m] = input1 @ weight[m] @ input2 + bias[m]`` for input1."""
+    return _mixed(grad, weight).matmul(_conj(input2).reshape(-1, weight.sizes[2], 1)).reshape(input1_layout.shape)
+
+
+def bilinear_second(grad, Tensor input1, input2_layout, Tensor weight):
+    return _conj(input1).reshape(-1, 1, weight.sizes[1]).matmul(_mixed(grad, weight)).reshape(input2_layout.shape)
+
+
+def bilinear_weight(grad, Tensor input1, Tensor input2, weight_layout):
+    m, n, k = weight_layout.shape
+    pairs = (_conj(input1).reshape(-1, n, 1) * _conj(input2).reshape(-1, 1, k)).reshape(-1, n * k)
+    return grad.reshape(-1, m).t().mm(pairs).reshape(m, n, k)
 
 
 # Compositions -----------------------------------------------------------------------------------
@@ -108,7 +126,7 @@ def bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor grad, wanted):
 cdef bint _folds(Tensor large, Tensor small) noexcept:
     """Whether a product of many dimensions and at most two is computed as one product of matrices."""
     cdef int i
-    if small.flags & T_REQUIRES_GRAD or small.ndim == 1 or not large.total:
+    if small.flags & T_REQUIRES_GRAD or not large.total:
         return True
     for i in range(large.ndim - 2):
         if large.strides[i] != large.strides[i + 1] * large.sizes[i + 1]:
@@ -118,6 +136,7 @@ cdef bint _folds(Tensor large, Tensor small) noexcept:
 
 def matmul(Tensor input, Tensor other):
     cdef int a = input.ndim, b = other.ndim
+    cdef Tensor turned
     if a == 2 and b == 2:
         return _mm(input, other)
     if a == 1 and b == 1:
@@ -128,9 +147,11 @@ def matmul(Tensor input, Tensor other):
         return call("squeeze_", (_mm(<Tensor>call("unsqueeze", (input, 0)), other), 0))
     if a >= 3 and b <= 2 and _folds(input, other):
         return _folded(input, other)
-    if b >= 3 and a <= 2 and _folds(other, input):
-        result = _folded(<Tensor>call("transpose", (other, -1, -2)), _t(input) if a == 2 else input)
-        return call("contiguous", (call("transpose", (result, -1, -2)),)) if a == 2 else result
+    if b >= 3 and a <= 2 and (a == 1 or input.flags & T_REQUIRES_GRAD):
+        turned = <Tensor>call("transpose", (other, -1, -2))
+        if _folds(turned, input):
+            result = _folded(turned, _t(input) if a == 2 else input)
+            return call("contiguous", (call("transpose", (result, -1, -2)),)) if a == 2 else result
     return _batched(<Tensor>call("unsqueeze", (input, 0)) if a == 1 else input,
                     <Tensor>call("unsqueeze", (other, -1)) if b == 1 else other, a == 1, b == 1)
 
