@@ -21,7 +21,7 @@ from metatensor._core.tensor cimport (
 )
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_MULTI_VIEW, dim_t,
+    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_FIXED_VIEW, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_MULTI_VIEW, dim_t,
 )
 from metatensor._core import errors
 from metatensor._core.late import later
@@ -200,6 +200,10 @@ cdef object finish(Call* c, object result):
         if ov.flags & MULTI_VIEW:
             for t in result:
                 (<Tensor>t).flags |= T_MULTI_VIEW
+    elif ov.flags & VIEW and c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD:
+        for t in flat(result):
+            if t is not <object>c.args[0]:
+                (<Tensor>t).flags |= T_FIXED_VIEW
     return result
 
 
@@ -223,7 +227,10 @@ cdef int _check_leaf(Call* c, Tensor t) except -1:
     base = t.base
     if base is not None and (<Tensor>base).flags & T_REQUIRES_GRAD \
             and not (<Tensor>base).flags & T_NONLEAF and thread_state().grad_enabled:
-        raise errors.leaf_inplace(op_name(c))
+        raise errors.leaf_inplace(op_name(c), "a view of ")
+    if t.flags & T_FIXED_VIEW and thread_state().grad_enabled and (
+            (t.flags | c.flags) & T_REQUIRES_GRAD or base is not None and (<Tensor>base).flags & T_REQUIRES_GRAD):
+        raise errors.fixed_view_inplace(op_name(c))
     return 0
 
 

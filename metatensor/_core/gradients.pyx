@@ -35,7 +35,7 @@ from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.thread cimport hints, innermost_hooks, thread_state
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_NONLEAF, T_REQUIRES_GRAD, dim_t
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from metatensor._core.versions cimport detached
 from metatensor._core cimport graph
 from metatensor._core.late import found_body, later
@@ -461,6 +461,9 @@ cdef int _keep_argument(Call* c, Node node, int k, Kept* kept) except -1:
             value = _before_write(<Tensor>value)
         return _keep_tensor(node, k, <Tensor>value, SAVED_INPUT)
     if isinstance(value, list):
+        for t in value:
+            if (<Tensor>t).flags & T_INFERENCE:
+                raise _inference_saved(node)
         return _keep(node, k, _List([t for t in value]), SAVED_OBJECT)
     return _keep(node, k, value, SAVED_OBJECT)
 
@@ -491,11 +494,18 @@ cdef int _keep(Node node, int k, object value, int kind) except -1:
 
 
 cdef int _keep_tensor(Node node, int k, Tensor t, int kind) except -1:
+    if t.flags & T_INFERENCE:
+        raise _inference_saved(node)
     if hints.saved_hooks and thread_state().saved_hooks:
         pack, unpack_hook = innermost_hooks(thread_state())
         return _keep(node, k, (_packed(pack, t), unpack_hook), SAVED_PACKED)
     node.saved[k].version = version_of(t)
     return _keep(node, k, t, kind)
+
+
+cdef object _inference_saved(Node node):
+    return RuntimeError(f"{node.node_name()}: a tensor made in inference mode cannot be saved to compute gradients; clone() it first, "
+                        "outside of inference mode, or use no_grad() instead of inference_mode()")
 
 
 cdef object _packed(object pack, Tensor t):
@@ -698,6 +708,8 @@ cdef int _apply(Node node, PyObject** grads, const char* wanted, PyObject** to) 
     cdef _Function f
     cdef int i, k
     cdef list cache = [None] * node.n_saved if node.n_saved else None
+    if rule is None and not isinstance(node.rule, _Missing):
+        raise TypeError(f"{type(node).__name__}: a node that no operator made cannot be applied")
     if rule is None:
         raise NotImplementedError(f"{(<_Missing>node.rule).op}: metatensor has no rule for the gradient of this operator"
                                   f"{where_called(node)}")

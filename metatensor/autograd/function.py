@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from metatensor._core.function_node import FunctionNode, changes_of, detached_result
+from metatensor._core.function_node import FunctionNode, changes_of, detached_result, where
 from metatensor._core.gradients import attach
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import is_grad_enabled
@@ -124,6 +124,9 @@ class _Saved:
         if hooks is not None:
             self.tensor, self.unpacking = hooks[0](tensor), hooks[1]
         elif tensor is not None:
+            if tensor.is_inference():
+                raise RuntimeError("save_for_backward: a tensor made in inference mode cannot be saved to compute gradients; clone() it "
+                                   "first, outside of inference mode")  # fmt: skip
             self.version = changes_of(tensor)
             self.tensor = tensor if output is None else detached_result(tensor)
         else:
@@ -138,7 +141,8 @@ class _Saved:
         if changes_of(self.tensor) != self.version:
             raise RuntimeError(
                 f"{type(node).__name__}: a tensor of shape {list(self.tensor.shape)} that was saved for backward has been changed in "
-                f"place since: it had version {self.version} and has version {changes_of(self.tensor)} now"
+                f"place since: it had version {self.version} and has version {changes_of(self.tensor)} now. Change a clone() of it"
+                f"{where(node)}"
             )
         if self.output is not None and is_grad_enabled():
             return attach(detached_result(self.tensor), node, self.output)
@@ -177,7 +181,7 @@ class Function(metaclass=_FunctionMeta):
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         """Compute the outputs. The first argument is the context, unless the subclass defines `setup_context`."""
-        raise NotImplementedError("autograd.Function: define forward")
+        raise NotImplementedError("autograd.Function: the class has no forward; define forward(ctx, *args)")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -187,7 +191,7 @@ class Function(metaclass=_FunctionMeta):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Return the gradient of each argument of `forward`, None for one that has none."""
-        raise NotImplementedError("autograd.Function: define backward")
+        raise NotImplementedError(f"{type(ctx).__name__}: the autograd.Function has no backward; define backward(ctx, *grads)")
 
     vjp = backward
 
@@ -210,7 +214,13 @@ class Function(metaclass=_FunctionMeta):
         if not recorded:
             return output
         outputs = list(output) if isinstance(output, tuple) else [output]
+        for t in ctx.non_differentiable:
+            if not isinstance(t, Tensor):
+                raise RuntimeError(f"{cls.__name__}: mark_non_differentiable was given {type(t).__name__}, not a Tensor")
         for t in ctx.dirty_tensors:
+            if isinstance(t, Tensor) and t.requires_grad and t.is_leaf:
+                raise RuntimeError(f"{cls.__name__}: mark_dirty was given a leaf that requires grad, which cannot be changed in place; "
+                                   "pass a clone() to the function")  # fmt: skip
             if not any(o is t for o in outputs):
                 raise RuntimeError(f"{cls.__name__}: mark_dirty was given a tensor that forward does not return")
         made = [_output(o, args, ctx) for o in outputs]
