@@ -169,6 +169,7 @@ cdef object finish(Call* c, object result):
     cdef Overload ov = <Overload>c.overload
     cdef Node node = None
     cdef bint grad
+    cdef list written = None
     if ov.flags & DATA and not ov.flags & HOST:
         result = _data_dependent(c, ov)
         if c.variant == FUNCTIONAL:
@@ -188,10 +189,15 @@ cdef object finish(Call* c, object result):
         _before_mutation(c, ov, grad)
         if grad and result is <object>c.args[0]:
             node = begin(c, ov)
+        elif grad and ov.gradient is False:
+            written = _written_without_rule(c, ov)
     if not ov.flags & VIEW and <object>c.device is not META:
         result = compute(c, ov, result)
     if ov.mutates:
         _after_mutation(c, ov)
+        if written is not None:
+            for t, made in written:
+                record_write(c, ov, <Node>made, t)
     if grad:
         if node is not None:
             record_write(c, ov, node, result)
@@ -259,6 +265,19 @@ cdef int _before_mutation(Call* c, Overload ov, bint grad) except -1:
                         for other in <object>c.args[k]:
                             _check_shared(c, ov, t, other)
     return 0
+
+
+cdef list _written_without_rule(Call* c, Overload ov):
+    """Return the tensors that an operator without a rule writes to, with nodes for them: backward through them raises."""
+    cdef list pairs = []
+    cdef int i
+    for i in range(ov.nslots):
+        if not ov.slots[i].mutated or <object>c.args[i] is None:
+            continue
+        for t in <object>c.args[i] if ov.slots[i].kind == K_TENSORS else (<object>c.args[i],):
+            if isinstance(t, Tensor) and (<Tensor>t).dtype.kind in (KIND_FLOAT, KIND_COMPLEX):
+                pairs.append((t, begin(c, ov)))
+    return pairs
 
 
 cdef int _after_mutation(Call* c, Overload ov) except -1:

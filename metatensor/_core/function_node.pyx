@@ -19,7 +19,7 @@ cdef class FunctionNode(Node):
     cdef readonly tuple _positions      # the positions of the tensor arguments, one edge each
     cdef public bint materialize_grads
     cdef int n_arguments
-    cdef readonly tuple needs_input_grad
+    cdef public object needs_input_grad
 
     def __cinit__(self, *args, **kwargs):
         self.materialize_grads = True

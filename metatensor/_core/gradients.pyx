@@ -155,6 +155,18 @@ def same_gradient(str name not None, str other not None, str node not None):
     _declared[name] = (node, joint, outputs, rules)
 
 
+def tables():
+    """Return the functions that compute operators by others, and the declared rules, by the names of overloads."""
+    return _through, _declared
+
+
+cpdef int prepare_again(Overload ov) except -1:
+    """Prepare the rule of an operator, which may have been called already. Raise TypeError if a function does not fit."""
+    rule = _prepare(ov)
+    ov.gradient = False if rule is None else rule
+    return 0
+
+
 class Operators:
     """The operators of a namespace as attributes, found when they are first used. For rules, which are declared earlier."""
 
@@ -299,8 +311,7 @@ cdef int _kept(Rule rule, What what, int index, int number) except -1:
 cdef Way way_of(Call* c, Overload ov) except *:
     """Return how a call of an operator is recorded."""
     if ov.gradient is None:
-        found = _prepare(ov)
-        ov.gradient = False if found is None else found
+        prepare_again(ov)
     if ov.gradient is False:
         return AS_IT_IS
     if (<Rule>ov.gradient).through is not None and (c.variant == FUNCTIONAL or not (<Rule>ov.gradient).n_slots):
@@ -342,8 +353,7 @@ cdef Node begin(Call* c, Overload ov):
     cdef int i, k, edges, linked, tracked = 0
     cdef unsigned long long wanted = 0
     if ov.gradient is None:
-        found = _prepare(ov)
-        ov.gradient = False if found is None else found
+        prepare_again(ov)
     if ov.gradient is False:
         return _without_rule(c, ov, node)
     rule = <Rule>ov.gradient
@@ -708,10 +718,8 @@ cdef int _apply(Node node, PyObject** grads, const char* wanted, PyObject** to) 
     cdef _Function f
     cdef int i, k
     cdef list cache = [None] * node.n_saved if node.n_saved else None
-    if rule is None and not isinstance(node.rule, _Missing):
-        raise TypeError(f"{type(node).__name__}: a node that no operator made cannot be applied")
     if rule is None:
-        raise NotImplementedError(f"{(<_Missing>node.rule).op}: metatensor has no rule for the gradient of this operator"
+        raise NotImplementedError(f"{(<_Missing?>node.rule).op}: metatensor has no rule for the gradient of this operator"
                                   f"{where_called(node)}")
     for i in range(node.n_outputs):
         if grads[i] != NULL:
