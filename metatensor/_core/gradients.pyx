@@ -514,8 +514,7 @@ cdef int _keep_tensor(Node node, int k, Tensor t, int kind) except -1:
 
 
 cdef object _inference_saved(Node node):
-    return RuntimeError(f"{node.node_name()}: a tensor made in inference mode cannot be saved to compute gradients; clone() it first, "
-                        "outside of inference mode, or use no_grad() instead of inference_mode()")
+    return RuntimeError(f"{node.node_name()}: a tensor made in inference mode cannot be saved for backward; clone() it outside first")
 
 
 cdef object _packed(object pack, Tensor t):
