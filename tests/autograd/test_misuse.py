@@ -304,7 +304,7 @@ y.backward()
     ("saved read after free", RuntimeError, "ExpBackward0: .* freed.*retain_graph=True",
      "y = leaf().exp(); f = y.grad_fn; y.sum().backward(); f._saved_result"),
     ("saved attribute unknown", AttributeError, "ExpBackward0 has no attribute '_saved_nonsense'", "leaf().exp().grad_fn._saved_nonsense"),
-    ("inference saved", RuntimeError, r"MulBackward0: a tensor made in inference mode.*; clone\(\) it first, outside of inference",
+    ("inference saved", RuntimeError, r"MulBackward0: a tensor made in inference mode.*; clone\(\) it outside first",
      """
 with m.inference_mode():
     w = m.ones(3)
