@@ -2,14 +2,13 @@
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from metatensor._core.graph cimport Edge, Node, next_sequence, node_extra, set_edge, set_output, set_room, wants, where_called
+from metatensor._core.graph cimport Node, next_sequence, node_extra, set_edge, set_output, set_outputs_room, set_room, wants, where_called
 from metatensor._core.history cimport node_of, set_node
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
-from metatensor._core.tensor cimport Tensor, version_of
+from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport T_FIXED_VIEW, T_REQUIRES_GRAD
-from metatensor._core.versions cimport detached
 from metatensor._core.late import later
 
 
@@ -41,9 +40,8 @@ cdef class FunctionNode(Node):
             t = <Tensor>arguments[self._positions[i]]
             if t.flags & T_REQUIRES_GRAD:
                 to = node_of(t, &output)
-                if to is not None:
-                    set_edge(self, i, to, output)
-                    any_grad = True
+                set_edge(self, i, to, output)
+                any_grad = True
         self.sequence = next_sequence()
         if hints.anomaly and any_grad:
             call_stack = later("call_stack")
@@ -54,7 +52,7 @@ cdef class FunctionNode(Node):
         """Make this the node of the outputs that are tensors with a gradient. `written` says which of them are changed arguments."""
         cdef int i
         cdef Tensor t
-        _room_for_outputs(self, <int>len(outputs))
+        set_outputs_room(self, <int>len(outputs))
         for i, t in enumerate(outputs):
             if t is None:
                 continue
@@ -112,26 +110,3 @@ cdef class FunctionNode(Node):
                 raise RuntimeError(f"{self.node_name()}: backward returned a gradient for argument {i}, which is no tensor; "
                                    f"return None for it{where_called(self)}")
         return 0
-
-
-cdef int _room_for_outputs(Node node, int n) except -1:
-    cdef Edge* edges = node.edges
-    cdef int n_edges = node.n_edges
-    set_room(node, 0, 0, n)
-    node.edges, node.n_edges = edges, n_edges
-    return 0
-
-
-def detached_result(Tensor t not None):
-    """Return `t` without history, as it is saved."""
-    return detached(t)
-
-
-def changes_of(Tensor t not None):
-    """Return how often `t` has been changed in place."""
-    return version_of(t)
-
-
-def where(Node node not None):
-    """Return where the function was called, for messages. It is known in anomaly mode only."""
-    return where_called(node)

@@ -1,13 +1,13 @@
 """Replace the shape or storage of a tensor in place: resize_, resize_as_, set_."""
 from metatensor._core.device cimport backend_of
 from metatensor._core.execute cimport resize_tensor
-from metatensor._core.gradients cimport begin
 from metatensor._core.graph cimport Node, set_output
 from metatensor._core.history cimport set_node
 from metatensor._core.layout cimport Layout, add_dims, copy_dims, count, extent, mul_dims, row_major, set_format, suggest_format
 from metatensor._core.op cimport (
     HOST, METHOD_ONLY, MIXED, Call, Overload, arg, define, dims_arg, int_arg, is_none, op_name, tensor_arg,
 )
+from metatensor._core.rule_node cimport begin
 from metatensor._core.storage cimport Storage, new_storage, resize_storage
 from metatensor._core.storage_views cimport check_bounds
 from metatensor._core.tensor cimport Tensor, mark_changed, over_storage, set_layout
