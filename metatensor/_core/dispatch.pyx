@@ -8,7 +8,6 @@ from metatensor._core.device cimport META, Device, concrete_device
 from metatensor._core.dtype cimport BOOL, F64, I64, DType, by_code
 from metatensor._core.execute cimport finish, python_meta, resolve_device
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
-from metatensor._core.gradients cimport AS_IT_IS, AS_UNIT, BY_OTHERS, Way, by_others, record, way_of
 from metatensor._core.memory cimport MemoryTracker, pause_tracking, resume_tracking
 from metatensor._core.modes cimport intercept, run_modes
 from metatensor._core.op cimport (
@@ -17,6 +16,7 @@ from metatensor._core.op cimport (
     WITH_OUT, Call, Op, OpMethod, Overload, SlotSpec, hold, op_name, prepare, set_entries,
 )
 from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, overriding_values, public_function
+from metatensor._core.rule_node cimport AS_IT_IS, AS_UNIT, BY_OTHERS, Way, by_others, record, way_of
 from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD
