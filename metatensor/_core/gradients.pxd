@@ -4,6 +4,7 @@ from metatensor._core.types cimport MAX_ARGS
 
 cdef enum:
     MAX_PARAMETERS = 24
+    MAX_NAMER = 8
 
 
 cdef enum Source:
@@ -40,6 +41,9 @@ cdef class Rule:
     cdef str in_place                   # the name of the nodes of the in-place variant, or None
     cdef Rule written                   # the rule of the in-place variant, or None if it has the same
     cdef object namer                   # function of the call's arguments that returns the name, or None
+    cdef int namer_slots[MAX_NAMER]     # the arguments that it takes
+    cdef int n_namer
+    cdef dict named                     # name -> NamedRule
     cdef list functions
     cdef int n_slots, n_kept
     cdef bint lists                     # an argument is a list of tensors
@@ -48,6 +52,13 @@ cdef class Rule:
     cdef Kept kept[MAX_PARAMETERS]
     cdef object outputs                 # the outputs that have gradients, or None for all
     cdef Overload overload
+    cdef object called(self, str name)
+
+
+cdef class NamedRule:
+    """A rule whose nodes have a name that depends on the call."""
+    cdef readonly str name
+    cdef readonly Rule rule
 
 
 cdef object prepared(Overload ov)

@@ -47,6 +47,20 @@ cdef class Rule:
                 return unpack(node, &node.saved[k])
         raise AttributeError(f"{self.name} has no attribute '_saved_{name}'")
 
+    cdef object called(self, str name):
+        """Return this rule with another name for the node."""
+        cdef NamedRule made = self.named.get(name)
+        if made is None:
+            made = self.named[name] = NamedRule.__new__(NamedRule)
+            made.name, made.rule = name, self
+        return made
+
+
+@cython.final
+cdef class NamedRule:
+    def saved_value(self, node, name):
+        return self.rule.saved_value(node, name)
+
 
 cdef dict _through = {}     # qualified name of an overload -> function that computes it by other operators, or DECOMPOSITION
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
@@ -173,9 +187,15 @@ cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rul
     rule.overload = ov
     rule.in_place = _in_place.get(ov.qualname)
     rule.outputs = None if outputs is None else frozenset(outputs)
-    rule.functions = []
+    rule.functions, rule.named = [], {}
     if callable(node):
         rule.namer = node
+        taken = node.__code__.co_varnames[:node.__code__.co_argcount]
+        rule.n_namer = <int>len(taken)
+        if rule.n_namer > MAX_NAMER:
+            raise TypeError(f"gradient of {ov.qualname}: the function that returns the name takes more than {MAX_NAMER} arguments")
+        for i in range(rule.n_namer):
+            rule.namer_slots[i] = ov.argument_names.index(taken[i])
         rule.name = default_name(ov.qualname)
     else:
         rule.name = default_name(ov.op.name) if node is None else node

@@ -3,8 +3,8 @@ cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from metatensor._core.gradients cimport (
-    FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_LAYOUT, KEEP_RESULT, MAX_PARAMETERS, Function, Kept, Parameter, Rule,
-    default_name, rule_of,
+    FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function, Kept, NamedRule,
+    Parameter, Rule, default_name, rule_of,
 )
 from metatensor._core.graph cimport (
     SAVED_OBJECT, Node, graph_hooks, is_tracked, next_sequence, node_extra, set_edge, set_output, set_outputs_room, set_room,
@@ -113,7 +113,7 @@ cdef Node begin(Call* c, Overload ov):
         rule = <Rule>ov.gradient
         if c.variant == IN_PLACE and rule.written is not None:
             rule = rule.written
-        node.rule = rule if rule.namer is None and (rule.in_place is None or c.variant != IN_PLACE) else _named(rule, c, ov)
+        node.rule = rule if rule.namer is None and (rule.in_place is None or c.variant != IN_PLACE) else _named(rule, c)
         tracked = _link_all(node, rule, c)
         for k in range(rule.n_kept):
             kept = &rule.kept[k]
@@ -141,39 +141,23 @@ cdef class _Missing:
         raise AttributeError(f"{self.name} has no attribute '_saved_{name}'")
 
 
-@cython.final
-cdef class _Named:
-    """A rule whose nodes have a name that depends on the call."""
-    cdef readonly str name
-    cdef readonly Rule rule
-
-    def saved_value(self, node, name):
-        return self.rule.saved_value(node, name)
-
-
-cdef object _named(Rule rule, Call* c, Overload ov):
-    cdef _Named named = _Named.__new__(_Named)
-    named.rule = rule
+cdef object _named(Rule rule, Call* c):
+    cdef PyObject* args[MAX_NAMER]
+    cdef int i
     if rule.in_place is not None and c.variant == IN_PLACE:
-        named.name = rule.in_place
-        return named
-    code = rule.namer.__code__
-    names = ov.argument_names
-    named.name = rule.namer(*[<object>c.args[names.index(p)] for p in code.co_varnames[:code.co_argcount]])
-    return named
+        return rule.called(rule.in_place)
+    for i in range(rule.n_namer):
+        args[i] = c.args[rule.namer_slots[i]]
+    return rule.called(<str?>PyObject_Vectorcall(rule.namer, args, rule.n_namer, NULL))
 
 
 cdef object renamed(object t, str name):
     """Give the node of a new tensor, if it has one, the name that it has in PyTorch, and return the tensor."""
-    cdef _Named named
     cdef Node node
-    if not (<Tensor>t).flags & T_NONLEAF or (<Tensor>t).node == NULL:
-        return t
-    node = <Node>(<Tensor>t).node
-    if node is not None and isinstance(node.rule, Rule):
-        named = _Named.__new__(_Named)
-        named.name, named.rule = name, node.rule
-        node.rule = named
+    if (<Tensor>t).flags & T_NONLEAF and (<Tensor>t).node != NULL:
+        node = <Node>(<Tensor>t).node
+        if isinstance(node.rule, Rule):
+            node.rule = (<Rule>node.rule).called(name)
     return t
 
 
@@ -251,7 +235,7 @@ cdef Rule node_rule(Node node):
     """Return the rule of a node, or None if its operator has none."""
     if isinstance(node.rule, Rule):
         return <Rule>node.rule
-    return (<_Named>node.rule).rule if isinstance(node.rule, _Named) else None
+    return (<NamedRule>node.rule).rule if isinstance(node.rule, NamedRule) else None
 
 
 cdef int _keep_results(Call* c, Node node, object result) except -1:

@@ -1,7 +1,8 @@
 """The values that nodes save."""
+from cpython.object cimport PyObject
 from metatensor._core.graph cimport Node, Saved, SavedKind
 from metatensor._core.tensor cimport Tensor
-from metatensor._core.types cimport dim_t
+from metatensor._core.types cimport INLINE_DIMS, dim_t
 
 
 cdef class SavedTensor:
@@ -17,8 +18,12 @@ cdef class SavedTensor:
 
 cdef class Layout:
     """What a rule receives as the layout of an argument."""
-    cdef readonly object shape, strides, dtype, device
+    cdef PyObject* _dtype           # interned
+    cdef PyObject* _device          # interned
+    cdef int ndim
     cdef readonly dim_t offset
+    cdef dim_t* sizes               # and strides after them; points into `inline_sizes` or memory of its own
+    cdef dim_t inline_sizes[2 * INLINE_DIMS]
 
 
 cdef Layout layout_of(Tensor t)

@@ -5,32 +5,58 @@ would refer to itself; it is given its node when it is unpacked. A tensor that h
 error. Under `saved_tensors_hooks` a node holds what the pack hook returned, and where the tensor came from.
 """
 cimport cython
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from metatensor._core.graph cimport SAVED_INPUT, SAVED_OBJECT, SAVED_RESULT, Node, Saved, SavedKind, where_called
 from metatensor._core.history cimport node_of, set_node
+from metatensor._core.layout cimport copy_dims
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.thread cimport ThreadState, hints, innermost_hooks, thread_state
-from metatensor._core.types cimport T_REQUIRES_GRAD
+from metatensor._core.types cimport INLINE_DIMS, T_REQUIRES_GRAD, dim_t
 from metatensor._core.versions cimport detached
 
 
 # Layouts --------------------------------------------------------------------------------------------------
 
 @cython.final
+@cython.freelist(256)
 cdef class Layout:
-    pass
+    def __dealloc__(self):
+        if self.sizes != self.inline_sizes:
+            PyMem_Free(self.sizes)
+
+    @property
+    def shape(self):
+        return make_tuple(self.ndim, self.sizes)
+
+    @property
+    def strides(self):
+        return make_tuple(self.ndim, self.sizes + self.ndim)
+
+    @property
+    def dtype(self):
+        return <object>self._dtype
+
+    @property
+    def device(self):
+        return <object>self._device
 
 
 cdef Layout layout_of(Tensor t):
     cdef Layout s = Layout.__new__(Layout)
-    s.offset = t.offset
-    s.shape = make_tuple(t.ndim, t.sizes)
-    s.strides = make_tuple(t.ndim, t.strides)
-    s.dtype = t.dtype
-    s.device = t.storage.device
+    s.sizes = s.inline_sizes
+    if t.ndim > INLINE_DIMS:
+        s.sizes = <dim_t*>PyMem_Malloc(2 * t.ndim * sizeof(dim_t))
+        if s.sizes == NULL:
+            raise MemoryError()
+    s.ndim, s.offset = t.ndim, t.offset
+    copy_dims(s.sizes, t.sizes, t.ndim)
+    copy_dims(s.sizes + t.ndim, t.strides, t.ndim)
+    s._dtype = <PyObject*>t.dtype
+    s._device = <PyObject*>t.storage.device
     return s
 
 
