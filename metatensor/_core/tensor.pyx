@@ -496,6 +496,8 @@ cdef class Tensor:
         return _binary(S_DIV, self, other) if _operand(other) else _foreign(S_DIV, self, other)
 
     def __rtruediv__(self, other):
+        if isinstance(other, (int, float, complex)):    # as in PyTorch, which rounds and saves accordingly
+            return _binary(S_MUL, self.reciprocal(), other)
         return _binary(S_DIV, other, self) if _operand(other) else _foreign(S_DIV, other, self)
 
     def __floordiv__(self, other):
