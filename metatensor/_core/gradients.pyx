@@ -69,7 +69,11 @@ cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
 
 
-def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, bint sparing=False, **rules):
+cdef dict _written = {}     # qualified name of an overload -> functions by argument, for its in-place variant
+
+
+def gradient(str name not None, /, *, node=None, in_place=None, written=None, joint=None, outputs=None, bint sparing=False,
+             **rules):
     """Declare the gradient of an operator. See the module's docstring for the functions.
 
     A composite operator with a rule is recorded as one node.
@@ -82,6 +86,8 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
         The name of the nodes, or a function of arguments of the call that returns it. Default: ``MulBackward0`` for "mul".
     in_place : str, optional
         The name of the nodes of the in-place variant, if it has another.
+    written : dict of callable, optional
+        The functions of the in-place variant, if it has others: they may need the result instead of the old value.
     joint : callable, optional
         Returns the gradients of several arguments as a tuple. Then each of `rules` is True for an argument that has one.
     outputs : sequence of int, optional
@@ -99,6 +105,8 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
     _declared[name] = (node, joint, outputs, rules)
     if in_place is not None:
         _in_place[name] = in_place
+    if written is not None:
+        _written[name] = written
 
 
 DECOMPOSITION = object()
@@ -185,22 +193,30 @@ cdef tuple _result_names(Overload ov):
 cdef object prepared(Overload ov):
     """Return the rule of an overload, or False if it has none."""
     cdef Rule rule
-    cdef int i
     found = _declared.get(ov.qualname, (None, None, None, {}))
     through = _through.get(ov.qualname)
     if not found[3] and through is None:
         return False
     node, joint, outputs, rules = found
-    if isinstance(node, str) and "." in node:
-        node = found_body(node)
-    rule = Rule.__new__(Rule)
-    rule.overload = ov
+    rule = _made(ov, node, joint, outputs, rules)
     if through is DECOMPOSITION or through is FORMULA:
         rule.through = later("decompositions")()[ov.qualname]
         if through is FORMULA:
             rule.through = rule.through.__wrapped__
     else:
         rule.through = found_body(through)
+    if ov.qualname in _written:
+        rule.written = _made(ov, node, None, outputs, _written[ov.qualname])
+    return rule
+
+
+cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rules):
+    cdef Rule rule
+    cdef int i
+    if isinstance(node, str) and "." in node:
+        node = found_body(node)
+    rule = Rule.__new__(Rule)
+    rule.overload = ov
     rule.in_place = _in_place.get(ov.qualname)
     rule.strided, rule.sparing = ov.qualname in _strided, ov.qualname in _sparing
     rule.outputs = None if outputs is None else frozenset(outputs)

@@ -125,6 +125,8 @@ cdef Node begin(Call* c, Overload ov):
         tracked = _link_missing(node, c, ov)
     else:
         rule = <Rule>ov.gradient
+        if c.variant == IN_PLACE and rule.written is not None:
+            rule = rule.written
         node.rule = rule if rule.namer is None and (rule.in_place is None or c.variant != IN_PLACE) else _named(rule, c)
         tracked = _link_all(node, rule, c)
         if rule.n_kept:
