@@ -8,7 +8,7 @@ from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.types cimport T_REQUIRES_GRAD
-from metatensor._core.versions cimport detached
+from metatensor._core.versions cimport carrying, detached
 
 
 @cython.trashcan(True)
@@ -112,7 +112,7 @@ cdef int _room_for_outputs(Node node, int n) except -1:
 
 def detached_result(Tensor t not None):
     """Return `t` without history, as it is saved."""
-    return detached(t)
+    return carrying(detached(t), t)
 
 
 def changes_of(Tensor t not None):

@@ -36,7 +36,7 @@ from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.thread cimport hints, innermost_hooks, thread_state
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_ARGS, T_NONLEAF, T_REQUIRES_GRAD, dim_t
-from metatensor._core.versions cimport detached
+from metatensor._core.versions cimport carrying, detached
 from metatensor._core cimport graph
 from metatensor._core.late import found_body, later
 
@@ -102,12 +102,15 @@ cdef class Rule:
         raise AttributeError(f"{self.name} has no attribute '_saved_{name}'")
 
 
+linear_in = {}              # qualified name of an overload -> the arguments in which it is linear
+tangents = {}               # qualified name of an overload -> function that computes its tangent
 cdef dict _through = {}     # qualified name of an overload -> function that computes it by other operators
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
 
 
-def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, through=None, **rules):
+def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, through=None, linear=None,
+             tangent=None, **rules):
     """Declare the gradient of an operator. See the module's docstring for the functions.
 
     A composite operator with a rule is recorded as one node.
@@ -127,11 +130,19 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
     through : callable, optional
         Computes the operator by others, given its arguments, when gradients are recorded. If it returns NotImplemented,
         the rules are used. The meta kernel checks the arguments first, except for operators that draw random numbers.
+    linear : str, optional
+        The arguments in which the operator is linear, for forward mode: see `metatensor._core.forward`.
+    tangent : callable, optional
+        Returns the tangent of the result in forward mode: see `metatensor._core.forward`.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
 
     In place of a function there may be its place in `metatensor.rules.gradients`, ``"losses.nll_loss"``.
     """
+    if linear is not None:
+        linear_in[name] = linear
+    if tangent is not None:
+        tangents[name] = tangent
     if through is not None:
         _through[name] = through
         if not rules:
@@ -153,6 +164,8 @@ def same_gradient(str name not None, str other not None, str node not None):
     """Declare that operator `name` has the rules of `other`, and nodes of the name `node`."""
     _, joint, outputs, rules = _declared[other]
     _declared[name] = (node, joint, outputs, rules)
+    if other in linear_in:
+        linear_in[name] = linear_in[other]
 
 
 class Operators:
@@ -623,7 +636,7 @@ cdef int _keep_results(Call* c, Node node, object result) except -1:
             continue
         value = result if isinstance(result, Tensor) else result[kept.index]
         if isinstance(value, Tensor):
-            t = detached(<Tensor>value)
+            t = carrying(detached(<Tensor>value), <Tensor>value)
             _keep_tensor(node, k, t, SAVED_RESULT)
             node.saved[k].output = kept.index
         else:
@@ -687,7 +700,7 @@ cdef object _saved(Node node, int k):
     if isinstance(value, _List):
         return (<_List>value).unpacked(node)
     if s.kind == SAVED_RESULT and thread_state().grad_enabled and node.outputs[s.output].dtype != NULL:
-        t = detached(<Tensor>value)
+        t = carrying(detached(<Tensor>value), <Tensor>value)
         set_node(t, node, s.output)
         return t
     return value

@@ -157,7 +157,7 @@ cdef int forget(Tensor t) except -1:
 
 # Writes ---------------------------------------------------------------------------------------------
 
-cdef Tensor _part(Tensor whole, Tensor base, Tensor view):
+cdef Tensor part_of(Tensor whole, Tensor base, Tensor view):
     """Return the part of `whole` that `view` is of `base`. The layout of `whole` is that of `base`."""
     cdef dim_t offset = view.offset - base.offset
     if view.dtype is base.dtype:
@@ -185,7 +185,7 @@ cdef int _look_again(Tensor t) except -1:
     cdef Tensor again
     thread_state().grad_enabled = True
     try:
-        again = _part(<Tensor>t.base, <Tensor>t.base, t)
+        again = part_of(<Tensor>t.base, <Tensor>t.base, t)
     finally:
         thread_state().grad_enabled = was
     set_node(t, <Node>again.node, again.output)
@@ -271,7 +271,7 @@ cdef class CopySlices(Node):
         whole = <Tensor>call("copy_", (call("empty_strided", (
             make_tuple(self.base.ndim, self.base.sizes), make_tuple(self.base.ndim, self.base.strides)),
             {"dtype": (<Tensor>grads[0]).dtype, "device": (<Tensor>grads[0]).storage.device}), <Tensor>grads[0]))
-        part = _part(whole, self.base, self.view)
+        part = part_of(whole, self.base, self.view)
         sliced = call("clone", (part,))
         given[0] = <PyObject*>sliced
         made = <PyObject**>PyMem_Calloc(max(self.function.n_edges, 1), sizeof(PyObject*))

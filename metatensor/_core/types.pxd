@@ -31,6 +31,7 @@ cdef enum TensorFlag:
     T_FRESH = 512       # created by `Tensor.__new__`; `__init__` has not run yet
     T_BUFFER = 1024     # has been registered as a buffer of a module
     T_MULTI_VIEW = 4096  # one of several views that one op returned for a tensor that requires grad
+    T_DUAL = 8192       # has tangents; see forward.pyx
     T_RETRIED = 2048    # a flag of calls, not of tensors: `refuse` in ops/operands repeats the call with another dtype
 
 

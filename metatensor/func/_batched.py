@@ -12,6 +12,7 @@ import threading
 from typing import Any
 
 import metatensor as mt
+from metatensor._core import forward
 from metatensor._core.modes import DispatchMode, current_modes
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import DisableTorchFunctionSubclass
@@ -105,13 +106,42 @@ class Level(DispatchMode):
 
 
 def wrap(value: Any, level: Level) -> Any:
-    """Return a `Batched` tensor whose members are the slices of `value` along its first dimension."""
+    """Return a `Batched` tensor whose members are the slices of `value` along its first dimension.
+
+    Of nested batched tensors, the innermost level is outside.
+    """
+    if isinstance(value, Batched) and value.level.depth > level.depth:
+        return wrap(wrap(value.value.movedim(1, 0), level), value.level)
     with DisableTorchFunctionSubclass():
-        member = value.select(0, 0) if value.shape[0] else value.new_empty(value.shape[1:])
-    made = Tensor._make_subclass(Batched, member.detach(), value.requires_grad)
+        member = value.detach()
+        member = member.select(0, 0) if value.shape[0] else member.new_empty(value.shape[1:])
+    made = Tensor._make_subclass(Batched, member, value.requires_grad)
     made.value = value
     made.level = level
     return made
+
+
+def peel(x: Any, level: Level) -> Any:
+    """Return a tensor without the batch of `level`, whose members are along a new first dimension. Share what is not batched."""
+    if isinstance(x, Batched):
+        if x.level is level:
+            return x.value
+        return wrap(peel(x.value, level).movedim(0, 1), x.level)
+    tangents = forward.tangents(x) if forward.in_use() else {}
+    if any(is_batched_at(t, level) for t in tangents.values()):
+        primal = forward.primal_of(x, 0)
+        whole = primal.unsqueeze(0).expand(level.size, *x.shape)
+        return forward.put_tangents(whole, {number: peel(t, level) for number, t in tangents.items()})
+    return x.unsqueeze(0).expand(level.size, *x.shape)
+
+
+def is_batched_at(x: Any, level: Level) -> bool:
+    """Return whether a tensor, or one of its tangents, is batched at a level."""
+    while isinstance(x, Batched):
+        if x.level is level:
+            return True
+        x = x.value
+    return forward.in_use() and any(is_batched_at(t, level) for t in forward.tangents(x).values())
 
 
 def unwrap_all(tree: Any, level: Level, at: int | None) -> Any:
@@ -148,6 +178,13 @@ class Batched(Tensor):
         kwargs = kwargs or {}
         batches = [x for x in _tree.flatten([args, kwargs]) if isinstance(x, Batched)]
         level = max((x.level for x in batches), key=lambda level: level.depth)
+        if forward.in_use():
+            # A tensor whose tangents are batched at this level takes part as one that is batched itself.
+            args, kwargs = _tree.tree_map(
+                lambda x: wrap(peel(x, level), level)
+                if isinstance(x, Tensor) and not (isinstance(x, Batched) and x.level is level) and is_batched_at(x, level) else x,
+                [args, kwargs],
+            )  # fmt: skip
         name = func.functional.name
         if name in _ANSWERS:
             raise RuntimeError(
