@@ -100,6 +100,7 @@ cdef class Stand(Node):
 @cython.trashcan(True)
 cdef class TransformInput(Stand):
     """The node of an argument that a function transform differentiates with respect to."""
+    cdef public bint active         # the transform is running its function
 
 
 cdef Stand _stand(type cls, Tensor t):
@@ -113,9 +114,10 @@ cdef Stand _stand(type cls, Tensor t):
 def fresh(Tensor t not None, bint linked):
     """Return an alias of `t` with a node of its own, and that node. If `linked`, gradients pass on to `t`."""
     cdef Tensor made = carrying(detached(t), t)
-    cdef Stand stand = _stand(TransformInput, t)
+    cdef TransformInput stand = <TransformInput>_stand(TransformInput, t)
     cdef int output
     cdef Node node
+    stand.active = True
     if linked and t.flags & T_REQUIRES_GRAD:
         node = node_of(t, &output)
         if node is not None:
@@ -126,7 +128,7 @@ def fresh(Tensor t not None, bint linked):
 
 
 def reaches_others(list tensors, list own):
-    """Return whether tensors depend on a leaf, or on the argument of a transform, other than those whose nodes are `own`."""
+    """Return whether tensors depend on a leaf, or on the argument of a running transform, besides those whose nodes are `own`."""
     cdef int output, i
     cdef Node node
     cdef list queue = []
@@ -144,7 +146,7 @@ def reaches_others(list tensors, list own):
         if <size_t><PyObject*>node in seen:
             continue
         seen.add(<size_t><PyObject*>node)
-        if isinstance(node, (AccumulateGrad, TransformInput)):
+        if isinstance(node, AccumulateGrad) or (isinstance(node, TransformInput) and (<TransformInput>node).active):
             return True
         for i in range(node.n_edges):
             if node.edges[i].node != NULL:
@@ -303,6 +305,11 @@ def tangents(Tensor t not None):
     if _maybe(t):
         _collect(t, <unsigned long long>-1, found)
     return {level: _tangent(t, level) for level in found}
+
+
+def without_history(Tensor t not None):
+    """Return an alias of `t` that has its tangents and no node."""
+    return carrying(detached(t), t)
 
 
 def is_plain(Tensor t not None):
@@ -531,7 +538,7 @@ cdef object _tangents(Call* c, Overload ov, object result, _Arguments a):
     if ov.flags & VIEW:
         return _on_tangents(c, ov, a, (0,), ())
     groups = linear_in.get(ov.qualname)
-    if groups is not None:
+    if groups is not None and not _is_real_elementwise(c, ov, result):
         return _by_linearity(c, ov, a, groups)
     if ov.gradient is False:
         raise NotImplementedError(f"{op_name(c)}(): metatensor has no rule for the gradient of this operator, so it cannot compute "
@@ -568,6 +575,8 @@ cdef object _on_tangents(Call* c, Overload ov, _Arguments a, object group, objec
                 value = _zero(c, ov, i)
         elif i in left_out:
             value = _zero(c, ov, i)
+        if i == 0 and ov.qualname == "as_strided" and value is not None:
+            value = _in_storage(<Tensor>value, <Tensor>c.args[0])
         held.append(value)
         f.args[i] = <PyObject*>value
         if isinstance(value, Tensor):
@@ -579,6 +588,15 @@ cdef object _on_tangents(Call* c, Overload ov, _Arguments a, object group, objec
         return dispatch(&f)
     finally:
         Py_XDECREF(f.keep)
+
+
+cdef Tensor _in_storage(Tensor tangent, Tensor t):
+    """Return a tangent in a storage of its own in which it is where `t` is in its storage."""
+    if tangent.offset == t.offset and tangent.storage.size_bytes == t.storage.size_bytes:
+        return tangent
+    whole = call("zeros", (t.storage.size_bytes // t.dtype.itemsize,), {"dtype": t.dtype, "device": t.storage.device})
+    part = call("as_strided", (whole, t.shape, make_tuple(t.ndim, t.strides), t.offset))
+    return <Tensor>call("copy_", (part, tangent))
 
 
 cdef dict _parsed = {}      # qualified name of an overload -> its groups and its summands, as numbers of arguments
@@ -649,6 +667,17 @@ cdef Tensor _with_stand(Tensor t, object tangent, bint recorded, list links, lis
     return made
 
 
+cdef bint _is_real_elementwise(Call* c, Overload ov, object result) except -1:
+    cdef int i
+    if not ov.flags & ELEMENTWISE or not isinstance(result, Tensor) or (<Tensor>result).dtype.kind != KIND_FLOAT \
+            or ov.qualname in _MIXING:
+        return False
+    for i in range(ov.nslots):
+        if ov.slots[i].kind == K_TENSORS or (isinstance(<object>c.args[i], Tensor) and (<Tensor>c.args[i]).dtype.kind == KIND_COMPLEX):
+            return False
+    return True
+
+
 cdef object _by_rule(Call* c, Overload ov, object result, _Arguments a):
     cdef ThreadState state = thread_state()
     cdef list links = [], marked = [], held = []
@@ -656,15 +685,12 @@ cdef object _by_rule(Call* c, Overload ov, object result, _Arguments a):
     cdef Node node = None
     cdef Tensor t
     cdef int i, k
-    cdef bint real = isinstance(result, Tensor) and ov.flags & ELEMENTWISE and ov.qualname not in _MIXING \
-        and (<Tensor>result).dtype.kind == KIND_FLOAT
+    cdef bint real = _is_real_elementwise(c, ov, result)
     for i in range(ov.nslots):
         value = <object>c.args[i]
         if isinstance(value, Tensor):
-            real = real and (<Tensor>value).dtype.kind != KIND_COMPLEX
             value = _with_stand(<Tensor>value, a.tangents[i], a.recorded, links, marked)
         elif ov.slots[i].kind == K_TENSORS and value is not None:
-            real = False
             value = [_with_stand(<Tensor>x, None if a.tangents[i] is None else a.tangents[i][k], a.recorded, links, marked)
                      for k, x in enumerate(value)]
         held.append(value)
@@ -771,7 +797,7 @@ cdef object _transposed(Node node, list results, list links, bint recorded):
     for r in results:
         v = None
         if isinstance(r, Tensor) and (<Tensor>r).node != NULL:
-            v = <Tensor>call("zeros", (r.shape,), {"dtype": r.dtype, "device": r.device})
+            v = <Tensor>call("ones", (r.shape,), {"dtype": r.dtype, "device": r.device})
             v.flags |= T_REQUIRES_GRAD
         grads.append(v)
     if not wanted:

@@ -268,9 +268,9 @@ cdef class CopySlices(Node):
         cdef int i
         if grads[0] == NULL:
             return 0
-        whole = <Tensor>call("copy_", (call("empty_strided", (
-            make_tuple(self.base.ndim, self.base.sizes), make_tuple(self.base.ndim, self.base.strides)),
-            {"dtype": (<Tensor>grads[0]).dtype, "device": (<Tensor>grads[0]).storage.device}), <Tensor>grads[0]))
+        whole = <Tensor>call("copy_", (call("new_empty_strided", (
+            <Tensor>grads[0], make_tuple(self.base.ndim, self.base.sizes), make_tuple(self.base.ndim, self.base.strides))),
+            <Tensor>grads[0]))
         part = part_of(whole, self.base, self.view)
         sliced = call("clone", (part,))
         given[0] = <PyObject*>sliced

@@ -9,6 +9,7 @@ same metadata.
 from __future__ import annotations
 
 import threading
+from functools import lru_cache
 from typing import Any
 
 import metatensor as mt
@@ -19,7 +20,7 @@ from metatensor._core.thread import DisableTorchFunctionSubclass
 from metatensor.deferred import has_values
 from metatensor.func import _tree
 
-__all__ = ["Batched", "Level", "current_level", "is_random", "wrap"]
+__all__ = ["Batched", "Level", "current_level", "current_levels", "is_batched_at", "is_random", "peel", "wrap"]
 
 VIEW_FLAG = 4  # operator flags, as in _core/op.pxd
 RANDOM_FLAG = 64
@@ -50,6 +51,17 @@ def current_level() -> Level | None:
     return _threads.levels[-1] if _threads.levels else None
 
 
+@lru_cache(None)
+def writes(op: Any) -> bool:
+    """Return whether an operator writes to its first argument whatever the call."""
+    return any("(a!)" in schema.partition(",")[0] for schema in op.schemas)
+
+
+def current_levels() -> list[Level]:
+    """Return the running `vmap`s, the outermost first."""
+    return list(_threads.levels)
+
+
 def is_random(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether this call of an operator draws random numbers."""
     if not op.flags & RANDOM_FLAG:
@@ -71,6 +83,7 @@ class Level(DispatchMode):
         self.size = size
         self.randomness = randomness
         self.inside_member = 0
+        self.for_tangents = False  # only tangents and gradients are batched
 
     def __enter__(self) -> Level:
         super().__enter__()
@@ -194,7 +207,7 @@ class Batched(Tensor):
         if name in _COMMON:
             with DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
-        mutated = args[0] if func.variant == 1 else kwargs.get("out")
+        mutated = args[0] if func.variant == 1 or writes(func) else kwargs.get("out")
         if mutated is not None and not (isinstance(mutated, Batched) and mutated.level is level):
             raise RuntimeError(
                 f"vmap: {func.name} would write different values for each member of the batch to a tensor that they "
@@ -210,7 +223,7 @@ class Batched(Tensor):
             except (RuntimeError, IndexError, TypeError, ValueError):
                 result = NotImplemented  # calling the operator for each member raises a better message
             if result is not NotImplemented:
-                return mutated if func.variant == 1 else result
+                return mutated if mutated is not None else result
         return _by_member(func, level, args, kwargs, mutated, random)
 
     def numpy(self, *, force: bool = False) -> Any:
