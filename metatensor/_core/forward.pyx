@@ -28,7 +28,7 @@ from metatensor._core.dispatch cimport dispatch, run_plain
 from metatensor._core.gradients cimport BY_OTHERS, Way, by_others, record, way_of
 from metatensor._core.graph cimport SAVED_RESULT, Node, next_sequence, set_edge, set_output, set_room
 from metatensor._core.history cimport AccumulateGrad, node_of, part_of, set_node, forget
-from metatensor._core.layout cimport is_dense
+from metatensor._core.layout cimport extent, is_dense
 from metatensor._core.modes cimport run_modes
 from metatensor._core.op cimport (
     COMPOSITE, ELEMENTWISE, FUNCTIONAL, HOST, IN_PLACE, K_TENSORS, NO_GRAD, RANDOM, VIEW, WITH_OUT, Call, Op, Overload, call,
@@ -250,9 +250,9 @@ cdef Tensor _fitted(Tensor tangent, Tensor t):
             tangent = <Tensor>call("real", (tangent,))
         if tangent.dtype is not t.dtype:
             tangent = <Tensor>call("to", (tangent,), {"dtype": t.dtype})
-    if tangent.flags & T_OVERRIDES or _same_layout(tangent, t) or not is_dense(t.ndim, t.sizes, t.strides):
+    if _same_layout(tangent, t) or not is_dense(t.ndim, t.sizes, t.strides):
         return tangent
-    made = <Tensor>call("empty_strided", (t.shape, make_tuple(t.ndim, t.strides)), {"dtype": t.dtype, "device": t.storage.device})
+    made = <Tensor>call("new_empty_strided", (tangent, t.shape, make_tuple(t.ndim, t.strides)))
     return <Tensor>call("copy_", (made, tangent))
 
 
@@ -310,6 +310,12 @@ def tangents(Tensor t not None):
 def without_history(Tensor t not None):
     """Return an alias of `t` that has its tangents and no node."""
     return carrying(detached(t), t)
+
+
+def copy_tangents(Tensor copy not None, Tensor t not None):
+    """Give a copy of a tensor that is about to be changed copies of its tangents."""
+    for level, tangent in tangents(t).items():
+        _put(copy, level, <Tensor>call("clone", (tangent,)))
 
 
 def is_plain(Tensor t not None):
@@ -459,6 +465,8 @@ cdef _Arguments _at_level(Call* c, Overload ov, object level, Call* to, bint ove
                 value = _stripped(<Tensor>value, level)
                 if overwritten and i == 0 and grad:
                     value = _copied(<Tensor>value)
+                    if tangent is not None:
+                        tangent = call("clone", (tangent,))
             to.flags |= (<Tensor>value).flags
             a.recorded = a.recorded or (grad and ((<Tensor>value).flags | (0 if tangent is None else (<Tensor>tangent).flags))
                                         & T_REQUIRES_GRAD)
@@ -515,7 +523,7 @@ cdef int _differentiate(Call* c, Overload ov, object result, object level, bint 
         return 0
     if isinstance(result, Tensor):
         made = [made]
-    for i in range(len(values)):
+    for i in range(min(len(values), len(made))):
         if made[i] is not None and _differentiable(values[i]):
             _attach(<Tensor>values[i], level, <Tensor>made[i] if ov.flags & VIEW else _own(<Tensor>made[i], a))
     return 0
@@ -575,8 +583,6 @@ cdef object _on_tangents(Call* c, Overload ov, _Arguments a, object group, objec
                 value = _zero(c, ov, i)
         elif i in left_out:
             value = _zero(c, ov, i)
-        if i == 0 and ov.qualname == "as_strided" and value is not None:
-            value = _in_storage(<Tensor>value, <Tensor>c.args[0])
         held.append(value)
         f.args[i] = <PyObject*>value
         if isinstance(value, Tensor):
@@ -584,16 +590,30 @@ cdef object _on_tangents(Call* c, Overload ov, _Arguments a, object group, objec
         elif ov.slots[i].kind == K_TENSORS and value is not None:
             for t in value:
                 f.flags |= (<Tensor>t).flags
+    if ov.qualname == "as_strided":
+        start = _start_in_storage(<Tensor>c.args[0], <Tensor>f.args[0], <object>c.args[1], <object>c.args[2], <object>c.args[3])
+        if start is None:
+            value = _in_storage(<Tensor>f.args[0], <Tensor>c.args[0])
+            f.args[0] = <PyObject*>value
+        else:
+            f.args[3] = <PyObject*>start
     try:
         return dispatch(&f)
     finally:
         Py_XDECREF(f.keep)
 
 
+cdef object _start_in_storage(Tensor t, Tensor tangent, object sizes, object strides, object offset):
+    """Return the offset in the storage of the tangent of a part of `t`, or None if the part has other elements than `t`."""
+    start = t.offset if offset is None else offset
+    reach = sum([(n - 1) * s for n, s in zip(sizes, strides)])
+    if start < t.offset or start + reach >= t.offset + max(extent(t.ndim, t.sizes, t.strides), 1):
+        return None
+    return tangent.offset + start - t.offset
+
+
 cdef Tensor _in_storage(Tensor tangent, Tensor t):
     """Return a tangent in a storage of its own in which it is where `t` is in its storage."""
-    if tangent.offset == t.offset and tangent.storage.size_bytes == t.storage.size_bytes:
-        return tangent
     whole = call("zeros", (t.storage.size_bytes // t.dtype.itemsize,), {"dtype": t.dtype, "device": t.storage.device})
     part = call("as_strided", (whole, t.shape, make_tuple(t.ndim, t.strides), t.offset))
     return <Tensor>call("copy_", (part, tangent))
@@ -624,9 +644,16 @@ cdef object _plus(object x, object y):
 
 
 cdef object _by_function(Call* c, Overload ov, object result, _Arguments a, object function):
+    cdef list links = []
+    cdef _Linked link
     names = list(ov.argument_names)
     given = []
     code = function.__code__
+    # The tangent must not refer to the result, which refers to the tangent.
+    result = _recorded_again(c, ov, result, a, links) if a.recorded and ov.gradient is not False else _aliases(result)
+    for link in links:
+        if link.node is not None:
+            set_edge(link.stand, 0, link.node, link.output)
     for name in code.co_varnames[:code.co_argcount]:
         if name == "result":
             given.append(result)
@@ -678,14 +705,19 @@ cdef bint _is_real_elementwise(Call* c, Overload ov, object result) except -1:
     return True
 
 
-cdef object _by_rule(Call* c, Overload ov, object result, _Arguments a):
+cdef object _aliases(object result):
+    """Return the results of a call as detached aliases."""
+    if isinstance(result, Tensor):
+        return carrying(detached(<Tensor>result), <Tensor>result)
+    return [carrying(detached(<Tensor>r), <Tensor>r) if isinstance(r, Tensor) else r for r in result]
+
+
+cdef object _recorded_again(Call* c, Overload ov, object result, _Arguments a, list links):
+    """Return aliases of the results, made by a node of their own for the arguments of `c`, which are replaced by aliases."""
     cdef ThreadState state = thread_state()
-    cdef list links = [], marked = [], held = []
-    cdef _Linked link
-    cdef Node node = None
+    cdef list marked = [], held = a.held
     cdef Tensor t
     cdef int i, k
-    cdef bint real = _is_real_elementwise(c, ov, result)
     for i in range(ov.nslots):
         value = <object>c.args[i]
         if isinstance(value, Tensor):
@@ -695,11 +727,7 @@ cdef object _by_rule(Call* c, Overload ov, object result, _Arguments a):
                      for k, x in enumerate(value)]
         held.append(value)
         c.args[i] = <PyObject*>value
-    many = not isinstance(result, Tensor)
-    if many:
-        aliases = [carrying(detached(<Tensor>r), <Tensor>r) if isinstance(r, Tensor) else r for r in result]
-    else:
-        aliases = carrying(detached(<Tensor>result), <Tensor>result)
+    aliases = _aliases(result)
     hooks = state.saved_hooks
     state.saved_hooks = None
     try:
@@ -709,6 +737,16 @@ cdef object _by_rule(Call* c, Overload ov, object result, _Arguments a):
     for t in marked:
         forget(t)
         t.flags &= ~T_REQUIRES_GRAD
+    return aliases
+
+
+cdef object _by_rule(Call* c, Overload ov, object result, _Arguments a):
+    cdef list links = []
+    cdef _Linked link
+    cdef Node node = None
+    cdef int i
+    cdef bint real = _is_real_elementwise(c, ov, result), many = not isinstance(result, Tensor)
+    aliases = _recorded_again(c, ov, result, a, links)
     for value in (aliases if many else (aliases,)):
         if isinstance(value, Tensor) and (<Tensor>value).node != NULL:
             node = <Node>(<Tensor>value).node
@@ -951,7 +989,7 @@ cdef int _write_tangent(Tensor target, object level, object tangent) except -1:
         return 0
     if old is None and target.base is None:
         return _attach(target, level, <Tensor>tangent)
-    if old is not None and old.flags & T_REQUIRES_GRAD and not old.flags & T_NONLEAF:
+    if old is not None and old.flags & T_REQUIRES_GRAD and not old.flags & (T_NONLEAF | T_OVERRIDES):
         return _attach(target, level, _zeros_for(target, None) if tangent is None else <Tensor>tangent)
     old = _writable(target, level, tangent)
     if tangent is None:
