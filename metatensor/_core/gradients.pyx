@@ -62,6 +62,8 @@ cdef class NamedRule:
         return self.rule.saved_value(node, name)
 
 
+linear_in = {}              # qualified name of an overload -> the arguments in which it is linear
+tangents = {}               # qualified name of an overload -> function that computes its tangent
 cdef dict _through = {}     # qualified name of an overload -> function that computes it by other operators, or DECOMPOSITION
 cdef set _sparing = set()   # qualified names of overloads that keep only what wanted gradients depend on
 cdef set _strided = set()   # those for which `_through` is for arguments that are not contiguous
@@ -73,7 +75,7 @@ cdef dict _written = {}     # qualified name of an overload -> functions by argu
 
 
 def gradient(str name not None, /, *, node=None, in_place=None, written=None, joint=None, outputs=None, bint sparing=False,
-             **rules):
+             linear=None, tangent=None, **rules):
     """Declare the gradient of an operator. See the module's docstring for the functions.
 
     A composite operator with a rule is recorded as one node.
@@ -95,6 +97,10 @@ def gradient(str name not None, /, *, node=None, in_place=None, written=None, jo
     sparing : bool
         Keep an argument only if a wanted gradient depends on it. By default, as in PyTorch, one on which several gradients
         depend is always kept.
+    linear : str, optional
+        The arguments in which the operator is linear, for forward mode: see `metatensor._core.forward`.
+    tangent : callable, optional
+        Returns the tangent of the result in forward mode: see `metatensor._core.forward`.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
 
@@ -102,6 +108,10 @@ def gradient(str name not None, /, *, node=None, in_place=None, written=None, jo
     """
     if sparing:
         _sparing.add(name)
+    if linear is not None:
+        linear_in[name] = linear
+    if tangent is not None:
+        tangents[name] = tangent
     _declared[name] = (node, joint, outputs, rules)
     if in_place is not None:
         _in_place[name] = in_place
@@ -136,6 +146,8 @@ def same_gradient(str name not None, str other not None, str node not None):
     """Declare that operator `name` has the rules of `other`, and nodes of the name `node`."""
     _, joint, outputs, rules = _declared[other]
     _declared[name] = (node, joint, outputs, rules)
+    if other in linear_in:
+        linear_in[name] = linear_in[other]
 
 
 def tables():

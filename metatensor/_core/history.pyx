@@ -220,7 +220,7 @@ cdef int forget(Tensor t) except -1:
 
 # Writes ---------------------------------------------------------------------------------------------
 
-cdef Tensor _part(Tensor whole, Tensor base, Tensor view):
+cdef Tensor part_of(Tensor whole, Tensor base, Tensor view):
     """Return the part of `whole` that `view` is of `base`. The layout of `whole` is that of `base`."""
     cdef dim_t offset = view.offset - base.offset
     if view.dtype is base.dtype:
@@ -248,7 +248,7 @@ cdef int _look_again(Tensor t) except -1:
     cdef Tensor again
     thread_state().grad_enabled = True
     try:
-        again = _part(<Tensor>t.base, <Tensor>t.base, t)
+        again = part_of(<Tensor>t.base, <Tensor>t.base, t)
     finally:
         thread_state().grad_enabled = was
     set_node(t, <Node>again.node, again.output)
@@ -333,10 +333,10 @@ cdef class CopySlices(Node):
             return 0
         if self.function is None:
             raise TypeError("CopySlices: a node that no operator made cannot be applied")
-        whole = <Tensor>call("copy_", (call("empty_strided", (
-            make_tuple(self.base.ndim, self.base.sizes), make_tuple(self.base.ndim, self.base.strides)),
-            {"dtype": (<Tensor>grads[0]).dtype, "device": (<Tensor>grads[0]).storage.device}), <Tensor>grads[0]))
-        part = _part(whole, self.base, self.view)
+        whole = <Tensor>call("copy_", (call("new_empty_strided", (
+            <Tensor>grads[0], make_tuple(self.base.ndim, self.base.sizes), make_tuple(self.base.ndim, self.base.strides))),
+            <Tensor>grads[0]))
+        part = part_of(whole, self.base, self.view)
         sliced = call("clone", (part,))
         given[0] = <PyObject*>sliced
         made = <PyObject**>PyMem_Calloc(max(self.function.n_edges, 1), sizeof(PyObject*))

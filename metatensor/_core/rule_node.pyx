@@ -205,6 +205,8 @@ cdef Tensor _before_write(Tensor t):
         copy = <Tensor>call("clone", (t,))
     finally:
         thread_state().grad_enabled = was
+    if hints.duals:
+        later("copy_tangents")(copy, t)
     if t.flags & T_REQUIRES_GRAD:
         node = node_of(t, &output)
         set_node(copy, node, output)

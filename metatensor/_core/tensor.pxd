@@ -32,6 +32,7 @@ cdef class TensorExtra:
     cdef unsigned long long seen            # of a view: the version of its base that `node` belongs to
     cdef PyObject* accumulator              # of a leaf: its AccumulateGrad while there is one, which owns the tensor
     cdef object hooks                       # of a leaf: its hooks by kind, or None
+    cdef dict tangents                      # of forward mode: by the number of their level, or None
 
 
 cdef class VersionCounter:

@@ -201,7 +201,7 @@ cdef object vander_meta(Call* c):
 
 define("linalg.cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor", linalg_cross_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Cross products of the vectors along `dim`, which must have size 3. The other dimensions broadcast.")
-gradient("linalg.cross", input=lambda grad, other, dim: linalg.cross(conj(other), grad, dim=dim),
+gradient("linalg.cross", linear="input other", input=lambda grad, other, dim: linalg.cross(conj(other), grad, dim=dim),
          other=lambda grad, input, dim: linalg.cross(grad, conj(input), dim=dim))
 define("cross(Tensor input, Tensor other, int? dim=None) -> Tensor", cross_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Cross products of the vectors along `dim`, which must have size 3. `dim` defaults to the first dimension of "
