@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from metatensor._core.gradients cimport (
     FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function, Kept, NamedRule,
-    Parameter, Rule, default_name, rule_of,
+    Parameter, Rule, rule_of,
 )
 from metatensor._core.graph cimport (
     SAVED_OBJECT, Node, graph_hooks, is_tracked, next_sequence, node_extra, set_edge, set_output, set_outputs_room, set_room,

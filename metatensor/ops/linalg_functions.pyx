@@ -9,7 +9,7 @@ from metatensor._core.op cimport (
     is_none, make_returns, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_INT, T_REQUIRES_GRAD, T_RETRIED, dim_t
+from metatensor._core.types cimport KIND_INT, T_RETRIED, dim_t
 from metatensor.ops.operands cimport refuse
 from metatensor._core.formats import contiguous_format
 from metatensor.ops.matrices cimport (
