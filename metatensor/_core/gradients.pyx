@@ -446,6 +446,11 @@ cdef object _named(Rule rule, Call* c, Overload ov):
     return named
 
 
+def with_node_named(t not None, str name not None):
+    """Do the same as `renamed`, for operators that are recorded as several others."""
+    return renamed(t, name)
+
+
 cdef object renamed(object t, str name):
     """Give the node of a new tensor, if it has one, the name that it has in PyTorch, and return the tensor."""
     cdef _Named named
@@ -453,9 +458,9 @@ cdef object renamed(object t, str name):
     if not (<Tensor>t).flags & T_NONLEAF or (<Tensor>t).node == NULL:
         return t
     node = <Node>(<Tensor>t).node
-    if node is not None and isinstance(node.rule, Rule):
+    if node is not None and isinstance(node.rule, (Rule, _Named)):
         named = _Named.__new__(_Named)
-        named.name, named.rule = name, node.rule
+        named.name, named.rule = name, (<_Named>node.rule).rule if isinstance(node.rule, _Named) else node.rule
         node.rule = named
     return t
 

@@ -247,7 +247,7 @@ define("div(Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode=None
        INT_TO_FLOAT | BOTH,
        "`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or "
        "'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype.")
-gradient("div", node=lambda rounding_mode: "DivBackward0" if rounding_mode is None else "DivBackward2",
+gradient("div",
          input=lambda grad, other, rounding_mode: grad / conj(other) if rounding_mode is None else grad.new_zeros(grad.shape),
          other=lambda grad, input, other, rounding_mode: -grad * conj((input / other) / other) if rounding_mode is None
          else grad.new_zeros(grad.shape))

@@ -222,7 +222,7 @@ recorded_as("cosine_similarity", FORMULA)
 alias_op("nn.functional.cosine_similarity", "cosine_similarity")
 define("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
        pairwise_distance, FUNCTION_ONLY, "The p-norm of `x1 - x2 + eps` over the last dimension.")
-recorded_as("pairwise_distance", FORMULA)
+recorded_as("pairwise_distance", "losses.pairwise_distance")
 alias_op("nn.functional.pairwise_distance", "pairwise_distance")
 define("pdist(Tensor input, float p=2.0) -> Tensor", pdist, FUNCTION_ONLY,
        "The p-norm distances between all pairs of rows of `input` (N, M): a vector of N * (N - 1) / 2 elements, in the "

@@ -258,8 +258,9 @@ def _of_half(grad, dim, normalization, size):
     twice = size - made.shape[last]
     if twice <= 0:
         return made
-    parts = [made.narrow(last, 0, 1), made.narrow(last, 1, twice) * 2, made.narrow(last, 1 + twice, made.shape[last] - 1 - twice)]
-    return ops.cat(parts, last)
+    weights = made.new_ones(made.shape[last], dtype=grad.dtype)
+    weights.narrow(0, 1, twice).fill_(2)
+    return made * weights.view([-1 if d == last else 1 for d in range(made.dim())])
 
 
 define("_fft_c2c(Tensor input, int[1] dim, int normalization, bool forward) -> Tensor", c2c_meta,

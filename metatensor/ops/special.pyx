@@ -1,7 +1,7 @@
 """`special.*`: special functions, orthogonal polynomials, and aliases of other ops."""
 from metatensor._core.op cimport ELEMENTWISE, INT_TO_FLOAT, NO_GRAD, OUT, alias_op, define
 from metatensor.ops.pointwise cimport NO_COMPLEX, binary, unary
-from metatensor._core.gradients import gradient, ops, special, recorded_as
+from metatensor._core.gradients import gradient, ops, recorded_as, special, with_node_named
 from metatensor.ops import binary as _binary_family, unary as _unary_family  # no-cython-lint: aliases point there
 
 cdef long REAL = INT_TO_FLOAT | NO_COMPLEX | OUT | ELEMENTWISE
@@ -62,7 +62,7 @@ gradient("special.i1", input=lambda grad, input, result: _of_i1(grad, input, res
 gradient("special.i1e", input=lambda grad, input, result: _of_i1e(grad, input, result))
 gradient("special.log_ndtr",
          input=lambda grad, input, result: grad * (ops.exp(-(result + input * input / 2)) / (_ROOT_TWO * _ROOT_PI)))
-recorded_as("special.ndtr", lambda input: ops.erfc(input * -0.7071067811865476) * 0.5)
+recorded_as("special.ndtr", lambda input: with_node_named(ops.erfc(input * -0.7071067811865476) * 0.5, "MulBackward1"))
 gradient("special.ndtri", input=lambda grad, result: grad * (_ROOT_TWO * _ROOT_PI * ops.exp(result * result / 2)))
 
 # Two variables ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.gradients import functional, ops
+from metatensor._core.gradients import functional, linalg, ops, with_node_named
 from metatensor.rules.decomposed import losses as formulas
 from metatensor.rules.decomposed.losses import reduced
 
@@ -44,6 +44,10 @@ def hinge_embedding_loss(input: Any, target: Any, margin: float, size_average: A
     near = (margin - input).clamp_min(0)
     zero = mt.zeros((), dtype=input.dtype, device=input.device)
     return reduced(mt.where(target != 1, near, zero) + mt.where(target != -1, input, zero), None, None, reduction)
+
+
+def pairwise_distance(x1: Any, x2: Any, p: float, eps: float, keepdim: bool) -> Any:
+    return with_node_named(linalg.vector_norm(x1 - x2 + eps, p, -1, keepdim), "NormBackward1")
 
 
 def cosine_embedding_loss(
@@ -139,7 +143,7 @@ def cross_entropy(input: Any, target: Any, weight: Any, size_average: Any, ignor
             product = product * spread
         if reduction == "mean":
             n = input.numel() // classes if classes else 0
-            return -product.sum() / n if input.numel() else -product.sum() / 0.0
+            return with_node_named(-product.sum() / (n if input.numel() else 0.0), "DivBackward1")
         return -product.sum() if reduction == "sum" else -product.sum(dim)
     plain = functional.nll_loss(log, target, weight, None, ignore_index, None, reduction)
     if not label_smoothing:
