@@ -51,8 +51,9 @@ cdef object cov_body(Call* c):
             weighted = call("div", (call("sum", (call("mul", (w, tensor_arg(c, 3))),)), total))
             factor = call("sub", (total, call("mul", (weighted, correction))))
         else:
-            factor = call("sub", (total, correction))
-        factor = call("relu", (factor,))
+            factor = call("sub", (total, correction)) if correction or not is_none(c, 3) else total
+        if factor is not total:
+            factor = call("relu", (factor,))
     t = call("sub", (t, call("unsqueeze", (mean, 1))))
     weighted = t if w is None else call("mul", (t, w))
     weighted = call("conj", (call("t", (weighted,)),))
