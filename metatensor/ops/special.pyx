@@ -1,7 +1,8 @@
 """`special.*`: special functions, orthogonal polynomials, and aliases of other ops."""
 from metatensor._core.op cimport ELEMENTWISE, INT_TO_FLOAT, NO_GRAD, OUT, alias_op, define
 from metatensor.ops.pointwise cimport NO_COMPLEX, binary, unary
-from metatensor._core.gradients import gradient, ops, recorded_as, special, with_node_named
+from metatensor._core.gradients import gradient, ops, recorded_as, special
+from metatensor._core.rule_node import with_node_named
 from metatensor.ops import binary as _binary_family, unary as _unary_family  # no-cython-lint: aliases point there
 
 cdef long REAL = INT_TO_FLOAT | NO_COMPLEX | OUT | ELEMENTWISE

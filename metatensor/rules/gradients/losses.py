@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.gradients import functional, linalg, ops, with_node_named
+from metatensor._core.gradients import functional, linalg, ops
+from metatensor._core.rule_node import with_node_named
 from metatensor.rules.decomposed import losses as formulas
 from metatensor.rules.decomposed.losses import reduced
 
