@@ -10,8 +10,9 @@ This needs PyTorch 2.13 and expecttest. Every differentiable operator of the dat
 floating-point and complex tensors of a sample that PyTorch differentiates require grad; the gradients of the outputs
 are drawn once and used in both libraries. A sample is right if the same inputs get a gradient, with the same shape,
 dtype and values, within the tolerance of PyTorch's own tests. Else it is compared with PyTorch's gradient in double
-precision: it is right if it is within this tolerance of it, or not much farther from it than PyTorch's (`judging.nearer`). Equal elements of which a sort may choose any are compared by
-the sums of their gradients. Where PyTorch raises, nothing is compared.
+precision: it is right if it is within this tolerance of it, or not much farther from it than PyTorch's
+(`judging.nearer`). Equal elements of which a sort may choose any are compared by the sums of their gradients. Where
+PyTorch raises, nothing is compared.
 """
 
 import argparse
@@ -274,7 +275,8 @@ def main(argv=None):
 
     runner = Runner(tuple(args.dtypes.split(",")), args.samples, args.second)
     ops = set(args.ops.split(",")) if args.ops else None
-    tallies = {database.name_of(op): runner.run(op, on_failure) for op in database.entries(ops) if op.supports_autograd and op.name not in SPARSE}
+    chosen = [op for op in database.entries(ops) if op.supports_autograd and op.name not in SPARSE]
+    tallies = {database.name_of(op): runner.run(op, on_failure) for op in chosen}
     if args.table:
         table(tallies)
     for name, t in runner.by_dtype.items():
