@@ -133,7 +133,7 @@ def recorded_as(str name not None, through=DECOMPOSITION, *, bint strided=False)
     through : callable, optional
         Computes the operator by others, given its arguments. If it returns NotImplemented, the rules of the operator
         are used. The meta kernel checks the arguments first, except for operators that draw random numbers. Default:
-        the operator's decomposition.
+        the operator's decomposition. FORMULA: the decomposition, computed in the dtypes of the arguments.
     strided : bool
         Do so only if the first two arguments, which are tensors, are not both contiguous.
     """

@@ -174,7 +174,9 @@ cpdef object renamed(object t, str name):
     cdef Node node
     if (<Tensor>t).flags & T_NONLEAF and (<Tensor>t).node != NULL:
         node = <Node>(<Tensor>t).node
-        if isinstance(node.rule, Rule):
+        if isinstance(node.rule, NamedRule):
+            node.rule = (<NamedRule>node.rule).rule.called(name)
+        elif isinstance(node.rule, Rule):
             node.rule = (<Rule>node.rule).called(name)
     return t
 

@@ -1,6 +1,6 @@
 """Similarities and distances of vectors, and the losses based on them."""
 from metatensor._core.dtype cimport DType, default_float, promote, to_real
-from metatensor._core.layout cimport Layout, copy_dims, mul_dims
+from metatensor._core.layout cimport Layout, copy_dims, dims_equal, mul_dims
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, Call, alias_op, arg, bool_arg, call, define, dim_arg, float_arg, op_name,
     result_device, tensor_arg,
@@ -87,17 +87,39 @@ cdef object pdist(Call* c):
     return new_contiguous(1, &n, t.dtype, result_device(c))
 
 
+cdef int need_like(Call* c, Tensor grad, Tensor t, Tensor distances) except -1:
+    """Check that a gradient has the dtype of the input and the shape of the distances."""
+    if grad.dtype is not t.dtype or distances.dtype is not t.dtype:
+        fail(c, f"expected {t.dtype.name} like the input, got {grad.dtype.name} and {distances.dtype.name}")
+    if grad.ndim != distances.ndim or not dims_equal(grad.sizes, distances.sizes, grad.ndim):
+        fail(c, f"the gradient must have the shape of the distances, {shape_str(distances)}, got {shape_str(grad)}")
+    return 0
+
+
 cdef object pdist_backward(Call* c):
     """Arguments: grad, input, p, pdist."""
-    cdef Tensor t = tensor_arg(c, 1)
+    cdef Tensor grad = tensor_arg(c, 0), t = tensor_arg(c, 1), distances = tensor_arg(c, 3)
+    if t.ndim != 2 or t.dtype.kind != KIND_FLOAT:
+        fail(c, f"expected a floating-point input of 2 dimensions, got {t.dtype.name} of shape {shape_str(t)}")
+    need_like(c, grad, t, distances)
+    if grad.ndim != 1 or grad.total != t.sizes[0] * (t.sizes[0] - 1) // 2:
+        fail(c, f"the gradient of shape {shape_str(grad)} does not belong to an input of shape {shape_str(t)}")
     return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
 
 
 cdef object cdist_backward(Call* c):
     """Arguments: grad (..., n, m), x1 (..., n, k), x2 (..., m, k), p, cdist. The result is (..., n, k), with the batch
     of `grad`."""
-    cdef Tensor grad = tensor_arg(c, 0), t = tensor_arg(c, 1)
+    cdef Tensor grad = tensor_arg(c, 0), t = tensor_arg(c, 1), other = tensor_arg(c, 2)
     cdef Layout lay
+    if t.ndim < 2 or other.ndim < 2 or t.dtype.kind != KIND_FLOAT or other.dtype is not t.dtype:
+        fail(c, f"expected floating-point inputs of one dtype and at least 2 dimensions, got {t.dtype.name} of shape "
+                f"{shape_str(t)} and {other.dtype.name} of shape {shape_str(other)}")
+    need_like(c, grad, t, tensor_arg(c, 4))
+    if grad.ndim < 2 or grad.sizes[grad.ndim - 2] != t.sizes[t.ndim - 2] or grad.sizes[grad.ndim - 1] != other.sizes[other.ndim - 2] \
+            or t.sizes[t.ndim - 1] != other.sizes[other.ndim - 1]:
+        fail(c, f"the gradient of shape {shape_str(grad)} does not belong to inputs of shapes {shape_str(t)} and "
+                + shape_str(other))
     lay.ndim = grad.ndim
     copy_dims(lay.sizes, grad.sizes, grad.ndim - 1)
     lay.sizes[grad.ndim - 1] = t.sizes[t.ndim - 1]

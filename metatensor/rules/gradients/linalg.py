@@ -303,8 +303,8 @@ def pseudoinverse(grad: Any, input: Any, result: Any) -> Any:
     adjoint, turned = p.mH, grad.mH
     if a.shape[-2] <= a.shape[-1]:
         inner = turned @ p
-        outer = adjoint @ p
-        return (inner - a @ (p @ inner)) @ adjoint - (adjoint @ grad) @ adjoint + (outer @ turned - (outer @ turned @ p) @ a)
+        left = inner @ adjoint
+        return -(p @ inner).mH + left - (a @ p) @ left + (adjoint @ p) @ (turned - inner @ a)
     inner = p @ turned
-    outer = p @ adjoint
-    return adjoint @ (inner - (inner @ p) @ a) - adjoint @ (grad @ adjoint) + (turned @ outer - a @ (p @ turned @ outer))
+    right = adjoint @ inner
+    return -(inner @ p).mH + (turned - a @ inner) @ (p @ adjoint) + right - (right @ p) @ a

@@ -192,9 +192,10 @@ def _reflections(result: Any, grad: Any, vectors: Any, tau: Any, transposed: boo
     for i in range(k - 1, -1, -1) if transposed else range(k):
         v, t = unit.narrow(-1, i, 1), tau.narrow(-1, i, 1).unsqueeze(-1)
         t = conj(t) if transposed else t
-        # The inverse of a reflection is one with the factor t / (t |v|^2 - 1).
-        result = result - v @ (v.mH @ result * (t / (t * (v.mH @ v) - 1)))
-        on_result, on_grad = result.mH @ v, grad.mH @ v
+        # The inverse of a reflection has the factor t / (t |v|^2 - 1) in place of t.
+        along, scale = v.mH @ result, 1 / (1 - t * (v.mH @ v))
+        result = result + v @ (along * (t * scale))
+        on_result, on_grad = (along * scale).mH, grad.mH @ v
         by_scale = -(on_grad.mH @ on_result).squeeze(-1)
         by_vector = -(grad @ (conj(t) * on_result)) - result @ (t * on_grad)
         grad = grad - v @ (conj(t) * on_grad.mH)
