@@ -40,8 +40,7 @@ cdef Way way_of(Call* c, Overload ov) except *:
 
 cdef object by_others(Call* c, Overload ov):
     """Compute an operator by others, which are recorded."""
-    cdef int i
-    result = (<Rule>ov.gradient).through(*[<object>c.args[i] for i in range(ov.nslots)])
+    result = PyObject_Vectorcall((<Rule>ov.gradient).through, c.args, ov.nslots, NULL)
     if c.variant == IN_PLACE and result is not NotImplemented and result is not <object>c.args[0]:
         return call("copy_", (<object>c.args[0], result))
     return make_returns(c, result) if type(result) is tuple else result
@@ -92,6 +91,8 @@ cdef inline unsigned long long _given(Rule rule, Call* c) noexcept:
     cdef unsigned long long given = 0
     cdef object value
     cdef int k
+    if not rule.numbers:
+        return <unsigned long long>-1
     for k in range(rule.n_slots):
         value = <object>c.args[rule.slots[k]]
         if value is None or isinstance(value, (Tensor, list)):

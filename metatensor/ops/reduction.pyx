@@ -22,10 +22,6 @@ def _nanmean(input, dim, keepdim, dtype):
     return _of.mean_of_numbers(input, dim, keepdim, dtype)
 
 
-def _summed_name(name, dim, keepdim):
-    return f"{name}Backward0" if dim is None and not keepdim else f"{name}Backward1"
-
-
 # Shapes -----------------------------------------------------------------------------
 
 cdef int require_set(Tensor t) except -1:
@@ -208,14 +204,14 @@ cdef object prod_meta(Call* c):
 
 define("sum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", sum_meta, OUT,
        "Sum over `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given.")
-gradient("sum", linear="input", node=lambda dim, keepdim: _summed_name("Sum", dim, keepdim),
+gradient("sum", linear="input", node=lambda dim, keepdim: "SumBackward0" if dim is None and not keepdim else "SumBackward1",
          input=lambda grad, input_meta, dim, keepdim: spread(grad, input_meta.shape, dim, keepdim))
 define("nansum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", nan_meta, OUT,
        "Sum over `dim` (default: all dimensions) with NaN counted as zero.")
 gradient("nansum", input=lambda grad, input, dim, keepdim: spread(grad, input.shape, dim, keepdim) * ops.isnan(input).logical_not())
 define("mean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", mean_meta, OUT,
        "Mean over `dim` (default: all dimensions). The dtype must be floating-point or complex.")
-gradient("mean", linear="input", node=lambda dim, keepdim: _summed_name("Mean", dim, keepdim),
+gradient("mean", linear="input", node=lambda dim, keepdim: "MeanBackward0" if dim is None and not keepdim else "MeanBackward1",
          input=lambda grad, input_meta, dim, keepdim: _of.averaged(grad, input_meta.shape, dim, keepdim))
 define("nanmean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", nan_meta,
        OUT | OPTION_A,
@@ -223,7 +219,7 @@ define("nanmean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dt
 recorded_as("nanmean", _nanmean)
 define("prod(Tensor input, int? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", prod_meta, OUT,
        "Product over dimension `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given.")
-gradient("prod", node=lambda dim, keepdim: _summed_name("Prod", dim, keepdim),
+gradient("prod", node=lambda dim, keepdim: "ProdBackward0" if dim is None and not keepdim else "ProdBackward1",
          input=lambda grad, input, dim, keepdim, result: _of.multiplied(grad, input, dim, keepdim, result))
 
 

@@ -38,10 +38,6 @@ def _affine_gradients(grad: Any, normal: Any, rstd: Any, weight: Any, inner: Any
 # layer_norm -----------------------------------------------------------------------------------
 
 
-def layer_norm(input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> Any:
-    return ops.native_layer_norm(input, normalized_shape, weight, bias, eps)[0]
-
-
 def native_layer_norm(
     grad: Any, input: Any, normalized_shape: Any, weight: Any, bias: Any, eps: float, result1: Any, result2: Any, wanted: Any
 ) -> Any:
