@@ -10,7 +10,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_IN
 from metatensor.ops.operands cimport Operands, no_operands, promoted, refuse, shape_operand, type_operand
 from metatensor.ops.pointwise cimport elementwise_result
 from metatensor._core.gradient_parts import conj, times
-from metatensor._core.gradients import gradient, ops
+from metatensor._core.gradients import gradient, ops, recorded_as
 from metatensor._core.gradients import recorded_as
 
 
@@ -482,7 +482,8 @@ cdef object bilinear_meta(Call* c):
 define("nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", linear_meta, OUT | EXACT_OUT,
        "Affine map `input @ weight.T + bias`: input (..., k) and weight (m, k) give (..., m). A weight of shape (k,) "
        "gives (...).")
-gradient("nn.functional.linear", strided="products.linear", node="products.linear_node", input="products.linear_input", weight="products.linear_weight",
+recorded_as("nn.functional.linear", "products.linear", strided=True)
+gradient("nn.functional.linear", node="products.linear_node", input="products.linear_input", weight="products.linear_weight",
          bias=lambda grad: grad)
 define("nn.functional.bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
        bilinear_meta, 0,

@@ -2,7 +2,7 @@
 from metatensor._core.op cimport ELEMENTWISE, INT_TO_FLOAT, NO_GRAD, OUT, alias_op, define
 from metatensor.ops.pointwise cimport NO_COMPLEX, binary, unary
 from metatensor._core.gradient_parts import numbered, unknown
-from metatensor._core.gradients import gradient, ops, special
+from metatensor._core.gradients import gradient, ops, recorded_as, special
 from metatensor.ops import binary as _binary_family, unary as _unary_family  # no-cython-lint: aliases point there
 
 cdef long REAL = INT_TO_FLOAT | NO_COMPLEX | OUT | ELEMENTWISE
@@ -63,7 +63,7 @@ gradient("special.i1", input=lambda grad, input, result: _of_i1(grad, input, res
 gradient("special.i1e", input=lambda grad, input, result: _of_i1e(grad, input, result))
 gradient("special.log_ndtr",
          input=lambda grad, input, result: grad * (ops.exp(-(result + input * input / 2)) / (_ROOT_TWO * _ROOT_PI)))
-gradient("special.ndtr", through="activation.ndtr")
+recorded_as("special.ndtr", "activation.ndtr")
 gradient("special.ndtri", input=lambda grad, result: grad * (_ROOT_TWO * _ROOT_PI * ops.exp(result * result / 2)))
 
 # Two variables ----------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from metatensor._core.gradients import ops, renamed
+from metatensor._core.gradients import ops
+from metatensor._core.rule_node import renamed
 
 __all__ = []
 

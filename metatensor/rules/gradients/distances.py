@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.gradients import linalg, ops, renamed
+from metatensor._core.gradients import linalg, ops
+from metatensor._core.rule_node import renamed
 from metatensor.rules.decomposed.losses import reduced
 
 __all__ = []

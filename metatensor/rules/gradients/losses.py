@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.gradients import functional, ops, renamed
+from metatensor._core.gradients import functional, ops
+from metatensor._core.rule_node import renamed
 from metatensor.rules.decomposed import losses as formulas
 from metatensor.rules.decomposed.losses import reduced
 
