@@ -109,9 +109,13 @@ def _layer(function: Any) -> Any:
 
 
 def _unbatched(dims: int) -> Any:
+    """Return dropout of the channels of inputs that have `dims` dimensions with a batch."""
+
     def layer(input: Any, p: float, training: bool, inplace: bool, generator: Any) -> Any:
-        if input.dim() != dims:
+        if input.dim() == dims:
             return feature_dropout(input, p, training, generator)
+        if dims == 3 and input.dim() != 2:
+            return NotImplemented  # which raises
         result = feature_dropout(input.unsqueeze(0), p, training, generator)
         return result if result is NotImplemented else result.squeeze(0)
 
@@ -121,7 +125,7 @@ def _unbatched(dims: int) -> Any:
 layer_dropout, layer_alpha_dropout, layer_feature_alpha_dropout, layer_dropout2d = (
     _layer(function) for function in (dropout, alpha_dropout, feature_alpha_dropout, feature_dropout)
 )
-layer_dropout1d, layer_dropout3d = _unbatched(2), _unbatched(4)
+layer_dropout1d, layer_dropout3d = _unbatched(3), _unbatched(5)
 
 
 def ndtr(input: Any) -> Any:
