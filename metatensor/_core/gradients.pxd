@@ -39,6 +39,7 @@ cdef class Rule:
     cdef readonly str name              # of its nodes
     cdef object through                 # function that computes the operator by others, or None
     cdef str in_place                   # the name of the nodes of the in-place variant, or None
+    cdef Rule written                   # the rule of the in-place variant, or None if it has the same
     cdef object namer                   # function of the call's arguments that returns the name, or None
     cdef int namer_slots[MAX_NAMER]     # the arguments that it takes
     cdef int n_namer

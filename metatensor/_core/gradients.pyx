@@ -67,9 +67,11 @@ cdef set _sparing = set()   # qualified names of overloads that keep only what w
 cdef set _strided = set()   # those for which the function in `_through` is for arguments that are not contiguous
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
+cdef dict _written = {}     # qualified name of an overload -> functions by argument, for its in-place variant
 
 
-def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, bint sparing=False, **rules):
+def gradient(str name not None, /, *, node=None, in_place=None, written=None, joint=None, outputs=None, bint sparing=False,
+             **rules):
     """Declare the gradient of an operator. See the module's docstring for the functions.
 
     A composite operator with a rule is recorded as one node.
@@ -82,6 +84,8 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
         The name of the nodes, or a function of arguments of the call that returns it. Default: ``MulBackward0`` for "mul".
     in_place : str, optional
         The name of the nodes of the in-place variant, if it has another.
+    written : dict of callable, optional
+        The functions of the in-place variant, if it has others: they may need the result instead of the old value.
     joint : callable, optional
         Returns the gradients of several arguments as a tuple. Then each of `rules` is True for an argument that has one.
     outputs : sequence of int, optional
@@ -99,6 +103,8 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
         _sparing.add(name)
     if in_place is not None:
         _in_place[name] = in_place
+    if written is not None:
+        _written[name] = written
 
 
 DECOMPOSITION = object()
@@ -174,17 +180,25 @@ cdef tuple _result_names(Overload ov):
 cdef object prepared(Overload ov):
     """Return the rule of an overload, or False if it has none."""
     cdef Rule rule
-    cdef int i
     found = _declared.get(ov.qualname, (None, None, None, {}))
     through = _through.get(ov.qualname)
     if not found[3] and through is None:
         return False
     node, joint, outputs, rules = found
+    rule = _made(ov, node, joint, outputs, rules)
+    rule.through = later("decompositions")()[ov.qualname] if through is DECOMPOSITION else found_body(through)
+    if ov.qualname in _written:
+        rule.written = _made(ov, node, None, outputs, _written[ov.qualname])
+    return rule
+
+
+cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rules):
+    cdef Rule rule
+    cdef int i
     if isinstance(node, str) and "." in node:
         node = found_body(node)
     rule = Rule.__new__(Rule)
     rule.overload = ov
-    rule.through = later("decompositions")()[ov.qualname] if through is DECOMPOSITION else found_body(through)
     rule.in_place = _in_place.get(ov.qualname)
     rule.strided = ov.qualname in _strided
     rule.sparing = ov.qualname in _sparing

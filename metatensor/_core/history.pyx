@@ -12,7 +12,7 @@ from metatensor._core.graph cimport (
 from metatensor._core.layout cimport is_dense, is_row_major
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
-from metatensor._core.storage cimport new_storage
+from metatensor._core.storage cimport has_values, new_storage
 from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, over_storage, version_of
 from metatensor._core.thread cimport thread_state
 from metatensor._core.types cimport T_CONJ, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_RETAINS_GRAD, T_VIEW, dim_t
@@ -98,8 +98,14 @@ cdef object _contiguous_format():
 
 
 cdef bint _owned_alone(Tensor g) noexcept:
-    """Whether nobody but the walk and the caller sees the values of `g`."""
+    """Whether nobody but the walk and the caller sees the values of `g`.
+
+    Without values it is enough that nobody else refers to `g` itself, as in PyTorch, where parts of one gradient may become
+    the gradients of several leaves and keep all of its storage.
+    """
     cdef Py_ssize_t owners = 1
+    if not has_values(g.storage):
+        return Py_REFCNT(<PyObject*>g) <= 2
     if g.base is not None:
         if Py_REFCNT(<PyObject*>g.base) > 1:
             return False

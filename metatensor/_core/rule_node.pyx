@@ -125,6 +125,8 @@ cdef Node begin(Call* c, Overload ov):
         tracked = _link_missing(node, c, ov)
     else:
         rule = <Rule>ov.gradient
+        if c.variant == IN_PLACE and rule.written is not None:
+            rule = rule.written
         node.rule = rule
         if rule.in_place is not None and c.variant == IN_PLACE or rule.namer is not None and (
                 rule.named_by < 0 or <object>c.args[rule.named_by] is not None):

@@ -23,6 +23,19 @@ def prelu(grad: Any, input: Any, weight: Any, wanted: Any) -> Any:
     return first, second.sum(dims) if dims else second
 
 
+def elu_of_result(grad: Any, result: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    """Return the gradient of `elu` from its result: where the input is not positive, the result grows with an exponential."""
+    if alpha < 0:
+        raise RuntimeError(f"elu: the gradient of an in-place call needs a positive alpha, got {alpha}")
+    return ops.where(result > 0, grad * scale, grad * (result + alpha * scale).mul_(input_scale))
+
+
+def leaky_relu_of_result(grad: Any, result: Any, negative_slope: Any) -> Any:
+    if negative_slope < 0:
+        raise RuntimeError(f"leaky_relu: the gradient of an in-place call needs a positive slope, got {negative_slope}")
+    return ops.leaky_relu_backward(grad, result, negative_slope)
+
+
 def implicit_dim(dim: Any, ndim: int) -> int:
     return dim if dim is not None else 0 if ndim in (0, 1, 3) else 1
 

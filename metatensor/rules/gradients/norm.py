@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.formats import channels_last, channels_last_3d
 from metatensor._core.gradients import functional, ops
 
 __all__ = []
@@ -93,10 +94,9 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: Any) -> Any:
 
 def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> Any:
     n, channels = input.shape[:2]
-    if not input.is_contiguous():
-        last = {4: mt.channels_last, 5: mt.channels_last_3d}.get(input.dim())
-        if last is None or not input.is_contiguous(memory_format=last):
-            input = input.contiguous()
+    last = {4: channels_last, 5: channels_last_3d}.get(input.dim())
+    if input.device.type != "cpu" or last is None or not input.is_contiguous(memory_format=last):
+        input = input.contiguous()  # only PyTorch's kernel for the cpu reads channels last
     return ops.native_group_norm(input, weight, bias, n, channels, math.prod(input.shape[2:]), num_groups, eps)[0]
 
 
