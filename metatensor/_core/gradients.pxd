@@ -38,6 +38,7 @@ cdef class Rule:
     """The gradient of an overload."""
     cdef readonly str name              # of its nodes
     cdef object through                 # function that computes the operator by others, or None
+    cdef object through_write           # the same for the in-place variant: it writes to the first argument and returns that
     cdef str in_place                   # the name of the nodes of the in-place variant, or None
     cdef Rule written                   # the rule of the in-place variant, or None if it has the same
     cdef object namer                   # function of the call's arguments that returns the name, or None

@@ -64,6 +64,7 @@ cdef class NamedRule:
 
 cdef dict _through = {}     # qualified name of an overload -> function that computes it by other operators, or DECOMPOSITION
 cdef set _sparing = set()   # qualified names of overloads that keep only what wanted gradients depend on
+cdef dict _through_writes = {}  # qualified name of an overload -> the same for its in-place variant
 cdef set _strided = set()   # those for which the function in `_through` is for arguments that are not contiguous
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
@@ -110,7 +111,7 @@ def gradient(str name not None, /, *, node=None, in_place=None, written=None, jo
 DECOMPOSITION = object()
 
 
-def recorded_as(str name not None, through=DECOMPOSITION, *, bint strided=False):
+def recorded_as(str name not None, through=DECOMPOSITION, *, written=None, bint strided=False):
     """Compute an operator by others when gradients are recorded.
 
     Parameters
@@ -121,10 +122,15 @@ def recorded_as(str name not None, through=DECOMPOSITION, *, bint strided=False)
         Computes the operator by others, given its arguments. If it returns NotImplemented, the rules of the operator
         are used. The meta kernel checks the arguments first, except for operators that draw random numbers. Default:
         the operator's decomposition.
+    written : callable, optional
+        Computes the in-place variant: it writes to its first argument, and returns that. By default the result of
+        `through` is copied there.
     strided : bool
         Do so only if the first two arguments, which are tensors, are not both contiguous.
     """
     _through[name] = through
+    if written is not None:
+        _through_writes[name] = written
     if strided:
         _strided.add(name)
 
@@ -187,6 +193,7 @@ cdef object prepared(Overload ov):
     node, joint, outputs, rules = found
     rule = _made(ov, node, joint, outputs, rules)
     rule.through = later("decompositions")()[ov.qualname] if through is DECOMPOSITION else found_body(through)
+    rule.through_write = found_body(_through_writes.get(ov.qualname))
     if ov.qualname in _written:
         rule.written = _made(ov, node, None, outputs, _written[ov.qualname])
     return rule

@@ -218,6 +218,7 @@ cdef int forget(Tensor t) except -1:
 cdef Tensor _part(Tensor whole, Tensor base, Tensor view):
     """Return the part of `whole` that `view` is of `base`. The layout of `whole` is that of `base`."""
     cdef dim_t offset = view.offset - base.offset
+    cdef int i
     if view.dtype is base.dtype:
         part = call("as_strided", (whole, make_tuple(view.ndim, view.sizes), make_tuple(view.ndim, view.strides),
                                    whole.offset + offset))
@@ -231,9 +232,11 @@ cdef Tensor _part(Tensor whole, Tensor base, Tensor view):
         return <Tensor>call("as_strided", (whole, make_tuple(view.ndim, view.sizes), make_tuple(view.ndim, view.strides),
                                            whole.offset + view.offset - 2 * base.offset))
     if view.dtype.kind != base.dtype.kind and view.dtype.itemsize == 2 * base.dtype.itemsize:
-        # Pairs of the innermost dimension of the base are complex numbers.
-        return <Tensor>call("as_strided", (call("view_as_complex", (whole,)), make_tuple(view.ndim, view.sizes),
-                                           make_tuple(view.ndim, view.strides), whole.offset // 2 + view.offset - base.offset // 2))
+        # The real and the imaginary part are neighbours in the base.
+        whole = <Tensor>call("as_strided", (
+            whole, (*make_tuple(view.ndim, view.sizes), 2), (*[2 * view.strides[i] for i in range(view.ndim)], 1),
+            whole.offset + 2 * view.offset - base.offset))
+        return <Tensor>call("view_as_complex", (whole,))
     raise NotImplementedError(f"a view of {base.dtype.name} as {view.dtype.name} that requires grad was changed in place")
 
 

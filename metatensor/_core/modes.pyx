@@ -186,21 +186,25 @@ cdef object run_modes(Call* c):
         if result is not ABSENT:
             return result
     result = run(c)
-    if state.inference:
-        _mark_inference(result)
+    if state.inference and c.variant == FUNCTIONAL and not ov.mutates:
+        _mark_inference(c, ov, result)
     return result
 
 
-cdef int _mark_inference(object result) except -1:
-    """Mark results as inference tensors, unless they are views or require grad."""
+cdef int _mark_inference(Call* c, Overload ov, object result) except -1:
+    """Mark results as inference tensors, unless they are views, require grad or are arguments."""
     cdef Tensor t
+    cdef int i
     if isinstance(result, Tensor):
         t = <Tensor>result
+        for i in range(ov.nslots):
+            if c.args[i] == <PyObject*>t:
+                return 0
         if not t.flags & (T_VIEW | T_REQUIRES_GRAD):
             t.flags |= T_INFERENCE
     elif isinstance(result, (tuple, list)):
         for r in result:
-            _mark_inference(r)
+            _mark_inference(c, ov, r)
     return 0
 
 

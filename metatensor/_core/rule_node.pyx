@@ -41,7 +41,10 @@ cdef Way way_of(Call* c, Overload ov) except *:
 cdef object by_others(Call* c, Overload ov):
     """Compute an operator by others, which are recorded."""
     cdef int i
-    result = (<Rule>ov.gradient).through(*[<object>c.args[i] for i in range(ov.nslots)])
+    body = (<Rule>ov.gradient).through
+    if c.variant == IN_PLACE and (<Rule>ov.gradient).through_write is not None:
+        body = (<Rule>ov.gradient).through_write
+    result = body(*[<object>c.args[i] for i in range(ov.nslots)])
     if c.variant == IN_PLACE and result is not NotImplemented and result is not <object>c.args[0]:
         return call("copy_", (<object>c.args[0], result))
     return result
@@ -176,8 +179,8 @@ cpdef object renamed(object t, str name):
     cdef Node node
     if (<Tensor>t).flags & T_NONLEAF and (<Tensor>t).node != NULL:
         node = <Node>(<Tensor>t).node
-        if isinstance(node.rule, Rule):
-            node.rule = (<Rule>node.rule).called(name)
+        if node_rule(node) is not None:
+            node.rule = node_rule(node).called(name)
     return t
 
 

@@ -1,7 +1,6 @@
 """The gradients of all operators against finite differences."""
 
 import itertools
-import warnings
 
 import pytest
 
@@ -61,8 +60,7 @@ CALLS = {
     "_to_copy": (lambda x: x.to(COMPLEX), values(2, 3)),
     "_fft_c2r": (lambda x: mt.fft.irfft(x, n=5), values(2, 3, dtype=COMPLEX)),
     "nn.functional.max_unpool2d": (lambda x: F.max_unpool2d(x, index(0, 3, 9, 14).reshape(1, 1, 2, 2), 2), values(1, 1, 2, 2)),
-    "nn.functional.max_unpool3d": (lambda x: F.max_unpool3d(x, index(0, 7).reshape(1, 1, 2, 1), 2) if False else
-                                   F.max_unpool3d(x, index(5).reshape(1, 1, 1, 1, 1), 2), values(1, 1, 1, 1, 1)),
+    "nn.functional.max_unpool3d": (lambda x: F.max_unpool3d(x, index(5).reshape(1, 1, 1, 1, 1), 2), values(1, 1, 1, 1, 1)),
     "scatter": (lambda x, y: x.scatter(0, index(2, 0, 3), y), values(4), values(3)),
     "put": (lambda x, y: x.put(index(2, 0, 3), y), values(4), values(3)),
     "polygamma.n": (lambda x: mt.polygamma(1, x), values(3)),
@@ -127,30 +125,16 @@ def test_gradients_through_writes_equal_differences(name):
 
 # Second derivatives ----------------------------------------------------------------------------------
 
-# Every fourth operator; the rest are slow tests.
-ONCE = {
-    "_fused_dropout": "",
-}
-SAMPLE = sorted(name for name in OPERATORS if name not in OTHERS and name not in HALVES and name not in CALLS)
 
-
-def twice(name):
-    for call in itertools.islice(calls(*OPERATORS[name], largest=40, constant=("running_mean", "running_var")), 1):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            try:
-                assert mt.autograd.gradgradcheck(call, call.inputs)
-            except RuntimeError as error:
-                if "does not require grad" not in str(error):
-                    raise
-
-
-@pytest.mark.parametrize("name", SAMPLE[::4])
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name not in OTHERS and name not in CALLS and name not in HALVES])
 def test_second_derivatives_equal_differences(name):
-    twice(name)
+    found = list(itertools.islice(calls(*OPERATORS[name], largest=200, constant=("running_mean", "running_var")), 1))
+    if not found:  # only images of three dimensions are that large
+        pytest.skip("the generated arguments are large")
+    assert mt.autograd.gradgradcheck(found[0], found[0].inputs)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for i, name in enumerate(SAMPLE) if i % 4])
-def test_more_second_derivatives_equal_differences(name):
-    twice(name)
+@pytest.mark.parametrize("name", [name for name in CALLS if name != "nn.functional.ctc_loss"])  # PyTorch has none either
+def test_second_derivatives_of_given_calls_equal_differences(name):
+    function, *inputs = CALLS[name]
+    assert mt.autograd.gradgradcheck(function, tuple(inputs))
