@@ -52,7 +52,7 @@ def test_core_operators_exist_and_have_no_decomposition():
 def _samples(name):
     op = registry.get(name) or registry[name.rpartition(".")[0]]
     overload = next(o for o in op.functional.overloads if o.qualname == name)
-    found = device_kernels._samples(op.functional, overload, device_kernels.DTYPES, "cpu")
+    found = device_kernels.samples_of(op.functional, overload, device_kernels.DTYPES, "cpu")
     kept = [sample for sample in found if not any(_beyond(name, spec) for _, spec in sample.specs())]
     step = max(1, len(kept) // SAMPLES)
     return op.functional, kept[::step]
