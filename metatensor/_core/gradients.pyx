@@ -141,6 +141,16 @@ def same_gradient(str name not None, str other not None, str node not None):
     _declared[name] = (node, joint, outputs, rules)
 
 
+def tables():
+    """Return the functions that compute operators by others, and the declared rules, by the names of overloads."""
+    return _through, _declared
+
+
+def prepare_again(Overload ov not None):
+    """Prepare the rule of an operator that may have been called already. Raise TypeError if a function does not fit."""
+    ov.gradient = prepared(ov)
+
+
 class Operators:
     """The operators of a namespace as attributes, found when they are first used. For rules, which are declared earlier."""
 

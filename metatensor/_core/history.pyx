@@ -49,11 +49,16 @@ cdef class AccumulateGrad(Node):
         cdef TensorExtra extra
         if grads[0] == NULL:
             return 0
+        if self.variable is None:
+            raise TypeError("AccumulateGrad: a node that no operator made cannot be applied")
         _accumulate(self.variable, <Tensor>grads[0])
         extra = <TensorExtra>self.variable.extra
         if extra.hooks is not None:
             for hook in list(extra.hooks.get("accumulated", {}).values()):
-                hook(self.variable)
+                result = hook(self.variable)
+                if result is not None:
+                    raise TypeError(f"register_post_accumulate_grad_hook: the hook of a leaf of shape {list(self.variable.shape)} returned "
+                                    f"{type(result).__name__}; it must return None")
         return 0
 
 
@@ -329,6 +334,8 @@ cdef class CopySlices(Node):
         cdef int i
         if grads[0] == NULL:
             return 0
+        if self.function is None:
+            raise TypeError("CopySlices: a node that no operator made cannot be applied")
         whole = <Tensor>call("copy_", (call("empty_strided", (
             make_tuple(self.base.ndim, self.base.sizes), make_tuple(self.base.ndim, self.base.strides)),
             {"dtype": (<Tensor>grads[0]).dtype, "device": (<Tensor>grads[0]).storage.device}), <Tensor>grads[0]))

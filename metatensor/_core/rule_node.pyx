@@ -316,7 +316,7 @@ cdef int _apply(Node node, PyObject** grads, const char* wanted, PyObject** to) 
     cdef int i, k
     cdef list cache = [None] * node.n_saved if node.n_saved else None
     if rule is None:
-        raise NotImplementedError(f"{(<_Missing>node.rule).op}: metatensor has no rule for the gradient of this operator"
+        raise NotImplementedError(f"{(<_Missing?>node.rule).op}: metatensor has no rule for the gradient of this operator"
                                   f"{where_called(node)}")
     for i in range(node.n_outputs):
         if grads[i] != NULL:

@@ -137,7 +137,7 @@ class Function(metaclass=_FunctionMeta):
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
         """Compute the outputs. The first argument is the context, unless the subclass defines `setup_context`."""
-        raise NotImplementedError("autograd.Function: define forward")
+        raise NotImplementedError("autograd.Function: the class has no forward; define forward(ctx, *args)")
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
@@ -147,7 +147,7 @@ class Function(metaclass=_FunctionMeta):
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Return the gradient of each argument of `forward`, None for one that has none."""
-        raise NotImplementedError("autograd.Function: define backward")
+        raise NotImplementedError(f"{type(ctx).__name__}: the autograd.Function has no backward; define backward(ctx, *grads)")
 
     vjp = backward
 
@@ -170,7 +170,13 @@ class Function(metaclass=_FunctionMeta):
         if not recorded:
             return output
         outputs = list(output) if isinstance(output, tuple) else [output]
+        for t in ctx.non_differentiable:
+            if not isinstance(t, Tensor):
+                raise RuntimeError(f"{cls.__name__}: mark_non_differentiable was given {type(t).__name__}, not a Tensor")
         for t in ctx.dirty_tensors:
+            if isinstance(t, Tensor) and t.requires_grad and t.is_leaf:
+                raise RuntimeError(f"{cls.__name__}: mark_dirty was given a leaf that requires grad, which cannot be changed in place; "
+                                   "pass a clone() to the function")  # fmt: skip
             if not any(o is t for o in outputs):
                 raise RuntimeError(f"{cls.__name__}: mark_dirty was given a tensor that forward does not return")
         made = [_output(o, args, ctx) for o in outputs]
