@@ -11,7 +11,7 @@ from metatensor._core.graph cimport (
     untrack, wants, where_called,
 )
 from metatensor._core.history cimport input_outline, node_of, rebase, set_node
-from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_TENSORS, VIEW, Call, Overload, call
+from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_TENSORS, VIEW, Call, Overload, call, make_returns
 from metatensor._core.saved cimport keep, keep_result, keep_tensor, keep_tensors, layout_of, unpack
 from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
@@ -47,7 +47,7 @@ cdef object by_others(Call* c, Overload ov):
     result = body(*[<object>c.args[i] for i in range(ov.nslots)])
     if c.variant == IN_PLACE and result is not NotImplemented and result is not <object>c.args[0]:
         return call("copy_", (<object>c.args[0], result))
-    return result
+    return make_returns(c, result) if type(result) is tuple else result
 
 
 cdef inline int _link(Node node, int i, Tensor t) except -1:
@@ -122,8 +122,8 @@ cdef Node begin(Call* c, Overload ov):
     cdef Node node = Node.__new__(Node)
     cdef Rule rule
     cdef Kept* kept
-    cdef int k, tracked
     cdef unsigned long long users, given
+    cdef int k, tracked
     if rule_of(ov) is False:
         tracked = _link_missing(node, c, ov)
     else:
@@ -135,13 +135,14 @@ cdef Node begin(Call* c, Overload ov):
                 rule.named_by < 0 or <object>c.args[rule.named_by] is not None):
             node.rule = _named(rule, c)
         tracked = _link_all(node, rule, c)
-        given = _given(rule, c) if rule.n_kept else 0
-        for k in range(rule.n_kept):
-            kept = &rule.kept[k]
-            users = kept.wanted_by & given
-            # As in PyTorch, what several gradients need is kept although none of them may be wanted.
-            if kept.what != KEEP_RESULT and (users & node.functions or users & (users - 1) and not rule.sparing):
-                _keep_argument(c, node, k, kept)
+        if rule.n_kept:
+            given = _given(rule, c)
+            for k in range(rule.n_kept):
+                kept = &rule.kept[k]
+                users = kept.wanted_by & given
+                # As in PyTorch, an argument that only one gradient needs is not kept if that is not wanted.
+                if kept.what != KEEP_RESULT and (users & node.functions or users & (users - 1) and not rule.sparing):
+                    _keep_argument(c, node, k, kept)
     node.sequence = next_sequence()     # after those of its inputs, of which some may just have been made, for views
     if not tracked and not hints.saved_hooks:
         untrack(node)
@@ -179,8 +180,10 @@ cpdef object renamed(object t, str name):
     cdef Node node
     if (<Tensor>t).flags & T_NONLEAF and (<Tensor>t).node != NULL:
         node = <Node>(<Tensor>t).node
-        if node_rule(node) is not None:
-            node.rule = node_rule(node).called(name)
+        if isinstance(node.rule, NamedRule):
+            node.rule = (<NamedRule>node.rule).rule.called(name)
+        elif isinstance(node.rule, Rule):
+            node.rule = (<Rule>node.rule).called(name)
     return t
 
 
@@ -194,7 +197,7 @@ cdef int _keep_argument(Call* c, Node node, int k, Kept* kept) except -1:
         if c.variant == IN_PLACE and kept.index == 0 or (<Overload>c.overload).slots[kept.index].mutated:
             value = _before_write(<Tensor>value)
         return keep_tensor(node, k, <Tensor>value)
-    if isinstance(value, list) and value and isinstance(value[0], Tensor):
+    if isinstance(value, list) and (<Overload>c.overload).slots[kept.index].kind == K_TENSORS:
         return keep_tensors(node, k, value)
     return keep(node, k, value, SAVED_OBJECT)
 
@@ -210,6 +213,8 @@ cdef Tensor _before_write(Tensor t):
         copy = <Tensor>call("clone", (t,))
     finally:
         thread_state().grad_enabled = was
+    if hints.duals:
+        later("copy_tangents")(copy, t)
     if t.flags & T_REQUIRES_GRAD:
         node = node_of(t, &output)
         set_node(copy, node, output)
@@ -265,12 +270,14 @@ cdef int _keep_results(Call* c, Node node, object result) except -1:
     """Save the results that the rule has a use for."""
     cdef Rule rule = node_rule(node)
     cdef Kept* kept
+    cdef unsigned long long given
     cdef int k
-    if rule is None:
+    if rule is None or not rule.n_kept:
         return 0
+    given = _given(rule, c)
     for k in range(rule.n_kept):
         kept = &rule.kept[k]
-        if kept.what != KEEP_RESULT or not kept.wanted_by & _given(rule, c):
+        if kept.what != KEEP_RESULT or not kept.wanted_by & given:
             continue
         value = result if isinstance(result, Tensor) else result[kept.index]
         if isinstance(value, Tensor):

@@ -32,6 +32,7 @@ cdef class TensorExtra:
     cdef unsigned long long seen            # of a view: the version of its base that `node` belongs to
     cdef PyObject* accumulator              # of a leaf: its AccumulateGrad while there is one, which owns the tensor
     cdef object hooks                       # of a leaf: its hooks by kind, or None
+    cdef dict tangents                      # of forward mode: by the number of their level, or None
 
 
 cdef class VersionCounter:
@@ -96,6 +97,8 @@ cdef struct Hooks:
     int (*setitem)(Tensor t, object index, object value) except -1
     object (*item)(Tensor t)
     object (*tolist)(Tensor t)
+    bint (*has_history)(Tensor t) except -1     # whether a tensor requires grad, for views of a base that was written to
+    bint late_views                             # a base has got its history by a write
 
 cdef Hooks hooks
 cdef PyObject* slot_ops[N_SLOTS]

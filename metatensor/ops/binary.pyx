@@ -241,16 +241,16 @@ _LN_TWO = 0.6931471805599453
 
 define("add(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", scaled, PROMOTE | BOTH,
        "`input + alpha * other`.")
-gradient("add", input=lambda grad: grad, other=lambda grad, alpha: times(grad, alpha))
+gradient("add", linear="input+other", input=lambda grad: grad, other=lambda grad, alpha: times(grad, alpha))
 define("sub(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract, PROMOTE | BOTH,
        "`input - alpha * other`. Bool operands are not supported.")
-gradient("sub", input=lambda grad: grad, other=lambda grad, alpha: times(-grad, alpha))
+gradient("sub", linear="input+other", input=lambda grad: grad, other=lambda grad, alpha: times(-grad, alpha))
 define("rsub(Tensor input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract_reversed, PROMOTE,
        "`other - alpha * input`. Bool operands are not supported.")
 gradient("rsub", node=lambda other: "RsubBackward0" if isinstance(other, Tensor) else "RsubBackward1",
          input=lambda grad, alpha: times(-grad, alpha), other=lambda grad: grad)
 define("mul(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, PROMOTE | BOTH, "`input * other`.")
-gradient("mul", input=lambda grad, other: grad * conj(other), other=lambda grad, input: grad * conj(input))
+gradient("mul", linear="input other", input=lambda grad, other: grad * conj(other), other=lambda grad, input: grad * conj(input))
 define("div(Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor", divide,
        INT_TO_FLOAT | BOTH,
        "`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or "
@@ -334,6 +334,8 @@ gradient("copysign", node=lambda other: "CopysignBackward0" if isinstance(other,
          input=lambda grad, input, result: _signed(grad, input, result), other=lambda grad: grad.new_zeros(grad.shape))
 define("nextafter(Tensor input, Tensor other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH, "Representable number next to `input` in the direction of `other`.")
+gradient("nextafter", joint=lambda grad, input, other: (grad.masked_fill(input == other, 0), ops.zeros_like(grad)),
+         input=True, other=True)
 define("heaviside(Tensor input, Tensor values) -> Tensor", same_dtypes, REAL_ONLY | BOTH | EXACT_OUT,
        "Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0.")
 define("gcd(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH,
@@ -350,7 +352,7 @@ gradient("igammac", input=lambda grad: unknown("igammac", "input"),
          other=lambda grad, input, other: -grad * ops.exp((input - 1) * ops.log(other) - other - ops.lgamma(input)))
 define("complex(Tensor real, Tensor imag) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
        "`real + i * imag`, from two float16, float32 or float64 tensors of the same dtype.")
-gradient("complex", real=lambda grad, real: ops.real(grad), imag=lambda grad, imag: ops.imag(grad))
+gradient("complex", linear="real+imag", real=lambda grad, real: ops.real(grad), imag=lambda grad, imag: ops.imag(grad))
 define("polar(Tensor abs, Tensor angle) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
        "`abs * exp(i * angle)`, from two float16, float32 or float64 tensors of the same dtype.")
 gradient("polar", abs=lambda grad, result: ops.real(conj(grad) * ops.sgn(result)),

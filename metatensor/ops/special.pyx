@@ -76,7 +76,8 @@ gradient("special.xlog1py", node=lambda input, other: numbered("SpecialXlog1PyBa
 define("special.zeta(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
        "The Hurwitz zeta function: the sum of `(k + other)**-input` over all integers k >= 0.")
 gradient("special.zeta", node=lambda input, other: numbered("SpecialZetaBackward", input, other),
-         input=lambda grad: unknown("special.zeta", "input"), other=lambda grad, input, other: grad * -input * special.zeta(input + 1, other))
+         input=lambda grad: unknown("special.zeta", "input"),
+         other=lambda grad, input, other: grad * -input * special.zeta(input + 1, other))
 
 for _name, _doc in (
     ("chebyshev_polynomial_t", "The Chebyshev polynomial of the first kind of degree n."),

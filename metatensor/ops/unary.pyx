@@ -193,7 +193,7 @@ define("angle(Tensor input) -> Tensor", angle, INT_TO_FLOAT | OUT,
        "The angle of each element in the complex plane, in radians. The result is real.")
 gradient("angle", input=lambda grad, input: _turned(grad, input))
 define("neg(Tensor input) -> Tensor", signed_unary, KEEP | BOTH | EXACT_OUT, "`-x`.")
-gradient("neg", input=lambda grad: -grad)
+gradient("neg", linear="input", input=lambda grad: -grad)
 alias_op("negative", "neg")
 define("positive(Tensor input) -> Tensor", positive, HOST,
        "Return the tensor itself. Raise RuntimeError for bool tensors.")
@@ -207,7 +207,7 @@ define("signbit(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_COMPLEX | OUT 
        "Test whether the sign bit of each element is set. The result is bool.")
 define("conj_physical(Tensor input) -> Tensor", conjugate, KEEP | BOTH | EXACT_OUT,
        "The complex conjugate as a new tensor, not as a lazy view. A real tensor is returned unchanged.")
-gradient("conj_physical", input=lambda grad: ops.conj_physical(grad))
+gradient("conj_physical", linear="input", input=lambda grad: ops.conj_physical(grad))
 define("square(Tensor input) -> Tensor", unary, BOOL_TO_LONG | BOTH, "x * x.")
 gradient("square", node="PowBackward0", input=lambda grad, input: grad * conj(2.0 * input))
 define("reciprocal(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / x.")

@@ -79,7 +79,7 @@ for _n in ("2d", "3d"):
     recorded_as(f"nn.functional.fractional_max_pool{_n}", f"windows.fractional_max_pool{_n}")
     recorded_as(f"nn.functional.adaptive_avg_pool{_n}", f"windows.adaptive_avg_pool{_n}")
     recorded_as(f"nn.functional.lp_pool{_n}", f"windows.lp_pool{_n}")
-    gradient(f"nn.functional.avg_pool{_n}", node=f"AvgPool{_node}Backward0", input=f"windows.avg_pool{_n}")
+    gradient(f"nn.functional.avg_pool{_n}", linear="input", node=f"AvgPool{_node}Backward0", input=f"windows.avg_pool{_n}")
     if _n == "2d":
         _max = lambda grad, input, result1: ops._max_pool_backward(grad, input, result1, 2)     # noqa: E731
         _mean = lambda grad, input: ops._adaptive_avg_pool_backward(grad, input, 2)     # noqa: E731
@@ -89,20 +89,19 @@ for _n in ("2d", "3d"):
     gradient(f"nn.functional.max_pool{_n}_with_indices", node=f"MaxPool{_node}WithIndicesBackward0", outputs=(0,), input=_max)
     gradient(f"nn.functional.adaptive_max_pool{_n}_with_indices", node=f"AdaptiveMaxPool{_node}Backward0", outputs=(0,), input=_max)
     gradient(f"nn.functional.fractional_max_pool{_n}_with_indices", node=f"FractionalMaxPool{_node}Backward0", outputs=(0,), input=_max)
-    gradient(f"nn.functional.adaptive_avg_pool{_n}", node=f"AdaptiveAvgPool{_node}Backward0", input=_mean)
-gradient("nn.functional.max_unpool2d", node="MaxUnpool2DBackward0", input="windows.unpool2d")
-gradient("nn.functional.max_unpool3d", node="MaxUnpool3DBackward0", input="windows.unpool3d")
+    gradient(f"nn.functional.adaptive_avg_pool{_n}", linear="input", node=f"AdaptiveAvgPool{_node}Backward0", input=_mean)
+gradient("nn.functional.max_unpool2d", linear="input", node="MaxUnpool2DBackward0", input="windows.unpool2d")
+gradient("nn.functional.max_unpool3d", linear="input", node="MaxUnpool3DBackward0", input="windows.unpool3d")
 for _name in ("max_pool1d", "max_pool1d_with_indices", "adaptive_max_pool1d", "adaptive_max_pool1d_with_indices", "max_unpool1d",
               "avg_pool1d", "adaptive_avg_pool1d", "lp_pool1d"):
     recorded_as(f"nn.functional.{_name}", f"windows.{_name}")
 recorded_as("max_pool1d_with_indices", "windows.max_pool1d_with_indices")
 recorded_as("adaptive_max_pool1d", "windows.adaptive_max_pool1d_with_indices")
 recorded_as("nn.functional.interpolate", "windows.interpolate")
-gradient("nn.functional.interpolate", node="windows.upsample_node", input="windows.upsample")
-gradient("nn.functional.embedding", node="EmbeddingBackward0", weight="attention.embedding_weight")
-gradient("embedding", node="EmbeddingBackward0", weight="attention.table_weight")
+gradient("nn.functional.interpolate", linear="input", node="windows.upsample_node", input="windows.upsample")
+gradient("nn.functional.embedding", linear="weight", node="EmbeddingBackward0", weight="attention.embedding_weight")
+gradient("embedding", linear="weight", node="EmbeddingBackward0", weight="attention.table_weight")
 recorded_as("nn.functional.scaled_dot_product_attention", "attention.attention")
-gradient("nn.functional.embedding_bag", node="EmbeddingBagBackward0", joint="sampling.embedding_bag", weight=True, per_sample_weights=True)
 
 
 # Sampling ---------------------------------------------------------------------------------------------

@@ -44,6 +44,12 @@ def softmax(grad: Any, result: Any, dim: Any) -> Any:
     return ops._softmax_backward_data(grad, result, implicit_dim(dim, result.dim()))
 
 
+def softmax_again(grad: Any, grad_output: Any, output: Any, dim: int) -> Any:
+    """The gradient of softmax is y * (g - sum(y * g)), which is differentiated for y."""
+    first, second = ((x * output).sum(dim, True) for x in (grad, grad_output))
+    return grad * (grad_output - second) - grad_output * first
+
+
 def log_softmax(grad: Any, result: Any, dim: Any) -> Any:
     return ops._log_softmax_backward_data(grad, result, implicit_dim(dim, result.dim()))
 

@@ -47,6 +47,17 @@ def hinge_embedding_loss(input: Any, target: Any, margin: float, size_average: A
     return reduced(mt.where(target != 1, near, zero) + mt.where(target != -1, input, zero), None, None, reduction)
 
 
+def cosine_embedding_loss(
+    input1: Any, input2: Any, target: Any, margin: float, size_average: Any, reduce: Any, reduction: str
+) -> Any:
+    along, least = target.dim(), 1e-12
+    first, second = ((x * x).sum(along) + least for x in (input1, input2))
+    cosine = (input1 * input2).sum(along) / (first * second).sqrt()
+    zero = mt.zeros((), dtype=cosine.dtype, device=cosine.device)
+    alike = mt.where(target == 1, 1 - cosine, zero)
+    return reduced(alike + mt.where(target == -1, (cosine - margin).clamp_min(0), zero), size_average, reduce, reduction)
+
+
 def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool, eps: float, reduction: str) -> Any:
     if not isinstance(var, mt.Tensor):
         var = mt.full((), var, dtype=input.dtype, device=input.device)
