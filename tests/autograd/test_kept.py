@@ -64,7 +64,7 @@ WITHOUT = {
     "native_batch_norm", "_native_batch_norm_legit", "convolution_backward", "multi_margin_loss_backward",
     "multilabel_margin_loss_backward", "native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward",
     "_batch_norm_forward", "_repeat_interleave_by", "_upsample_backward", "embedding_dense_backward", "_grid_sampler_backward",
-    "_index", "narrow", "tensor_split", "float_power_",
+    "_index", "narrow", "tensor_split", "float_power_", "_pdist_backward", "_cdist_backward",
 }  # fmt: skip
 NEED_VALUES = {"nn.functional.ctc_loss", "masked_select"}
 OTHERS = WITHOUT | {"_ctc_loss", "_nll_loss_forward", "_repeat_interleave"}  # take no generated values

@@ -25,6 +25,11 @@ OTHERS = {
     "nn.functional.max_unpool3d": "the generated places are written twice",
     "scatter": "the generated places are written twice",
     "put": "the generated places are written twice",
+    **dict.fromkeys(("linalg.cholesky_ex", "cholesky", "cholesky_inverse", "cholesky_solve", "linalg.eigh", "linalg.eigvalsh"),
+                    "it reads one triangle of a matrix that is symmetric"),
+    **dict.fromkeys(("linalg.eig", "linalg.svd"), "vectors are determined up to a factor"),
+    **dict.fromkeys(("linalg.pinv.rcond_tensor", "linalg.pinv.rcond", "linalg.pinv"), "the generated matrices may lose their rank"),
+    **dict.fromkeys(("_linalg_det", "_linalg_slogdet", "_linalg_solve_ex"), "the other results are saved factors without a gradient"),
 }
 
 
@@ -45,7 +50,29 @@ def logs(t):
     return mt.nn.functional.log_softmax(t, -1)
 
 
+def square(n, dtype=REAL):
+    """Return a matrix whose eigenvalues are far from each other and from 0."""
+    t = values(n, n, dtype=dtype).detach() + mt.diag(mt.arange(1, n + 1, dtype=REAL, device="cpu") * 2).to(dtype)
+    return t.requires_grad_()
+
+
+def definite(a):
+    return a @ a.mH + mt.eye(a.shape[0], dtype=a.dtype, device="cpu")
+
+
+def functions_of_vectors(numbers, vectors):
+    """Return what does not depend on the signs of eigenvectors."""
+    return numbers, vectors.abs()
+
+
+def of_svd(u, s, vh):
+    return u.abs(), s, u @ vh
+
+
 F = mt.nn.functional
+
+# Operators whose gradient is not that of their result, as in PyTorch.
+CONSTANT = {"normal", "normal.Tensor_float", "normal.float_Tensor"}  # what is drawn counts as constant
 
 # Calls of operators for which no arguments are generated, and of those above.
 CALLS = {
@@ -73,6 +100,24 @@ CALLS = {
     "narrow": (lambda x: x.narrow(1, mt.tensor(1, device="cpu"), 2), values(2, 3)),
     "tensor_split": (lambda x: x.tensor_split(index(1, 2)), values(4, 2)),
     "repeat_interleave": (lambda x: x.repeat_interleave(index(1, 0, 2)), values(3)),
+    "cholesky": (lambda a: mt.cholesky(definite(a), upper=True), square(3)),
+    "linalg.cholesky_ex": (lambda a: mt.linalg.cholesky(definite(a)), square(3, COMPLEX)),
+    "cholesky_inverse": (lambda a: mt.cholesky_inverse(mt.linalg.cholesky(definite(a))), square(3)),
+    "cholesky_solve": (lambda b, a: mt.cholesky_solve(b, mt.linalg.cholesky(definite(a))), values(3, 2), square(3)),
+    "linalg.eigvalsh": (lambda a: mt.linalg.eigvalsh(a + a.mH), square(3, COMPLEX)),
+    "linalg.eigh": (lambda a: functions_of_vectors(*mt.linalg.eigh(a + a.mT)), square(3)),
+    "linalg.eig": (lambda a: mt.linalg.eigvals(a).abs().sort()[0], square(3)),
+    "linalg.svd": (lambda a: of_svd(*mt.linalg.svd(a, full_matrices=False)), values(3, 2)),
+    "linalg.pinv": (lambda a: mt.linalg.pinv(a), values(3, 2)),
+    "linalg.pinv.rcond": (lambda a: mt.linalg.pinv(a, rcond=1e-10), values(3, 2)),
+    "linalg.pinv.rcond_tensor": (lambda a: mt.linalg.pinv(a, rtol=mt.tensor(1e-10, dtype=REAL, device="cpu")), values(3, 2)),
+    "_linalg_det": (lambda a: mt.linalg.det(a), square(3, COMPLEX)),
+    "_linalg_slogdet": (lambda a: mt.linalg.slogdet(a)[1], square(3)),
+    "_linalg_solve_ex": (lambda a, b: mt.linalg.solve(a, b), square(3), values(3, 2)),
+    "pdist": (lambda x: F.pdist(x, 3.0), values(3, 2)),
+    "cdist": (lambda x, y: mt.cdist(x, y + 1), values(3, 2), values(2, 2)),
+    "masked_select": (lambda x: x.masked_select(x > 0.5), values(5)),
+    "nn.functional.embedding_bag": (lambda w: F.embedding_bag(index(0, 2, 1, 2), w, index(0, 2), mode="sum"), values(3, 2)),
     "linear complex": (lambda x, w, b: F.linear(x, w, b), values(2, 3, dtype=COMPLEX), values(2, 3, dtype=COMPLEX), values(2, dtype=COMPLEX)),
     "mul complex": (lambda x, y: x * y / (x + 2), values(3, dtype=COMPLEX), values(3, dtype=COMPLEX)),
     "abs complex": (lambda x: x.abs() + x.angle(), values(3, dtype=COMPLEX)),
@@ -85,6 +130,7 @@ CALLS = {
 
 # Halves of a backward pass, which the second derivatives of other operators check.
 HALVES = {
+    "_pdist_backward", "_cdist_backward", "_masked_select", "_embedding_bag",
     "convolution_backward", "multi_margin_loss_backward", "multilabel_margin_loss_backward", "nll_loss_backward", "_nll_loss_forward",
     "_ctc_loss", "native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward", "_batch_norm_forward",
     "_native_batch_norm_legit", "_native_batch_norm_legit.no_stats", "_repeat_interleave", "_repeat_interleave_by", "_upsample_backward",
@@ -94,7 +140,7 @@ HALVES = {
 OPERATORS = operators()
 
 
-@pytest.mark.parametrize("name", [name for name in OPERATORS if name not in OTHERS and name not in CALLS and name not in HALVES])
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name not in OTHERS and name not in CALLS and name not in HALVES | CONSTANT])
 def test_gradients_equal_differences(name):
     constant = ("running_mean", "running_var")
     found = list(itertools.islice(calls(*OPERATORS[name], constant=constant), 2))
@@ -117,6 +163,13 @@ def test_operators_that_are_not_generated_are_given_or_halves():
 WRITTEN = {name: found for name, found in written_operators().items() if found[1].qualname not in OTHERS}
 
 
+@pytest.mark.parametrize("name", CONSTANT)
+def test_drawn_numbers_are_constant(name):
+    for call in itertools.islice(calls(*OPERATORS[name]), 1):
+        found = mt.autograd.grad(call(*call.inputs).sum(), call.inputs)
+        assert all(g.count_nonzero() == 0 for g in found)
+
+
 @pytest.mark.parametrize("name", WRITTEN)
 def test_gradients_through_writes_equal_differences(name):
     for call in itertools.islice(calls(*WRITTEN[name]), 1):
@@ -126,7 +179,7 @@ def test_gradients_through_writes_equal_differences(name):
 # Second derivatives ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", [name for name in OPERATORS if name not in OTHERS and name not in CALLS and name not in HALVES])
+@pytest.mark.parametrize("name", [name for name in OPERATORS if name not in OTHERS and name not in CALLS and name not in HALVES | CONSTANT])
 def test_second_derivatives_equal_differences(name):
     found = list(itertools.islice(calls(*OPERATORS[name], largest=200, constant=("running_mean", "running_var")), 1))
     if not found:  # only images of three dimensions are that large
