@@ -20,7 +20,7 @@ from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, overriding_va
 from metatensor._core.rule_node cimport AS_IT_IS, AS_UNIT, BY_OTHERS, Way, by_others, record, way_of
 from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints, thread_state
-from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD
+from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
 from metatensor._core import errors
 
 cdef extern from "Python.h":
@@ -447,11 +447,24 @@ cdef object run(Call* c):
     return run_plain(c)
 
 
+cdef int _find_history(Call* c, Overload ov) except -1:
+    """Note which arguments require grad because the base of a view has got a history."""
+    cdef int i
+    for i in range(ov.nslots):
+        value = <object>c.args[i]
+        for t in value if isinstance(value, list) else (value,):
+            if isinstance(t, Tensor) and hooks.has_history(<Tensor>t):
+                c.flags |= (<Tensor>t).flags
+    return 0
+
+
 cdef object run_plain(Call* c):
     """Run the meta kernel. `finish` does the rest, unless this is a plain call on the meta device without gradients."""
     cdef Overload ov = <Overload>c.overload
     cdef object result
     cdef Way way = AS_IT_IS
+    if hooks.late_views and c.flags & T_VIEW and thread_state().grad_enabled:
+        _find_history(c, ov)
     if c.flags & T_REQUIRES_GRAD and c.out == NULL and thread_state().grad_enabled:
         way = way_of(c, ov)
     if way == AS_UNIT:

@@ -66,11 +66,10 @@ linear_in = {}              # qualified name of an overload -> the arguments in 
 tangents = {}               # qualified name of an overload -> function that computes its tangent
 cdef dict _through = {}     # qualified name of an overload -> function that computes it by other operators, or DECOMPOSITION
 cdef set _sparing = set()   # qualified names of overloads that keep only what wanted gradients depend on
+cdef dict _through_writes = {}  # qualified name of an overload -> the same for its in-place variant
 cdef set _strided = set()   # those for which `_through` is for arguments that are not contiguous
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
-
-
 cdef dict _written = {}     # qualified name of an overload -> functions by argument, for its in-place variant
 
 
@@ -123,7 +122,7 @@ DECOMPOSITION = object()
 FORMULA = object()          # the decomposition, without computing float16 and bfloat16 in float32
 
 
-def recorded_as(str name not None, through=DECOMPOSITION, *, bint strided=False):
+def recorded_as(str name not None, through=DECOMPOSITION, *, written=None, bint strided=False):
     """Compute an operator by others when gradients are recorded.
 
     Parameters
@@ -134,10 +133,15 @@ def recorded_as(str name not None, through=DECOMPOSITION, *, bint strided=False)
         Computes the operator by others, given its arguments. If it returns NotImplemented, the rules of the operator
         are used. The meta kernel checks the arguments first, except for operators that draw random numbers. Default:
         the operator's decomposition. FORMULA: the decomposition, computed in the dtypes of the arguments.
+    written : callable, optional
+        Computes the in-place variant: it writes to its first argument, and returns that. By default the result of
+        `through` is copied there.
     strided : bool
         Do so only if the first two arguments, which are tensors, are not both contiguous.
     """
     _through[name] = through
+    if written is not None:
+        _through_writes[name] = written
     if strided:
         _strided.add(name)
 
@@ -184,7 +188,7 @@ def declared():
 
 
 cpdef str default_name(str name):
-    """Return the name of the nodes of an operator, ``MulBackward0`` for "mul"."""
+    """Return the name of the nodes of an operator, ``MulBackward0`` for "mul", ``Log1PBackward0`` for "log1p"."""
     base = name.rpartition("::")[2]
     made, up = "", True
     for letter in base.replace(".", "_").strip("_"):
@@ -217,6 +221,7 @@ cdef object prepared(Overload ov):
             rule.through = rule.through.__wrapped__
     else:
         rule.through = found_body(through)
+    rule.through_write = found_body(_through_writes.get(ov.qualname))
     if ov.qualname in _written:
         rule.written = _made(ov, node, None, outputs, _written[ov.qualname])
     return rule
@@ -231,6 +236,7 @@ cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rul
     rule.overload = ov
     rule.in_place = _in_place.get(ov.qualname)
     rule.strided, rule.sparing = ov.qualname in _strided, ov.qualname in _sparing
+    rule.named_by = -1
     rule.outputs = None if outputs is None else frozenset(outputs)
     rule.functions, rule.named = [], {}
     if callable(node):
@@ -242,6 +248,8 @@ cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rul
         for i in range(rule.n_namer):
             rule.namer_slots[i] = ov.argument_names.index(taken[i])
         rule.name = default_name(ov.qualname)
+        if rule.n_namer == 1 and ov.slots[rule.namer_slots[0]].optional:
+            rule.named_by, rule.name = rule.namer_slots[0], node(None)
     else:
         rule.name = default_name(ov.op.name) if node is None else node
     names = ov.argument_names

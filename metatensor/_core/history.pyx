@@ -13,9 +13,11 @@ from metatensor._core.layout cimport is_dense, is_row_major
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
 from metatensor._core.storage cimport has_values, new_storage
-from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, over_storage, version_of
+from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, hooks, over_storage, version_of
 from metatensor._core.thread cimport thread_state
-from metatensor._core.types cimport T_CONJ, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_RETAINS_GRAD, T_VIEW, dim_t
+from metatensor._core.types cimport (
+    KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_FIXED_VIEW, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_RETAINS_GRAD, T_VIEW, dim_t,
+)
 from metatensor._core.versions cimport detached
 
 cdef extern from "Python.h":
@@ -181,6 +183,24 @@ cdef Node node_of(Tensor t, int* output):
     return <Node>t.node
 
 
+cdef bint _has_history(Tensor t) except -1:
+    """Return whether a tensor requires grad. A view may do so since its base was written to."""
+    cdef Tensor base
+    if (t.flags & (T_REQUIRES_GRAD | T_VIEW | T_FIXED_VIEW)) != T_VIEW:
+        return t.flags & T_REQUIRES_GRAD != 0
+    base = <Tensor>t.base
+    if not base.flags & T_REQUIRES_GRAD or not base.flags & T_NONLEAF:
+        return False
+    if t.dtype is not base.dtype and not (t.dtype.kind == KIND_COMPLEX and base.dtype.kind == KIND_FLOAT
+                                          or t.dtype.kind == KIND_FLOAT and base.dtype.kind == KIND_COMPLEX):
+        return False        # bytes that are seen as another dtype
+    _look_again(t)
+    return True
+
+
+hooks.has_history = _has_history
+
+
 cdef int set_node(Tensor t, Node node, int output) except -1:
     """Make `t` the output `output` of `node`."""
     cdef PyObject* old = t.node
@@ -223,6 +243,7 @@ cdef int forget(Tensor t) except -1:
 cdef Tensor part_of(Tensor whole, Tensor base, Tensor view):
     """Return the part of `whole` that `view` is of `base`. The layout of `whole` is that of `base`."""
     cdef dim_t offset = view.offset - base.offset
+    cdef int i
     if view.dtype is base.dtype:
         part = call("as_strided", (whole, make_tuple(view.ndim, view.sizes), make_tuple(view.ndim, view.strides),
                                    whole.offset + offset))
@@ -236,9 +257,11 @@ cdef Tensor part_of(Tensor whole, Tensor base, Tensor view):
         return <Tensor>call("as_strided", (whole, make_tuple(view.ndim, view.sizes), make_tuple(view.ndim, view.strides),
                                            whole.offset + view.offset - 2 * base.offset))
     if view.dtype.kind != base.dtype.kind and view.dtype.itemsize == 2 * base.dtype.itemsize:
-        # Pairs of the innermost dimension of the base are complex numbers.
-        return <Tensor>call("as_strided", (call("view_as_complex", (whole,)), make_tuple(view.ndim, view.sizes),
-                                           make_tuple(view.ndim, view.strides), whole.offset // 2 + view.offset - base.offset // 2))
+        # The real and the imaginary part are neighbours in the base.
+        whole = <Tensor>call("as_strided", (
+            whole, (*make_tuple(view.ndim, view.sizes), 2), (*[2 * view.strides[i] for i in range(view.ndim)], 1),
+            whole.offset + 2 * view.offset - base.offset))
+        return <Tensor>call("view_as_complex", (whole,))
     raise NotImplementedError(f"a view of {base.dtype.name} as {view.dtype.name} that requires grad was changed in place")
 
 
@@ -268,6 +291,8 @@ cdef int rebase(Tensor t, Node node, int target) except -1:
     cdef Tensor base
     cdef Node old
     cdef int i, output
+    if not (t if t.base is None else <Tensor>t.base).flags & T_REQUIRES_GRAD:
+        hooks.late_views = True
     if t.base is None:
         _move_retained(t, node, 0)
         return set_node(t, node, 0)

@@ -222,7 +222,7 @@ def _del_grad(Tensor self not None):
 def _grad_fn(Tensor self not None):
     cdef int output
     cdef Node node
-    if self.flags & T_NONLEAF == 0:
+    if self.is_leaf:
         return None
     node = node_of(self, &output)
     return None if node is None else exposed(node)

@@ -9,9 +9,10 @@ that call. Whatever the order in which modes were entered, a call passes them in
 5. classes of arguments with ``__torch_dispatch__``.
 """
 cimport cython
+from cpython.object cimport PyObject
 from metatensor._core.dispatch cimport run
 from metatensor._core.forward cimport has_duals, run_duals
-from metatensor._core.op cimport COMPOSITE, Call, Overload
+from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, Call, Overload
 from metatensor._core.overriding cimport (
     ABSENT, answers_itself, ask_dispatch, ask_functions, ask_mode, overriding_functions, overriding_values, public_function, python_call,
     run_parts,
@@ -191,21 +192,25 @@ cdef object run_modes(Call* c):
         if result is not ABSENT:
             return result
     result = run(c)
-    if state.inference:
-        _mark_inference(result)
+    if state.inference and c.variant == FUNCTIONAL and not ov.mutates:
+        _mark_inference(c, ov, result)
     return result
 
 
-cdef int _mark_inference(object result) except -1:
-    """Mark results as inference tensors, unless they are views or require grad."""
+cdef int _mark_inference(Call* c, Overload ov, object result) except -1:
+    """Mark results as inference tensors, unless they are views, require grad or are arguments."""
     cdef Tensor t
+    cdef int i
     if isinstance(result, Tensor):
         t = <Tensor>result
+        for i in range(ov.nslots):
+            if c.args[i] == <PyObject*>t:
+                return 0
         if not t.flags & (T_VIEW | T_REQUIRES_GRAD):
             t.flags |= T_INFERENCE
     elif isinstance(result, (tuple, list)):
         for r in result:
-            _mark_inference(r)
+            _mark_inference(c, ov, r)
     return 0
 
 

@@ -40,7 +40,10 @@ cdef Way way_of(Call* c, Overload ov) except *:
 
 cdef object by_others(Call* c, Overload ov):
     """Compute an operator by others, which are recorded."""
-    result = PyObject_Vectorcall((<Rule>ov.gradient).through, c.args, ov.nslots, NULL)
+    body = (<Rule>ov.gradient).through
+    if c.variant == IN_PLACE and (<Rule>ov.gradient).through_write is not None:
+        body = (<Rule>ov.gradient).through_write
+    result = PyObject_Vectorcall(body, c.args, ov.nslots, NULL)
     if c.variant == IN_PLACE and result is not NotImplemented and result is not <object>c.args[0]:
         return call("copy_", (<object>c.args[0], result))
     return make_returns(c, result) if type(result) is tuple else result
@@ -128,7 +131,10 @@ cdef Node begin(Call* c, Overload ov):
         rule = <Rule>ov.gradient
         if c.variant == IN_PLACE and rule.written is not None:
             rule = rule.written
-        node.rule = rule if rule.namer is None and (rule.in_place is None or c.variant != IN_PLACE) else _named(rule, c)
+        node.rule = rule
+        if rule.in_place is not None and c.variant == IN_PLACE or rule.namer is not None and (
+                rule.named_by < 0 or <object>c.args[rule.named_by] is not None):
+            node.rule = _named(rule, c)
         tracked = _link_all(node, rule, c)
         if rule.n_kept:
             given = _given(rule, c)

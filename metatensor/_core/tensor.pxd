@@ -97,6 +97,8 @@ cdef struct Hooks:
     int (*setitem)(Tensor t, object index, object value) except -1
     object (*item)(Tensor t)
     object (*tolist)(Tensor t)
+    bint (*has_history)(Tensor t) except -1     # whether a tensor requires grad, for views of a base that was written to
+    bint late_views                             # a base has got its history by a write
 
 cdef Hooks hooks
 cdef PyObject* slot_ops[N_SLOTS]

@@ -381,7 +381,7 @@ cdef class Tensor:
     # Gradients
     @property
     def requires_grad(self):
-        return self.flags & T_REQUIRES_GRAD != 0
+        return hooks.has_history(self) if hooks.late_views else self.flags & T_REQUIRES_GRAD != 0
 
     @requires_grad.setter
     def requires_grad(self, value):
@@ -390,6 +390,8 @@ cdef class Tensor:
     @property
     def is_leaf(self):
         """Whether the tensor is a leaf: not the result of an op that records gradients."""
+        if hooks.late_views:
+            hooks.has_history(self)
         return self.flags & T_NONLEAF == 0
 
     # Values

@@ -39,10 +39,15 @@ def _differences(func: Callable, inputs: tuple, x: Any, eps: float) -> list:
                 index = _unraveled(i, x.shape)
                 before = values[index].item()
                 values[index] = before + sign * step
-                found.append([t.detach().clone() for t in _tensors(func(*inputs))])
+                found.append([_numbers(t) for t in _tensors(func(*inputs))])
                 values[index] = before
             rows.append([(a - b).reshape(-1) / (2 * eps) for a, b in zip(*found, strict=True)])
     return [mt.stack([row[k] for row in rows]) for k in range(len(rows[0]))] if rows else []
+
+
+def _numbers(t: Any) -> Any:
+    """Return a copy of a result, or zeros in place of one that has no derivatives."""
+    return t.detach().clone() if t.is_floating_point() or t.is_complex() else mt.zeros_like(t, dtype=mt.float64)
 
 
 def _unraveled(i: int, shape: Sequence[int]) -> tuple[int, ...]:

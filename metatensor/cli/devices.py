@@ -24,7 +24,8 @@ def command(device: str | None, as_json: bool) -> None:
     """List all plugins: package, version, state, devices, and why a plugin cannot be used.
 
     With --ops DEVICE, list how the device computes each operator: by its own kernel, by decomposition into other
-    operators, on the cpu, or not at all. Core operators, into which the others decompose, are marked.
+    operators, on the cpu, or not at all. Core operators, into which the others decompose, are marked. Operators without a
+    gradient, although PyTorch has one, are listed as well.
     """
     if device is not None:
         _operators(device, as_json)
@@ -34,7 +35,7 @@ def command(device: str | None, as_json: bool) -> None:
 
 def _operators(device: str, as_json: bool) -> None:
     from metatensor import plugins
-    from metatensor.devices.coverage import coverage
+    from metatensor.devices.coverage import coverage, without_gradient
 
     if device == "meta":
         raise click.UsageError("the meta device computes no values")
@@ -44,16 +45,17 @@ def _operators(device: str, as_json: bool) -> None:
         raise click.ClickException(printable(str(error))) from error
     rows = coverage(backend)
     by_kind = {kind: [row.name for row in rows if row.how == kind] for kind in ("missing", "fallback", "decomposition", "kernel")}
+    by_kind["no gradient"] = without_gradient()
     if as_json:
         click.echo(json.dumps(by_kind, indent=2))
         return
     core = {row.name for row in rows if row.core}
-    for kind in ("missing", "fallback", "decomposition", "kernel"):
+    for kind in ("no gradient", "missing", "fallback", "decomposition", "kernel"):
         for name in by_kind[kind]:
             click.echo(f"{kind:15}{name}{' (core)' if name in core else ''}")
     counts = ", ".join(f"{len(by_kind[kind])} {what}" for kind, what in (
         ("kernel", "with a kernel"), ("decomposition", "by decomposition"), ("fallback", "by the cpu"), ("missing",
-        "missing")
+        "missing"), ("no gradient", "without a gradient, which PyTorch has")
     ))  # fmt: skip
     click.echo(f"{device}: {len(rows)} operators (each overload by itself): {counts}")
 

@@ -1,4 +1,4 @@
-"""Kernels that every device gets without writing any: allocation, upload, filling with one value, and random numbers.
+"""Kernels that every device gets without writing any: allocation, upload, filling with one value, ranges, and random numbers.
 
 They use only the methods that a backend must implement. A device's own kernel of the same name takes precedence.
 """
@@ -25,15 +25,16 @@ _CONSTANTS = {
 # Operators that fill with one of their arguments, and the position of that argument.
 _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "fill": 1, "scalar_tensor": 0}
 
-# These are generated on the host, with the generator that all devices share, and then copied to the device. A seed
-# therefore gives the same values everywhere.
+# These are made on the host and then copied to the device.
+_RANGES = ("arange",)
+# So are these, with the generator that all devices share. A seed therefore gives the same values everywhere.
 _RANDOM = (
     "rand", "randn", "rand_like", "randn_like", "randint", "randint.low", "randint_like", "randint_like.low", "randperm", "uniform_",
     "normal_", "normal.float_float", "random_.from", "random_.to", "bernoulli_", "exponential_", "geometric_", "cauchy_",
     "log_normal_", "bernoulli", "bernoulli.p", "multinomial", "poisson", "binomial",
 )  # fmt: skip
 
-NAMES = frozenset({*_ALLOCATIONS, "_from_host", *_CONSTANTS, *_FILLS, *_RANDOM})
+NAMES = frozenset({*_ALLOCATIONS, "_from_host", *_CONSTANTS, *_FILLS, *_RANGES, *_RANDOM})
 
 
 def basic_kernel(backend: DeviceBackend, name: str) -> Callable[..., None] | None:
@@ -48,8 +49,8 @@ def basic_kernel(backend: DeviceBackend, name: str) -> Callable[..., None] | Non
     if name in _FILLS:
         place = _FILLS[name]
         return lambda out, *args: _fill(backend, out, args[place])
-    if name in _RANDOM:
-        return _random(backend, name)
+    if name in _RANGES or name in _RANDOM:
+        return _from_host(backend, name)
     return None
 
 
@@ -67,7 +68,7 @@ def fill_new_memory(out: Any) -> None:
     _fill(backend_for(out.device.type), out, value)
 
 
-def _random(backend: DeviceBackend, name: str) -> Callable[..., None] | None:
+def _from_host(backend: DeviceBackend, name: str) -> Callable[..., None] | None:
     from metatensor.devices.fallback import host_kernel
 
     return host_kernel(name, backend, host()) if backend.type != "cpu" else None

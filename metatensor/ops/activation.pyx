@@ -237,7 +237,8 @@ gradient("nn.functional.hardsigmoid", node="HardsigmoidBackward0", input=lambda 
 gradient("hardshrink", input=lambda grad, input, lambd: ops.hardshrink_backward(grad, input, lambd))
 gradient("nn.functional.softshrink", node="SoftshrinkBackward0",
          input=lambda grad, input, lambd: ops.hardshrink_backward(grad, input, lambd))
-gradient("threshold", input=lambda grad, input, threshold: ops.threshold_backward(grad, input, threshold))
+gradient("threshold", input=lambda grad, input, threshold: ops.threshold_backward(grad, input, threshold),
+         in_place="ThresholdBackward1", written={"input": lambda grad, result, threshold: ops.threshold_backward(grad, result, threshold)})
 recorded_as("nn.functional.softsign", "activation.softsign")
 recorded_as("nn.functional.tanhshrink", "activation.tanhshrink")
 _SELU_ALPHA, _SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946

@@ -101,4 +101,4 @@ define("_rrelu_with_noise(Tensor input, Tensor noise, float lower, float upper, 
 gradient("_rrelu_with_noise", node="RreluWithNoiseBackward0",
          input=lambda grad, input, noise, lower, upper, training: grad * noise if training and upper - lower > 1e-6
          else ops.leaky_relu_backward(grad, input, (lower + upper) / 2))
-recorded_as("rrelu", "activation.rrelu")
+recorded_as("rrelu", "activation.rrelu", written="activation.rrelu_write")

@@ -94,6 +94,7 @@ cdef object batch_statistics_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef DType kept = statistics_dtype(c, t, 1, 1)
     cdef dim_t n = channels_of(t)
+    need_real_float(c, t)
     if t.ndim < 2:
         raise RuntimeError(f"{op_name(c)}(): at least 2 dimensions are needed, got shape {shape_str(t)}")
     return (new_contiguous(1, &n, kept, result_device(c)), new_contiguous(1, &n, kept, result_device(c)))

@@ -334,8 +334,7 @@ gradient("copysign", node=lambda other: "CopysignBackward0" if isinstance(other,
          input=lambda grad, input, result: _signed(grad, input, result), other=lambda grad: grad.new_zeros(grad.shape))
 define("nextafter(Tensor input, Tensor other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH, "Representable number next to `input` in the direction of `other`.")
-gradient("nextafter", joint=lambda grad, input, other: (grad.masked_fill(input == other, 0), ops.zeros_like(grad)),
-         input=True, other=True)
+gradient("nextafter", input=lambda grad, input, other: ops.where(input == other, 0.0, grad), other=lambda grad: ops.zeros_like(grad))
 define("heaviside(Tensor input, Tensor values) -> Tensor", same_dtypes, REAL_ONLY | BOTH | EXACT_OUT,
        "Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0.")
 define("gcd(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH,

@@ -125,9 +125,10 @@ define(f"nn.functional.feature_alpha_dropout(Tensor input, float p=0.5, bool tra
 # Gradients ------------------------------------------------------------------------------------------
 
 for _name in ("dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout"):
-    recorded_as(_name, f"activation.{_name}")
+    recorded_as(_name, f"activation.{_name}", written=f"activation.{_name}_write")
 for _name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
-    recorded_as(f"nn.functional.{_name}", f"activation.layer_{_name}")
+    recorded_as(f"nn.functional.{_name}", f"activation.layer_{_name}",
+                written=None if _name in ("dropout1d", "dropout3d") else f"activation.layer_{_name}_write")
 gradient("native_dropout", outputs=(0,),
          input=lambda grad, result1, p, train: grad * result1 if train is False else ops.native_dropout_backward(grad, result1, _scale(p)))
 define("native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor", backward, FUNCTION_ONLY | COMPOSITE,

@@ -10,7 +10,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_IN
 from metatensor.ops.operands cimport Operands, no_operands, promoted, refuse, shape_operand, type_operand
 from metatensor.ops.pointwise cimport elementwise_result
 from metatensor._core.gradient_parts import conj, times
-from metatensor._core.gradients import gradient, ops
+from metatensor._core.gradients import gradient, ops, recorded_as
 from metatensor._core.gradients import recorded_as
 
 

@@ -1,7 +1,7 @@
 """The core operators, to which all decompositions reduce.
 
 A device with kernels for the core operators can compute every operator that has a decomposition. `metatensor devices
---ops NAME` lists how a device computes each operator. Views need no kernels. Allocation, filling and random numbers
+--ops NAME` lists how a device computes each operator. Views need no kernels. Allocation, filling, ranges and random numbers
 need no kernels either, because `metatensor.devices.basics` provides them through the methods that every device has.
 """
 
@@ -19,7 +19,7 @@ CORE: frozenset[str] = frozenset("""
     sum prod amax amin argmax argmin any
     cumsum cumprod cummax cummin sort.stable
     mm bmm
-    flip arange gather scatter scatter_add scatter_reduce index_select _index _index_put_ nonzero
+    flip gather scatter scatter_add scatter_reduce index_select _index _index_put_ nonzero
     complex _fft_c2c
     linalg.cholesky_ex linalg.lu_factor_ex linalg.qr linalg.eigh linalg.eig linalg.svd linalg.solve_triangular
 """.split())

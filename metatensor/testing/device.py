@@ -27,6 +27,10 @@ class DeviceReport:
     """Operators with a kernel that was not run because no arguments were found for it."""
     missing: list[str] = field(default_factory=list)
     """Registered operators without a kernel on this device. They may still work by decomposition."""
+    gradients: list[str] = field(default_factory=list)
+    """Operators whose gradients were compared with the reference."""
+    without_gradient: list[str] = field(default_factory=list)
+    """Operators whose gradients the device cannot compute, or that it cannot compute at all."""
 
     @property
     def ok(self) -> bool:
@@ -37,12 +41,14 @@ class DeviceReport:
             f"device {self.device}: {len(self.passed)} checks passed, {len(self.failures)} failed; "
             f"{len(self.kernels)} kernels compared, {len(self.not_sampled)} not sampled, {len(self.missing)} ops without a kernel"
         ]
+        if self.gradients or self.without_gradient:
+            lines[0] += f"; {len(self.gradients)} gradients compared, {len(self.without_gradient)} not computed"
         lines += [f"  FAILED {name}: {reason}" for name, reason in self.failures.items()]
         return "\n".join(lines)
 
 
 def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (), only: Iterable[str] | None = None,
-                 kernels: bool = True) -> DeviceReport:  # fmt: skip
+                 kernels: bool = True, train: bool = False) -> DeviceReport:  # fmt: skip
     """Run the conformance suite on device type ``name``.
 
     The suite covers allocation, copies to, from and within the device, views, conversions between all dtypes, memory
@@ -61,6 +67,10 @@ def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (),
         Names of the only checks and operators to run. Default: all.
     kernels : bool
         Whether to check kernels at all.
+    train : bool
+        Whether to compare the gradients of all operators, those without a kernel included, with those of the reference.
+        This takes some minutes. Operators whose gradients the device cannot compute are listed in the report. Default
+        False.
 
     Returns
     -------
@@ -82,16 +92,16 @@ def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (),
     >>> report.passed
     ['views share memory']
     """
-    from metatensor.testing import device_basics, device_kernels
+    from metatensor.testing import device_basics, device_gradients, device_kernels
 
     for needed in dict.fromkeys((name, reference)):
         backend = backend_for(needed)
         if not backend.is_available():
             raise RuntimeError(f"check_device: {needed} is not available: {backend.unavailable_reason()}")
     backend = backend_for(name)
-    left_out, wanted = set(skip), None if only is None else {name.removeprefix("kernel ") for name in only}
+    left_out, wanted = set(skip), None if only is None else {_plain(name) for name in only}
     known = {title for title, _ in device_basics.checks()} | {overload.qualname for op in registry.values() for overload in op.overloads}
-    unknown = {name.removeprefix("kernel ") for name in left_out | (wanted or set())} - known
+    unknown = {_plain(name) for name in left_out | (wanted or set())} - known
     if unknown:
         raise ValueError(f"check_device: there is no check or operator named {', '.join(map(repr, sorted(unknown)))}")
     report = DeviceReport(name)
@@ -100,9 +110,18 @@ def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (),
             _run(report, title, partial(check, backend, reference))
     if kernels:
         _kernels(report, device_kernels.cases(backend, reference, report, wanted), left_out)
+    if train:
+        for qualname, case in device_gradients.gradient_cases(backend, reference, report, wanted):
+            title = f"gradient {qualname}"
+            if qualname not in left_out and title not in left_out:
+                _run(report, title, case)
     if report.failures:
         raise AssertionError(str(report))
     return report
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("kernel ").removeprefix("gradient ")
 
 
 def _kernels(report: DeviceReport, cases: Iterator[tuple[str, Callable[[], None]]], skip: set[str]) -> None:

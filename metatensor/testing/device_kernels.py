@@ -20,7 +20,7 @@ from metatensor.testing.values import TOLERANCES, difference, from_values, to_va
 if TYPE_CHECKING:
     from metatensor.testing.device import DeviceReport
 
-__all__ = ["cases"]
+__all__ = ["call_sample", "cases", "samples_of"]
 
 FLOATS = ("float64", "bfloat16", "float16")
 DTYPES = (*FLOATS, "int64", "int32", "uint8", "bool", "complex64")
@@ -37,7 +37,8 @@ NOT_OF_VALUES = (TypeError, AttributeError, KeyError, NameError, AssertionError)
 
 
 @functools.cache
-def _samples(op: Any, overload: Any, dtypes: tuple[str, ...], reference: str) -> list[Sample]:
+def samples_of(op: Any, overload: Any, dtypes: tuple[str, ...], reference: str) -> list[Sample]:
+    """Return sample calls of an operator."""
     return find_samples(op, overload, dtypes, reference)
 
 
@@ -68,7 +69,7 @@ def cases(
             else:
                 # Private operators rely on the public ones that call them to reject unsupported dtypes.
                 private = name.rpartition(".")[2].startswith("_")
-                samples = _samples(op, overload, FLOATS if private else DTYPES, reference)
+                samples = samples_of(op, overload, FLOATS if private else DTYPES, reference)
                 if samples:
                     yield name, functools.partial(_compare, op, samples, backend.type, reference)
                 else:
@@ -108,14 +109,23 @@ def _computable(sample: Sample, expected: Any, device: str) -> bool:
     return found <= dtypes
 
 
-def _call(op: Any, sample: Sample, device: str, strided: bool) -> Any:
-    """Return the results and the changed arguments, or the exception. Random operators always draw the same numbers."""
+def _with_generator(op: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments with a generator, if the operator takes one, that always draws the same numbers."""
     import metatensor
 
-    arguments = sample.on(device, strided)
-    names = {name for overload in op.overloads for name in overload.argument_names}
-    if "generator" in names:
-        arguments["generator"] = metatensor.Generator().manual_seed(5)
+    if "generator" in {name for overload in op.overloads for name in overload.argument_names}:
+        return arguments | {"generator": metatensor.Generator().manual_seed(5)}
+    return arguments
+
+
+def call_sample(op: Any, sample: Sample, arguments: dict[str, Any]) -> Any:
+    """Call the operator with the arguments of a sample, placed on a device."""
+    return _invoke(op, sample, _with_generator(op, arguments))
+
+
+def _call(op: Any, sample: Sample, device: str, strided: bool) -> Any:
+    """Return the results and the changed arguments, or the exception. Random operators always draw the same numbers."""
+    arguments = _with_generator(op, sample.on(device, strided))
     if sample.variant == "_":
         op = registry[op.name + "_"]
     before = {name: to_values(value).copy() for name, value in arguments.items() if isinstance(value, Tensor)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import metatensor as mt
@@ -52,6 +53,61 @@ def rms_norm(x: Any, shape: Any, weight: Any, eps: Any) -> Any:
 def group_norm(x: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
     out = _normalized(x.reshape(x.shape[0], groups, x.shape[1:].numel() // groups), (2,), eps)[0].reshape(x.shape)
     return _affine(out, _channels(weight, x), _channels(bias, x))
+
+
+def _wide(x: Any) -> Any:
+    """Return half precision as float32. Other floats are returned as they are."""
+    return x.to(mt.float32) if x.itemsize == 2 else x
+
+
+@decomposition("native_group_norm")
+def native_group_norm(x: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, groups: int, eps: float) -> Any:
+    out, middle, scale = _normalized(_wide(x).reshape(N, groups, C * HxW // groups), (2,), eps)
+    out = out.reshape(N, C, HxW)
+    out = _affine(out, None if weight is None else weight.reshape(-1, 1), None if bias is None else bias.reshape(-1, 1))
+    return out.reshape(x.shape).to(x.dtype), middle.reshape(N, groups).to(x.dtype), scale.reshape(N, groups).to(x.dtype)
+
+
+def _updated(running: Any, found: Any, momentum: float) -> Any:
+    return (running * (1 - momentum) + found.reshape(running.shape) * momentum).to(running.dtype)
+
+
+def _variance(x: Any, dims: tuple[int, ...], correction: int) -> tuple[Any, Any]:
+    """Return the variance and the mean over `dims`."""
+    middle = x.mean(dims, True)
+    centred = x - middle
+    count = math.prod(x.shape[d] for d in dims)
+    return (centred * centred).sum(dims, keepdim=True) / (count - correction if count > correction else 1), middle
+
+
+@decomposition("nn.functional._batch_norm_train")
+def batch_norm_train(
+    x: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, momentum: float, eps: float
+) -> Any:
+    if not x.numel():
+        return x.clone(), running_mean.clone(), running_var.clone()
+    wide, dims = _wide(x), _batch_dims(x)
+    variance, middle = _variance(wide, dims, 1)
+    out = _affine(_normalized(wide, dims, eps)[0], _channels(weight, x), _channels(bias, x)).to(x.dtype)
+    return out, _updated(running_mean, middle, momentum), _updated(running_var, variance, momentum)
+
+
+@decomposition("nn.functional._batch_statistics")
+def batch_statistics(x: Any, weight: Any, eps: float) -> Any:
+    _, middle, scale = _normalized(_wide(x), _batch_dims(x), eps)
+    return middle.reshape(-1), scale.reshape(-1)
+
+
+@decomposition("nn.functional._instance_norm_train")
+def instance_norm_train(
+    x: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, momentum: float, eps: float
+) -> Any:
+    if not x.shape[0]:
+        return x.clone(), running_mean.clone(), running_var.clone()
+    wide, dims = _wide(x), tuple(range(2, x.dim()))
+    variance, middle = _variance(wide, dims, 1)
+    out = _affine(_normalized(wide, dims, eps)[0], _channels(weight, x), _channels(bias, x)).to(x.dtype)
+    return out, _updated(running_mean, middle.mean(0), momentum), _updated(running_var, variance.mean(0), momentum)
 
 
 def _batch_dims(x: Any) -> tuple[int, ...]:

@@ -239,6 +239,15 @@ def index_fill(x: Any, dim: int, index: Any, value: Any) -> Any:
     return mt.masked_fill(x, marked.reshape(shape), value)
 
 
+@decomposition("index_add")
+def index_add(x: Any, dim: int, index: Any, source: Any, alpha: Any) -> Any:
+    flat, source = (x.reshape(1), source.reshape(1)) if x.dim() == 0 else (x, source)
+    shape = [1] * flat.dim()
+    shape[dim] = -1
+    source = source if alpha == 1 else (source * alpha).to(x.dtype)
+    return mt.scatter_add(flat, dim, index.to(mt.int64).reshape(shape).expand(source.shape), source).reshape(x.shape)
+
+
 @decomposition("scatter.value")
 def scatter_value(x: Any, dim: int, index: Any, value: Any) -> Any:
     return mt.scatter(x, dim, index, mt.full(index.shape, value, dtype=x.dtype, device=x.device))

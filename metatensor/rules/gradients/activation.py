@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from metatensor._core.gradients import ops
+from metatensor._core.gradients import functional, ops
 from metatensor._core.rule_node import renamed
 
 __all__ = []
@@ -79,7 +79,17 @@ def rrelu(input: Any, lower: float, upper: float, training: bool, inplace: bool,
     return ops._rrelu_with_noise(input, noise, lower, upper, training)
 
 
-def _drop(input: Any, p: float, train: bool, generator: Any, channels: bool, alpha: bool) -> Any:
+def rrelu_write(input: Any, lower: float, upper: float, training: bool, inplace: bool, generator: Any) -> Any:
+    if not lower <= upper:
+        return NotImplemented  # which raises
+    if not training:
+        return renamed(functional.leaky_relu_(input, (lower + upper) / 2), "RreluWithNoiseBackward1")
+    noise = ops.empty_like(input).uniform_(lower, upper, generator=generator)
+    noise.masked_fill_(input.detach() >= 0, 1)
+    return renamed(input.mul_(noise), "RreluWithNoiseBackward1")
+
+
+def _drop(input: Any, p: float, train: bool, generator: Any, channels: bool, alpha: bool, write: bool = False) -> Any:
     """Multiply by a random mask. For alpha dropout, also add what keeps the mean and the variance."""
     if not 0 <= p <= 1:
         return NotImplemented
@@ -88,24 +98,41 @@ def _drop(input: Any, p: float, train: bool, generator: Any, channels: bool, alp
     if not (input.is_floating_point() or input.is_complex()) or (channels and input.dim() < 2):
         return NotImplemented
     if p == 1:
-        return input * ops.zeros((), dtype=input.dtype, device=input.device)
+        zero = ops.zeros((), dtype=input.dtype, device=input.device)
+        return input.mul_(zero) if write else input * zero
     if channels:
         noise = input.new_empty(input.shape[:2] + (1,) * (input.dim() - 2))
     else:
         noise = ops.empty_like(input)
     noise.bernoulli_(1 - p, generator=generator)
     if not alpha:
-        return input * noise.div_(1 - p)
+        return input.mul_(noise.div_(1 - p)) if write else input * noise.div_(1 - p)
     factor = 1.7580993408473766
     a = 1 / math.sqrt((factor * factor * p + 1) * (1 - p))
     shift = noise.add(-1).mul_(factor * a).add_(factor * a * p)
-    return input * noise.mul_(a) + shift
+    return input.mul_(noise.mul_(a)).add_(shift) if write else input * noise.mul_(a) + shift
 
 
 def dropout(input: Any, p: float, train: bool, generator: Any) -> Any:
     if input.is_cuda and train and 0 < p < 1 and input.numel():
         return ops.native_dropout(input, p, train, generator=generator)[0]
     return _drop(input, p, train, generator, False, False)
+
+
+def dropout_write(input: Any, p: float, train: bool, generator: Any) -> Any:
+    return _drop(input, p, train, generator, False, False, True)
+
+
+def feature_dropout_write(input: Any, p: float, train: bool, generator: Any) -> Any:
+    return _drop(input, p, train, generator, True, False, True)
+
+
+def alpha_dropout_write(input: Any, p: float, train: bool, generator: Any) -> Any:
+    return _drop(input, p, train, generator, False, True, True)
+
+
+def feature_alpha_dropout_write(input: Any, p: float, train: bool, generator: Any) -> Any:
+    return _drop(input, p, train, generator, True, True, True)
 
 
 def feature_dropout(input: Any, p: float, train: bool, generator: Any) -> Any:
@@ -128,9 +155,13 @@ def _layer(function: Any) -> Any:
 
 
 def _unbatched(dims: int) -> Any:
+    """Return dropout of the channels of inputs that have `dims` dimensions with a batch."""
+
     def layer(input: Any, p: float, training: bool, inplace: bool, generator: Any) -> Any:
-        if input.dim() != dims:
+        if input.dim() == dims:
             return feature_dropout(input, p, training, generator)
+        if dims == 3 and input.dim() != 2:
+            return NotImplemented  # which raises
         result = feature_dropout(input.unsqueeze(0), p, training, generator)
         return result if result is NotImplemented else result.squeeze(0)
 
@@ -140,7 +171,10 @@ def _unbatched(dims: int) -> Any:
 layer_dropout, layer_alpha_dropout, layer_feature_alpha_dropout, layer_dropout2d = (
     _layer(function) for function in (dropout, alpha_dropout, feature_alpha_dropout, feature_dropout)
 )
-layer_dropout1d, layer_dropout3d = _unbatched(2), _unbatched(4)
+layer_dropout_write, layer_alpha_dropout_write, layer_feature_alpha_dropout_write, layer_dropout2d_write = (
+    _layer(function) for function in (dropout_write, alpha_dropout_write, feature_alpha_dropout_write, feature_dropout_write)
+)
+layer_dropout1d, layer_dropout3d = _unbatched(3), _unbatched(5)
 
 
 def ndtr(input: Any) -> Any:

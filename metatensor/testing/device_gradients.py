@@ -1,0 +1,147 @@
+"""Comparison of gradients on a device with those on the reference device."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metatensor._core.device import backend_for
+from metatensor._core.op import registry
+from metatensor._core.tensor import Tensor
+from metatensor.devices.base import DeviceBackend
+from metatensor.testing.device_kernels import DTYPES, FLOATS, SHOWN, UNINITIALISED, call_sample, samples_of
+from metatensor.testing.samples import Sample, Spec
+from metatensor.testing.values import difference, from_values, to_values
+
+if TYPE_CHECKING:
+    from metatensor.testing.device import DeviceReport
+
+__all__ = ["gradient_cases"]
+
+SAMPLES = 4  # at most, of each operator and dtype
+# Roles of tensors at whose values functions have no kinks that rounding could move.
+SMOOTH = ("values", "fine", "positive", "unit", "definite", "sorted", "descending", "index", "labels", "classes", "ordered", "fives", "twos",
+          "pivots", "offsets", "group_ends", "short", "all_offsets")  # fmt: skip
+
+
+def gradient_cases(
+    backend: DeviceBackend, reference: str, report: DeviceReport, only: set[str] | None = None
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """Yield the qualified name and the check of every operator whose samples have gradients on the reference."""
+    seen = set()
+    for op in list(registry.values()):
+        if op.functional is not op or op in seen:
+            continue
+        seen.add(op)
+        for overload in op.overloads:
+            name = overload.qualname
+            if (only is not None and name not in only) or overload.is_host or name.startswith(UNINITIALISED):
+                continue
+            if "Tensor" not in overload.text.partition("->")[0] or "Tensor" not in overload.text.rpartition("->")[2]:
+                continue
+            yield name, partial(_compare, op, overload, backend, reference, report)
+
+
+def _chosen(op: Any, overload: Any, backend: DeviceBackend, reference: str) -> list[Sample]:
+    """Return a few samples of real and complex numbers, of dtypes that the device supports."""
+    private = overload.qualname.rpartition(".")[2].startswith("_")
+    found: dict[str, list[Sample]] = {}
+    for sample in samples_of(op, overload, FLOATS if private else DTYPES, reference):
+        specs = [spec for _, spec in sample.specs()]
+        dtypes = sorted({spec.dtype for spec in specs if spec.dtype.startswith(("float", "complex"))})
+        if sample.variant or not dtypes or not set(dtypes) <= {"float32", "float64", "complex64"}:
+            continue
+        if not all(_has(backend, spec.dtype) for spec in specs):
+            continue
+        if all(spec.role in SMOOTH for spec in specs):
+            found.setdefault(" ".join(dtypes), []).append(sample.map(partial(_double, backend)))
+    return [sample for several in found.values() for sample in several[:: max(1, len(several) // SAMPLES)][:SAMPLES]]
+
+
+def _double(backend: DeviceBackend, name: str, spec: Spec) -> Spec:
+    """Let complex numbers have double precision where the device has it: the gradients of deep functions are rounded often."""
+    return spec._replace(dtype="complex128") if spec.dtype == "complex64" and _has(backend, "complex128") else spec
+
+
+def _has(backend: DeviceBackend, dtype: str) -> bool:
+    return backend.dtypes is None or dtype in backend.dtypes
+
+
+def _compare(op: Any, overload: Any, backend: DeviceBackend, reference: str, report: DeviceReport) -> None:
+    problems, missing, compared = [], [], False
+    by_layout = overload.is_view or overload.qualname.startswith(("as_strided", "view"))  # strides are part of the call
+    for sample in _chosen(op, overload, backend, reference):
+        expected = _gradients(op, sample, reference, strided=False)
+        if isinstance(expected, Exception) or expected is None:
+            continue  # the call has no gradient there
+        got = _gradients(op, sample, backend.type, strided=not by_layout)
+        if isinstance(got, NotImplementedError):
+            missing.append(got)
+            continue
+        compared = True
+        text = _problem(got, expected)
+        if text:
+            problems.append(f"({sample}): {text}")
+            if len(problems) == SHOWN:
+                break
+    assert not problems, "; ".join(problems)
+    if compared:
+        report.gradients.append(overload.qualname)
+    elif missing:
+        report.without_gradient.append(overload.qualname)
+
+
+def _gradients(op: Any, sample: Sample, device: str, strided: bool) -> Any:
+    """Return the gradients of the tensors of a call by name, None if there are none, or the exception."""
+    import metatensor as mt
+
+    arguments = sample.on(device, strided)
+    leaves: dict[str, Tensor] = {}
+    for name, value in arguments.items():
+        for i, t in enumerate(value if isinstance(value, list) else [value]):
+            if isinstance(t, Tensor) and (t.is_floating_point() or t.is_complex()):
+                leaves[f"{name}[{i}]" if isinstance(value, list) else name] = t.requires_grad_()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = call_sample(op, sample, arguments)
+            outputs = [t for t in (result if isinstance(result, (tuple, list)) else (result,)) if isinstance(t, Tensor) and t.requires_grad]
+            if not outputs or not leaves:
+                return None
+            weights = [_weight(t, device) for t in outputs]
+            found = mt.autograd.grad(outputs, list(leaves.values()), weights, allow_unused=True)
+            backend_for(device).synchronize(0)
+            return {name: None if g is None else (to_values(g), g.dtype.name) for name, g in zip(leaves, found, strict=True)}
+    except Exception as error:
+        return error
+
+
+def _weight(t: Tensor, device: str) -> Any:
+    values = 1 + 0.25 * (np.arange(t.numel()).reshape(tuple(t.shape)) % 5)
+    return from_values(device, values * (1 + 0.5j) if t.is_complex() else values, t.dtype.name)
+
+
+def _problem(got: Any, expected: dict[str, Any]) -> str:
+    if isinstance(got, Exception):
+        return f"{type(got).__name__}: {got}"
+    if got is None:
+        return "the result does not require grad"
+    for name, due in expected.items():
+        if (got[name] is None) != (due is None):
+            return f"the gradient of {name} is {'absent' if got[name] is None else 'not absent'}"
+        if due is None:
+            continue
+        if got[name][1] != due[1]:
+            return f"the gradient of {name} is {got[name][1]} instead of {due[1]}"
+        finite = np.abs(due[0][np.isfinite(due[0])])
+        scale = max(1, finite.max()) if finite.size else 1
+        with np.errstate(all="ignore"):
+            text = difference(got[name][0] / scale, due[0] / scale, due[1])
+        if text:
+            return f"the gradient of {name}: {text}"
+    return ""
+
