@@ -14,8 +14,11 @@ _SATURATION = -1.0507009873554804934193349852946 * 1.673263242354377284817042991
 
 
 def _dropped(kit: Any, ticket: Any, p: float, shape: tuple[int, ...], ndim: int) -> Any:
-    """Return a mask that is True with probability p, of ``shape`` with 1s appended up to ``ndim`` dimensions."""
-    draw = kit.random(ticket).below(math.prod(shape), 0, p, "float32")
+    """Return a mask that is True with probability p, of ``shape`` with 1s appended up to ``ndim`` dimensions.
+
+    It drops what ``bernoulli_(1 - p)`` makes 0: with gradients, dropout is computed by that.
+    """
+    draw = ~kit.random(ticket).below(math.prod(shape), 0, 1 - p)
     return draw.reshape((*shape, *[1] * (ndim - len(shape))))
 
 
@@ -23,7 +26,8 @@ def _scaled(kit: Any, out: Any, input: Any, p: float, dropped: Any) -> None:
     if p == 1:
         kit.xp.multiply(input, input.dtype.type(0), out=out)
         return
-    kit.xp.multiply(input, input.dtype.type(1 / (1 - p)), out=out)
+    kind = input.dtype.type
+    kit.xp.multiply(input, kind(1) / kind(1 - p), out=out)
     kit.xp.copyto(out, out.dtype.type(0), where=dropped)
 
 
