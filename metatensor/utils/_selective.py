@@ -28,7 +28,7 @@ class CheckpointPolicy(enum.Enum):
 
 _SAVED = {CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE}
 _OFFLOADED = {CheckpointPolicy.MUST_CPU_OFFLOAD, CheckpointPolicy.PREFER_CPU_OFFLOAD}
-_RECOMPUTED = object()
+_RECOMPUTED: Any = object()
 
 
 class SelectiveCheckpointContext:
@@ -117,7 +117,7 @@ class _Again(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None) -> Any:
         calls = self.kept.get(func)
-        kept = calls.popleft() if calls and not _always_runs(func) else _RECOMPUTED
+        kept: Any = calls.popleft() if calls and not _always_runs(func) else _RECOMPUTED
         if kept is _RECOMPUTED:
             return func(*args, **(kwargs or {}))
         return kept.restored(func, self.allow_mutation)
