@@ -60,7 +60,8 @@ def resnet18(t, classes=10):
     class ResNet(nn.Module):
         def __init__(self):
             super().__init__()
-            self.stem = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+            stem = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
+            self.stem = nn.Sequential(stem, nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
             blocks, before = [], 64
             for width, stride in ((64, 1), (64, 1), (128, 2), (128, 1), (256, 2), (256, 1), (512, 1), (512, 1)):
                 blocks.append(Block(before, width, stride))
@@ -115,7 +116,8 @@ def minilm(t, vocabulary=1000, width=384, heads=12, layers=6):
     class MiniLM(nn.Module):
         def __init__(self):
             super().__init__()
-            self.words, self.places, self.kinds = nn.Embedding(vocabulary, width, padding_idx=0), nn.Embedding(64, width), nn.Embedding(2, width)
+            self.words = nn.Embedding(vocabulary, width, padding_idx=0)
+            self.places, self.kinds = nn.Embedding(64, width), nn.Embedding(2, width)
             self.norm = nn.LayerNorm(width, eps=1e-12)
             self.layers = nn.ModuleList([Layer() for _ in range(layers)])
 
