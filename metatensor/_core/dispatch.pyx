@@ -7,6 +7,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from metatensor._core.device cimport META, Device, concrete_device
 from metatensor._core.dtype cimport BOOL, F64, I64, DType, by_code
 from metatensor._core.execute cimport finish, python_meta, resolve_device
+from metatensor._core.forward cimport has_duals, run_duals
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
 from metatensor._core.memory cimport MemoryTracker, pause_tracking, resume_tracking
 from metatensor._core.modes cimport intercept, run_modes
@@ -440,6 +441,13 @@ cdef object dispatch(Call* c):
 
 
 cdef object run(Call* c):
+    """Run a call below all modes, with the tangents of its arguments if they have some."""
+    if hints.duals and has_duals(c):
+        return run_duals(c)
+    return run_plain(c)
+
+
+cdef object run_plain(Call* c):
     """Run the meta kernel. `finish` does the rest, unless this is a plain call on the meta device without gradients."""
     cdef Overload ov = <Overload>c.overload
     cdef object result

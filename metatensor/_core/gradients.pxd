@@ -44,6 +44,8 @@ cdef class Rule:
     cdef int namer_slots[MAX_NAMER]     # the arguments that it takes
     cdef int n_namer
     cdef dict named                     # name -> NamedRule
+    cdef bint sparing                   # nothing is kept that no wanted gradient needs
+    cdef bint strided                   # `through` is for calls whose first two arguments are not both contiguous
     cdef list functions
     cdef int n_slots, n_kept
     cdef bint lists                     # an argument is a list of tensors

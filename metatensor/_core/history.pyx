@@ -49,11 +49,16 @@ cdef class AccumulateGrad(Node):
         cdef TensorExtra extra
         if grads[0] == NULL:
             return 0
+        if self.variable is None:
+            raise TypeError("AccumulateGrad: a node that no operator made cannot be applied")
         _accumulate(self.variable, <Tensor>grads[0])
         extra = <TensorExtra>self.variable.extra
         if extra.hooks is not None:
             for hook in list(extra.hooks.get("accumulated", {}).values()):
-                hook(self.variable)
+                result = hook(self.variable)
+                if result is not None:
+                    raise TypeError(f"register_post_accumulate_grad_hook: the hook of a leaf of shape {list(self.variable.shape)} returned "
+                                    f"{type(result).__name__}; it must return None")
         return 0
 
 
@@ -215,7 +220,7 @@ cdef int forget(Tensor t) except -1:
 
 # Writes ---------------------------------------------------------------------------------------------
 
-cdef Tensor _part(Tensor whole, Tensor base, Tensor view):
+cdef Tensor part_of(Tensor whole, Tensor base, Tensor view):
     """Return the part of `whole` that `view` is of `base`. The layout of `whole` is that of `base`."""
     cdef dim_t offset = view.offset - base.offset
     if view.dtype is base.dtype:
@@ -243,7 +248,7 @@ cdef int _look_again(Tensor t) except -1:
     cdef Tensor again
     thread_state().grad_enabled = True
     try:
-        again = _part(<Tensor>t.base, <Tensor>t.base, t)
+        again = part_of(<Tensor>t.base, <Tensor>t.base, t)
     finally:
         thread_state().grad_enabled = was
     set_node(t, <Node>again.node, again.output)
@@ -326,10 +331,12 @@ cdef class CopySlices(Node):
         cdef int i
         if grads[0] == NULL:
             return 0
-        whole = <Tensor>call("copy_", (call("empty_strided", (
-            make_tuple(self.base.ndim, self.base.sizes), make_tuple(self.base.ndim, self.base.strides)),
-            {"dtype": (<Tensor>grads[0]).dtype, "device": (<Tensor>grads[0]).storage.device}), <Tensor>grads[0]))
-        part = _part(whole, self.base, self.view)
+        if self.function is None:
+            raise TypeError("CopySlices: a node that no operator made cannot be applied")
+        whole = <Tensor>call("copy_", (call("new_empty_strided", (
+            <Tensor>grads[0], make_tuple(self.base.ndim, self.base.sizes), make_tuple(self.base.ndim, self.base.strides))),
+            <Tensor>grads[0]))
+        part = part_of(whole, self.base, self.view)
         sliced = call("clone", (part,))
         given[0] = <PyObject*>sliced
         made = <PyObject**>PyMem_Calloc(max(self.function.n_edges, 1), sizeof(PyObject*))

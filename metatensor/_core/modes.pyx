@@ -10,6 +10,7 @@ that call. Whatever the order in which modes were entered, a call passes them in
 """
 cimport cython
 from metatensor._core.dispatch cimport run
+from metatensor._core.forward cimport has_duals, run_duals
 from metatensor._core.op cimport COMPOSITE, Call, Overload
 from metatensor._core.overriding cimport (
     ABSENT, answers_itself, ask_dispatch, ask_functions, ask_mode, overriding_functions, overriding_values, public_function, python_call,
@@ -170,6 +171,8 @@ cdef object run_modes(Call* c):
         return _override(state, func, asked or [], args, kwargs)
     while state.level > 0:
         mode = <Mode>state.modes[state.level - 1]
+        if hints.duals and mode.rank == OPERATORS and has_duals(c):
+            return run_duals(c)         # the mode receives the calls that compute the tangents, too
         if ov.flags & COMPOSITE and not mode.sees(c):
             return run(c)       # the ops it calls will reach the mode
         if isinstance(mode, TorchDispatchMode) and not state.dispatch_disabled:
@@ -181,6 +184,8 @@ cdef object run_modes(Call* c):
             return mode.handle(c)
         finally:
             state.level = min(level, <int>len(state.modes))
+    if hints.duals and has_duals(c):
+        return run_duals(c)
     if c.flags & T_OVERRIDES and not ov.flags & COMPOSITE and not state.dispatch_disabled and not answers_itself(c):
         result = ask_dispatch(c)
         if result is not ABSENT:

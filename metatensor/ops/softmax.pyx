@@ -49,9 +49,9 @@ define("nn.functional.softmin(Tensor input, int? dim=None, int _stacklevel=3, dt
        softmax_layer_meta, 0,
        "Softmax of `-input`. `dim` defaults to 0 if the input has 0, 1 or 3 dimensions, else to 1.")
 
-gradient("softmax", input="activation.softmax")
-gradient("_safe_softmax", input="activation.softmax")
-gradient("log_softmax", input="activation.log_softmax")
-gradient("nn.functional.softmax", node="SoftmaxBackward0", input="activation.softmax")
-gradient("nn.functional.log_softmax", node="LogSoftmaxBackward0", input="activation.log_softmax")
-gradient("nn.functional.softmin", node="SoftmaxBackward0", input="activation.softmin")
+gradient("softmax", tangent="tangents.softmax", input="activation.softmax")
+gradient("_safe_softmax", tangent="tangents.softmax", input="activation.softmax")
+gradient("log_softmax", tangent="tangents.log_softmax", input="activation.log_softmax")
+gradient("nn.functional.softmax", tangent="tangents.softmax", node="SoftmaxBackward0", input="activation.softmax")
+gradient("nn.functional.log_softmax", tangent="tangents.log_softmax", node="LogSoftmaxBackward0", input="activation.log_softmax")
+gradient("nn.functional.softmin", tangent="tangents.softmin", node="SoftmaxBackward0", input="activation.softmin")

@@ -245,7 +245,8 @@ class UpdateRule(Optimizer):
             return tuple(UpdateRule._value(item, chosen) for item in value)
         if not isinstance(value, mt.Tensor):
             return value
-        return [number(value, p) for p, _, _ in chosen][0]
+        # Whether a hyperparameter without data is refused depends on the parameters.
+        return value.item() if has_data(value) else [number(value, p) for p, _, _ in chosen][0]
 
     def _apply(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:
         decay = getattr(option, "weight_decay", 0) if self.decays_weights else 0

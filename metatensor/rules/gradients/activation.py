@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from metatensor._core.gradients import ops
+from metatensor._core.rule_node import renamed
 
 __all__ = []
 
@@ -41,6 +42,12 @@ def implicit_dim(dim: Any, ndim: int) -> int:
 
 def softmax(grad: Any, result: Any, dim: Any) -> Any:
     return ops._softmax_backward_data(grad, result, implicit_dim(dim, result.dim()))
+
+
+def softmax_again(grad: Any, grad_output: Any, output: Any, dim: int) -> Any:
+    """The gradient of softmax is y * (g - sum(y * g)), which is differentiated for y."""
+    first, second = ((x * output).sum(dim, True) for x in (grad, grad_output))
+    return grad * (grad_output - second) - grad_output * first
 
 
 def log_softmax(grad: Any, result: Any, dim: Any) -> Any:
@@ -134,3 +141,7 @@ layer_dropout, layer_alpha_dropout, layer_feature_alpha_dropout, layer_dropout2d
     _layer(function) for function in (dropout, alpha_dropout, feature_alpha_dropout, feature_dropout)
 )
 layer_dropout1d, layer_dropout3d = _unbatched(2), _unbatched(4)
+
+
+def ndtr(input: Any) -> Any:
+    return renamed((ops.erf(input * math.sqrt(0.5)) + 1) * 0.5, "MulBackward1")
