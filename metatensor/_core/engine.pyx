@@ -461,6 +461,12 @@ def walk_number(tensors):
     return walk.number, reached
 
 
+def current_walk():
+    """Return the number of the running walk and whether it computes the gradients of given inputs only, or None."""
+    cdef Walk walk = thread_state().walk
+    return None if walk is None else (walk.number, bool(walk.only_inputs))
+
+
 # Entry ---------------------------------------------------------------------------------------------------
 
 def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs=None, bint accumulate=False):

@@ -153,7 +153,7 @@ cdef class SavedTensor:
         t = <Tensor>value
         if self.is_result:
             return _with_node(t, node, self.output) if _wanted_again(node, self.output) else t
-        if self.made_by is not None and thread_state().grad_enabled:
+        if self.made_by is not None:
             return _with_node(t, self.made_by, self.output)
         return t
 

@@ -14,7 +14,7 @@ from metatensor.analysis.observation import Progress, RunObserver
 from metatensor.analysis.report import Report
 from metatensor.nn.parameter import is_lazy
 
-__all__ = ["at_inference", "estimate", "has_lazy", "report_of", "trace"]
+__all__ = ["at_inference", "estimate", "has_lazy", "input_bytes", "report_of", "trace"]
 
 
 def estimate(model: Any, /, *inputs: Any, **kwargs: Any) -> Report:
@@ -88,7 +88,7 @@ def report_of(inventory: Inventory, observer: RunObserver, args: tuple, kwargs: 
         modules=inventory.rows,
         inputs=[*inputs, describe(kwargs)] if kwargs else inputs,
         output=output,
-        input_bytes=_input_bytes(args, kwargs),
+        input_bytes=input_bytes(args, kwargs),
         peak=observer.peak,
         flops=flops.get("", 0),
         flops_by_op=dict(observer.flops_by_op.most_common()),
@@ -124,6 +124,6 @@ def _tensors(model: Any, args: tuple, kwargs: dict[str, Any]) -> Iterator[mt.Ten
     yield from tensors_in((args, kwargs))
 
 
-def _input_bytes(args: tuple, kwargs: dict[str, Any]) -> int:
+def input_bytes(args: tuple, kwargs: dict[str, Any]) -> int:
     """Return the size in bytes of the inputs' storages, counting each once."""
     return sum({storage: storage.nbytes() for storage in (t.untyped_storage() for t in tensors_in((args, kwargs)))}.values())

@@ -112,7 +112,7 @@ class RunObserver(DispatchMode):
             self.uncounted[name] += 1
         elif kind != FREE:
             self._gaps[name][self._stack[-1][1]] += 1
-        # The memory tracker's own peak is too high: in-place operators create temporary outputs only to infer shapes.
+        # The tracker knows the peak, but not the operator.
         if self._memory.current > self._highest:
             self._highest = self._memory.current
             self._at_peak = (op.name, self._stack[-1][1], self._line(sys._getframe(1)))

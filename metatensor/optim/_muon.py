@@ -101,6 +101,8 @@ class Muon(UpdateRule):
             raise ValueError(f"Muon: adjust_lr_fn must be 'original', 'match_rms_adamw' or None, got {option.adjust_lr_fn!r}")
 
     def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
+        if p.is_complex():
+            raise RuntimeError("Muon: complex parameters are not supported")
         if grad.dim() != 2:
             raise ValueError(f"Muon: the parameters must be matrices, got one of shape {tuple(p.shape)}")
         if len(option.ns_coefficients) != 3:

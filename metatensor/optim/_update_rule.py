@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, TypeAlias
 
 import metatensor as mt
+from metatensor.optim._many import Many
 from metatensor.optim._ranges import NON_NEGATIVE, check_range, check_scalar
 from metatensor.optim._third_party import _get_scalar_dtype, has_data
 from metatensor.optim.optimizer import Optimizer
@@ -86,8 +87,8 @@ class UpdateRule(Optimizer):
     """Base of optimizers that update each parameter by the same formula.
 
     A subclass passes the arguments of its constructor on, by ``super().__init__(params, vars())``, and defines
-    `ranges`, `state_tensors` and `update`. ``foreach`` and ``fused`` select implementations in PyTorch. metatensor has
-    only one.
+    `ranges`, `state_tensors` and `update`. ``foreach=True`` updates all parameters together, if the rule can; the numbers
+    are the same. ``fused`` changes nothing.
 
     Raises
     ------
@@ -109,6 +110,9 @@ class UpdateRule(Optimizer):
     complex_as_real = True
     """Whether a complex parameter is updated as a real tensor with one more dimension, of size 2."""
 
+    listwise = False
+    """Whether `update` works on lists of tensors, too."""
+
     sparse = False
     """Whether gradients must be sparse (True) or dense (False)."""
 
@@ -125,10 +129,12 @@ class UpdateRule(Optimizer):
     def check(self, option: SimpleNamespace) -> None:
         """Raise ValueError for hyperparameters that are inconsistent."""
 
-    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
+    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:
         """Update ``p`` in place.
 
         ``option`` has the hyperparameters of the group as numbers. ``option.step`` is the number of this step, from 1.
+        ``option.many`` says whether ``p``, ``grad`` and the state are lists of tensors, `Many`. The result is kept until the
+        next parameter has been updated, as PyTorch keeps temporary tensors.
         """
         raise NotImplementedError
 
@@ -169,60 +175,90 @@ class UpdateRule(Optimizer):
                 self._step_group(group)
         return loss
 
-    def _step_group(self, group: dict[str, Any]) -> None:
-        options = {key: value for key, value in group.items() if key not in ("params", "step")}
-        # Whether a hyperparameter without data is refused depends on the parameter: see `number`.
-        by_parameter = any(isinstance(v, mt.Tensor) and not has_data(v) for value in options.values() for v in _members(value))
-        numbers = None
-        for p in group["params"]:
-            grad = p.grad
-            if grad is not None:
-                if numbers is None or by_parameter:
-                    numbers = {key: self._value(value, p) for key, value in options.items()}
-                self._step_one(p, grad, group, SimpleNamespace(**numbers))
-
     def begin(self, p: Any, group: Group) -> dict[str, Any]:
         """Return the state of a parameter before its first step."""
         made = {name: make(p, group) for name, make in self.state_tensors.items()}
         return {name: tensor for name, tensor in made.items() if tensor is not None}
 
-    def _step_one(self, p: Any, grad: Any, group: Group, option: SimpleNamespace) -> None:
+    def _step_group(self, group: Group) -> None:
+        """Update the parameters of a group: first make all states, then count the step, then apply the rule."""
+        chosen = [(p, p.grad, self._state(p, p.grad, group)) for p in group["params"] if p.grad is not None]
+        if not chosen:
+            return
+        option = SimpleNamespace(**{key: self._value(value, chosen) for key, value in group.items() if key not in ("params", "step")})
+        option.many = bool(self.listwise and group.get("foreach") and not group.get("differentiable"))
+        if option.many:
+            self._step_together(chosen, option)
+            return
+        before = None  # what PyTorch's loop still refers to while it updates the next parameter
+        for p, grad, state in chosen:
+            if "step" in state:
+                state["step"] += 1
+                option.step = _count(state["step"])
+            if group.get("maximize") and not self.sparse:
+                grad = -grad
+            if p.is_complex() and self.complex_as_real:
+                real = {key: _as_real(value) for key, value in state.items()}
+                before = self._apply(_as_real(p), _as_real(grad), real, option)
+                state.update({key: mt.view_as_complex(value) for key, value in real.items() if key not in state})
+            else:
+                before = self._apply(p, grad, state, option)
+            if state:
+                self.state[p] = state
+        del before
+
+    def _step_together(self, chosen: list[tuple[Any, Any, dict[str, Any]]], option: SimpleNamespace) -> None:
+        """Update parameters of the same device and dtype, after the same number of steps, together."""
+        batches: dict[Any, list[tuple[Any, Any, dict[str, Any]]]] = {}
+        for p, grad, state in chosen:
+            if "step" in state:
+                state["step"] += 1
+            count = _count(state["step"]) if "step" in state else None
+            batches.setdefault((p.device, p.dtype, count, *state), []).append((p, grad, state))
+        for (_, _, option.step, *names), batch in batches.items():
+            real = batch[0][0].is_complex() and self.complex_as_real
+            view = _as_real if real else _same
+            states = {key: Many([view(state[key]) for _, _, state in batch]) for key in names}
+            grads = Many([view(grad) for _, grad, _ in batch])
+            self._apply(Many([view(p) for p, _, _ in batch]), -grads if getattr(option, "maximize", False) else grads, states, option)
+            for key in states.keys() - set(names):
+                for (_, _, state), made in zip(batch, states[key].tensors, strict=True):
+                    state[key] = mt.view_as_complex(made) if real else made
+            for p, _, state in batch:
+                if state:
+                    self.state[p] = state
+
+    def _state(self, p: Any, grad: Any, group: Group) -> dict[str, Any]:
+        """Return the state of a parameter, made if this is its first step."""
         name = type(self).__name__
         if grad.is_sparse != self.sparse:
             need, have = ("a sparse", "a dense") if self.sparse else ("a dense", "a sparse")
             raise RuntimeError(f"{name}: {need} gradient is needed, but the parameter of shape {tuple(p.shape)} has {have} one")
         if group.get("capturable") and p.device.type == "cpu":
             raise AssertionError(f"{name}: capturable needs parameters on an accelerator, got one on cpu")
-        state = self.state.get(p) or self.begin(p, group)
-        if "step" in state:
-            state["step"] += 1
-            option.step = _count(state["step"])
-        if group.get("maximize") and not self.sparse:
-            grad = -grad
-        if p.is_complex() and self.complex_as_real:
-            real = {key: _as_real(value) for key, value in state.items()}
-            self._apply(_as_real(p), _as_real(grad), real, option)
-            state.update({key: mt.view_as_complex(value) for key, value in real.items() if key not in state})
-        else:
-            self._apply(p, grad, state, option)
-        if state:
-            self.state[p] = state
+        return self.state.get(p) or self.begin(p, group)
 
     @staticmethod
-    def _value(value: Any, p: Any) -> Any:
-        return tuple(number(item, p) for item in value) if isinstance(value, tuple) else number(value, p)
+    def _value(value: Any, chosen: list[tuple[Any, Any, dict[str, Any]]]) -> Any:
+        """Return a hyperparameter as a number, or a tuple of numbers, for the parameters of a group."""
+        if isinstance(value, tuple):
+            return tuple(UpdateRule._value(item, chosen) for item in value)
+        if not isinstance(value, mt.Tensor):
+            return value
+        # Whether a hyperparameter without data is refused depends on the parameters.
+        return value.item() if has_data(value) else [number(value, p) for p, _, _ in chosen][0]
 
-    def _apply(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
+    def _apply(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:
         decay = getattr(option, "weight_decay", 0) if self.decays_weights else 0
         if decay != 0 and getattr(option, "decoupled_weight_decay", False):
             p.mul_(1 - option.lr * decay)
         elif decay != 0:
             grad = grad.add(p, alpha=decay)
-        self.update(p, grad, state, option)
+        return self.update(p, grad, state, option)
 
 
-def _members(value: Any) -> tuple:
-    return value if isinstance(value, tuple) else (value,)
+def _same(value: Any) -> Any:
+    return value
 
 
 def _count(step: Any) -> float:

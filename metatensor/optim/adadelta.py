@@ -40,6 +40,7 @@ class Adadelta(UpdateRule):
     """
 
     ranges = {"rho": "[0, 1]", "eps": NON_NEGATIVE}
+    listwise = True
     state_tensors = {"step": counter, "square_avg": zeros, "acc_delta": zeros}
 
     def __init__(
@@ -48,9 +49,11 @@ class Adadelta(UpdateRule):
     ) -> None:  # fmt: skip
         super().__init__(params, vars())
 
-    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
+    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:
         squares = average_square(state["square_avg"], grad, option.rho)
         past = state["acc_delta"]
-        delta = grad * (past + option.eps).sqrt_().div_((squares + option.eps).sqrt_())
+        root = squares.add(option.eps).sqrt_()
+        delta = past.add(option.eps).sqrt_().div_(root).mul_(grad)
         average_square(past, delta, option.rho)
         p.add_(delta, alpha=-option.lr)
+        return delta

@@ -43,6 +43,7 @@ class Adagrad(UpdateRule):
     """
 
     ranges = {"lr_decay": NON_NEGATIVE, "initial_accumulator_value": NON_NEGATIVE, "eps": NON_NEGATIVE}
+    listwise = True
     state_tensors = {"step": counter, "sum": filled("initial_accumulator_value")}
 
     def __init__(
@@ -57,7 +58,9 @@ class Adagrad(UpdateRule):
     def share_memory(self) -> None:
         """Do nothing: the state is not moved to shared memory."""
 
-    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
+    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:
         rate = option.lr / (1 + (option.step - 1) * option.lr_decay)
         total = state["sum"].addcmul_(grad, grad)
-        p.addcdiv_(grad, total.sqrt().add_(option.eps), value=-rate)
+        root = total.sqrt().add_(option.eps)
+        p.addcdiv_(grad, root, value=-rate)
+        return root

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import metatensor as mt
+from metatensor.optim._many import raise_to
 from metatensor.optim._ranges import NON_NEGATIVE
 from metatensor.optim._update_rule import UpdateRule, average, average_square, counter, only_with, zeros
 
@@ -52,6 +53,7 @@ class Adam(UpdateRule):
     """
 
     ranges = {"betas": "[0, 1)", "eps": NON_NEGATIVE}
+    listwise = True
     state_tensors = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros, "max_exp_avg_sq": only_with("amsgrad", zeros)}
 
     def __init__(
@@ -69,12 +71,13 @@ class Adam(UpdateRule):
         if option.foreach and not option.capturable and (any(tensors) or isinstance(option.lr, mt.Tensor)):
             raise ValueError(f"{type(self).__name__}: tensors as lr or betas with foreach=True need capturable=True")
 
-    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
+    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:
         decay1, decay2 = option.betas
         mean = average(state["exp_avg"], grad, decay1)
         square = average_square(state["exp_avg_sq"], grad, decay2)
         if option.amsgrad:
-            largest = state["max_exp_avg_sq"]
-            square = largest.copy_(mt.maximum(largest, square))
-        root = square.sqrt().div_(math.sqrt(1 - decay2**option.step)).add_(option.eps)
+            square = raise_to(state["max_exp_avg_sq"], square)
+        root, correction = square.sqrt(), math.sqrt(1 - decay2**option.step)
+        root = (root.div_(correction) if option.many else root / correction).add_(option.eps)
         p.addcdiv_(mean, root, value=-option.lr / (1 - decay1**option.step))
+        return root

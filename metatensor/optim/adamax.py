@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-import metatensor as mt
+from metatensor.optim._many import raise_to
 from metatensor.optim._ranges import NON_NEGATIVE
 from metatensor.optim._update_rule import UpdateRule, average, counter, zeros
 
@@ -42,6 +42,7 @@ class Adamax(UpdateRule):
     """
 
     ranges = {"betas": "[0, 1)", "eps": NON_NEGATIVE}
+    listwise = True
     state_tensors = {"step": counter, "exp_avg": zeros, "exp_inf": zeros}
 
     def __init__(
@@ -54,5 +55,5 @@ class Adamax(UpdateRule):
     def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
         decay1, decay2 = option.betas
         mean, largest = average(state["exp_avg"], grad, decay1), state["exp_inf"]
-        largest.copy_(mt.maximum(largest.mul_(decay2), grad.abs().add_(option.eps)))
+        raise_to(largest.mul_(decay2), grad.abs().add_(option.eps))
         p.addcdiv_(mean, largest, value=-option.lr / (1 - decay1**option.step))

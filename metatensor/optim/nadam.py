@@ -60,13 +60,14 @@ class NAdam(UpdateRule):
     ) -> None:  # fmt: skip
         super().__init__(params, vars())
 
-    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
+    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:
         decay1, decay2 = option.betas
         now, ahead = (decay1 * (1 - 0.96 ** (t * option.momentum_decay) / 2) for t in (option.step, option.step + 1))
         passed = state["mu_product"].mul_(now)
         product = passed.item() if has_data(passed) else now
         mean = average(state["exp_avg"], grad, decay1)
         square = average_square(state["exp_avg_sq"], grad, decay2)
-        root = square.div(1 - decay2**option.step).sqrt_().add_(option.eps)
+        root = square.div(1 - decay2**option.step).sqrt().add_(option.eps)
         p.addcdiv_(grad, root, value=-option.lr * (1 - now) / (1 - product))
         p.addcdiv_(mean, root, value=-option.lr * ahead / (1 - product * ahead))
+        return root

@@ -53,6 +53,7 @@ class RAdam(UpdateRule):
     """
 
     ranges = {"betas": "[0, 1)", "eps": NON_NEGATIVE}
+    listwise = True
     state_tensors = {"step": counter, "exp_avg": zeros, "exp_avg_sq": zeros}
 
     def __init__(

@@ -44,6 +44,7 @@ class RMSprop(UpdateRule):
     """
 
     ranges = {"alpha": NON_NEGATIVE, "eps": NON_NEGATIVE, "momentum": NON_NEGATIVE}
+    listwise = True
     state_tensors = {
         "step": counter,
         "square_avg": zeros,
@@ -58,13 +59,16 @@ class RMSprop(UpdateRule):
     ) -> None:  # fmt: skip
         super().__init__(params, vars())
 
-    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> None:
+    def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:
         variance = average_square(state["square_avg"], grad, option.alpha)
         if option.centered:
             mean = average(state["grad_avg"], grad, option.alpha)
-            variance = variance.addcmul(mean, mean, value=-1)
-        root = variance.sqrt().add_(option.eps)
+            root = variance.addcmul(mean, mean, value=-1).sqrt_()
+        else:
+            root = variance.sqrt()
+        root = root.add_(option.eps)
         if option.momentum > 0:
             p.add_(state["momentum_buffer"].mul_(option.momentum).addcdiv_(grad, root), alpha=-option.lr)
         else:
             p.addcdiv_(grad, root, value=-option.lr)
+        return root

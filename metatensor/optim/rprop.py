@@ -52,7 +52,7 @@ class Rprop(UpdateRule):
         shorter, longer = option.etas
         agreement = grad * state["prev"]
         turned = agreement < 0
-        factor = mt.where(agreement > 0, longer, mt.where(turned, shorter, 1.0)).to(grad.dtype)
+        factor = mt.ones_like(agreement).masked_fill_(agreement > 0, longer).masked_fill_(turned, shorter)
         length = state["step_size"].mul_(factor).clamp_(*option.step_sizes)
         grad = grad.masked_fill(turned, 0)
         p.addcmul_(grad.sign(), length, value=-1)

@@ -48,6 +48,7 @@ class SGD(UpdateRule):
     """
 
     ranges = {"momentum": NON_NEGATIVE}
+    listwise = True
 
     def __init__(
         self, params: Any, lr: Any = 1e-3, momentum: float = 0, dampening: float = 0, weight_decay: Any = 0,

@@ -1,14 +1,17 @@
-"""Activation checkpointing. There is no backward pass, so nothing is saved or recomputed: functions are just called."""
+"""Activation checkpointing: save only the inputs of a part of a model, and compute the rest again in the backward pass."""
 
 from __future__ import annotations
 
 import contextlib
-import enum
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.engine import current_walk
+from metatensor._core.nested import map_tensors
+from metatensor.utils._recomputation import CheckpointError, Recomputation, State
+from metatensor.utils._selective import CheckpointPolicy, SelectiveCheckpointContext, create_selective_checkpoint_contexts
 
 __all__ = [
     "CheckpointError", "CheckpointFunction", "CheckpointPolicy", "DefaultDeviceType", "SelectiveCheckpointContext",
@@ -16,26 +19,8 @@ __all__ = [
     "get_device_states", "noop_context_fn", "set_checkpoint_debug_enabled", "set_checkpoint_early_stop", "set_device_states",
 ]  # fmt: skip
 
-
-class CheckpointError(RuntimeError):
-    """Raised in PyTorch if a recomputation differs from the original. metatensor never raises it."""
-
-
-class CheckpointPolicy(enum.Enum):
-    """What a selective checkpointing policy decides for an operator's results."""
-
-    MUST_SAVE = 0
-    PREFER_SAVE = 1
-    MUST_RECOMPUTE = 2
-    PREFER_RECOMPUTE = 3
-    MUST_CPU_OFFLOAD = 4
-
-
-class SelectiveCheckpointContext:
-    """The first argument of a selective checkpointing policy. It tells whether the call is for a recomputation."""
-
-    def __init__(self, *, is_recompute: bool) -> None:
-        self.is_recompute = is_recompute
+_early_stop: bool | None = None
+_debug: bool | None = None
 
 
 class DefaultDeviceType:
@@ -101,6 +86,12 @@ def noop_context_fn() -> tuple[Any, Any]:
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
+def _reentrant(where: str, use_reentrant: bool | None) -> bool:
+    if use_reentrant is None:
+        warnings.warn(f"{where}: pass use_reentrant; without it, it is True, but False is recommended", stacklevel=3)
+    return use_reentrant is None or bool(use_reentrant)
+
+
 def checkpoint(
     function: Callable[..., Any],
     *args: Any,
@@ -112,49 +103,113 @@ def checkpoint(
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Call ``function(*args, **kwargs)`` and return its result. Nothing is saved or recomputed.
+    """Call ``function(*args, **kwargs)``, saving only its arguments for backward, which calls it again.
 
     Parameters
     ----------
     function : callable
+        It must do the same when it is called again.
     use_reentrant : bool, optional
-        If True, `function` runs without recording gradients, and takes positional arguments only.
+        If False, backward computes again what the function saved. If True, backward calls the whole function again and runs
+        a backward pass of its own; then the function takes positional arguments only, and gradients of given inputs cannot
+        be asked for. Default: True, with a warning.
     context_fn : callable
-        Function that returns two context managers. `function` runs inside the first one.
-    determinism_check, early_stop, preserve_rng_state
-        Ignored, because nothing is recomputed.
+        Function that returns two context managers, for the first call and for the others.
+    determinism_check : str
+        "default" compares shape, dtype and device of what the calls save, "none" only their number.
     debug : bool
-        Ignored, but not allowed with ``use_reentrant=True``.
+        Whether errors list the operators of the first and of the other call.
+    early_stop : bool
+        Whether the second call ends as soon as everything that was saved is there. See `set_checkpoint_early_stop`.
+    preserve_rng_state : bool
+        Whether the second call draws the same random numbers. Default True.
 
     Raises
     ------
     ValueError
-        If `context_fn`, `debug` or keyword arguments are given together with ``use_reentrant=True``.
+        If `context_fn`, `debug` or keyword arguments are given together with ``use_reentrant=True``, or for another
+        `determinism_check`.
+    CheckpointError
+        In backward, if the second call saved other tensors.
 
     Examples
     --------
     >>> import metatensor as mt
     >>> from metatensor.utils.checkpoint import checkpoint
-    >>> checkpoint(mt.nn.Linear(3, 2, device="meta"), mt.empty(5, 3, device="meta"), use_reentrant=False).shape
-    metatensor.Size([5, 2])
+    >>> x = mt.tensor([1.0, 2.0], device="cpu", requires_grad=True)
+    >>> checkpoint(lambda x: (x * x).exp().log().sum(), x, use_reentrant=False).backward()
+    >>> x.grad
+    tensor([2., 4.])
     """
-    if use_reentrant:
+    if determinism_check not in ("default", "none"):
+        raise ValueError(f"checkpoint: determinism_check must be 'default' or 'none', got {determinism_check!r}")
+    if _reentrant("checkpoint", use_reentrant):
         if context_fn is not noop_context_fn or debug:
             raise ValueError("checkpoint: context_fn and debug need use_reentrant=False")
         if kwargs:
             raise ValueError(f"checkpoint: with use_reentrant=True the function takes no keyword arguments, got {', '.join(kwargs)}")
         return CheckpointFunction.apply(function, preserve_rng_state, *args)
-    with context_fn()[0]:
-        return function(*args, **kwargs)
+    first, again = context_fn()
+    if not mt.is_grad_enabled():
+        with first:
+            return function(*args, **kwargs)
+    call = Recomputation(
+        function, args, kwargs, State([*args, *kwargs.values()], preserve_rng_state),
+        early_stop=early_stop if _early_stop is None else _early_stop, check=determinism_check == "default",
+        debug=debug if _debug is None else _debug, again=again,
+    )  # fmt: skip
+    with call.recorded(), first, call.log or contextlib.nullcontext():
+        result = function(*args, **kwargs)
+    call.complete = True
+    return result
+
+
+def _forget(t: Any) -> None:
+    return None
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, mt.Tensor) and value.requires_grad else value
 
 
 class CheckpointFunction(mt.autograd.Function):
-    """The reentrant variant as an autograd function: gradients are not recorded inside."""
+    """The reentrant variant: nothing is saved in the first call, and backward calls the function again."""
 
     @staticmethod
     def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
         """Return ``run_function(*args)``."""
-        return run_function(*args)
+        check_backward_validity(args)
+        ctx.run_function = run_function
+        ctx.state = State(args, preserve_rng_state)
+        ctx.values = [None if isinstance(value, mt.Tensor) else value for value in args]
+        ctx.places = [i for i, value in enumerate(args) if isinstance(value, mt.Tensor)]
+        ctx.save_for_backward(*[args[i] for i in ctx.places])
+        # Operators may compute differently if gradients are recorded. Both calls of the function must round in the same way.
+        with mt.enable_grad(), mt.autograd.graph.saved_tensors_hooks(_forget, _forget):
+            return map_tensors(_detached, run_function(*args))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        """Call the function again, and return the gradients of its arguments."""
+        walk = current_walk()
+        if walk is not None and walk[1]:
+            raise RuntimeError("checkpoint: with use_reentrant=True, only the gradients of all leaves can be computed; call backward "
+                               "without inputs, or pass use_reentrant=False")  # fmt: skip
+        values = list(ctx.values)
+        for place, tensor in zip(ctx.places, ctx.saved_tensors, strict=True):
+            values[place] = tensor
+        inputs = detach_variable(tuple(values))
+        with ctx.state.restored(), mt.enable_grad():
+            outputs = ctx.run_function(*inputs)
+        pairs = [
+            (output, grad)
+            for output, grad in zip((outputs,) if isinstance(outputs, mt.Tensor) else outputs, grads, strict=False)
+            if isinstance(output, mt.Tensor) and output.requires_grad and grad is not None
+        ]
+        if not pairs:
+            raise RuntimeError("checkpoint: no output of the function requires grad, so that there is nothing to checkpoint")
+        mt.autograd.backward([output for output, _ in pairs], [grad for _, grad in pairs])
+        return (None, None, *(value.grad if isinstance(value, mt.Tensor) else None for value in inputs))
 
 
 def checkpoint_sequential(
@@ -177,6 +232,7 @@ def checkpoint_sequential(
     ValueError
         If `segments` is less than 1, or for other keyword arguments.
     """
+    reentrant = _reentrant("checkpoint_sequential", use_reentrant)
     preserve = kwargs.pop("preserve_rng_state", True)
     if kwargs:
         raise ValueError(f"checkpoint_sequential: unexpected keyword arguments: {', '.join(kwargs)}")
@@ -184,7 +240,7 @@ def checkpoint_sequential(
     if segments < 1:
         raise ValueError(f"checkpoint_sequential: expected at least one segment, got {segments}")
     size = max(len(chain) // segments, 1)
-    last = (segments - 1) * size
+    last = min((segments - 1) * size, len(chain))
 
     def run(part: list[Callable[..., Any]]) -> Callable[[Any], Any]:
         def forward(value: Any) -> Any:
@@ -195,22 +251,27 @@ def checkpoint_sequential(
         return forward
 
     for start in range(0, last, size):
-        input = checkpoint(run(chain[start : start + size]), input, use_reentrant=use_reentrant, preserve_rng_state=preserve)
+        input = checkpoint(run(chain[start : start + size]), input, use_reentrant=reentrant, preserve_rng_state=preserve)
     return run(chain[last:])(input)
 
 
-def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_entry_mutation: bool = False) -> tuple[Any, Any]:
-    """Return two context managers that do nothing. The policy is not called, because nothing is saved."""
-    return noop_context_fn()
+@contextlib.contextmanager
+def set_checkpoint_debug_enabled(enabled: bool | None) -> Iterator[None]:
+    """Set `debug` for all checkpoints inside the block. None leaves it to their arguments."""
+    global _debug
+    before, _debug = _debug, enabled
+    try:
+        yield
+    finally:
+        _debug = before
 
 
 @contextlib.contextmanager
-def set_checkpoint_debug_enabled(enabled: bool | None) -> Any:
-    """Return a context manager that does nothing."""
-    yield
-
-
-@contextlib.contextmanager
-def set_checkpoint_early_stop(enable: bool) -> Any:
-    """Return a context manager that does nothing."""
-    yield
+def set_checkpoint_early_stop(enable: bool | None) -> Iterator[None]:
+    """Set `early_stop` for all checkpoints inside the block. None leaves it to their arguments."""
+    global _early_stop
+    before, _early_stop = _early_stop, enable
+    try:
+        yield
+    finally:
+        _early_stop = before

@@ -121,6 +121,6 @@ def _kept(xp: Any, stream: Any, shape: tuple[int, ...], numbers: Any, first: int
     holds the indices of the matrices within the whole batch.
     """
     *_, rows, keys = shape
-    scale = np.float32(0 if p == 1 else 1 / (1 - p))
-    draws = [~stream.below(rows * keys, (int(i) * length + first) * keys, p, "float32") for i in numbers.reshape(-1)]
+    scale = np.float32(0) if p == 1 else np.float32(1) / np.float32(1 - p)
+    draws = [stream.below(rows * keys, (int(i) * length + first) * keys, 1 - p) for i in numbers.reshape(-1)]
     return xp.stack(draws).reshape(shape) * scale

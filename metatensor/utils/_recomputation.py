@@ -1,0 +1,237 @@
+"""Recomputing what a checkpointed function saved: the machinery of `metatensor.utils.checkpoint`.
+
+While the function runs for the first time, every tensor that it saves for backward is replaced by a `_Ticket`: the number
+of the tensor among those saved. When backward unpacks the first ticket, the function runs again, and the tensors that it
+saves then are kept until their tickets are unpacked. The arguments are saved by a node of their own, so that an enclosing
+checkpoint replaces them as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import metatensor as mt
+from metatensor import amp
+from metatensor._core.engine import current_walk
+from metatensor._core.modes import DispatchMode
+
+__all__ = ["CheckpointError", "Recomputation", "State"]
+
+
+class CheckpointError(RuntimeError):
+    """Raised if a recomputation does not save the tensors that the original call saved."""
+
+
+class State:
+    """What a recomputation has to restore: the state of the random generator, and autocast.
+
+    Parameters
+    ----------
+    args : tuple
+        The arguments of the function. Their devices are those whose autocast is restored.
+    random : bool
+        Whether to restore the random generator.
+    """
+
+    def __init__(self, args: Any, random: bool) -> None:
+        self.random = mt.default_generator.get_state() if random else None
+        types = {"cpu", *(t.device.type for t in args if isinstance(t, mt.Tensor))} - {"meta"}
+        self.autocast = {
+            name: {"dtype": amp.get_autocast_dtype(name), "enabled": amp.is_autocast_enabled(name)}
+            for name in sorted(types) if amp.is_autocast_available(name)
+        }  # fmt: skip
+        self.cache = amp.is_autocast_cache_enabled()
+
+    @contextlib.contextmanager
+    def restored(self) -> Iterator[None]:
+        """Return to this state inside the block."""
+        with contextlib.ExitStack() as stack:
+            if self.random is not None:
+                stack.callback(mt.default_generator.set_state, mt.default_generator.get_state())
+                mt.default_generator.set_state(self.random)
+            for name, options in self.autocast.items():
+                stack.enter_context(amp.autocast(name, cache_enabled=self.cache, **options))
+            yield
+
+
+class _Done(BaseException):
+    """Ends a recomputation as soon as it has everything. No exception handler of the function must see it."""
+
+
+class _Ticket:
+    """Stands for a saved tensor."""
+
+    __slots__ = ("__weakref__", "number", "of")
+
+    def __init__(self, of: Recomputation, number: int) -> None:
+        self.of, self.number = of, number
+
+
+class _Inputs(mt.autograd.Function):
+    """Saves its arguments. The node is never walked."""
+
+    @staticmethod
+    def forward(ctx: Any, dummy: Any, *tensors: Any) -> Any:
+        ctx.save_for_backward(*tensors)
+        return dummy.new_empty((0,))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise AssertionError("checkpoint: the node that keeps the arguments was walked")
+
+
+class _Log(DispatchMode):
+    """Lists the operators that ran."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def dispatch(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        tensors = ", ".join(f"{t.dtype}{list(t.shape)}".removeprefix("torch.") for t in args if isinstance(t, mt.Tensor))
+        self.lines.append(f"{op.name}({tensors})")
+        return op(*args, **kwargs)
+
+
+class Recomputation:
+    """One checkpointed call of a function.
+
+    Parameters
+    ----------
+    function : callable
+    args, kwargs
+        Its arguments.
+    state : State
+        What the recomputation restores.
+    early_stop, check, debug : bool
+        Whether the recomputation ends when it has every tensor, whether the tensors are compared, and whether operators
+        are listed in errors.
+    again : context manager
+        The function is recomputed inside it.
+    """
+
+    def __init__(
+        self, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any], state: State, *, early_stop: bool, check: bool,
+        debug: bool, again: Any,
+    ) -> None:  # fmt: skip
+        self.function = function
+        self.state, self.again = state, again
+        self.early_stop, self.check = early_stop, check
+        self.log = _Log() if debug else None
+        self.saved: list[Any] = []  # shape, dtype and device of what the function saved
+        self.complete = False
+        self.made: dict[int, dict[int, Any]] = {}  # number of the walk -> number of the ticket -> tensor
+        self._keep(args, kwargs)
+
+    def _keep(self, args: tuple, kwargs: dict[str, Any]) -> None:
+        """Save the arguments: tensors by a node, other values as they are."""
+        values = [*args, *kwargs.values()]
+        tensors = [value for value in values if isinstance(value, mt.Tensor)]
+        self.values = [None if isinstance(value, mt.Tensor) else value for value in values]
+        self.places = [i for i, value in enumerate(values) if isinstance(value, mt.Tensor)]
+        self.names = list(kwargs)
+        self.inputs = _Inputs.apply(mt.empty(0, device="meta", requires_grad=True), *tensors).grad_fn
+
+    def _arguments(self) -> tuple[list, dict[str, Any]]:
+        values = list(self.values)
+        for place, tensor in zip(self.places, self.inputs.saved_tensors, strict=True):
+            values[place] = tensor
+        n = len(values) - len(self.names)
+        return values[:n], dict(zip(self.names, values[n:], strict=True))
+
+    # The first call ----------------------------------------------------------------------
+
+    def recorded(self) -> Any:
+        """Return a context manager inside which the function runs for the first time."""
+        return mt.autograd.graph.saved_tensors_hooks(self._pack, _unpack)
+
+    def _pack(self, t: Any) -> _Ticket:
+        self.saved.append((tuple(t.shape), t.dtype, t.device))
+        return _Ticket(self, len(self.saved) - 1)
+
+    # The recomputation ---------------------------------------------------------------------
+
+    def tensor(self, number: int) -> Any:
+        """Return the tensor with a number, after a recomputation for this backward pass if there was none."""
+        walk = current_walk()
+        if walk is None:  # somebody looks at a saved value
+            return self._run(-1).pop(number)
+        made = self.made.get(walk[0])
+        if made is None:
+            made = self._run(walk[0])
+        if number not in made:
+            raise CheckpointError(
+                "checkpoint: a saved tensor was unpacked twice in one backward pass; read ctx.saved_tensors only once"
+            )
+        return made.pop(number)
+
+    def _run(self, walk: int) -> dict[int, Any]:
+        made: dict[int, Any] = {}
+        found: list[Any] = []  # as `saved`
+        excess = False
+
+        def keep(t: Any) -> Any:
+            nonlocal excess
+            number = len(found)
+            value = t.detach()
+            found.append((tuple(t.shape), t.dtype, t.device))
+            if number < len(self.saved):
+                made[number] = value
+            elif self.complete:
+                excess = True
+            if self.early_stop and len(found) == len(self.saved) and self.complete:
+                raise _Done
+            return value
+
+        args, kwargs = self._arguments()
+        log = None if self.log is None else _Log()
+        with self.state.restored(), self.again, mt.enable_grad(), log or contextlib.nullcontext():
+            hooks = mt.autograd.graph.saved_tensors_hooks(keep, _same)
+            with contextlib.suppress(_Done), hooks:
+                self.function(*args, **kwargs)
+        self._compare(found, excess, log)
+        if walk >= 0:
+            self.made.clear()  # what an earlier pass left
+            self.made[walk] = made
+        return made
+
+    def _compare(self, found: list[Any], excess: bool, log: _Log | None) -> None:
+        if not self.complete:  # backward inside the function: it has not saved everything yet
+            return
+        if excess or len(found) < len(self.saved):
+            raise CheckpointError(
+                f"checkpoint: the function saved {len(self.saved)} tensors at first, but {len(found)} when it was recomputed. It must "
+                f"do the same each time it is called{self._difference(log)}"
+            )
+        if not self.check:
+            return
+        wrong = [
+            f"\ntensor {i} was {_described(before)}, is {_described(after)}"
+            for i, (before, after) in enumerate(zip(self.saved, found, strict=False)) if before != after
+        ]  # fmt: skip
+        if wrong:
+            raise CheckpointError(f"checkpoint: recomputed tensors differ from those saved at first{''.join(wrong)}{self._difference(log)}")
+
+    def _difference(self, log: _Log | None) -> str:
+        """Return the operators of both runs, from the first one that differs."""
+        if self.log is None or log is None:
+            return ". Pass debug=True to see the operators that ran"
+        first, again = self.log.lines, log.lines
+        same = next((i for i, (a, b) in enumerate(zip(first, again, strict=False)) if a != b), min(len(first), len(again)))
+        shown = [f"\n{title}, from operator {same}: {', '.join(lines[same : same + 10]) or 'none'}"
+                 for title, lines in (("at first", first), ("recomputed", again))]  # fmt: skip
+        return "".join(shown)
+
+
+def _same(t: Any) -> Any:
+    return t
+
+
+def _unpack(ticket: _Ticket) -> Any:
+    return ticket.of.tensor(ticket.number)
+
+
+def _described(facts: Any) -> str:
+    shape, dtype, device = facts
+    return f"{dtype}{list(shape)} on {device}".removeprefix("torch.")
