@@ -38,11 +38,14 @@ cdef Way way_of(Call* c, Overload ov) except *:
 
 
 cdef object by_others(Call* c, Overload ov):
-    """Compute an operator by others, which are recorded."""
+    """Compute an operator by others, which are recorded. In place, they get a copy, because they may save it."""
     cdef int i
-    result = (<Rule>ov.gradient).through(*[<object>c.args[i] for i in range(ov.nslots)])
-    if c.variant == IN_PLACE and result is not NotImplemented and result is not <object>c.args[0]:
-        return call("copy_", (<object>c.args[0], result))
+    args = [<object>c.args[i] for i in range(ov.nslots)]
+    if c.variant == IN_PLACE:
+        args[0] = call("clone", (args[0],))
+    result = (<Rule>ov.gradient).through(*args)
+    if c.variant == IN_PLACE and result is not NotImplemented:
+        return <object>c.args[0] if result is args[0] else call("copy_", (<object>c.args[0], result))
     return make_returns(c, result) if type(result) is tuple else result
 
 
