@@ -392,6 +392,8 @@ def _repeat_interleave(input: Tensor, repeats: _int, dim: _int, output_size: _in
 def _repeat_interleave_by(input: Tensor, repeats: Tensor, dim: _int, output_size: _int) -> Tensor: ...
 def _rrelu_with_noise(input: Tensor, noise: Tensor, lower: _float, upper: _float, training: _bool) -> Tensor:
     """`rrelu` with given slopes `noise`, which are 1 for positive inputs. Outside training the slope is the mean of `lower` and `upper`."""
+def _safe_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None) -> Tensor:
+    """`softmax`, but 0 where all elements along `dim` are -inf."""
 def _sample_dirichlet(input: Tensor, generator: _Generator | None = None) -> Tensor:
     """Sample from Dirichlet distributions whose concentration parameters lie along the last dimension."""
 def _scaled_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None, scale_result: Tensor | None = None, out_dtype: _dtype | None = None, use_fast_accum: _bool = False, *, out: Tensor | None = None) -> Tensor:

@@ -307,7 +307,8 @@ cdef class Walk:
             if result is None:
                 continue
             if not isinstance(result, Tensor):
-                raise TypeError(f"{node.node_name()}: the hook of a tensor returned {type(result).__name__}, not a Tensor or None")
+                raise TypeError(f"{node.node_name()}: the hook of a tensor returned {type(result).__name__}, not a Tensor or None"
+                                f"{where_called(node)}")
             result = conformed(node, output, <Tensor>result, "the hook of a tensor")
             Py_INCREF(result)
             old = grads[output]
@@ -333,14 +334,16 @@ cdef class Walk:
         if isinstance(result, Tensor):
             result = (result,)
         if not isinstance(result, (tuple, list)):
-            raise TypeError(f"{node.node_name()}: {what} returned {type(result).__name__}, not a tuple of gradients or None")
+            raise TypeError(f"{node.node_name()}: {what} returned {type(result).__name__}, not a tuple of gradients or None"
+                            f"{where_called(node)}")
         if len(result) != n:
-            raise RuntimeError(f"{node.node_name()}: {what} returned {len(result)} gradients, not {n}")
+            raise RuntimeError(f"{node.node_name()}: {what} returned {len(result)} gradients, not {n}{where_called(node)}")
         for i in range(n):
             if result[i] is given[i]:
                 continue
             if result[i] is not None and not isinstance(result[i], Tensor):
-                raise TypeError(f"{node.node_name()}: {what} returned {type(result[i]).__name__} as gradient {i}")
+                raise TypeError(f"{node.node_name()}: {what} returned {type(result[i]).__name__} as gradient {i}, not a Tensor or None"
+                                f"{where_called(node)}")
             old = values[i]
             values[i] = NULL
             if result[i] is not None:
@@ -368,7 +371,7 @@ cdef object checked(Node node, int i, object g):
     cdef Output* o
     cdef Tensor t
     if not isinstance(g, Tensor):
-        raise TypeError(f"{node.node_name()}: gradient {i} is {type(g).__name__}, not a Tensor")
+        raise TypeError(f"{node.node_name()}: gradient {i} is {type(g).__name__}, not a Tensor{where_called(node)}")
     t = <Tensor>g
     o = input_outline(node, i)
     if o.dtype == <PyObject*>t.dtype and o.ndim == t.ndim and _same(o, t) and o.device == <PyObject*>t.storage.device:
@@ -409,7 +412,8 @@ cdef Tensor fitted(Tensor g, Output* o, Node node, int i):
     if <PyObject*>g.storage.device != o.device:
         if g.ndim == 0:
             return <Tensor>call("to", (g,), {"device": <object>o.device})
-        raise RuntimeError(f"{node.node_name()}: gradient {i} is on {g.storage.device}, but its tensor is on {<object>o.device}")
+        raise RuntimeError(f"{node.node_name()}: gradient {i} is on {g.storage.device}, but its tensor is on {<object>o.device}"
+                           f"{where_called(node)}")
     return g
 
 
@@ -422,12 +426,23 @@ cdef Tensor conformed(Node node, int output, Tensor g, str what):
     cdef Output* o = &node.outputs[output]
     if g.ndim != o.ndim or not _same(o, g):
         raise RuntimeError(f"{node.node_name()}: {what} returned a gradient of shape {shape_str(g)}, expected "
-                           f"{list(make_tuple(o.ndim, o.sizes))}")
+                           f"{list(make_tuple(o.ndim, o.sizes))}{where_called(node)}")
     if g.dtype is not <DType>o.dtype:
-        raise RuntimeError(f"{node.node_name()}: {what} returned a gradient of {g.dtype.name}, expected {(<DType>o.dtype).name}")
+        raise RuntimeError(f"{node.node_name()}: {what} returned a gradient of {g.dtype.name}, expected {(<DType>o.dtype).name}"
+                           f"{where_called(node)}")
     if <PyObject*>g.storage.device != o.device:
-        raise RuntimeError(f"{node.node_name()}: {what} returned a gradient on {g.storage.device}, expected {<object>o.device}")
+        raise RuntimeError(f"{node.node_name()}: {what} returned a gradient on {g.storage.device}, expected {<object>o.device}"
+                           f"{where_called(node)}")
     return g
+
+
+cdef int _check_edge(Node node, object output) except -1:
+    """Raise if a node has no such output, or one without a gradient."""
+    if node is None:
+        raise RuntimeError("backward: the edge has no node")
+    if not 0 <= output < node.n_outputs or node.outputs[<int>output].dtype == NULL:
+        raise RuntimeError(f"{node.node_name()}: output {output} does not exist or has no gradient; the node has {node.n_outputs} outputs")
+    return 0
 
 
 def walk_number(tensors):
@@ -462,9 +477,12 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
     walk.nodes = []
     walk.number = next_sequence()
     walk.keep, walk.create, walk.accumulate = keep_graph, create_graph, accumulate
-    for node, _output in roots:
+    for node, output in roots:
+        _check_edge(node, output)
         walk.add(node)
     if inputs is not None:
+        for node, output in inputs:
+            _check_edge(node, output)
         walk.only_inputs = True
         walk.captures, walk.results = {}, [None] * len(inputs)
         for k, (node, output) in enumerate(inputs):
@@ -477,7 +495,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
                 walk.visits[place].captured = True
         walk.find_needed()
     for (node, output), g in zip(roots, grads):
-        walk.contribute(node, output, g)
+        walk.contribute(node, output, fitted(<Tensor?>g, &node.outputs[<int>output], node, output))
     Py_EnterRecursiveCall(b" in backward")
     state.grad_enabled = create_graph
     outer = state.walk

@@ -150,10 +150,16 @@ def written_overlap(str name, Tensor target not None, why):
     return RuntimeError(f"{name}(): cannot write to a tensor of shape {shape_str(target)}: {why}; clone() it first")
 
 
-def leaf_inplace(str name not None):
-    """Return the error for an in-place op on a leaf that requires grad."""
-    return RuntimeError(f"{name}(): a leaf tensor that requires grad cannot be changed in place; "
+def leaf_inplace(str name not None, str what=""):
+    """Return the error for an in-place op on a leaf that requires grad, or on `what` of it."""
+    return RuntimeError(f"{name}(): {what}a leaf tensor that requires grad cannot be changed in place; "
                         "use metatensor.no_grad()")
+
+
+def fixed_view_inplace(str name not None):
+    """Return the error for an in-place op on a view whose history cannot follow."""
+    return RuntimeError(f"{name}(): a view that was made under no_grad() or inference_mode(), or that an autograd.Function returned, "
+                        "cannot be changed in place while gradients are recorded; change it under no_grad(), or clone() it first")
 
 
 def multi_view_inplace(str name not None):

@@ -21,7 +21,7 @@ from metatensor._core.tensor cimport (
 )
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_MULTI_VIEW, dim_t,
+    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_FIXED_VIEW, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_MULTI_VIEW, dim_t,
 )
 from metatensor._core import errors
 from metatensor._core.late import later
@@ -169,6 +169,7 @@ cdef object finish(Call* c, object result):
     cdef Overload ov = <Overload>c.overload
     cdef Node node = None
     cdef bint grad
+    cdef list written = None
     if ov.flags & DATA and not ov.flags & HOST:
         result = _data_dependent(c, ov)
         if c.variant == FUNCTIONAL:
@@ -188,10 +189,15 @@ cdef object finish(Call* c, object result):
         _before_mutation(c, ov, grad)
         if grad and result is <object>c.args[0]:
             node = begin(c, ov)
+        elif grad and ov.gradient is False:
+            written = _written_without_rule(c, ov)
     if not ov.flags & VIEW and <object>c.device is not META:
         result = compute(c, ov, result)
     if ov.mutates:
         _after_mutation(c, ov)
+        if written is not None:
+            for t, made in written:
+                record_write(c, ov, <Node>made, t)
     if grad:
         if node is not None:
             record_write(c, ov, node, result)
@@ -200,6 +206,10 @@ cdef object finish(Call* c, object result):
         if ov.flags & MULTI_VIEW:
             for t in result:
                 (<Tensor>t).flags |= T_MULTI_VIEW
+    elif ov.flags & VIEW and c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD:
+        for t in flat(result):
+            if t is not <object>c.args[0]:
+                (<Tensor>t).flags |= T_FIXED_VIEW
     return result
 
 
@@ -223,7 +233,10 @@ cdef int _check_leaf(Call* c, Tensor t) except -1:
     base = t.base
     if base is not None and (<Tensor>base).flags & T_REQUIRES_GRAD \
             and not (<Tensor>base).flags & T_NONLEAF and thread_state().grad_enabled:
-        raise errors.leaf_inplace(op_name(c))
+        raise errors.leaf_inplace(op_name(c), "a view of ")
+    if t.flags & T_FIXED_VIEW and thread_state().grad_enabled and (
+            (t.flags | c.flags) & T_REQUIRES_GRAD or base is not None and (<Tensor>base).flags & T_REQUIRES_GRAD):
+        raise errors.fixed_view_inplace(op_name(c))
     return 0
 
 
@@ -252,6 +265,19 @@ cdef int _before_mutation(Call* c, Overload ov, bint grad) except -1:
                         for other in <object>c.args[k]:
                             _check_shared(c, ov, t, other)
     return 0
+
+
+cdef list _written_without_rule(Call* c, Overload ov):
+    """Return the tensors that an operator without a rule writes to, with nodes for them: backward through them raises."""
+    cdef list pairs = []
+    cdef int i
+    for i in range(ov.nslots):
+        if not ov.slots[i].mutated or <object>c.args[i] is None:
+            continue
+        for t in <object>c.args[i] if ov.slots[i].kind == K_TENSORS else (<object>c.args[i],):
+            if isinstance(t, Tensor) and (<Tensor>t).dtype.kind in (KIND_FLOAT, KIND_COMPLEX):
+                pairs.append((t, begin(c, ov)))
+    return pairs
 
 
 cdef int _after_mutation(Call* c, Overload ov) except -1:

@@ -2,12 +2,14 @@
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from metatensor._core.graph cimport Node, next_sequence, set_edge, set_output, set_outputs_room, set_room, wants
+from metatensor._core.graph cimport Node, next_sequence, node_extra, set_edge, set_output, set_outputs_room, set_room, wants, where_called
 from metatensor._core.history cimport node_of, set_node
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor
-from metatensor._core.types cimport T_REQUIRES_GRAD
+from metatensor._core.thread cimport hints
+from metatensor._core.types cimport T_FIXED_VIEW, T_REQUIRES_GRAD
+from metatensor._core.late import later
 
 
 @cython.trashcan(True)
@@ -16,10 +18,13 @@ cdef class FunctionNode(Node):
     cdef readonly tuple _positions      # the positions of the tensor arguments, one edge each
     cdef public bint materialize_grads
     cdef int n_arguments
-    cdef readonly tuple needs_input_grad
+    cdef public object needs_input_grad
 
     def __cinit__(self, *args, **kwargs):
         self.materialize_grads = True
+
+    def __init__(self):
+        pass
 
     def _link(self, arguments):
         """Set the edges. Return True if an argument requires grad."""
@@ -38,6 +43,9 @@ cdef class FunctionNode(Node):
                 set_edge(self, i, to, output)
                 any_grad = True
         self.sequence = next_sequence()
+        if hints.anomaly and any_grad:
+            call_stack = later("call_stack")
+            node_extra(self).forward_stack = call_stack()
         return any_grad
 
     def _set_outputs(self, list outputs, list written):
@@ -52,6 +60,8 @@ cdef class FunctionNode(Node):
             if written[i] and t.base is not None:
                 raise RuntimeError(f"{self.node_name()}: an argument that is a view cannot be marked dirty; return a new tensor")
             set_node(t, self, i)
+            if t.base is not None:
+                t.flags |= T_FIXED_VIEW     # its base does not lead to this node
 
     cdef str node_name(self):
         return type(self).__name__
@@ -69,7 +79,7 @@ cdef class FunctionNode(Node):
         cdef list given = []
         if self.released:
             raise RuntimeError(f"{self.node_name()}: the saved values have been freed, because backward was run already; pass "
-                               "retain_graph=True the first time")
+                               f"retain_graph=True the first time{where_called(self)}")
         for i in range(self.n_outputs):
             if grads[i] != NULL:
                 given.append(<object>grads[i])
@@ -84,17 +94,19 @@ cdef class FunctionNode(Node):
         if len(result) > self.n_arguments and all([r is None for r in result[self.n_arguments:]]):
             result = result[:self.n_arguments]
         if len(result) != self.n_arguments:
-            raise RuntimeError(f"{self.node_name()}: backward returned {len(result)} gradients for {self.n_arguments} arguments")
+            raise RuntimeError(f"{self.node_name()}: backward returned {len(result)} gradients for {self.n_arguments} "
+                               f"arguments; return one for each argument of forward, None where there is none{where_called(self)}")
         for i in range(self.n_edges):
             g = result[self._positions[i]]
             if g is None or not wants(self, wanted, i):
                 continue
             if not isinstance(g, Tensor):
-                raise TypeError(f"{self.node_name()}: backward returned {type(g).__name__} as gradient {self._positions[i]}, not a "
-                                "Tensor or None")
+                raise RuntimeError(f"{self.node_name()}: backward returned {type(g).__name__} as gradient {self._positions[i]}, not a "
+                                   f"Tensor or None{where_called(self)}")
             Py_INCREF(g)
             to[i] = <PyObject*>g
         for i in range(self.n_arguments):
             if result[i] is not None and i not in self._positions:
-                raise RuntimeError(f"{self.node_name()}: backward returned a gradient for argument {i}, which is no tensor")
+                raise RuntimeError(f"{self.node_name()}: backward returned a gradient for argument {i}, which is no tensor; "
+                                   f"return None for it{where_called(self)}")
         return 0

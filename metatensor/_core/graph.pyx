@@ -35,6 +35,9 @@ cdef class Node:
     ``Tensor.grad_fn`` is the node that computes the gradients of the call's inputs from those of its results.
     """
 
+    def __init__(self, *args, **kwargs):
+        raise TypeError(f"{type(self).__name__}: nodes are made by recorded calls, not by calling the class")
+
     def __dealloc__(self):
         _free_arrays(self)
 

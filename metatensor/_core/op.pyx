@@ -155,6 +155,10 @@ cdef class Op:
         """Register a decomposition. Use it as a decorator. See `metatensor.library.decomposition`."""
         return _library().decomposition(self.name)(function)
 
+    def gradient(self, *function_or_names, **rules):
+        """Declare the gradient. Use it as a decorator or with a function for each argument. See `metatensor.library.gradient`."""
+        return _library().gradient(self.name, *function_or_names, **rules)
+
     def flops(self, function):
         """Register a FLOP rule. Use it as a decorator. See `metatensor.library.flops`."""
         return _library().flops(self.name)(function)

@@ -15,8 +15,8 @@ from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.thread cimport ThreadState, hints, innermost_hooks, thread_state
-from metatensor._core.types cimport INLINE_DIMS, T_REQUIRES_GRAD, dim_t
-from metatensor._core.versions cimport detached
+from metatensor._core.types cimport INLINE_DIMS, T_INFERENCE, T_REQUIRES_GRAD, dim_t
+from metatensor._core.versions cimport carrying, detached
 
 
 # Layouts --------------------------------------------------------------------------------------------------
@@ -74,8 +74,14 @@ cdef inline bint _packing():
     return hints.saved_hooks and thread_state().saved_hooks
 
 
+cdef object _inference_saved(str what):
+    return RuntimeError(f"{what}: a tensor made in inference mode cannot be saved to compute gradients; clone() it outside first")
+
+
 cdef int keep_tensor(Node node, int k, Tensor t) except -1:
     """Save an argument."""
+    if t.flags & T_INFERENCE:
+        raise _inference_saved(node.node_name())
     if _packing():
         return keep(node, k, saved_tensor(t, False, 0), SAVED_OBJECT)
     node.saved[k].version = version_of(t)
@@ -99,7 +105,7 @@ cdef int keep_result(Node node, int k, Tensor t, int output) except -1:
 
 cdef Tensor alias_of_result(Tensor t):
     """Return an alias without history. That of a subclass is made by its ``__torch_dispatch__``."""
-    return detached(t) if type(t) is Tensor else <Tensor>call("detach", (t,))
+    return carrying(detached(t), t) if type(t) is Tensor else <Tensor>call("detach", (t,))
 
 
 cdef SavedTensor saved_tensor(Tensor t, bint is_result, int output):
@@ -110,6 +116,8 @@ cdef SavedTensor saved_tensor(Tensor t, bint is_result, int output):
     s.is_result, s.output = is_result, output
     if t is None:
         return s
+    if t.flags & T_INFERENCE:
+        raise _inference_saved("save_for_backward")
     s.version = version_of(t)
     if not _packing():
         s.value = alias_of_result(t) if is_result else t

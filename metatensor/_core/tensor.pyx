@@ -10,7 +10,7 @@ from metatensor._core.size cimport make_size, make_tuple
 from metatensor._core.storage cimport Storage, has_values, new_storage
 from metatensor._core.types cimport (
     INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
-    T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t,
+    T_FIXED_VIEW, T_MULTI_VIEW, T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t,
 )
 import warnings
 
@@ -116,7 +116,7 @@ cdef Tensor new_view(Tensor base, int ndim, const dim_t* sizes, const dim_t* str
     """Return a view of `base` with the given layout and the same storage and dtype."""
     cdef Tensor t = over_storage(base.storage, base.dtype, ndim, sizes, strides, offset)
     t.base = base if base.base is None else base.base
-    t.flags |= T_VIEW | (base.flags & (T_CONJ | T_NEG | T_INFERENCE))
+    t.flags |= T_VIEW | (base.flags & (T_CONJ | T_NEG | T_INFERENCE | T_MULTI_VIEW | T_FIXED_VIEW))
     return t
 
 
@@ -496,7 +496,7 @@ cdef class Tensor:
         return _binary(S_DIV, self, other) if _operand(other) else _foreign(S_DIV, self, other)
 
     def __rtruediv__(self, other):
-        return _binary(S_DIV, other, self) if _operand(other) else _foreign(S_DIV, other, self)
+        return _binary(S_MUL, _unary(S_RECIPROCAL, self), other) if _operand(other) else _foreign(S_DIV, other, self)
 
     def __floordiv__(self, other):
         return _binary(S_FLOORDIV, self, other) if _operand(other) else _foreign(S_FLOORDIV, self, other)

@@ -17,13 +17,24 @@ def _sequence(values: Any) -> tuple:
     return (values,) if isinstance(values, (mt.Tensor, GradientEdge)) else tuple(values)
 
 
+def _target(where: str, i: int, into: Any) -> tuple[Any, int]:
+    """Return the edge of an input whose gradient is asked for."""
+    if not isinstance(into, (mt.Tensor, GradientEdge)):
+        raise RuntimeError(f"{where}: input {i} is {type(into).__name__}, not a Tensor or GradientEdge")
+    if isinstance(into, mt.Tensor) and not into.requires_grad:
+        raise RuntimeError(f"{where}: input {i}, of shape {list(into.shape)}, does not require grad; call requires_grad_() "
+                           "before it is used")  # fmt: skip
+    return _edge(where, into)
+
+
 def _edge(where: str, root: Any) -> tuple[Any, int]:
     if isinstance(root, GradientEdge):
         return root.node, root.output_nr
     if not isinstance(root, mt.Tensor):
         raise TypeError(f"{where}: expected Tensors, got {type(root).__name__}")
     if not root.requires_grad:
-        raise RuntimeError(f"{where}: the tensor of shape {list(root.shape)} does not require grad and has no grad_fn")
+        raise RuntimeError(f"{where}: the tensor of shape {list(root.shape)} does not require grad and has no grad_fn; it does not depend "
+                           "on a tensor that requires grad, or was computed under no_grad() or detached")  # fmt: skip
     return gradient_edge(root)
 
 
@@ -39,9 +50,9 @@ def _first_gradient(where: str, root: Any, given: Any) -> Any:
             raise RuntimeError(f"{where}: pass a gradient, because the tensor is {root.dtype}; only that of a real scalar is known "
                                "to be 1")  # fmt: skip
         return mt.ones_like(root, memory_format=mt.preserve_format)
-    if not isinstance(given, mt.Tensor):
-        raise TypeError(f"{where}: expected a Tensor or None as a gradient, got {type(given).__name__}")
     if isinstance(root, mt.Tensor):
+        if given.device != root.device:
+            raise RuntimeError(f"{where}: the gradient is on {given.device}, but the tensor is on {root.device}; move it with to()")
         if given.shape != root.shape:
             raise RuntimeError(f"{where}: the gradient has shape {list(given.shape)}, but the tensor has shape {list(root.shape)}")
         if given.dtype.is_complex != root.dtype.is_complex:
@@ -63,6 +74,9 @@ def _pairs(where: str, tensors: Any, gradients: Any) -> tuple[tuple, tuple]:
     if not isinstance(gradients, (mt.Tensor, Sequence)) and gradients is not None:
         raise TypeError(f"{where}: expected a Tensor, a sequence or None as gradients, got {type(gradients).__name__}")
     given = (None,) * len(roots) if gradients is None else (gradients,) if isinstance(gradients, mt.Tensor) else tuple(gradients)
+    for g in given:
+        if g is not None and not isinstance(g, mt.Tensor):
+            raise TypeError(f"{where}: expected Tensors or None as gradients, got {type(g).__name__}")
     if len(given) != len(roots):
         raise RuntimeError(f"{where}: got {len(given)} gradients for {len(roots)} tensors")
     return roots, given
@@ -121,7 +135,7 @@ def backward(
     into = _sequence(inputs)
     if not into:
         raise RuntimeError("backward: inputs is empty; leave it out to compute the gradients of all leaves")
-    targets = [_edge("backward", t) for t in into]
+    targets = [_target("backward", i, t) for i, t in enumerate(into)]
     found = run_backward(edges, gradients, keep, create_graph, targets, accumulate=True)
     for target, value in zip(into, found, strict=True):
         if value is not None and isinstance(target, mt.Tensor):
@@ -185,17 +199,22 @@ def grad(
     roots, given = _pairs("grad", outputs, grad_outputs)
     into = _sequence(inputs)
     if not into:
-        raise ValueError("grad: inputs is empty")
+        raise RuntimeError("grad: inputs is empty; name the tensors whose gradients are wanted")
     edges = [_edge("grad", root) for root in roots]
-    targets = [_edge("grad", t) for t in into]
+    targets = [_target("grad", i, t) for i, t in enumerate(into)]
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
         _check_batched(list(given), roots, "grad")
 
-        def one(*gradients: Any) -> tuple:
-            return tuple(run_backward(edges, list(gradients), True, create_graph, targets))
+        present: list = []
 
-        found = list(mt.func.vmap(one)(*given))
+        def one(*gradients: Any) -> tuple:
+            made = run_backward(edges, list(gradients), True, create_graph, targets)
+            present[:] = [g is not None for g in made]
+            return tuple(g for g in made if g is not None)
+
+        rows = iter(mt.func.vmap(one)(*given))
+        found = [next(rows) if there else None for there in present]
     else:
         gradients = [_first_gradient("grad", root, g) for root, g in zip(roots, given, strict=True)]
         found = run_backward(edges, gradients, keep, create_graph, targets)

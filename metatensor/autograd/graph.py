@@ -133,7 +133,7 @@ def allow_mutation_on_saved_tensors() -> Iterator[dict]:
 
     def unpack(held: Any) -> Any:
         if held not in copies:
-            raise RuntimeError("allow_mutation_on_saved_tensors: backward must run inside the context manager")
+            raise AssertionError("allow_mutation_on_saved_tensors: backward must run inside the context manager")
         return copies[held]
 
     with saved_tensors_hooks(pack, unpack):

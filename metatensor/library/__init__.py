@@ -12,6 +12,7 @@ Example::
 The result is an `Op` like the built-in ones, and also available as ``mt.ops.acme.rope``. See docs/custom-ops.md.
 """
 
+from metatensor.library.gradients import gradient
 from metatensor.library.hints import infer_arguments, infer_schema
 from metatensor.library.operators import (
     Namespace,
@@ -26,4 +27,4 @@ from metatensor.library.operators import (
     op,
 )
 
-__all__ = ["decomposition", "define", "flops", "get_op", "infer_schema", "kernel", "meta", "op"]
+__all__ = ["decomposition", "define", "flops", "get_op", "gradient", "infer_schema", "kernel", "meta", "op"]

@@ -75,7 +75,11 @@ def op(name, *, schema=None, mutates_args=(), composite=False, data_dependent=Fa
 
     def decorate(function):
         text = infer_schema(function, name, mutates_args) if schema is None else name + schema
-        return define_op(text, function, _flags(text, composite, data_dependent), _first_line(function.__doc__))
+        flags = _flags(text, composite, data_dependent)
+        made = define_op(text, function, flags, _first_line(function.__doc__))
+        if flags & operator_flags.VIEW:
+            _gradient_of_body(name, function)
+        return made
 
     return decorate
 
@@ -136,9 +140,24 @@ def meta(name):
         target = op_by_name(name)
         with _lock:
             set_meta(target, function)
+        if target.flags & operator_flags.VIEW:
+            _gradient_of_body(name, function)
         return function
 
     return decorate
+
+
+def _gradient_of_body(name, function):
+    """Let the calls of the body of a view be recorded, unless a gradient is declared."""
+    from metatensor.library.gradients import compute_through, overload_of
+
+    keywords = [a.name for a in parse(overload_of(name).text).arguments if a.kwonly]
+
+    def through(*args):
+        split = len(args) - len(keywords)
+        return function(*args[:split], **dict(zip(keywords, args[split:], strict=True)))
+
+    compute_through(name, through, derived=True)
 
 
 def kernel(name, device, *, override=False):
@@ -311,6 +330,10 @@ def decomposition(name):
                 raise RuntimeError(f"{name}: a decomposition is registered already")
             decompositions.TABLE[name] = function
         forget_kernels(target)
+        if "::" in name:
+            from metatensor.library.gradients import compute_through
+
+            compute_through(name, function, derived=True)
         return function
 
     return decorate

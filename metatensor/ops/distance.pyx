@@ -13,7 +13,7 @@ from metatensor.ops.loss cimport (
 from metatensor.ops.operands cimport float_operand
 from metatensor.ops.pointwise cimport Operands, broadcast_result, no_operands, operand, promoted, refuse, shape_operand
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
-from metatensor._core.gradients import FORMULA, gradient, ops, recorded_as
+from metatensor._core.gradients import gradient, ops, recorded_as
 
 
 cdef DType vector_dtype(Call* c, Operands* o):
@@ -240,11 +240,11 @@ define("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> T
        FUNCTION_ONLY,
        "Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which are broadcast together. `dim` is "
        "removed. `eps` is a lower bound for the norms.")
-recorded_as("cosine_similarity", FORMULA)
+recorded_as("cosine_similarity", "distances.cosine_similarity")
 alias_op("nn.functional.cosine_similarity", "cosine_similarity")
 define("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
        pairwise_distance, FUNCTION_ONLY, "The p-norm of `x1 - x2 + eps` over the last dimension.")
-recorded_as("pairwise_distance", "losses.pairwise_distance")
+recorded_as("pairwise_distance", "distances.pairwise_distance")
 alias_op("nn.functional.pairwise_distance", "pairwise_distance")
 define("pdist(Tensor input, float p=2.0) -> Tensor", pdist, FUNCTION_ONLY,
        "The p-norm distances between all pairs of rows of `input` (N, M): a vector of N * (N - 1) / 2 elements, in the "
@@ -260,7 +260,7 @@ alias_op("nn.functional.pdist", "pdist")
 define("nn.functional.margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
        f"{_legacy}) -> Tensor", margin_ranking_loss, FUNCTION_ONLY,
        "Margin ranking loss: `max(0, -target * (input1 - input2) + margin)`, with `target` 1 or -1.")
-recorded_as("nn.functional.margin_ranking_loss", FORMULA)
+recorded_as("nn.functional.margin_ranking_loss", "distances.margin_ranking_loss")
 define("nn.functional.cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
        f"{_legacy}) -> Tensor", cosine_embedding_loss, FUNCTION_ONLY,
        "Cosine embedding loss. With the cosine similarity `cos` of the vectors along the last dimension, the loss is "
@@ -272,7 +272,7 @@ define("nn.functional.triplet_margin_loss(Tensor anchor, Tensor positive, Tensor
        "Triplet margin loss: `max(0, margin + d(anchor, positive) - d(anchor, negative))`, where d is the p-norm "
        "distance of `pairwise_distance`. If `swap`, the smaller of d(anchor, negative) and d(positive, negative) takes "
        "the place of d(anchor, negative).")
-recorded_as("nn.functional.triplet_margin_loss", FORMULA)
+recorded_as("nn.functional.triplet_margin_loss", "distances.triplet_margin_loss")
 define("nn.functional.triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, "
        "any distance_function=None, float margin=1.0, bool swap=False, str reduction='mean') -> Tensor",
        triplet_margin_with_distance_loss, FUNCTION_ONLY | COMPOSITE,

@@ -9,7 +9,7 @@ from metatensor._core.op cimport (
     is_none, make_returns, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_INT, T_REQUIRES_GRAD, T_RETRIED, dim_t
+from metatensor._core.types cimport KIND_INT, T_RETRIED, dim_t
 from metatensor.ops.operands cimport refuse
 from metatensor._core.formats import contiguous_format
 from metatensor.ops.matrices cimport (
@@ -103,9 +103,7 @@ cdef object matrix_power_body(Call* c):
                            f"{(<Tensor>c.out).dtype.name}")
     if n == 0:
         ones = call("new_ones", (t, (columns(t),)))
-        # A copy, and not a new tensor, has a gradient of zeros.
-        into = call("clone", (t,), {"memory_format": contiguous_format}) if t.flags & T_REQUIRES_GRAD else call("new_empty", (t, t.shape))
-        return call("copy_", (into, call("diag_embed", (ones,))))
+        return call("copy_", (call("clone", (t,), {"memory_format": contiguous_format}), call("diag_embed", (ones,))))
     if n < 0:
         factor = call("linalg.inv", (t,))
         n = -n
@@ -203,7 +201,7 @@ cdef object vander_meta(Call* c):
 
 define("linalg.cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor", linalg_cross_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Cross products of the vectors along `dim`, which must have size 3. The other dimensions broadcast.")
-gradient("linalg.cross", input=lambda grad, other, dim: linalg.cross(conj(other), grad, dim=dim),
+gradient("linalg.cross", linear="input other", input=lambda grad, other, dim: linalg.cross(conj(other), grad, dim=dim),
          other=lambda grad, input, dim: linalg.cross(grad, conj(input), dim=dim))
 define("cross(Tensor input, Tensor other, int? dim=None) -> Tensor", cross_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Cross products of the vectors along `dim`, which must have size 3. `dim` defaults to the first dimension of "

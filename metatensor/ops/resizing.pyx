@@ -1,20 +1,25 @@
 """Replace the shape or storage of a tensor in place: resize_, resize_as_, set_."""
 from metatensor._core.device cimport backend_of
 from metatensor._core.execute cimport resize_tensor
+from metatensor._core.graph cimport Node, set_output
+from metatensor._core.history cimport set_node
 from metatensor._core.layout cimport Layout, add_dims, copy_dims, count, extent, mul_dims, row_major, set_format, suggest_format
 from metatensor._core.op cimport (
-    HOST, METHOD_ONLY, MIXED, Call, arg, define, dims_arg, int_arg, is_none, op_name, tensor_arg,
+    HOST, METHOD_ONLY, MIXED, Call, Overload, arg, define, dims_arg, int_arg, is_none, op_name, tensor_arg,
 )
+from metatensor._core.rule_node cimport begin
 from metatensor._core.storage cimport Storage, new_storage, resize_storage
 from metatensor._core.storage_views cimport check_bounds
 from metatensor._core.tensor cimport Tensor, mark_changed, over_storage, set_layout
+from metatensor._core.thread cimport thread_state
 from metatensor._core.types cimport (
-    FORMAT_CONTIGUOUS, FORMAT_PRESERVE, MAX_DIMS, T_REQUIRES_GRAD, T_VIEW, dim_t,
+    FORMAT_CONTIGUOUS, FORMAT_PRESERVE, MAX_DIMS, T_NONLEAF, T_REQUIRES_GRAD, T_VIEW, dim_t,
 )
 from metatensor._core.versions cimport own_versions
 from metatensor.ops.factory cimport format_arg, read_sizes
 from metatensor.ops.view cimport dims_tuple
 
+from metatensor._core.errors import leaf_inplace
 from metatensor._core.late import later
 
 cdef enum:
@@ -86,6 +91,11 @@ cdef int _adopt(Call* c, Tensor t, Storage s, Layout* lay) except -1:
     cdef dim_t need
     cdef int i
     cdef bint same = lay.ndim == t.ndim
+    cdef Node node = None
+    if t.flags & T_REQUIRES_GRAD and thread_state().grad_enabled:
+        if not t.flags & T_NONLEAF:
+            raise leaf_inplace(op_name(c))
+        node = begin(c, <Overload>c.overload)   # without a rule: backward through it raises
     if s.device is not t.storage.device:
         raise RuntimeError(f"{op_name(c)}(): storage and tensor must be on the same device, got {s.device} and "
                            f"{t.storage.device}")
@@ -102,6 +112,11 @@ cdef int _adopt(Call* c, Tensor t, Storage s, Layout* lay) except -1:
     set_layout(t, lay.ndim, lay.sizes, lay.strides, lay.offset)
     t.base = None
     t.flags &= ~T_VIEW
+    if node is not None:
+        node.n_outputs = 1
+        node.outputs = &node.inline_output
+        set_output(node, 0, t)
+        set_node(t, node, 0)
     return 0
 
 

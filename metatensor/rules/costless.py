@@ -42,7 +42,7 @@ POINTWISE = """
     prelu rsub searchsorted signbit tril_ triu_ vander
 """
 REDUCTION = """
-    all allclose amax amin aminmax any argmax argmin argsort bincount count_nonzero cummax cummin cumprod cumsum dist
+    _safe_softmax all allclose amax amin aminmax any argmax argmin argsort bincount count_nonzero cummax cummin cumprod cumsum dist
     equal hash_tensor histc histogram
     _histogramdd_bin_edges _histogramdd_from_bin_tensors
     index_add index_reduce is_nonzero item kthvalue linalg.matrix_norm linalg.norm linalg.vector_norm log_softmax

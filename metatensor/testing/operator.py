@@ -11,6 +11,7 @@ from metatensor._core.op import operator_flags
 from metatensor._core.schema import parse
 from metatensor._core.tensor import Tensor
 from metatensor.testing.candidates import NOT_VARIED, optional_values
+from metatensor.testing.gradients import gradient_problems
 from metatensor.testing.operator_runs import Reference, Run, is_pytorch, metadata, repeated, strided, value_differences
 from metatensor.testing.samples import Sample
 
@@ -46,6 +47,7 @@ def check_op(
     devices: Iterable[str] | None = None,
     strides: bool = True,
     pytorch: bool | None = None,
+    gradients: bool | None = None,
 ) -> OpReport:
     """Compare the schema, the meta kernel and the kernels of an operator with each other and with a reference.
 
@@ -58,6 +60,11 @@ def check_op(
       is the reference, the same results and arguments must share memory as in PyTorch.
     * Values that differ on any device. Each call is repeated, run on arguments with another memory layout, and run with
       new memory filled with ones, so that values that are never written are noticed.
+
+    Gradients are compared with finite differences, on each device, where the samples are not too large; with each other;
+    and in shape, dtype and strides with those on meta. So are their own gradients, if the rule can be differentiated.
+    Backward must not change the arguments or the gradients that it receives. Where a result has a kink, a gradient may
+    have any value between those of both sides.
 
     With a plain function as the reference, the options of the first samples that are numbers, strings or bools are also
     tried with other values. Without a reference, all devices are compared with the first one.
@@ -79,6 +86,9 @@ def check_op(
         contiguous. The result must then have either the array's own strides or contiguous ones.
     pytorch : bool, optional
         Whether ``reference`` takes PyTorch's tensors. Default: true for PyTorch's own functions.
+    gradients : bool, optional
+        Whether to check gradients. Default: if a gradient of the custom operator is declared. With True, an operator
+        without a gradient is an error.
 
     Returns
     -------
@@ -111,6 +121,8 @@ def check_op(
         report.failures += [f"{title}: {problem}" for problem in check.sample(args, kwargs)]
         report.failures += [f"({_show(more, named)}): {problem}" for more, named in check.varied(args, kwargs)
                             for problem in check.sample(more, named, derived=True)]  # fmt: skip
+        if gradients is not False:
+            report.failures += [f"{title}: {problem}" for problem in check.gradients(args, kwargs, bool(gradients))]
     report.failures += check.never_written()
     if report.failures:
         raise AssertionError(str(report))
@@ -179,6 +191,19 @@ class _Check:
             if not found:
                 problems += self._again(device, schema, args, kwargs, run)
         return problems
+
+    def gradients(self, args: tuple[Any, ...], kwargs: dict[str, Any], required: bool) -> list[str]:
+        """Return the problems of the gradients of one sample."""
+        from metatensor.library.gradients import has_gradient
+
+        declared = any(has_gradient(overload.qualname) for overload in self.op.functional.overloads)
+        if any(argument.mutated for argument in _schema(self.op, args, kwargs).arguments):
+            return []
+        if not declared and required and not self.op.functional.overloads[0].is_composite:
+            return ["no gradient is declared"]
+        if not required and not (declared and "::" in self.op.name):
+            return []
+        return gradient_problems(self.op, args, kwargs, self.devices)
 
     def _again(self, device: str, schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any], first: Run) -> list[str]:
         """Return the problems of repeating the call and of running it on arguments with another memory layout."""

@@ -15,7 +15,7 @@ from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.tensor import Tensor
 from metatensor.testing.values import FORMATS, difference, place, to_values, used_memory
 
-__all__ = ["Reference", "Run", "is_pytorch", "metadata", "repeated", "strided", "value_differences"]
+__all__ = ["Reference", "Run", "is_pytorch", "metadata", "move", "repeated", "strided", "value_differences"]
 
 
 class Run:

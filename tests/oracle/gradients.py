@@ -6,14 +6,15 @@
     python -m oracle.gradients --ops mul,div --fail-list 20
     python -m oracle.gradients --second              # gradients of gradients as well
     python -m oracle.gradients --in-place            # of the variants that work in place, on a copy of the first argument
+    python -m oracle.gradients --forward             # tangents of forward mode instead
 
 This needs PyTorch 2.13 and expecttest. Every differentiable operator of the database gets its own samples. All
 floating-point and complex tensors of a sample that PyTorch differentiates require grad; the gradients of the outputs
-are drawn once and used in both libraries. A sample is right if the same inputs get a gradient, with the same shape,
-dtype and values, within the tolerance of PyTorch's own tests. Else it is compared with PyTorch's gradient in double
-precision: it is right if it is within this tolerance of it, or not much farther from it than PyTorch's
-(`judging.nearer`). Equal elements of which a sort may choose any are compared by the sums of their gradients. Where
-PyTorch raises, nothing is compared.
+are drawn once and used in both libraries, and so are the tangents of the inputs in forward mode. A sample is right if the
+same inputs get a gradient, with the same shape, dtype and values, within the tolerance of PyTorch's own tests. Else it
+is compared with PyTorch's gradient in double precision: it is right if it is within this tolerance of it, or not much
+farther from it than PyTorch's (`judging.nearer`). Equal elements of which a sort may choose any are compared by the sums
+of their gradients. Where PyTorch raises, nothing is compared.
 """
 
 import argparse
@@ -69,6 +70,33 @@ class Gradients:
         return Twins(self.module, self.translate)((w,))[0]
 
 
+class Tangents(Gradients):
+    """Computes the tangents of the results of one sample in one library."""
+
+    def __call__(self, args, kwargs, wanted, weights, second):
+        """Return the tangents of the outputs, where the inputs numbered in `wanted` have some: a list with None."""
+        twins = Twins(self.module, self.translate)
+        args, kwargs = twins(args), twins(kwargs)
+        inputs = [twins.inputs[i] for i in wanted]
+        forward_ad = self.module.autograd.forward_ad
+        with forward_ad.dual_level():
+            duals = {id(t): forward_ad.make_dual(t, self._weight(w, t)) for t, w in zip(inputs, weights(inputs))}
+            args, kwargs = exchanged(args, duals), exchanged(kwargs, duals)
+            outputs = [t for t in leaves(self.function(*args, **kwargs)) if isinstance(t, self.module.Tensor)]
+            outputs = [t for t in outputs if t.is_floating_point() or t.is_complex()]
+            return [forward_ad.unpack_dual(t).tangent for t in outputs]
+
+
+def exchanged(tree, duals):
+    """Return nested lists, tuples and dicts with tensors exchanged."""
+    if isinstance(tree, dict):
+        return {key: exchanged(value, duals) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        parts = [exchanged(value, duals) for value in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return duals.get(id(tree), tree)
+
+
 def weights_for(outputs):
     """Return gradients for outputs: the same numbers for the same shapes and dtypes."""
     made = []
@@ -116,9 +144,10 @@ CHOOSING = frozenset("sort msort topk mode kthvalue median nanmedian argsort".sp
 class Runner:
     """Runs the samples of an operator in both libraries."""
 
-    def __init__(self, dtypes=DTYPES, samples=8, second=False, in_place=False, timeout=10.0):
+    def __init__(self, dtypes=DTYPES, samples=8, second=False, timeout=10.0, forward=False, in_place=False):
         self.in_place = in_place
         self.dtypes, self.samples, self.second, self.timeout = dtypes, samples, second, timeout
+        self.kind = Tangents if forward else Gradients
         self.ours, self.theirs = database.Translator(metatensor), database.Translator(torch)
         self.by_dtype = {name: Tally() for name in dtypes}  # of operators
 
@@ -171,7 +200,7 @@ class Runner:
             ours, theirs = _then(ours, self.ours, process), _then(theirs, self.theirs, process)
         state, weights = torch.get_rng_state(), Recall()
         try:
-            expected = Gradients(torch, theirs, None)(args, kwargs, candidates, weights, self.second)
+            expected = self.kind(torch, theirs, None)(args, kwargs, candidates, weights, self.second)
         except Unsupported:
             raise
         except Exception:
@@ -182,7 +211,7 @@ class Runner:
             return SKIPPED  # random operators draw other numbers
         try:
             with limit(self.timeout):
-                got = Gradients(metatensor, ours, self.ours)(args, kwargs, candidates, weights, self.second)
+                got = self.kind(metatensor, ours, self.ours)(args, kwargs, candidates, weights, self.second)
         except (Missing, Unsupported):
             raise
         except SoftTimeout:
@@ -274,6 +303,7 @@ def main(argv=None):
     parser.add_argument("--samples", type=int, default=8, metavar="K", help="maximum number of samples of each op and dtype")
     parser.add_argument("--second", action="store_true", help="also compare the gradients of the gradients")
     parser.add_argument("--in-place", action="store_true", help="compare the variants that work in place")
+    parser.add_argument("--forward", action="store_true", help="compare the tangents of forward mode instead")
     parser.add_argument("--table", action="store_true", help="a line for each op that is not fully right, worst first")
     parser.add_argument("--fail-list", type=int, default=0, metavar="N", help="print the first N failing samples")
     args = parser.parse_args(argv)
@@ -286,9 +316,10 @@ def main(argv=None):
         if shown["n"] <= args.fail_list:
             print(f"{database.name_of(op)} {dtype} {number}: {problem}")
 
-    runner = Runner(tuple(args.dtypes.split(",")), args.samples, args.second, args.in_place)
+    runner = Runner(tuple(args.dtypes.split(",")), args.samples, args.second, forward=args.forward, in_place=args.in_place)
     ops = set(args.ops.split(",")) if args.ops else None
-    chosen = [op for op in database.entries(ops) if op.supports_autograd and op.name not in SPARSE]
+    chosen = [op for op in database.entries(ops) if op.name not in SPARSE
+              and (op.supports_forward_ad if args.forward else op.supports_autograd)]
     tallies = {database.name_of(op): runner.run(op, on_failure) for op in chosen}
     if args.table:
         table(tallies)

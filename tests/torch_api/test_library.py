@@ -36,7 +36,7 @@ def test_custom_op(name):
     assert scaled(mt.ones(2), 3.0, bias=mt.ones(2)).tolist() == [4.0, 4.0]
     space, _, short = name.partition("::")
     assert getattr(getattr(torch.ops, space), short).default(mt.ones(2), 2.0).tolist() == [2.0, 2.0]
-    assert library.opcheck(scaled, (mt.ones(2), 2.0)) == {"test_faketensor": "SUCCESS"}
+    assert set(library.opcheck(scaled, (mt.ones(2), 2.0)).values()) == {"SUCCESS"}
     assert repr(scaled) == f"<CustomOpDef({name})>" and scaled.__doc__ == "Scale and shift."
 
 
@@ -74,7 +74,7 @@ def test_a_size_that_depends_on_the_data(name):
     assert positive(mt.tensor([1.0, -1.0, 2.0])).tolist() == [1.0, 2.0]
     with pytest.raises(mt.DataDependentError):
         positive(mt.empty(3, device="meta"))
-    assert library.opcheck(positive, (mt.tensor([1.0, -1.0, 2.0]),)) == {"test_faketensor": "SUCCESS"}
+    assert set(library.opcheck(positive, (mt.tensor([1.0, -1.0, 2.0]),)).values()) == {"SUCCESS"}
 
 
 def test_a_library(name):

@@ -84,10 +84,7 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float
     scores = (query * (root * sign)).matmul((key * root).transpose(-2, -1))
     if bias is not None:
         scores = scores + bias
-    weights = mt.softmax(scores, -1)
-    if bias is not None and attn_mask.dtype is mt.bool and not is_causal:
-        allowed = attn_mask.any(-1, keepdim=True)
-        weights = weights.masked_fill(~allowed, 0)  # rows without any place to attend to
+    weights = mt.softmax(scores, -1) if bias is None else ops._safe_softmax(scores, -1)
     if dropout_p > 0:
         weights = functional.dropout(weights, dropout_p, True, False, generator=generator)
     result = weights.matmul(value)

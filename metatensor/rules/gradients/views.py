@@ -116,8 +116,6 @@ def pieces(grads: tuple, meta: Any, sizes: Any, dim: int) -> Any:
     if isinstance(sizes, int):
         n, total = sizes, shape[dim]
         sizes = [min(n, total - i * n) for i in range(len(grads))]
-    if len(grads) == 1:
-        return grads[0]
     some = next(g for g in grads if g is not None)
     made = []
     for g, n in zip(grads, sizes):

@@ -81,6 +81,13 @@ class DispatchKeySet:
         return DispatchKeySet(*self._keys, *other._keys)
 
 
+def _AutoDispatchBelowAutograd() -> Any:
+    """Return a context manager in which calls are not recorded."""
+    from metatensor.autograd.grad_mode import no_grad
+
+    return no_grad()
+
+
 class _ExcludeDispatchKeyGuard:
     """Disable ``__torch_dispatch__`` (the Python key) as long as the object exists.
 

@@ -19,6 +19,7 @@ from metatensor import library as core
 from metatensor._core.nested import tensors_in
 from metatensor._core.op import registry
 from metatensor._core.schema import parse
+from metatensor.library.gradients import compute_through, function_gradient, has_gradient
 from metatensor.library.hints import infer_arguments
 
 __all__ = [
@@ -43,7 +44,6 @@ class _Record:
         self.keywords = [a.name for a in parse(schema).arguments if a.kwonly]
         self.fake: Callable[..., Any] | None = None
         self.kernels: dict[str | None, Callable[..., Any]] = {}
-        self.backward: Callable[..., Any] | None = None
 
     def meta(self, *args: Any, **kwargs: Any) -> Any:
         """Return the result of the fake function. If there is none, run the kernel and keep its result for `compute`.
@@ -51,7 +51,7 @@ class _Record:
         _run.outcome = None
         tensors = list(tensors_in((args, kwargs)))
         kind = next((t.device.type for t in tensors), "cpu")
-        function = self.kernels.get(kind, self.kernels.get(None))
+        function = _plain(self.kernels.get(kind, self.kernels.get(None)))
         if self.fake is not None:
             try:
                 return self.fake(*args, **kwargs)
@@ -96,6 +96,37 @@ class _Record:
         for kind in (device_type,) if device_type else ("cpu", "cuda"):
             if core.find_kernel(self.name, kind) is None:
                 core.kernel(self.name, kind)(self.compute(kind))
+
+
+    def compute_by(self, function: Callable[..., Any], device_type: str | None, derived: bool = False) -> None:
+        """Let `function` compute the operator where gradients are recorded, on one device type or all."""
+
+        def through(*args: Any) -> Any:
+            kind = next((t.device.type for t in tensors_in(args)), "cpu")
+            if device_type not in (None, kind) or (derived and kind in self.kernels):
+                return NotImplemented
+            split = len(args) - len(self.keywords)
+            return function(*args[:split], **dict(zip(self.keywords, args[split:], strict=True)))
+
+        compute_through(self.name, through, derived=derived)
+
+    def outcome(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the operator where its gradient is a function of a context. The kernel may have run for its metadata."""
+        owner, result = getattr(_run, "outcome", None) or (None, None)
+        _run.outcome = None
+        return result if owner is self else registry[self.name](*args, **kwargs)
+
+
+def _plain(function: Any) -> Any:
+    """Return a kernel whose calls are not recorded."""
+    if function is None:
+        return None
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with mt.no_grad():
+            return function(*args, **kwargs)
+
+    return run
 
 
 _records: dict[str, _Record] = {}
@@ -188,7 +219,8 @@ class Library:
         """Register `fn` as the kernel of an operator for a dispatch key.
 
         The key is "CPU", "CUDA", another device, "Meta" for the fake function, or a Composite key for all devices. Keys
-        of steps that metatensor does not have, such as Autograd keys, are ignored.
+        of steps that metatensor does not have are ignored. "Autograd", or "AutogradCPU" and so on for one device, makes
+        `fn` compute the operator where gradients are recorded; it calls an `autograd.Function` that calls the operator.
         """
         name = op_name if isinstance(op_name, str) else _name_of(op_name)
         qualified = name if "::" in name else f"{self.ns}::{name}"
@@ -209,10 +241,15 @@ def fallthrough_kernel(*_: Any) -> None:
 
 def _implement(qualname: Any, key: str, function: Any, caller: str) -> None:
     """Register `function` as the kernel of an operator for a dispatch key or a device type."""
+    if function is not fallthrough_kernel and key.startswith("Autograd") and key.removeprefix("Autograd") in ("", *DEVICES):
+        _record(qualname).compute_by(function, DEVICES.get(key.removeprefix("Autograd")))
+        return
     if function is fallthrough_kernel or IGNORED.search(key) and key not in EVERY:
         return  # metatensor's dispatcher has no such step
     if key in EVERY or key == "default":
         _record(qualname).add(None, function)
+        if key == "CompositeImplicitAutograd":
+            _record(qualname).compute_by(function, None, derived=True)
     elif key in DEVICES or key.islower():
         _record(qualname).add(DEVICES.get(key, key), function)
     else:
@@ -310,8 +347,34 @@ def register_kernel(op: Any, device_types: Any, func: Any = None, /, *, lib: Lib
 
 
 def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context: Any = None, lib: Library | None = None) -> None:
-    """Store the backward function of an operator. It is never called, because metatensor computes no gradients."""
-    _record(op).backward = backward
+    """Declare the gradient of an operator.
+
+    Parameters
+    ----------
+    op : str, operator or CustomOpDef
+        The operator. It writes to no argument, and no keyword-only argument is a tensor.
+    backward : callable
+        ``backward(ctx, *grads)`` returns the gradients of the positional arguments, None for those without. For a list
+        of tensors it returns a list.
+    setup_context : callable, optional
+        ``setup_context(ctx, inputs, output)`` saves on `ctx` what `backward` needs. If the operator has keyword-only
+        arguments, it also receives ``keyword_only_inputs``.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.torch_api.torch.library import custom_op, register_autograd
+    >>> @custom_op("docs_custom::tripled", mutates_args=())
+    ... def tripled(x: mt.Tensor) -> mt.Tensor:
+    ...     return x * 3
+    >>> register_autograd("docs_custom::tripled", lambda ctx, grad: grad * 3)
+    >>> x = mt.ones(2, device="cpu", requires_grad=True)
+    >>> tripled(x).sum().backward()
+    >>> x.grad
+    tensor([3., 3.])
+    """
+    record = _record(op)
+    function_gradient(record.name, backward, setup_context, record.outcome)
 
 
 def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Library | None = None) -> None:
@@ -434,7 +497,7 @@ class CustomOpDef:
         return register_kernel(self._qualname, device_types, fn)
 
     def register_autograd(self, backward: Callable[..., Any], /, *, setup_context: Any = None) -> None:
-        """Store the backward function. It is never called, because metatensor computes no gradients."""
+        """Declare the gradient. See `register_autograd`."""
         register_autograd(self._qualname, backward, setup_context=setup_context)
 
     def register_vmap(self, func: Any = None) -> Any:
@@ -515,30 +578,54 @@ def wrap_triton(triton_kernel: Any, /) -> Any:
 
 def opcheck(op: Any, args: tuple, kwargs: Any = None, *, test_utils: Any = None, raise_exception: bool = True,
             atol: float | None = None, rtol: float | None = None) -> dict[str, str]:  # fmt: skip
-    """Compare the results of an operator's fake function with those of its kernel. See `metatensor.testing.check_op`.
+    """Check an operator's schema, its fake function, and its gradient. See `metatensor.testing.check_op`.
 
     Parameters
     ----------
     op : operator, CustomOpDef or str
     args, kwargs : tuple and dict
-        Arguments of the call that is checked.
+        Arguments of the call that is checked. The gradient is checked if one of them requires grad.
+    test_utils : str or sequence of str, optional
+        The tests to run: "test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic". Default: all.
     raise_exception : bool
         If True, a difference raises AssertionError. Default: True.
-    test_utils, atol, rtol
+    atol, rtol
         Ignored.
 
     Returns
     -------
     dict of str to str
-        ``{"test_faketensor": "SUCCESS"}``, or the message of the difference.
+        For each test ``"SUCCESS"``, or the message of the difference.
     """
-    from metatensor.testing import check_op
+    chosen = (test_utils,) if isinstance(test_utils, str) else CHECKS if test_utils is None else tuple(test_utils)
+    for test in chosen:
+        if test not in CHECKS:
+            raise ValueError(f"torch.library.opcheck: there is no test {test!r}; the tests are {', '.join(CHECKS)}")
+    found = _problems(registry[_record(op).name], args, dict(kwargs or {}))
+    if raise_exception and any(found[test] for test in chosen):
+        raise AssertionError("\n".join(text for test in chosen for text in found[test]))
+    return {test: "\n".join(found[test]) or "SUCCESS" for test in chosen}
 
-    target = registry[_record(op).name]
+
+CHECKS = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+
+
+def _problems(target: Any, args: tuple, kwargs: dict[str, Any]) -> dict[str, list[str]]:
+    """Return the messages of each test of `opcheck`."""
+    from metatensor._core.nested import map_tensors
+    from metatensor.testing import check_op
+    from metatensor.testing.gradients import gradient_problems
+
+    found: dict[str, list[str]] = {test: [] for test in CHECKS}
+    wants = any(t.requires_grad for t in tensors_in((args, kwargs)))
+    args, kwargs = map_tensors(lambda t: t.detach(), (tuple(args), kwargs))
     try:
-        check_op(target, [(*args, dict(kwargs or {}))])
+        check_op(target, [(*args, kwargs)], gradients=False)
     except AssertionError as error:
-        if raise_exception:
-            raise
-        return {"test_faketensor": str(error)}
-    return {"test_faketensor": "SUCCESS"}
+        for text in str(error).split("\n")[1:]:
+            found["test_schema" if "schema" in text else "test_faketensor"].append(text.strip())
+    if wants and not has_gradient(target.name):
+        found["test_autograd_registration"].append(f"{target.name}: an argument requires grad, but no gradient is registered")
+    elif wants:
+        found["test_aot_dispatch_dynamic"] += gradient_problems(target, args, kwargs, ["cpu"])
+    return found
