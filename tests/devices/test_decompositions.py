@@ -20,7 +20,8 @@ ORDER = {"nn.functional.bilinear"}
 # Operators whose arguments depend on each other in ways that the search for samples does not know. Those of gradients are
 # compared with PyTorch (`oracle.gradients`).
 WITHOUT_SAMPLES = {"_grouped_mm", "_batch_norm_forward", "_upsample_backward", "convolution_backward", "native_batch_norm_backward",
-                   "native_group_norm_backward", "native_layer_norm_backward", "_cdist_backward", "_pdist_backward"}
+                   "native_group_norm_backward", "native_layer_norm_backward", "_cdist_backward", "_pdist_backward",
+                   "_embedding_bag_backward", "_embedding_bag_weights_backward"}
 SAMPLES = 15
 
 
