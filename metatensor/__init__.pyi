@@ -324,6 +324,10 @@ def _ctc_loss_backward(grad_output: Tensor, log_probs: Tensor, targets: Tensor, 
     """Gradient of `ctc_loss`."""
 def _embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: _bool, mode: _str, sparse: _bool, per_sample_weights: Tensor | None, include_last_offset: _bool, padding_idx: _int | None) -> _return__embedding_bag:
     """`nn.functional.embedding_bag` of a vector of indices, with what its gradient needs: the bag of each index, the size of each bag, and the index of each maximum."""
+def _embedding_bag_backward(grad: Tensor, indices: Tensor, offset2bag: Tensor, bag_size: Tensor, maximum_indices: Tensor, per_sample_weights: Tensor | None, num_weights: _int, scale_grad_by_freq: _bool, mode: _str, padding_idx: _int | None) -> Tensor:
+    """Gradient of `_embedding_bag` for its table."""
+def _embedding_bag_weights_backward(grad: Tensor, weight: Tensor, indices: Tensor, offset2bag: Tensor, padding_idx: _int | None) -> Tensor:
+    """Gradient of `_embedding_bag` for the weights of the samples."""
 def _fft_c2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, forward: _bool, *, out: Tensor | None = None) -> Tensor:
     """Complex Fourier transform over `dim`. `normalization` is 0 for no scaling, 1 to divide by the square root of N or 2 to divide by N, the number of points."""
 def _fft_c2r(input: Tensor, dim: _int | Sequence[_int], normalization: _int, last_dim_size: _int, *, out: Tensor | None = None) -> Tensor:

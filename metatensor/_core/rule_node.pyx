@@ -39,13 +39,18 @@ cdef Way way_of(Call* c, Overload ov) except *:
 
 
 cdef object by_others(Call* c, Overload ov):
-    """Compute an operator by others, which are recorded."""
-    body = (<Rule>ov.gradient).through
-    if c.variant == IN_PLACE and (<Rule>ov.gradient).through_write is not None:
-        body = (<Rule>ov.gradient).through_write
-    result = PyObject_Vectorcall(body, c.args, ov.nslots, NULL)
-    if c.variant == IN_PLACE and result is not NotImplemented and result is not <object>c.args[0]:
-        return call("copy_", (<object>c.args[0], result))
+    """Compute an operator by others, which are recorded. In place, they get a copy, because they may save it."""
+    cdef int i
+    if c.variant != IN_PLACE:
+        result = PyObject_Vectorcall((<Rule>ov.gradient).through, c.args, ov.nslots, NULL)
+    elif (<Rule>ov.gradient).through_write is not None:
+        return PyObject_Vectorcall((<Rule>ov.gradient).through_write, c.args, ov.nslots, NULL)
+    else:
+        args = [<object>c.args[i] for i in range(ov.nslots)]
+        args[0] = call("clone", (args[0],))
+        result = (<Rule>ov.gradient).through(*args)
+        if result is not NotImplemented:
+            return <object>c.args[0] if result is args[0] else call("copy_", (<object>c.args[0], result))
     return make_returns(c, result) if type(result) is tuple else result
 
 

@@ -124,6 +124,15 @@ cdef int check_sample_shape(Call* c, Tensor indices) except -1:
     return 0
 
 
+cdef tuple bag_work(Call* c, Tensor indices, const dim_t* sizes, str mode):
+    """Return outputs for a contiguous index, the offsets of rows, the bag of each index, the sizes of bags, and the maxima."""
+    cdef dim_t starts = sizes[0] if indices.ndim == 2 else tensor_arg(c, 2).sizes[0]
+    return (None if indices.is_contiguous() else new_contiguous(1, &indices.total, indices.dtype, META),
+            new_contiguous(1, &starts, indices.dtype, META) if indices.ndim == 2 else None,
+            new_contiguous(1, &indices.total, indices.dtype, META), new_contiguous(1, &starts, indices.dtype, META),
+            new_contiguous(2, sizes, indices.dtype, META) if mode == "max" else None)
+
+
 cdef object embedding_bag(Call* c):
     cdef Tensor indices = tensor_arg(c, 0), weight = tensor_arg(c, 1)
     cdef str mode = arg(c, 6)
@@ -151,6 +160,8 @@ cdef object embedding_bag(Call* c):
         if pad >= weight.sizes[0] or pad < -weight.sizes[0]:
             fail_slot(c, 10, f"is {pad}, but the weight has {weight.sizes[0]} rows")
     result = new_contiguous(2, sizes, weight.dtype, result_device(c))
+    if result_device(c) is META:     # what the call has while it runs
+        work = bag_work(c, indices, sizes, mode)
     if not is_none(c, 3):
         renorm(weight, indices if indices.ndim == 2 else <Tensor>indices.to(by_code(I64)), arg(c, 3), arg(c, 4))
     return result
@@ -168,6 +179,25 @@ cdef object bag_parts_meta(Call* c):
                             new_contiguous(1, offsets.sizes, indices.dtype, result_device(c)),
                             new_contiguous(2, sizes, indices.dtype, result_device(c)) if arg(c, 4) == "max" else
                             new_contiguous(1, &none, indices.dtype, result_device(c))))
+
+
+cdef object bag_backward_meta(Call* c):
+    """Arguments: grad (B, D), indices, offset2bag, bag_size, maximum_indices, per_sample_weights, num_weights, ..."""
+    cdef Tensor grad = tensor_arg(c, 0)
+    cdef dim_t sizes[2]
+    if grad.ndim != 2 or tensor_arg(c, 1).ndim != 1:
+        fail(c, f"expected a gradient of 2 dimensions and a vector of indices, got shapes {shape_str(grad)} and "
+                + shape_str(tensor_arg(c, 1)))
+    sizes[0], sizes[1] = int_arg(c, 6), grad.sizes[1]
+    return new_contiguous(2, sizes, grad.dtype, result_device(c))
+
+
+cdef object bag_weights_backward_meta(Call* c):
+    """Arguments: grad (B, D), weight (V, D), indices, offset2bag, padding_idx."""
+    cdef Tensor grad = tensor_arg(c, 0), indices = tensor_arg(c, 2)
+    if grad.ndim != 2 or indices.ndim != 1:
+        fail(c, f"expected a gradient of 2 dimensions and a vector of indices, got shapes {shape_str(grad)} and {shape_str(indices)}")
+    return new_contiguous(1, indices.sizes, grad.dtype, result_device(c))
 
 
 # One-hot ----------------------------------------------------------------------------------
@@ -217,6 +247,14 @@ define("_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale
        "-> (Tensor output, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices)", bag_parts_meta, FUNCTION_ONLY | MIXED,
        "`nn.functional.embedding_bag` of a vector of indices, with what its gradient needs: the bag of each index, the "
        "size of each bag, and the index of each maximum.")
+define("_embedding_bag_backward(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, "
+       "Tensor? per_sample_weights, int num_weights, bool scale_grad_by_freq, str mode, int? padding_idx) -> Tensor",
+       bag_backward_meta, FUNCTION_ONLY | MIXED, "Gradient of `_embedding_bag` for its table.")
+recorded_as("_embedding_bag_backward", "sampling.bag_gradient")
+define("_embedding_bag_weights_backward(Tensor grad, Tensor weight, Tensor indices, Tensor offset2bag, int? padding_idx) "
+       "-> Tensor", bag_weights_backward_meta, FUNCTION_ONLY | MIXED,
+       "Gradient of `_embedding_bag` for the weights of the samples.")
+recorded_as("_embedding_bag_weights_backward", "sampling.bag_weights_gradient")
 gradient("_embedding_bag", outputs=(0,), weight="sampling.bag_weight", per_sample_weights="sampling.bag_sample_weights")
 recorded_as("nn.functional.embedding_bag", "sampling.embedding_bag")
 define("nn.functional.one_hot(Tensor input, int num_classes=-1) -> Tensor", one_hot, FUNCTION_ONLY,

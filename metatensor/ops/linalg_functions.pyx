@@ -2,6 +2,7 @@
 
 Functions of matrices apply to each matrix of a batch (..., N, N).
 """
+from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, by_code, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
 from metatensor._core.op cimport (
@@ -9,7 +10,7 @@ from metatensor._core.op cimport (
     is_none, make_returns, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport KIND_INT, T_RETRIED, dim_t
+from metatensor._core.types cimport KIND_COMPLEX, KIND_INT, T_RETRIED, dim_t
 from metatensor.ops.operands cimport refuse
 from metatensor._core.formats import contiguous_format
 from metatensor.ops.matrices cimport (
@@ -29,11 +30,17 @@ def _vander(x, N):
 
 # Determinants ---------------------------------------------------------------------------
 
+cdef tuple temporary(Call* c, Tensor t):
+    """Return the LU factors that a call has while it runs, so that its memory on meta is known."""
+    return lu_parts(c, t) if result_device(c) is META else None
+
+
 cdef object det_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     need_square(c, t, "input")
     need_floating(c, t, True)
     need_routine(c, t, False)
+    factors = temporary(c, t)
     return per_matrix(c, t, t.dtype)
 
 
@@ -41,6 +48,7 @@ cdef object slogdet_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     need_square(c, t, "input")
     need_floating(c, t, False)
+    factors = temporary(c, t)
     return make_returns(c, (per_matrix(c, t, t.dtype), per_matrix(c, t, to_real(t.dtype))))
 
 
@@ -64,6 +72,14 @@ cdef object logdet_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     need_square(c, t, "input")
     need_floating(c, t, False)
+    if result_device(c) is META:
+        parts = (per_matrix(c, t, t.dtype), per_matrix(c, t, to_real(t.dtype)))     # sign and logarithm
+        factors = lu_parts(c, t)
+        factors = None
+        if t.dtype.kind == KIND_COMPLEX:
+            more = (per_matrix(c, t, t.dtype),)
+        else:
+            more = (per_matrix(c, t, by_code(BOOL)), new_contiguous(0, NULL, t.dtype, result_device(c)))
     return per_matrix(c, t, t.dtype)
 
 
@@ -102,8 +118,8 @@ cdef object matrix_power_body(Call* c):
         raise RuntimeError(f"{op_name(c)}(): out must have the dtype of input, {t.dtype.name}, got "
                            f"{(<Tensor>c.out).dtype.name}")
     if n == 0:
-        ones = call("new_ones", (t, (columns(t),)))
-        return call("copy_", (call("clone", (t,), {"memory_format": contiguous_format}), call("diag_embed", (ones,))))
+        found = call("clone", (t,), {"memory_format": contiguous_format})
+        return call("copy_", (found, call("eye", (columns(t),), {"dtype": t.dtype, "device": result_device(c)})))
     if n < 0:
         factor = call("linalg.inv", (t,))
         n = -n
@@ -195,6 +211,10 @@ cdef object vander_meta(Call* c):
     n = int_arg(c, 1) if not is_none(c, 1) else t.sizes[t.ndim - 1] if t.ndim else 1
     if n <= 1:
         raise RuntimeError(f"{op_name(c)}(): N must be greater than 1, got {n}")
+    d = by_code(I64) if t.dtype.kind == KIND_INT else t.dtype
+    if result_device(c) is META:     # the powers before they are joined to ones
+        powers = new_matrices(c, max(t.ndim - 1, 0), t.sizes, t.sizes[t.ndim - 1] if t.ndim else one, n - 1, d, False)
+        ones = new_matrices(c, max(t.ndim - 1, 0), t.sizes, t.sizes[t.ndim - 1] if t.ndim else one, 1, d, False)
     return new_matrices(c, max(t.ndim - 1, 0), t.sizes, t.sizes[t.ndim - 1] if t.ndim else one, n,
                         by_code(I64) if t.dtype.kind == KIND_INT else t.dtype, False)
 

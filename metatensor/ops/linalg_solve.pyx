@@ -1,4 +1,5 @@
 """Systems of linear equations, inverses and least squares, for batches of matrices. The batch dimensions broadcast."""
+from metatensor._core.device cimport META
 from metatensor._core.dtype cimport I32, I64, by_code, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, dims_equal, mul_dims, row_major
 from metatensor._core.op cimport (
@@ -48,6 +49,8 @@ cdef object solution_of(Call* c, bint parts):
     need_routine(c, a, False)
     out = by_columns(c, lay.ndim, lay.sizes, a.dtype) if left else \
         new_contiguous(lay.ndim, lay.sizes, a.dtype, result_device(c))
+    if not parts and result_device(c) is META:
+        factors = (by_columns(c, a.ndim, a.sizes, a.dtype), new_contiguous(a.ndim - 1, a.sizes, by_code(I32), result_device(c)))
     if parts:
         return make_returns(c, (out, by_columns(c, a.ndim, a.sizes, a.dtype),
                                 new_contiguous(a.ndim - 1, a.sizes, by_code(I32), result_device(c)),

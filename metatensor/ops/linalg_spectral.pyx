@@ -1,6 +1,7 @@
 """Eigenvalues and singular values of batches of matrices, and functions based on them: pseudoinverse, rank, condition
 number and low-rank factors."""
-from metatensor._core.dtype cimport F32, I64, DType, by_code, to_complex, to_real
+from metatensor._core.device cimport META
+from metatensor._core.dtype cimport F32, F64, I64, DType, by_code, to_complex, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
 from metatensor._core.op cimport (
     COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, WITH_OUT, Call, arg, bool_arg, call, define, is_none, make_returns,
@@ -42,8 +43,13 @@ cdef object eig_meta(Call* c):
 
 
 cdef object eigvals_meta(Call* c):
-    check_eig(c, tensor_arg(c, 0))
-    return eigenvalues(c, tensor_arg(c, 0), to_complex(tensor_arg(c, 0).dtype))
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef DType d
+    check_eig(c, t)
+    d = to_complex(t.dtype)
+    if result_device(c) is META:     # the vectors are computed too
+        vectors = by_columns(c, t.ndim, t.sizes, d)
+    return eigenvalues(c, t, d)
 
 
 cdef int check_eigh(Call* c, Tensor t) except -1:
@@ -61,8 +67,11 @@ cdef object eigh_meta(Call* c):
 
 
 cdef object eigvalsh_meta(Call* c):
-    check_eigh(c, tensor_arg(c, 0))
-    return eigenvalues(c, tensor_arg(c, 0), to_real(tensor_arg(c, 0).dtype))
+    cdef Tensor t = tensor_arg(c, 0)
+    check_eigh(c, t)
+    if result_device(c) is META:
+        vectors = by_columns(c, t.ndim, t.sizes, t.dtype)
+    return eigenvalues(c, t, to_real(t.dtype))
 
 
 define("linalg.eig(Tensor input) -> (Tensor eigenvalues, Tensor eigenvectors)", eig_meta, OUT,
@@ -113,8 +122,14 @@ cdef object svd_meta(Call* c):
 
 
 cdef object svdvals_meta(Call* c):
-    check_svd(c, tensor_arg(c, 0), 1)
-    return singular_values(c, tensor_arg(c, 0))
+    cdef Tensor t = tensor_arg(c, 0)
+    cdef dim_t m = 0, n = 0
+    check_svd(c, t, 1)
+    if result_device(c) is META:
+        m, n = rows(t), columns(t)
+        vectors = (new_matrices(c, t.ndim - 2, t.sizes, m, min(m, n), t.dtype, True),
+                   new_matrices(c, t.ndim - 2, t.sizes, min(m, n), n, t.dtype, True))
+    return singular_values(c, t)
 
 
 cdef object old_svd_body(Call* c):
@@ -187,11 +202,18 @@ cdef object pinv_numbers_meta(Call* c):
     sizes."""
     if tensor_arg(c, 0).ndim < 2 and is_none(c, 2) and not is_none(c, 1):
         raise IndexError(f"{title(c)}(): input must have at least 2 dimensions, got shape {shape_str(tensor_arg(c, 0))}")
+    limits = tolerances(c)
     return pseudoinverse(c, 1, 2, 3)
+
+
+cdef tuple tolerances(Call* c):
+    """Return the tensors of tolerances that a call with numbers has while it runs, so that its memory on meta is known."""
+    return tuple([new_contiguous(0, NULL, by_code(F64), META) for _ in range(2)]) if result_device(c) is META else None
 
 
 cdef object pinv_rcond_meta(Call* c):
     """Arguments: input (..., m, n), rcond, hermitian. The result has shape (..., n, m)."""
+    limits = None if isinstance(arg(c, 1), Tensor) else tolerances(c)
     return pseudoinverse(c, 1, 1, 2)
 
 

@@ -81,7 +81,8 @@ POOLING = """
 """
 SAMPLING = """
     affine_grid_generator embedding_renorm_ grid_sampler grid_sampler_2d grid_sampler_3d nn.functional.affine_grid
-    _embedding_bag _masked_select nn.functional.embedding_bag nn.functional.grid_sample nn.functional.interpolate nn.functional.upsample
+    _embedding_bag _embedding_bag_backward _embedding_bag_weights_backward _masked_select
+    nn.functional.embedding_bag nn.functional.grid_sample nn.functional.interpolate nn.functional.upsample
     nn.functional.upsample_bilinear nn.functional.upsample_nearest
 """
 FOURIER = """

@@ -123,3 +123,25 @@ def test_special_functions_again():
     x = numbers(5) * 0.3
     for function in (mt.special.ndtr, mt.erfinv, lambda a: mt.ldexp(a, a + 1), lambda a: mt.view_as_real(mt.polar(a.exp(), a))):
         assert gradcheck(function, (x.detach().requires_grad_(),))
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_projected_lstm_of_sequences_of_several_lengths(packed):
+    layer = mt.nn.LSTM(3, 4, proj_size=2, batch_first=True, device="cpu", dtype=mt.float64)
+    x = numbers(2, 4, 3)
+    if packed:
+        given = mt.nn.utils.rnn.pack_padded_sequence(x, [4, 2], batch_first=True)
+        out = mt.nn.utils.rnn.pad_packed_sequence(layer(given)[0], batch_first=True)[0]
+    else:
+        out = layer(x)[0]
+    out.sum().backward()
+    assert out.shape == (2, 4, 2) and (out[1, 2:] == 0).all() == packed and (x.grad[1, 2:] == 0).all() == packed
+
+
+def test_in_place_operators_that_are_recorded_as_several_others():
+    x = numbers(4).detach().abs().requires_grad_()
+    x.clone().float_power_(3.0).sum().backward()
+    assert mt.allclose(x.grad, 3 * x.detach() ** 2)
+    y = mt.tensor([-1.0, 2.0], device="cpu", requires_grad=True)
+    functional.rrelu_(y.clone(), 0.25, 0.25, True).sum().backward()
+    assert y.grad.tolist() == [0.25, 1]

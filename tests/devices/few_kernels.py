@@ -59,7 +59,8 @@ def many(x, dim):
 
 KERNELS = {
     "add": lambda a, b, alpha: a + b * alpha, "sub": lambda a, b, alpha: a - b * alpha, "mul": np.multiply,
-    "div": lambda a, b, mode: np.divide(a, b), "exp": np.exp, "sqrt": np.sqrt, "erf": np.vectorize(math.erf, otypes=["f8"]),
+    "div": lambda a, b, mode: np.divide(a, b), "exp": np.exp, "sqrt": np.sqrt, "reciprocal": np.reciprocal,
+    "erf": np.vectorize(math.erf, otypes=["f8"]),
     "sum": lambda x, dim, keepdim, dtype: x.sum(many(x, dim), keepdims=keepdim),
     "amax": lambda x, dim, keepdim: x.max(many(x, dim), keepdims=keepdim),
     "any": lambda x, dim, keepdim: x.any(many(x, dim), keepdims=keepdim),

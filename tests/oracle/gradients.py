@@ -5,6 +5,7 @@
     python -m oracle.gradients --table               # by op, worst first
     python -m oracle.gradients --ops mul,div --fail-list 20
     python -m oracle.gradients --second              # gradients of gradients as well
+    python -m oracle.gradients --in-place            # of the variants that work in place, on a copy of the first argument
     python -m oracle.gradients --forward             # tangents of forward mode instead
 
 This needs PyTorch 2.13 and expecttest. Every differentiable operator of the database gets its own samples. All
@@ -143,7 +144,8 @@ CHOOSING = frozenset("sort msort topk mode kthvalue median nanmedian argsort".sp
 class Runner:
     """Runs the samples of an operator in both libraries."""
 
-    def __init__(self, dtypes=DTYPES, samples=8, second=False, timeout=10.0, forward=False):
+    def __init__(self, dtypes=DTYPES, samples=8, second=False, timeout=10.0, forward=False, in_place=False):
+        self.in_place = in_place
         self.dtypes, self.samples, self.second, self.timeout = dtypes, samples, second, timeout
         self.kind = Tangents if forward else Gradients
         self.ours, self.theirs = database.Translator(metatensor), database.Translator(torch)
@@ -186,7 +188,13 @@ class Runner:
         twins = Twins(torch)
         twins(args), twins(kwargs)
         candidates = [i for i, t in enumerate(twins.inputs) if differentiable(t)]
-        ours, theirs = self.ours(op.op, op.name), self.theirs(EQUIVALENT.get(op.name, op.op), op.name)
+        if self.in_place:
+            variant = op.inplace_variant
+            if not callable(variant) or sample.broadcasts_input or not isinstance(sample.input, torch.Tensor):
+                return SKIPPED
+            ours, theirs = _on_copy(self.ours(variant, op.name)), _on_copy(self.theirs(variant, op.name))
+        else:
+            ours, theirs = self.ours(op.op, op.name), self.theirs(EQUIVALENT.get(op.name, op.op), op.name)
         if sample.output_process_fn_grad is not None:
             process = sample.output_process_fn_grad
             ours, theirs = _then(ours, self.ours, process), _then(theirs, self.theirs, process)
@@ -267,6 +275,10 @@ def nearer(got, expected, precise):
     return all(judging.nearer(*row) for row in rows)
 
 
+def _on_copy(function):
+    return lambda first, *args, **kwargs: function(first.clone(), *args, **kwargs)
+
+
 def _then(function, translate, process):
     """Return the function followed by what the database does with its result before it is differentiated."""
     try:
@@ -290,6 +302,7 @@ def main(argv=None):
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--samples", type=int, default=8, metavar="K", help="maximum number of samples of each op and dtype")
     parser.add_argument("--second", action="store_true", help="also compare the gradients of the gradients")
+    parser.add_argument("--in-place", action="store_true", help="compare the variants that work in place")
     parser.add_argument("--forward", action="store_true", help="compare the tangents of forward mode instead")
     parser.add_argument("--table", action="store_true", help="a line for each op that is not fully right, worst first")
     parser.add_argument("--fail-list", type=int, default=0, metavar="N", help="print the first N failing samples")
@@ -303,7 +316,7 @@ def main(argv=None):
         if shown["n"] <= args.fail_list:
             print(f"{database.name_of(op)} {dtype} {number}: {problem}")
 
-    runner = Runner(tuple(args.dtypes.split(",")), args.samples, args.second, forward=args.forward)
+    runner = Runner(tuple(args.dtypes.split(",")), args.samples, args.second, forward=args.forward, in_place=args.in_place)
     ops = set(args.ops.split(",")) if args.ops else None
     chosen = [op for op in database.entries(ops) if op.name not in SPARSE
               and (op.supports_forward_ad if args.forward else op.supports_autograd)]

@@ -183,6 +183,8 @@ for _name in ("max_pool", "avg_pool", "adaptive_avg_pool", "upsample"):
     numeric(f"_{_name}_backward")(_window("windows", f"{_name}_backward"))
 decomposition("embedding_dense_backward")(_window("attention", "embedding_dense_backward"))
 decomposition("_embedding_bag")(_window("sampling", "bag_parts"))
+decomposition("_embedding_bag_backward")(_window("sampling", "bag_gradient"))
+decomposition("_embedding_bag_weights_backward")(_window("sampling", "bag_weights_gradient"))
 numeric("_cdist_backward")(_window("reductions", "rows_apart"))
 numeric("_pdist_backward")(_window("reductions", "pairs_of_rows"))
 numeric("_grid_sampler_backward")(_window("sampling", "grid_sampler_backward"))

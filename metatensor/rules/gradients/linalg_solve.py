@@ -162,7 +162,7 @@ def logdet_through(input: Any) -> Any:
     sign, logarithm = ops._linalg_slogdet(input)[:2]
     if sign.dtype.is_complex:
         return sign.log() + logarithm
-    return ops.where(sign == -1, float("nan"), logarithm)
+    return ops.where(sign == -1, logarithm.new_full((), float("nan")), logarithm)
 
 
 # Matrix exponential ---------------------------------------------------------------------------

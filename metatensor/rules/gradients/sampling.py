@@ -187,21 +187,33 @@ def bag_weight(
 ) -> Any:  # fmt: skip
     if sparse:
         raise no_sparse("embedding_bag")
-    rows = weight_meta.shape[0]
-    whole = mt.zeros(weight_meta.shape, dtype=grad.dtype, device=grad.device)
+    return ops._embedding_bag_backward(grad, indices, offset2bag, bag_size, maximum_indices, per_sample_weights, weight_meta.shape[0],
+                                       scale_grad_by_freq, mode, padding_idx)  # fmt: skip
+
+
+def bag_gradient(
+    grad: Any, indices: Any, bag: Any, sizes: Any, chosen: Any, per_sample_weights: Any, rows: int, scale: bool, mode: str, padding_idx: Any
+) -> Any:
+    """Compute the gradient of bags for their table."""
+    whole = mt.zeros((rows, grad.shape[1]), dtype=grad.dtype, device=grad.device)
     if mode == "max":
-        sizes = bag_size.narrow(0, 0, grad.shape[0])
-        return whole.scatter_add(0, maximum_indices.to(mt.int64), grad.masked_fill((sizes == 0).unsqueeze(1), 0))
-    spread = _rows_of(grad, offset2bag, indices, padding_idx, rows)
+        empty = sizes.narrow(0, 0, grad.shape[0]) == 0
+        return whole.scatter_add(0, chosen.to(mt.int64), grad.masked_fill(empty.unsqueeze(1), 0))
+    spread = _rows_of(grad, bag, indices, padding_idx, rows)
     if per_sample_weights is not None:
         spread = spread * per_sample_weights.unsqueeze(1)
     elif mode == "mean":
-        spread = spread / bag_size.clamp_min(1).index_select(0, offset2bag).unsqueeze(1)
-    if scale_grad_by_freq:
+        spread = spread / sizes.clamp_min(1).index_select(0, bag).unsqueeze(1)
+    if scale:
         counts = mt.zeros(rows, dtype=indices.dtype, device=indices.device).index_add(0, indices, mt.ones_like(indices))
         spread = spread / counts.index_select(0, indices).unsqueeze(1)
     return whole.index_add(0, indices, spread.to(grad.dtype))
 
 
 def bag_sample_weights(grad: Any, weight: Any, indices: Any, offsets: Any, padding_idx: Any, offset2bag: Any) -> Any:
-    return (_rows_of(grad, offset2bag, indices, padding_idx, weight.shape[0]) * weight.index_select(0, indices)).sum(1)
+    return ops._embedding_bag_weights_backward(grad, weight, indices, offset2bag, padding_idx)
+
+
+def bag_weights_gradient(grad: Any, weight: Any, indices: Any, bag: Any, padding_idx: Any) -> Any:
+    """Compute the gradient of bags for the weights of the samples."""
+    return (_rows_of(grad, bag, indices, padding_idx, weight.shape[0]) * weight.index_select(0, indices)).sum(1)
