@@ -131,9 +131,9 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
         Computes the operator by others, given its arguments, when gradients are recorded. If it returns NotImplemented,
         the rules are used. The meta kernel checks the arguments first, except for operators that draw random numbers.
     linear : str, optional
-        The arguments in which the operator is linear, for forward mode: see `metatensor._core.forward`.
+        The arguments in which the operator is linear, for forward mode: see `forward` in this package.
     tangent : callable, optional
-        Returns the tangent of the result in forward mode: see `metatensor._core.forward`.
+        Returns the tangent of the result in forward mode: see `forward` in this package.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
 

@@ -278,4 +278,5 @@ define("_fft_c2r(Tensor input, int[1] dim, int normalization, int last_dim_size)
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Inverse Fourier transform over `dim` with a real result. `input` is half of a Hermitian-symmetric spectrum, "
        "and the result has size `last_dim_size` in the last dimension of `dim`. `normalization` is as in `_fft_c2c`.")
-gradient("_fft_c2r", linear="input", input=lambda grad, dim, normalization, last_dim_size: _of_half(grad, dim, normalization, last_dim_size))
+gradient("_fft_c2r", linear="input",
+         input=lambda grad, dim, normalization, last_dim_size: _of_half(grad, dim, normalization, last_dim_size))

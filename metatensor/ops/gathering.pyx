@@ -289,7 +289,8 @@ cdef object take_along_dim_body(Call* c):
 define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
        "Slices of `input` along `dim` at the indices in the vector `index` (int32 or int64). The size of `dim` becomes "
        "the length of `index`.")
-gradient("index_select", linear="input", input=lambda grad, input_meta, dim, index: grad.new_zeros(input_meta.shape).index_add(dim, index, grad))
+gradient("index_select", linear="input",
+         input=lambda grad, input_meta, dim, index: grad.new_zeros(input_meta.shape).index_add(dim, index, grad))
 define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
        gather_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
        "Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the "

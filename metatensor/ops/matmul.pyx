@@ -383,7 +383,8 @@ cdef object baddbmm_meta(Call* c):
 define("addmm(Tensor input, Tensor mat1, Tensor mat2, dtype? out_dtype=None, *, Scalar beta=1, Scalar alpha=1) "
        "-> Tensor", addmm_meta, INPLACE | OUT | EXACT_OUT,
        "`beta * input + alpha * (mat1 @ mat2)`. `input` broadcasts to the shape of the product.")
-gradient("addmm", linear="mat1+input mat2", input=lambda grad, beta: times(grad, beta), mat1="products.addmm_mat1", mat2="products.addmm_mat2")
+gradient("addmm", linear="mat1+input mat2",
+         input=lambda grad, beta: times(grad, beta), mat1="products.addmm_mat1", mat2="products.addmm_mat2")
 define("addmv(Tensor input, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addmv_meta,
        INPLACE | OUT | EXACT_OUT, "`beta * input + alpha * (mat @ vec)`. `input` broadcasts to the shape of the "
                                   "product.")

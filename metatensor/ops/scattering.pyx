@@ -273,7 +273,8 @@ cdef object masked_scatter_meta(Call* c):
 define("put(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> Tensor", put_meta, INPLACE | NO_OVERLAP,
        "Write the elements of `source` at the positions `index` in the flattened input. If `accumulate`, add them "
        "instead.")
-gradient("put", linear="input+source", input=lambda grad, index, source, accumulate: grad if accumulate else grad.put(index, ops.zeros_like(source)),
+gradient("put", linear="input+source",
+         input=lambda grad, index, source, accumulate: grad if accumulate else grad.put(index, ops.zeros_like(source)),
          source=lambda grad, index, source: grad.take(index).reshape(source.shape))
 define("masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor", masked_scatter_meta, INPLACE | NO_OVERLAP,
        "Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` "
