@@ -10,7 +10,7 @@ from metatensor._core.duals cimport has_duals
 from metatensor._core.execute cimport finish, python_meta, resolve_device
 from metatensor._core.forward cimport run_duals
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
-from metatensor._core.gradients cimport AS_IT_IS, AS_UNIT, BY_OTHERS, Way, by_others, record, way_of
+from metatensor._core.rule_node cimport AS_IT_IS, AS_UNIT, BY_OTHERS, Way, by_others, record, way_of
 from metatensor._core.modes cimport intercept, run_modes
 from metatensor._core.op cimport (
     FUNCTIONAL, IN_PLACE, K_ANY, K_BOOL, K_BOOLS, K_DEVICE, K_DTYPE, K_FLOAT, K_FLOATS, K_FORMAT,

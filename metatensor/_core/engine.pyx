@@ -12,8 +12,8 @@ from libc.stdlib cimport qsort
 from libc.string cimport memset
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport DType
-from metatensor._core.graph cimport Edge, Node, NodeExtra, Output, exposed, next_sequence, set_output, where_called
-from metatensor._core.history cimport AccumulateGrad, node_of
+from metatensor._core.graph cimport Edge, Node, NodeExtra, Output, exposed, next_sequence, where_called
+from metatensor._core.history cimport AccumulateGrad, input_outline, node_of
 from metatensor._core.layout cimport is_dense
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
@@ -52,7 +52,7 @@ cdef class Walk:
     cdef dict elsewhere                 # places of the nodes that another walk is visiting, or None
     cdef dict captures                  # (place of a node, output) -> numbers of the inputs that want it
     cdef list results
-    cdef bint keep, create, only_inputs
+    cdef bint keep, create, only_inputs, accumulate
     cdef unsigned long long number      # no other walk has it
 
     def __dealloc__(self):
@@ -191,12 +191,14 @@ cdef class Walk:
         cdef char few_wanted[8]
         cdef PyObject** made = few
         cdef char* wanted = few_wanted
+        cdef bint leaf
         cdef int i
         if node.extra is not None or (node.n_outputs == 1 and isinstance(node, AccumulateGrad)):
             self.call_pre_hooks(node, grads)
-        if at.captured:
+        leaf = isinstance(node, AccumulateGrad)
+        if at.captured and not (leaf and self.accumulate):
             self.capture(place, node, grads)
-        if self.only_inputs and (not at.needed or isinstance(node, AccumulateGrad)):
+        if self.only_inputs and (not at.needed or (leaf and not self.accumulate)):
             return self.done(node, grads)
         if node.n_edges > 8:
             made = <PyObject**>PyMem_Calloc(node.n_edges, sizeof(PyObject*))
@@ -368,19 +370,10 @@ cdef object checked(Node node, int i, object g):
     if not isinstance(g, Tensor):
         raise TypeError(f"{node.node_name()}: gradient {i} is {type(g).__name__}, not a Tensor")
     t = <Tensor>g
-    o = &(<Node>node.edges[i].node).outputs[node.edges[i].output]
-    if isinstance(<object>node.edges[i].node, AccumulateGrad):
-        return fitted(t, _outline_of(node, i), node, i)
+    o = input_outline(node, i)
     if o.dtype == <PyObject*>t.dtype and o.ndim == t.ndim and _same(o, t) and o.device == <PyObject*>t.storage.device:
         return t
     return fitted(t, o, node, i)
-
-
-cdef Output* _outline_of(Node node, int i) except NULL:
-    """Return what is known of a leaf; it may have been given other data since."""
-    cdef AccumulateGrad leaf = <AccumulateGrad><object>node.edges[i].node
-    set_output(leaf, 0, leaf.variable)
-    return leaf.outputs
 
 
 cdef inline bint _same(Output* o, Tensor t) noexcept:
@@ -447,7 +440,7 @@ def walk_number(tensors):
         raise RuntimeError("no backward pass is running")
     for t in tensors:
         node = node_of(t, &output)
-        place = -1 if node is None else walk.place_of(node)
+        place = walk.place_of(node)
         if place >= 0 and (not walk.only_inputs or walk.visits[<int>place].needed):
             reached += 1
     return walk.number, reached
@@ -459,7 +452,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
     """Walk the graph from `roots`, pairs of a node and the number of an output, whose gradients are `grads`.
 
     Without `inputs`, accumulate into the leaves. With `inputs`, pairs as well, return a list of their gradients, with
-    None where there is none.
+    None where there is none, or, with `accumulate`, where the gradient was accumulated into a leaf.
     """
     cdef Walk walk = Walk.__new__(Walk)
     cdef ThreadState state = thread_state()
@@ -468,7 +461,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
     cdef int place
     walk.nodes = []
     walk.number = next_sequence()
-    walk.keep, walk.create = keep_graph, create_graph
+    walk.keep, walk.create, walk.accumulate = keep_graph, create_graph, accumulate
     for node, _output in roots:
         walk.add(node)
     if inputs is not None:
@@ -505,6 +498,4 @@ def gradient_edge(Tensor t not None):
     if not t.flags & T_REQUIRES_GRAD:
         raise RuntimeError("the tensor does not require grad and has no grad_fn")
     node = node_of(t, &output)
-    if node is None:
-        raise RuntimeError("how this tensor was computed was not recorded, so it has no gradient")
     return exposed(node), output

@@ -5,7 +5,7 @@ from cpython.object cimport PyObject
 from metatensor._core.compute cimport compute, compute_values, copy_values, flat, same_sizes, tensors_in
 from metatensor._core.device cimport META, Device, cpu_device, default_device, concrete_device
 from metatensor._core.dtype cimport DType, can_cast_to
-from metatensor._core.gradients cimport begin, record, record_write
+from metatensor._core.rule_node cimport begin, record, record_write
 from metatensor._core.graph cimport Node
 from metatensor._core.layout cimport add_dims, extent, is_dense, mul_dims, overlap, row_major
 from metatensor._core.op cimport (

@@ -25,7 +25,6 @@ from cpython.ref cimport Py_XDECREF
 from metatensor._core.dispatch cimport dispatch, run_plain
 from metatensor._core.duals cimport attach, levels_of, maybe_dual, put_tangent, same_shape, stripped, tangent_at
 from metatensor._core.execute cimport python_meta
-from metatensor._core.gradients cimport BY_OTHERS, Way, by_others, way_of
 from metatensor._core.graph cimport SAVED_RESULT, Node
 from metatensor._core.history cimport node_of, part_of, set_node
 from metatensor._core.modes cimport run_modes
@@ -33,6 +32,7 @@ from metatensor._core.op cimport (
     COMPOSITE, FUNCTIONAL, HOST, IN_PLACE, K_TENSORS, NO_GRAD, RANDOM, VIEW, WITH_OUT, Call, Op, Overload, call, op_name,
 )
 from metatensor._core.overriding cimport CALLED_AS_METHOD
+from metatensor._core.rule_node cimport BY_OTHERS, Way, by_others, way_of
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tangents cimport Arguments, differentiable, tangents_of
 from metatensor._core.tensor cimport Tensor

@@ -2,13 +2,12 @@
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from metatensor._core.graph cimport Edge, Node, next_sequence, set_edge, set_output, set_room, wants
+from metatensor._core.graph cimport Node, next_sequence, set_edge, set_output, set_outputs_room, set_room, wants
 from metatensor._core.history cimport node_of, set_node
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
-from metatensor._core.tensor cimport Tensor, version_of
+from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport T_REQUIRES_GRAD
-from metatensor._core.versions cimport carrying, detached
 
 
 @cython.trashcan(True)
@@ -36,9 +35,8 @@ cdef class FunctionNode(Node):
             t = <Tensor>arguments[self._positions[i]]
             if t.flags & T_REQUIRES_GRAD:
                 to = node_of(t, &output)
-                if to is not None:
-                    set_edge(self, i, to, output)
-                    any_grad = True
+                set_edge(self, i, to, output)
+                any_grad = True
         self.sequence = next_sequence()
         return any_grad
 
@@ -46,7 +44,7 @@ cdef class FunctionNode(Node):
         """Make this the node of the outputs that are tensors with a gradient. `written` says which of them are changed arguments."""
         cdef int i
         cdef Tensor t
-        _room_for_outputs(self, <int>len(outputs))
+        set_outputs_room(self, <int>len(outputs))
         for i, t in enumerate(outputs):
             if t is None:
                 continue
@@ -100,21 +98,3 @@ cdef class FunctionNode(Node):
             if result[i] is not None and i not in self._positions:
                 raise RuntimeError(f"{self.node_name()}: backward returned a gradient for argument {i}, which is no tensor")
         return 0
-
-
-cdef int _room_for_outputs(Node node, int n) except -1:
-    cdef Edge* edges = node.edges
-    cdef int n_edges = node.n_edges
-    set_room(node, 0, 0, n)
-    node.edges, node.n_edges = edges, n_edges
-    return 0
-
-
-def detached_result(Tensor t not None):
-    """Return `t` without history, as it is saved."""
-    return carrying(detached(t), t)
-
-
-def changes_of(Tensor t not None):
-    """Return how often `t` has been changed in place."""
-    return version_of(t)

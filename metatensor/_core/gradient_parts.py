@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from metatensor._core.gradients import ops
+from metatensor._core.late import found_body
 from metatensor._core.tensor import Tensor
 
-__all__ = ["Bodies", "conj", "inverse_order", "logical_axes", "placed", "restored", "share", "spread", "times", "within"]
+__all__ = ["Bodies", "conj", "inverse_order", "logical_axes", "restored", "share", "spread", "times", "within"]
 
 
 class Bodies:
@@ -18,7 +18,7 @@ class Bodies:
         self._family = family
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(import_module(f"metatensor.rules.gradients.{self._family}"), name)
+        found = found_body(f"{self._family}.{name}")
         setattr(self, name, found)
         return found
 
@@ -54,13 +54,6 @@ def logical_axes(dims: Any, ndim: int) -> list[int]:
     if dims is None or (isinstance(dims, (tuple, list)) and not dims):
         return list(range(ndim))
     return sorted(d % max(ndim, 1) for d in (dims if isinstance(dims, (tuple, list)) else (dims,)))
-
-
-def placed(grad: Any, shape: tuple, view: Any) -> Any:
-    """Return zeros of `shape` in which the part that the function `view` selects is `grad`."""
-    whole = grad.new_zeros(shape)
-    view(whole).copy_(grad)
-    return whole
 
 
 def within(grad: Any, shape: tuple, view: str, *arguments: Any) -> Any:

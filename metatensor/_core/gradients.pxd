@@ -1,14 +1,71 @@
-"""Rules for gradients, and recording calls."""
-from cpython.object cimport PyObject
-from metatensor._core.graph cimport Node
-from metatensor._core.op cimport Call, Overload
+"""Rules for gradients."""
+from metatensor._core.op cimport Overload
+from metatensor._core.types cimport MAX_ARGS
 
-cdef enum Way:
-    AS_IT_IS, BY_OTHERS, AS_UNIT
+cdef enum:
+    MAX_PARAMETERS = 24
+    MAX_NAMER = 8
 
-cdef Way way_of(Call* c, Overload ov) except *
-cdef object by_others(Call* c, Overload ov)
-cdef object renamed(object t, str name)
-cdef Node begin(Call* c, Overload ov)                           # before an operator writes to its arguments
-cdef int record(Call* c, Overload ov, object result) except -1  # after a call without writes
-cdef int record_write(Call* c, Overload ov, Node node, object target) except -1
+
+cdef enum Source:
+    FROM_GRAD, FROM_GRADS, FROM_SAVED, FROM_META, FROM_WANTED
+
+
+cdef enum What:
+    KEEP_ARGUMENT, KEEP_RESULT, KEEP_LAYOUT
+
+
+cdef struct Parameter:
+    Source source
+    int index               # of the saved value or the output
+
+
+# Something that the nodes of a rule save.
+cdef struct Kept:
+    What what
+    int index               # of the argument or the result
+    unsigned long long wanted_by   # the functions that take it
+
+
+cdef class Function:
+    """A function of a rule."""
+    cdef object body
+    cdef int n_parameters, slot         # slot: the argument whose gradient it returns, or -1 for a joint function
+    cdef Parameter parameters[MAX_PARAMETERS]
+
+
+cdef class Rule:
+    """The gradient of an overload."""
+    cdef readonly str name              # of its nodes
+    cdef object through                 # function that computes the operator by others, or None
+    cdef str in_place                   # the name of the nodes of the in-place variant, or None
+    cdef object namer                   # function of the call's arguments that returns the name, or None
+    cdef int namer_slots[MAX_NAMER]     # the arguments that it takes
+    cdef int n_namer
+    cdef dict named                     # name -> NamedRule
+    cdef list functions
+    cdef int n_slots, n_kept
+    cdef bint lists                     # an argument is a list of tensors
+    cdef int slots[MAX_ARGS]            # arguments with a gradient, in order: one edge each, lists one for each member
+    cdef int function_of[MAX_ARGS]      # by argument with a gradient: the number of its function
+    cdef Kept kept[MAX_PARAMETERS]
+    cdef object outputs                 # the outputs that have gradients, or None for all
+    cdef Overload overload
+    cdef object called(self, str name)
+
+
+cdef class NamedRule:
+    """A rule whose nodes have a name that depends on the call."""
+    cdef readonly str name
+    cdef readonly Rule rule
+
+
+cdef object prepared(Overload ov)
+cpdef str default_name(str name)
+
+
+cdef inline object rule_of(Overload ov):
+    """Return the Rule of an overload, or False if it has none."""
+    if ov.gradient is None:
+        ov.gradient = prepared(ov)
+    return ov.gradient

@@ -24,10 +24,9 @@ cdef struct Output:
 
 
 cdef enum SavedKind:
-    SAVED_OBJECT            # not a tensor: an argument of the call
+    SAVED_OBJECT            # an argument that is no tensor, a SavedTensor, or several of them
     SAVED_INPUT             # a tensor argument itself
     SAVED_RESULT            # a detached alias of a result; a reference to the result would be a cycle
-    SAVED_PACKED            # what the pack hook returned, with the unpack hook
 
 
 cdef struct Saved:
@@ -42,6 +41,7 @@ cdef class Node:
     cdef unsigned long long sequence        # later nodes have larger numbers
     cdef int n_edges, n_saved, n_outputs
     cdef bint released                      # the saved values have been freed
+    cdef unsigned long long functions       # which functions of the rule are wanted
     cdef Edge* edges
     cdef Saved* saved
     cdef Output* outputs
@@ -73,12 +73,12 @@ cdef int track(object o) except -1
 cdef int untrack(object o) except -1
 cdef bint is_tracked(PyObject* o) noexcept
 cdef int set_room(Node node, int edges, int saved, int outputs) except -1
+cdef int set_outputs_room(Node node, int n) except -1
 cdef int set_output(Node node, int i, Tensor t) except -1
 cdef int set_edge(Node node, int i, Node to, int output) except -1
 cdef NodeExtra node_extra(Node node)
 cdef object exposed(Node node)
 cdef object registered(object hooks, object fn, str name)
-cdef object unpack(Node node, Saved* s)
 cdef unsigned long long next_sequence() noexcept
 cdef str where_called(Node node)
 

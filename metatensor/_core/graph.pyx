@@ -12,7 +12,7 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from metatensor._core.layout cimport copy_dims
-from metatensor._core.tensor cimport Tensor, version_of
+from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport INLINE_DIMS, dim_t
 from metatensor._core.late import later
 
@@ -195,8 +195,13 @@ cdef int set_room(Node node, int edges, int saved, int outputs) except -1:
     node.n_edges = edges
     node.saved = <Saved*>_room(saved, INLINE_SAVED, node.inline_saved, sizeof(Saved))
     node.n_saved = saved
-    node.outputs = <Output*>_room(outputs, 1, &node.inline_output, sizeof(Output))
-    node.n_outputs = outputs
+    return set_outputs_room(node, outputs)
+
+
+cdef int set_outputs_room(Node node, int n) except -1:
+    """Make room for the outputs of a node that had none."""
+    node.outputs = <Output*>_room(n, 1, &node.inline_output, sizeof(Output))
+    node.n_outputs = n
     return 0
 
 
@@ -333,30 +338,7 @@ cdef object exposed(Node node):
     return node
 
 
-# Saved values ------------------------------------------------------------------------------------------
-
-cdef object unpack(Node node, Saved* s):
-    """Return a saved value. Raise RuntimeError if it was freed, or if the tensor has been changed since."""
-    if node.released:
-        raise RuntimeError(f"{node.node_name()}: the saved values have been freed, because backward was run already; pass "
-                           f"retain_graph=True the first time{where_called(node)}")
-    if s.value == NULL:
-        return None
-    if s.kind == SAVED_OBJECT:
-        return <object>s.value
-    if s.kind == SAVED_PACKED:
-        value, hook = <tuple>s.value
-        value = hook(value)
-        if not isinstance(value, Tensor):
-            raise TypeError(f"{node.node_name()}: the unpack hook returned {type(value).__name__}, not a Tensor")
-        return value
-    if version_of(<Tensor>s.value) != s.version:
-        raise RuntimeError(f"{node.node_name()}: a tensor of shape {list((<Tensor>s.value).shape)} that was saved to compute "
-                           f"gradients has been changed in place since: it had version {s.version} and has version "
-                           f"{version_of(<Tensor>s.value)} now. Change a clone() of it, or an operator's result out of "
-                           f"place{where_called(node)}")
-    return <object>s.value
-
+# Messages ------------------------------------------------------------------------------------------------
 
 cdef str where_called(Node node):
     """Return where the node's operator was called, for messages. It is known in anomaly mode only."""

@@ -1,6 +1,6 @@
 """Which node made a tensor."""
 from cpython.object cimport PyObject
-from metatensor._core.graph cimport Node
+from metatensor._core.graph cimport Node, Output
 from metatensor._core.tensor cimport Tensor
 
 
@@ -22,4 +22,5 @@ cdef Node node_of(Tensor t, int* output)
 cdef Node accumulator_of(Tensor t)
 cdef int set_node(Tensor t, Node node, int output) except -1
 cdef int rebase(Tensor t, Node node, int target) except -1
+cdef Output* input_outline(Node node, int i) except NULL
 cdef int forget(Tensor t) except -1

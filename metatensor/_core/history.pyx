@@ -6,7 +6,9 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from metatensor._core.device cimport META
-from metatensor._core.graph cimport Node, NodeExtra, next_sequence, node_extra, set_edge, set_output, set_room, untrack
+from metatensor._core.graph cimport (
+    Node, NodeExtra, Output, next_sequence, node_extra, set_edge, set_output, set_room, untrack, where_called,
+)
 from metatensor._core.layout cimport is_dense, is_row_major
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
@@ -47,9 +49,7 @@ cdef class AccumulateGrad(Node):
         cdef TensorExtra extra
         if grads[0] == NULL:
             return 0
-        # A kernel may let other threads run, which may add to the same gradient.
-        with _accumulating:
-            _accumulate(self.variable, <Tensor>grads[0])
+        _accumulate(self.variable, <Tensor>grads[0])
         extra = <TensorExtra>self.variable.extra
         if extra.hooks is not None:
             for hook in list(extra.hooks.get("accumulated", {}).values()):
@@ -97,36 +97,73 @@ cdef object _contiguous_format():
     return contiguous_format
 
 
-cdef int _accumulate(Tensor variable, Tensor g) except -1:
-    """Add `g` to the gradient of a leaf.
+cdef bint _owned_alone(Tensor g) noexcept:
+    """Whether nobody but the walk and the caller sees the values of `g`."""
+    cdef Py_ssize_t owners = 1
+    if g.base is not None:
+        if Py_REFCNT(<PyObject*>g.base) > 1:
+            return False
+        owners = 2
+    # The walk's buffer and the caller's argument refer to `g`.
+    return Py_REFCNT(<PyObject*>g) <= 2 and Py_REFCNT(<PyObject*>g.storage) <= owners
 
-    A first gradient is stored as it is if nobody else refers to it and it has the right strides. Later ones are added
-    in place, unless the sum is to be differentiated.
+
+cdef int _accumulate(Tensor variable, Tensor g) except -1:
+    """Add `g` to the gradient of a tensor.
+
+    A first gradient is stored as it is if nobody else sees it and it has the right strides. Later ones are added in
+    place, unless the sum is to be differentiated.
     """
     cdef TensorExtra extra = extra_of(variable)
     cdef bint create = thread_state().grad_enabled
-    if extra.grad is None:
-        # One reference is the buffer's of the walk.
-        if not create and Py_REFCNT(<PyObject*>g) <= 1 and _laid_out_for(g, variable):
-            extra.grad = g if not g.flags & T_REQUIRES_GRAD and g.base is None else detached(g)
+    # A kernel may let other threads run, which may add to the same gradient.
+    with _accumulating:
+        if extra.grad is None:
+            if not create and _owned_alone(g) and _laid_out_for(g, variable):
+                extra.grad = g if not g.flags & T_REQUIRES_GRAD and g.base is None else detached(g)
+            else:
+                extra.grad = _copied_for(g, variable)
+        elif create:
+            extra.grad = call("add", (extra.grad, g))
         else:
-            extra.grad = _copied_for(g, variable)
-    elif create:
-        extra.grad = call("add", (extra.grad, g))
-    else:
-        call("add_", (extra.grad, g))
+            call("add_", (extra.grad, g))
     return 0
+
+
+def accumulate(Tensor variable not None, Tensor gradient not None):
+    """Add a gradient to ``variable.grad``."""
+    _accumulate(variable, gradient)
 
 
 # Results ----------------------------------------------------------------------------------------
 
+@cython.final
+cdef class Unrecorded(Node):
+    """The node of a result whose call was not recorded, such as a copy of a result. Backward through it raises."""
+
+    def __cinit__(self, *args):
+        set_room(self, 0, 0, 1)
+        self.sequence = next_sequence()
+        untrack(self)
+
+    cdef str node_name(self):
+        return "NotImplemented"
+
+    cdef int apply(self, PyObject** grads, const char* wanted, PyObject** to) except -1:
+        raise NotImplementedError("backward: a tensor that requires grad was made by a call that was not recorded, so its gradient is "
+                                  f"not known{where_called(self)}")
+
+
 cdef Node node_of(Tensor t, int* output):
     """Return the node of a tensor that requires grad, and which of its outputs the tensor is."""
+    cdef Node unrecorded
     if not t.flags & T_NONLEAF:
         output[0] = 0
         return accumulator_of(t)
     if t.node == NULL:
-        return None         # marked as a result, but not recorded
+        unrecorded = Unrecorded.__new__(Unrecorded)
+        set_output(unrecorded, 0, t)
+        set_node(t, unrecorded, 0)
     if t.flags & T_VIEW and (<TensorExtra>t.extra).seen != version_of(t) and (<Tensor>t.base).flags & T_REQUIRES_GRAD:
         _look_again(t)
     output[0] = t.output
@@ -144,6 +181,21 @@ cdef int set_node(Tensor t, Node node, int output) except -1:
     if t.flags & T_VIEW:
         extra_of(t).seen = version_of(t)
     return 0
+
+
+def attach(Tensor t not None, Node node not None, int output):
+    """Make `t` the output `output` of `node`, and return it."""
+    set_node(t, node, output)
+    return t
+
+
+cdef Output* input_outline(Node node, int i) except NULL:
+    """Return what is known of the tensor for edge `i` of a node. A leaf may have been given other data since."""
+    cdef AccumulateGrad leaf
+    if isinstance(<object>node.edges[i].node, AccumulateGrad):
+        leaf = <AccumulateGrad><object>node.edges[i].node
+        set_output(leaf, 0, leaf.variable)
+    return &(<Node>node.edges[i].node).outputs[node.edges[i].output]
 
 
 cdef int forget(Tensor t) except -1:

@@ -1,13 +1,13 @@
 """``__torch_function__`` and ``__torch_dispatch__``: calls that the classes of arguments override."""
+from metatensor._core.graph cimport Node
 from metatensor._core.op cimport (
     FUNCTIONAL, HOST, IN_PLACE, K_OPERAND, K_TENSOR, K_TENSORS, METHOD_ONLY, NO_GRAD, PROPERTY, WITH_OUT,
     Call, Op, OpMethod, Overload,
 )
+from metatensor._core.rule_node cimport BY_OTHERS, begin, by_others, record, record_write, way_of
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, thread_state
-from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD,
-)
+from metatensor._core.types cimport T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD
 from metatensor._core.late import later
 from metatensor._core.tensor import _disabled_torch_function_impl
 from metatensor._core import errors
@@ -164,7 +164,11 @@ cdef bint answers_itself(Call* c) except -1:
 
 
 cdef object run_parts(Call* c):
-    """Run a call by its decomposition if PyTorch's dispatcher decomposes it. Return ABSENT otherwise."""
+    """Run a call by its decomposition if PyTorch's dispatcher or autograd decomposes it. Return ABSENT otherwise."""
+    if c.flags & T_REQUIRES_GRAD and c.out == NULL and thread_state().grad_enabled and way_of(c, <Overload>c.overload) == BY_OTHERS:
+        result = by_others(c, <Overload>c.overload)
+        if result is not NotImplemented:
+            return result
     body = later("PARTS").get((<Op>c.op).name)
     if body is None or c.variant != FUNCTIONAL:
         return ABSENT
@@ -185,17 +189,21 @@ cdef object ask_dispatch(Call* c):
 
 
 cdef object _below_gradients(Call* c, object mode, list asked):
-    """Call ``__torch_dispatch__`` with gradients disabled, then mark the results as requiring grad if they should."""
+    """Call ``__torch_dispatch__`` with gradients disabled, and record the call if gradients are wanted."""
     cdef Overload ov = <Overload>c.overload
     cdef ThreadState state = thread_state()
-    cdef bint recording = state.grad_enabled
+    cdef bint recording = state.grad_enabled, grad
     cdef Tensor target
+    cdef Node node = None
+    grad = recording and c.flags & T_REQUIRES_GRAD and not ov.flags & (NO_GRAD | HOST)
     if recording and c.variant == IN_PLACE and isinstance(<object>c.args[0], Tensor):
         target = <Tensor>c.args[0]
         if target.flags & T_REQUIRES_GRAD and not target.flags & T_NONLEAF:
             raise errors.leaf_inplace((<Op>c.op).name)
     types = tuple([type(value) for value in asked])
     func, args, kwargs = _overload_call(c)
+    if grad and c.variant == IN_PLACE:
+        node = begin(c, ov)
     state.grad_enabled = False
     try:
         if mode is not None:
@@ -213,24 +221,13 @@ cdef object _below_gradients(Call* c, object mode, list asked):
     if c.variant == IN_PLACE:
         result = <object>c.args[0]
         (<Tensor>result).storage.version += 1
+        if node is not None:
+            record_write(c, ov, node, result)
     elif c.variant == WITH_OUT:
         return <object>c.out
-    if recording and c.flags & T_REQUIRES_GRAD and not ov.flags & (NO_GRAD | HOST):
-        _mark(result)
+    elif grad and result is not <object>c.args[0]:
+        record(c, ov, result)
     return result
-
-
-cdef int _mark(object result) except -1:
-    """Mark floating-point and complex results as requiring grad and not leaves, as `finish` does."""
-    cdef Tensor t
-    if isinstance(result, Tensor):
-        t = <Tensor>result
-        if t.dtype.kind == KIND_FLOAT or t.dtype.kind == KIND_COMPLEX:
-            t.flags |= T_REQUIRES_GRAD | T_NONLEAF
-    elif isinstance(result, (list, tuple)):
-        for r in result:
-            _mark(r)
-    return 0
 
 
 cdef object ask_mode(Call* c, object mode):

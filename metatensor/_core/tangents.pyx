@@ -5,12 +5,12 @@ from cpython.ref cimport Py_XDECREF
 from libc.string cimport memset
 from metatensor._core.dispatch cimport dispatch
 from metatensor._core.duals cimport Stand, same_shape, stand_for
-from metatensor._core.gradients cimport record
 from metatensor._core.graph cimport Node, set_edge
 from metatensor._core.history cimport forget, node_of, set_node
 from metatensor._core.layout cimport extent
 from metatensor._core.op cimport ELEMENTWISE, FUNCTIONAL, K_TENSORS, VIEW, Call, Overload, call, op_name
 from metatensor._core.overriding cimport CALLED_AS_METHOD
+from metatensor._core.rule_node cimport record
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, thread_state

@@ -7,6 +7,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.engine import gradient_edge, run_backward
+from metatensor._core.history import accumulate
 from metatensor.autograd.graph import GradientEdge
 
 __all__ = ["backward", "grad"]
@@ -48,15 +49,13 @@ def _first_gradient(where: str, root: Any, given: Any) -> Any:
     return given
 
 
-def _batched(grads: list, roots: tuple, where: str) -> int:
-    """Return the size of the batch of gradients."""
+def _check_batched(grads: list, roots: tuple, where: str) -> None:
     sizes = {g.shape[0] for g in grads if g is not None and g.dim()}
     if len(sizes) != 1 or any(g is None or g.dim() == 0 for g in grads):
         raise RuntimeError(f"{where}: with is_grads_batched every gradient has a first dimension, of the same size")
     for g, root in zip(grads, roots, strict=True):
         if isinstance(root, mt.Tensor) and g.shape[1:] != root.shape:
             raise RuntimeError(f"{where}: a batch of gradients has shape {list(g.shape)}, but the tensor has shape {list(root.shape)}")
-    return sizes.pop()
 
 
 def _pairs(where: str, tensors: Any, gradients: Any) -> tuple[tuple, tuple]:
@@ -123,21 +122,11 @@ def backward(
     if not into:
         raise RuntimeError("backward: inputs is empty; leave it out to compute the gradients of all leaves")
     targets = [_edge("backward", t) for t in into]
-    found = run_backward(edges, gradients, keep, create_graph, targets)
+    found = run_backward(edges, gradients, keep, create_graph, targets, accumulate=True)
     for target, value in zip(into, found, strict=True):
-        tensor = target if isinstance(target, mt.Tensor) else getattr(target.node, "variable", None)
-        if value is not None and tensor is not None:
-            _accumulate(tensor, value, create_graph)
-
-
-def _accumulate(tensor: Any, value: Any, create_graph: bool) -> None:
-    with mt.set_grad_enabled(create_graph):
-        if tensor.grad is None:
-            tensor.grad = value.clone() if create_graph else value.detach().clone()
-        elif create_graph:
-            tensor.grad = tensor.grad + value
-        else:
-            tensor.grad += value
+        if value is not None and isinstance(target, mt.Tensor):
+            with mt.set_grad_enabled(create_graph):
+                accumulate(target, value)
 
 
 def grad(
@@ -201,7 +190,7 @@ def grad(
     targets = [_edge("grad", t) for t in into]
     keep = create_graph if retain_graph is None else retain_graph
     if is_grads_batched:
-        _batched(list(given), roots, "grad")
+        _check_batched(list(given), roots, "grad")
 
         present: list = []
 

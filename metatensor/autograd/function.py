@@ -8,8 +8,8 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.duals import in_use, is_plain, primal_of, put_tangents, set_limit, tangent_of, tangents
-from metatensor._core.function_node import FunctionNode, changes_of, detached_result
-from metatensor._core.gradients import attach
+from metatensor._core.function_node import FunctionNode
+from metatensor._core.saved import save
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import is_grad_enabled
 from metatensor.autograd.grad_mode import no_grad
@@ -85,7 +85,7 @@ class BackwardCFunction(FunctionNode, FunctionCtx):
             return tuple(t if t is None else primal_of(t, self._at_level) for t in self.saved_for_forward)
         if self._saved is None:
             return tuple(self.to_save)
-        return tuple(s.unpack(self) for s in self._saved)
+        return tuple(saved(self) for saved in self._saved)
 
     def _backward(self, grads: list) -> Any:
         return self._forward_cls.backward(self, *grads)
@@ -95,7 +95,7 @@ class BackwardCFunction(FunctionNode, FunctionCtx):
 
     def _keep(self, outputs: list) -> None:
         """Save what `save_for_backward` was given; outputs without their history, which would be a cycle."""
-        self._saved = [_Saved.of(t, next((i for i, o in enumerate(outputs) if o is t), None)) for t in self.to_save]
+        self._saved = [save(t, next((i for i, o in enumerate(outputs) if o is t), None)) for t in self.to_save]
         self.to_save = ()
 
 
@@ -108,46 +108,6 @@ class _Freed:
 
 
 _FREED = _Freed()
-
-
-class _Saved:
-    """A saved tensor and its version."""
-
-    __slots__ = ("output", "tensor", "unpacking", "version")
-    output: Any
-    tensor: Any
-    unpacking: Any
-    version: int
-
-    @classmethod
-    def of(cls, tensor: Any, output: int | None) -> _Saved:
-        from metatensor._core.thread import saved_tensors_hooks
-
-        self = cls()
-        self.output, self.unpacking, self.version = output, None, 0
-        hooks = saved_tensors_hooks() if tensor is not None else None
-        if hooks is not None:
-            self.tensor, self.unpacking = hooks[0](tensor), hooks[1]
-        elif tensor is not None:
-            self.version = changes_of(tensor)
-            self.tensor = tensor if output is None else detached_result(tensor)
-        else:
-            self.tensor = None
-        return self
-
-    def unpack(self, node: Any) -> Any:
-        if self.unpacking is not None:
-            return self.unpacking(self.tensor)
-        if self.tensor is None:
-            return None
-        if changes_of(self.tensor) != self.version:
-            raise RuntimeError(
-                f"{type(node).__name__}: a tensor of shape {list(self.tensor.shape)} that was saved for backward has been changed in "
-                f"place since: it had version {self.version} and has version {changes_of(self.tensor)} now"
-            )
-        if self.output is not None and is_grad_enabled():
-            return attach(detached_result(self.tensor), node, self.output)
-        return self.tensor
 
 
 class _FunctionMeta(type):

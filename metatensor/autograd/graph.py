@@ -128,8 +128,7 @@ def allow_mutation_on_saved_tensors() -> Iterator[dict]:
 
     def pack(tensor: Any) -> Any:
         held = _Held()
-        with mt.no_grad():
-            copies[held] = tensor.clone() if tensor.is_leaf or not tensor.requires_grad else _with_history(tensor)
+        copies[held] = tensor.clone()
         return held
 
     def unpack(held: Any) -> Any:
@@ -142,11 +141,6 @@ def allow_mutation_on_saved_tensors() -> Iterator[dict]:
             yield copies
         finally:
             copies.clear()
-
-
-def _with_history(tensor: Any) -> Any:
-    with mt.enable_grad():
-        return tensor.clone()
 
 
 def increment_version(tensor: Any) -> None:

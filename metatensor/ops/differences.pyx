@@ -1,5 +1,5 @@
 """Differences and integrals along a dimension, built from other ops: diff, gradient and the trapezoidal rule."""
-from metatensor._core.gradients cimport renamed
+from metatensor._core.rule_node cimport renamed
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, OUT, Call, arg, call, define, dim_arg, int_arg, is_none, op_name, tensor_arg, wrap,
 )

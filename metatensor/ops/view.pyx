@@ -1,7 +1,7 @@
 """Views of all elements in other shapes: view, reshape, flatten, squeeze, unsqueeze, expand and similar ops."""
 from cpython.object cimport PyObject
 from metatensor._core.dtype cimport DType
-from metatensor._core.gradients cimport renamed
+from metatensor._core.rule_node cimport renamed
 from metatensor._core.layout cimport (
     MT_MUL_OVERFLOW, Layout, add_dims, copy_dims, count, infer_size, mul_dims, view_strides,
 )

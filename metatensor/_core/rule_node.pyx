@@ -1,0 +1,376 @@
+"""Nodes of operators: recording a call, and applying its rule."""
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from metatensor._core.gradients cimport (
+    FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function, Kept, NamedRule,
+    Parameter, Rule, default_name, rule_of,
+)
+from metatensor._core.graph cimport (
+    SAVED_OBJECT, Node, graph_hooks, is_tracked, next_sequence, node_extra, set_edge, set_output, set_outputs_room, set_room,
+    untrack, wants, where_called,
+)
+from metatensor._core.history cimport input_outline, node_of, rebase, set_node
+from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_TENSORS, VIEW, Call, Overload, call
+from metatensor._core.saved cimport keep, keep_result, keep_tensor, keep_tensors, layout_of, unpack
+from metatensor._core.size cimport make_tuple
+from metatensor._core.spec cimport Spec
+from metatensor._core.tensor cimport Tensor
+from metatensor._core.thread cimport hints, thread_state
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_NONLEAF, T_REQUIRES_GRAD
+from metatensor._core cimport graph
+from metatensor._core.late import later
+
+cdef extern from "Python.h":
+    object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
+
+
+# Recording ---------------------------------------------------------------------------------------------------
+
+cdef Way way_of(Call* c, Overload ov) except *:
+    """Return how a call of an operator is recorded."""
+    cdef object rule = rule_of(ov)
+    if rule is False:
+        return AS_IT_IS
+    if (<Rule>rule).through is not None and (c.variant == FUNCTIONAL or not (<Rule>rule).n_slots):
+        return BY_OTHERS
+    return AS_UNIT if ov.flags & COMPOSITE and c.variant == FUNCTIONAL else AS_IT_IS
+
+
+cdef object by_others(Call* c, Overload ov):
+    """Compute an operator by others, which are recorded."""
+    cdef int i
+    result = (<Rule>ov.gradient).through(*[<object>c.args[i] for i in range(ov.nslots)])
+    if c.variant == IN_PLACE and result is not NotImplemented and result is not <object>c.args[0]:
+        return call("copy_", (<object>c.args[0], result))
+    return result
+
+
+cdef inline int _link(Node node, int i, Tensor t) except -1:
+    """Set edge `i` for a tensor that requires grad. Return 0 if it does not, 1, or 3 if its node is tracked for cycles."""
+    cdef int output
+    cdef Node to
+    if not t.flags & T_REQUIRES_GRAD:
+        return 0
+    to = node_of(t, &output)
+    set_edge(node, i, to, output)
+    return 3 if is_tracked(<PyObject*>to) else 1
+
+
+cdef int _link_all(Node node, Rule rule, Call* c) except -1:
+    """Set the edges of a node, and which functions of its rule are wanted. Return True if a node that it leads to is tracked."""
+    cdef Overload ov = <Overload>c.overload
+    cdef Tensor t
+    cdef int i = 0, k, linked, tracked = 0, edges = rule.n_slots
+    if rule.lists:
+        edges = 0
+        for k in range(rule.n_slots):
+            edges += len(<object>c.args[rule.slots[k]]) if ov.slots[rule.slots[k]].kind == K_TENSORS else 1
+    set_room(node, edges, rule.n_kept, 0)
+    for k in range(rule.n_slots):
+        value = <object>c.args[rule.slots[k]]
+        if isinstance(value, list):
+            for t in value:
+                linked = _link(node, i, t)
+                if linked:
+                    node.functions |= 1ULL << rule.function_of[k]
+                    tracked |= linked & 2
+                i += 1
+            continue
+        if isinstance(value, Tensor):
+            linked = _link(node, i, <Tensor>value)
+            if linked:
+                node.functions |= 1ULL << rule.function_of[k]
+                tracked |= linked & 2
+        i += 1
+    return tracked
+
+
+cdef int _link_missing(Node node, Call* c, Overload ov) except -1:
+    """Set edges to all tensor arguments of an operator without a rule; backward through its node raises."""
+    cdef list given = []
+    cdef int i, tracked = 0
+    for i in range(ov.nslots):
+        value = <object>c.args[i]
+        given.extend([t for t in value if isinstance(t, Tensor)] if isinstance(value, list) else
+                     [value] if isinstance(value, Tensor) else [])
+    node.rule = _Missing(ov)
+    set_room(node, <int>len(given), 0, 0)
+    for i, t in enumerate(given):
+        tracked |= _link(node, i, <Tensor>t) & 2
+    return tracked
+
+
+cdef Node begin(Call* c, Overload ov):
+    """Return a node with the edges and saved arguments of a call. Its outputs are set later."""
+    cdef Node node = Node.__new__(Node)
+    cdef Rule rule
+    cdef Kept* kept
+    cdef int k, tracked
+    if rule_of(ov) is False:
+        tracked = _link_missing(node, c, ov)
+    else:
+        rule = <Rule>ov.gradient
+        node.rule = rule if rule.namer is None and (rule.in_place is None or c.variant != IN_PLACE) else _named(rule, c)
+        tracked = _link_all(node, rule, c)
+        for k in range(rule.n_kept):
+            kept = &rule.kept[k]
+            if kept.wanted_by & node.functions and kept.what != KEEP_RESULT:
+                _keep_argument(c, node, k, kept)
+    node.sequence = next_sequence()     # after those of its inputs, of which some may just have been made, for views
+    if not tracked and not hints.saved_hooks:
+        untrack(node)
+    if hints.anomaly:
+        call_stack = later("call_stack")
+        node_extra(node).forward_stack = call_stack()
+    return node
+
+
+@cython.final
+cdef class _Missing:
+    """Stands for the rule of an operator that has none."""
+    cdef readonly str name
+    cdef readonly str op
+
+    def __init__(self, Overload ov):
+        self.op, self.name = ov.qualname, default_name(ov.op.name)
+
+    def saved_value(self, node, name):
+        raise AttributeError(f"{self.name} has no attribute '_saved_{name}'")
+
+
+cdef object _named(Rule rule, Call* c):
+    cdef PyObject* args[MAX_NAMER]
+    cdef int i
+    if rule.in_place is not None and c.variant == IN_PLACE:
+        return rule.called(rule.in_place)
+    for i in range(rule.n_namer):
+        args[i] = c.args[rule.namer_slots[i]]
+    return rule.called(<str?>PyObject_Vectorcall(rule.namer, args, rule.n_namer, NULL))
+
+
+cdef object renamed(object t, str name):
+    """Give the node of a new tensor, if it has one, the name that it has in PyTorch, and return the tensor."""
+    cdef Node node
+    if (<Tensor>t).flags & T_NONLEAF and (<Tensor>t).node != NULL:
+        node = <Node>(<Tensor>t).node
+        if isinstance(node.rule, Rule):
+            node.rule = (<Rule>node.rule).called(name)
+    return t
+
+
+cdef int _keep_argument(Call* c, Node node, int k, Kept* kept) except -1:
+    value = <object>c.args[kept.index]
+    if kept.what == KEEP_LAYOUT:
+        if isinstance(value, list):
+            return keep(node, k, [layout_of(<Tensor>t) for t in value], SAVED_OBJECT)
+        return keep(node, k, layout_of(<Tensor>value) if isinstance(value, Tensor) else value, SAVED_OBJECT)
+    if isinstance(value, Tensor):
+        if c.variant == IN_PLACE and kept.index == 0 or (<Overload>c.overload).slots[kept.index].mutated:
+            value = _before_write(<Tensor>value)
+        return keep_tensor(node, k, <Tensor>value)
+    if isinstance(value, list) and value and isinstance(value[0], Tensor):
+        return keep_tensors(node, k, value)
+    return keep(node, k, value, SAVED_OBJECT)
+
+
+cdef Tensor _before_write(Tensor t):
+    """Return a copy of the values that the operator is about to replace, with their history."""
+    cdef bint was = thread_state().grad_enabled
+    cdef Tensor copy
+    cdef Node node
+    cdef int output
+    thread_state().grad_enabled = False
+    try:
+        copy = <Tensor>call("clone", (t,))
+    finally:
+        thread_state().grad_enabled = was
+    if hints.duals:
+        later("copy_tangents")(copy, t)
+    if t.flags & T_REQUIRES_GRAD:
+        node = node_of(t, &output)
+        set_node(copy, node, output)
+    return copy
+
+
+cdef inline bint _differentiable(Tensor t) noexcept:
+    return t.dtype.kind == KIND_FLOAT or t.dtype.kind == KIND_COMPLEX
+
+
+cdef int record(Call* c, Overload ov, object result) except -1:
+    """Record a call that wrote to no argument."""
+    cdef Node node
+    if isinstance(result, Tensor):
+        if not _differentiable(<Tensor>result):
+            return 0
+        node = begin(c, ov)
+        set_outputs_room(node, 1)
+        set_output(node, 0, <Tensor>result)
+        set_node(<Tensor>result, node, 0)
+        return _keep_results(c, node, result)
+    if not isinstance(result, (tuple, list)):
+        return 0
+    for r in result:
+        if isinstance(r, Tensor) and _differentiable(<Tensor>r):
+            break
+    else:
+        return 0
+    node = begin(c, ov)
+    _set_outputs(node, result)
+    return _keep_results(c, node, result)
+
+
+cdef int _set_outputs(Node node, object results) except -1:
+    cdef Rule rule = node_rule(node)
+    cdef int i
+    set_outputs_room(node, len(results))
+    for i, r in enumerate(results):
+        if isinstance(r, Tensor) and _differentiable(<Tensor>r) and (rule is None or rule.outputs is None or i in rule.outputs):
+            set_output(node, i, <Tensor>r)
+            set_node(<Tensor>r, node, i)
+    return 0
+
+
+cdef Rule node_rule(Node node):
+    """Return the rule of a node, or None if its operator has none."""
+    if isinstance(node.rule, Rule):
+        return <Rule>node.rule
+    return (<NamedRule>node.rule).rule if isinstance(node.rule, NamedRule) else None
+
+
+cdef int _keep_results(Call* c, Node node, object result) except -1:
+    """Save the results that the rule needs."""
+    cdef Rule rule = node_rule(node)
+    cdef Kept* kept
+    cdef int k
+    if rule is None:
+        return 0
+    for k in range(rule.n_kept):
+        kept = &rule.kept[k]
+        if kept.what != KEEP_RESULT or not kept.wanted_by & node.functions:
+            continue
+        value = result if isinstance(result, Tensor) else result[kept.index]
+        if isinstance(value, Tensor):
+            keep_result(node, k, <Tensor>value, kept.index)
+        else:
+            keep(node, k, value, SAVED_OBJECT)
+    return 0
+
+
+cdef int record_write(Call* c, Overload ov, Node node, object target) except -1:
+    """Record a call that wrote to `target`. `node` is what `begin` returned before."""
+    cdef Rule rule = node_rule(node)
+    cdef int edge = -1
+    set_outputs_room(node, 1)
+    set_output(node, 0, <Tensor>target)
+    if rule is not None and rule.n_slots and rule.slots[0] == 0:
+        edge = 0
+    if ov.flags & VIEW and (<Tensor>target).base is not None:
+        set_node(<Tensor>target, node, 0)       # a view with another shape now; the values of its base are as before
+    else:
+        rebase(<Tensor>target, node, edge)
+    return _keep_results(c, node, target)
+
+
+# Applying a rule -------------------------------------------------------------------------------------------------
+
+cdef object _spec_of(graph.Output* o):
+    """Return the Spec of a tensor, from what a node knows of it."""
+    cdef Spec s = Spec.__new__(Spec)
+    s.shape = make_tuple(o.ndim, o.sizes)
+    s.dtype = <object>o.dtype
+    s.device = <object>o.device
+    return s
+
+
+cdef object _zeros(graph.Output* o):
+    return call("zeros", (make_tuple(o.ndim, o.sizes),), {"dtype": <object>o.dtype, "device": <object>o.device})
+
+
+cdef int _apply(Node node, PyObject** grads, const char* wanted, PyObject** to) except -1:
+    cdef Rule rule = node_rule(node)
+    cdef Function f
+    cdef int i, k
+    cdef list cache = [None] * node.n_saved if node.n_saved else None
+    if rule is None:
+        raise NotImplementedError(f"{(<_Missing>node.rule).op}: metatensor has no rule for the gradient of this operator"
+                                  f"{where_called(node)}")
+    for i in range(node.n_outputs):
+        if grads[i] != NULL:
+            break
+    else:
+        return 0
+    if rule.functions and (<Function>rule.functions[0]).slot < 0:
+        made = _run(node, rule, <Function>rule.functions[0], -1, grads, wanted, cache)
+        if not isinstance(made, (tuple, list)):
+            made = (made,)
+        made = _flat(made)
+        if len(made) != node.n_edges:
+            raise RuntimeError(f"{node.node_name()}: the rule returned {len(made)} gradients for {node.n_edges} arguments")
+        for i in range(node.n_edges):
+            _give(node, i, made[i], wanted, to)
+        return 0
+    i = 0
+    for k in range(rule.n_slots):
+        f = <Function>rule.functions[rule.function_of[k]]
+        if rule.overload.slots[f.slot].kind == K_TENSORS:
+            made = _run(node, rule, f, i, grads, wanted, cache)
+            for g in made:
+                _give(node, i, g, wanted, to)
+                i += 1
+            continue
+        if wants(node, wanted, i):
+            _give(node, i, _run(node, rule, f, i, grads, wanted, cache), wanted, to)
+        i += 1
+    return 0
+
+
+cdef list _flat(object values):
+    cdef list out = []
+    for v in values:
+        if isinstance(v, (list, tuple)):
+            out.extend(v)
+        else:
+            out.append(v)
+    return out
+
+
+cdef inline int _give(Node node, int i, object g, const char* wanted, PyObject** to) except -1:
+    if g is None or not wants(node, wanted, i):
+        return 0
+    Py_INCREF(g)
+    to[i] = <PyObject*>g
+    return 0
+
+
+cdef object _run(Node node, Rule rule, Function f, int edge, PyObject** grads, const char* wanted, list cache):
+    """Call one function of a rule."""
+    cdef PyObject* args[MAX_PARAMETERS]
+    cdef list held = []
+    cdef Parameter* p
+    cdef int i, k
+    for i in range(f.n_parameters):
+        p = &f.parameters[i]
+        if p.source == FROM_GRAD:
+            if grads[p.index] != NULL:
+                args[i] = grads[p.index]
+                continue
+            value = _zeros(&node.outputs[p.index])
+        elif p.source == FROM_SAVED:
+            value = cache[p.index]
+            if value is None:
+                value = cache[p.index] = unpack(node, &node.saved[p.index])
+            args[i] = <PyObject*>value      # the cache holds it
+            continue
+        elif p.source == FROM_META:
+            value = _spec_of(input_outline(node, edge))
+        elif p.source == FROM_GRADS:
+            value = tuple([None if grads[k] == NULL else <object>grads[k] for k in range(node.n_outputs)])
+        else:
+            value = tuple([bool(wants(node, wanted, k)) for k in range(node.n_edges)])
+        held.append(value)
+        args[i] = <PyObject*>value
+    return PyObject_Vectorcall(f.body, args, f.n_parameters, NULL)
+
+
+graph_hooks.apply_rule = _apply
