@@ -6,8 +6,9 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from metatensor._core.device cimport META, Device, concrete_device
 from metatensor._core.dtype cimport BOOL, F64, I64, DType, by_code
+from metatensor._core.duals cimport has_duals
 from metatensor._core.execute cimport finish, python_meta, resolve_device
-from metatensor._core.forward cimport has_duals, run_duals
+from metatensor._core.forward cimport run_duals
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
 from metatensor._core.memory cimport MemoryTracker, pause_tracking, resume_tracking
 from metatensor._core.modes cimport intercept, run_modes

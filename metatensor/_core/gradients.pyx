@@ -97,9 +97,9 @@ def gradient(str name not None, /, *, node=None, in_place=None, written=None, jo
         Keep an argument only if a wanted gradient depends on it. By default, as in PyTorch, one on which several gradients
         depend is always kept.
     linear : str, optional
-        The arguments in which the operator is linear, for forward mode: see `metatensor._core.forward`.
+        The arguments in which the operator is linear, for forward mode: see `forward` in this package.
     tangent : callable, optional
-        Returns the tangent of the result in forward mode: see `metatensor._core.forward`.
+        Returns the tangent of the result in forward mode: see `forward` in this package.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
 

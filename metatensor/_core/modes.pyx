@@ -11,7 +11,8 @@ that call. Whatever the order in which modes were entered, a call passes them in
 cimport cython
 from cpython.object cimport PyObject
 from metatensor._core.dispatch cimport run
-from metatensor._core.forward cimport has_duals, run_duals
+from metatensor._core.duals cimport has_duals
+from metatensor._core.forward cimport run_duals
 from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, Call, Overload
 from metatensor._core.overriding cimport (
     ABSENT, answers_itself, ask_dispatch, ask_functions, ask_mode, overriding_functions, overriding_values, public_function, python_call,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.forward import fresh
+from metatensor._core.duals import fresh
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 

@@ -12,14 +12,14 @@ from functools import wraps
 from typing import Any, NamedTuple
 
 import metatensor as mt
-from metatensor._core import forward
+from metatensor._core import duals
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
 
 class _Stack(threading.local):
     def __init__(self) -> None:
-        self.numbers: list[int] = []  # of the levels of this thread, as `metatensor._core.forward` counts them
+        self.numbers: list[int] = []  # of the levels of this thread, as `metatensor._core.duals` counts them
 
 
 _stack = _Stack()
@@ -34,7 +34,7 @@ class UnpackedDualTensor(NamedTuple):
 
 def enter_dual_level() -> int:
     """Begin a level inside the current one, and return it: the number of levels around it."""
-    _stack.numbers.append(forward.enter_level())
+    _stack.numbers.append(duals.enter_level())
     return len(_stack.numbers) - 1
 
 
@@ -55,7 +55,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
         raise RuntimeError("exit_dual_level: no level has been entered")
     if level is not None and level != len(_stack.numbers) - 1:
         raise RuntimeError(f"exit_dual_level: levels end in reverse order; the innermost is {len(_stack.numbers) - 1}, not {level}")
-    forward.leave_level(_stack.numbers.pop())
+    duals.leave_level(_stack.numbers.pop())
 
 
 class dual_level:
@@ -134,14 +134,14 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
 
 def _dual(tensor: Any, tangent: Any, number: int) -> Any:
     """Return a view of `tensor` with a tangent. Of batched tensors all members have one."""
-    if not forward.is_plain(tensor):
+    if not duals.is_plain(tensor):
         from metatensor.func._batched import Batched, peel, wrap
 
         if isinstance(tensor, Batched):
             return wrap(_dual(tensor.value, peel(tangent, tensor.level), number), tensor.level)
-    if forward.tangent_of(tensor, number) is not None:
+    if duals.tangent_of(tensor, number) is not None:
         raise RuntimeError("make_dual: the tensor has a tangent at this level already")
-    return forward.make_dual(tensor, tangent, number)
+    return duals.make_dual(tensor, tangent, number)
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
@@ -167,20 +167,20 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
 
 
 def _unpacked(tensor: Any, number: int) -> tuple[Any, Any]:
-    if not forward.is_plain(tensor):
+    if not duals.is_plain(tensor):
         from metatensor.func._batched import Batched, wrap
 
         if isinstance(tensor, Batched):
             primal, tangent = _unpacked(tensor.value, number)
             return wrap(primal, tensor.level), None if tangent is None else wrap(tangent, tensor.level)
-    tangent = forward.tangent_of(tensor, number)
-    return (tensor, None) if tangent is None else (forward.primal_of(tensor, number), tangent)
+    tangent = duals.tangent_of(tensor, number)
+    return (tensor, None) if tangent is None else (duals.primal_of(tensor, number), tangent)
 
 
 def _is_fwd_grad_enabled() -> bool:
     """Return whether operators compute tangents."""
-    limit = forward.set_limit(0)
-    forward.set_limit(limit)
+    limit = duals.set_limit(0)
+    duals.set_limit(limit)
     return limit != 0
 
 
@@ -188,10 +188,10 @@ class _set_fwd_grad_enabled:
     """A context manager that turns the computation of tangents on or off."""
 
     def __init__(self, mode: bool) -> None:
-        self._before = forward.set_limit(None if mode else 0)
+        self._before = duals.set_limit(None if mode else 0)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *_: Any) -> None:
-        forward.set_limit(self._before)
+        duals.set_limit(self._before)

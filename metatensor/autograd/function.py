@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.forward import in_use, is_plain, primal_of, put_tangents, set_limit, tangent_of, tangents
+from metatensor._core.duals import in_use, is_plain, primal_of, put_tangents, set_limit, tangent_of, tangents
 from metatensor._core.function_node import FunctionNode
 from metatensor._core.saved import save
 from metatensor._core.tensor import Tensor
@@ -202,7 +202,7 @@ class Function(metaclass=_FunctionMeta):
                 raise RuntimeError(f"{cls.__name__}: mark_non_differentiable was given {type(t).__name__}, not a Tensor")
         if not recorded:
             outputs = [_output(o, args, ctx) for o in outputs]
-            _push(cls, ctx, args, outputs, list(outputs), levels, ctx.dirty_tensors)
+            _push(cls, ctx, args, outputs, list(outputs), levels)
             return tuple(outputs) if isinstance(output, tuple) else outputs[0]
         for t in ctx.dirty_tensors:
             if isinstance(t, Tensor) and t.requires_grad and t.is_leaf:
@@ -212,7 +212,7 @@ class Function(metaclass=_FunctionMeta):
                 raise RuntimeError(f"{cls.__name__}: mark_dirty was given a tensor that forward does not return")
         made = [_output(o, args, ctx) for o in outputs]
         if levels:
-            _push(cls, ctx, args, made, outputs, levels, ctx.dirty_tensors)
+            _push(cls, ctx, args, made, outputs, levels)
         targets = [m if isinstance(m, Tensor) and _has_gradient(m, o, ctx) else None for m, o in zip(made, outputs, strict=True)]
         if any(t is not None for t in targets):
             ctx._set_outputs(targets, [any(o is t for t in ctx.dirty_tensors) for o in outputs])
@@ -221,13 +221,12 @@ class Function(metaclass=_FunctionMeta):
         return tuple(made) if isinstance(output, tuple) else made[0]
 
 
-def _push(cls: Any, ctx: Any, args: tuple, made: list, outputs: list, levels: list, dirty: tuple) -> None:
+def _push(cls: Any, ctx: Any, args: tuple, made: list, outputs: list, levels: list) -> None:
     """Give the outputs the tangents that `jvp` computes, from the outermost level to the innermost."""
     for level in levels:
         given = [tangent_of(a, level) if isinstance(a, Tensor) else None for a in args]
         if ctx.materialize_grads:
-            given = [mt.zeros_like(primal_of(a, 0)).detach() if t is None and isinstance(a, Tensor) and (a.is_floating_point() or a.is_complex())
-                     else t for a, t in zip(args, given, strict=True)]
+            given = [_zeros_for(a) if t is None else t for a, t in zip(args, given, strict=True)]
         ctx._at_level, limit = level, set_limit(level)
         try:
             found = cls.jvp(ctx, *given)
@@ -246,6 +245,13 @@ def _push(cls: Any, ctx: Any, args: tuple, made: list, outputs: list, levels: li
                 raise RuntimeError(f"{cls.__name__}: jvp returned a tangent of shape {list(tangent.shape)} for an output of shape "
                                    f"{list(target.shape)}")
             put_tangents(target, {level: tangent})
+
+
+def _zeros_for(value: Any) -> Any:
+    """Return a tangent that is zero, or None for a value that can have none."""
+    if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
+        return None
+    return mt.zeros_like(primal_of(value, 0)).detach()
 
 
 def _has_gradient(made: Any, output: Any, ctx: Any) -> bool:

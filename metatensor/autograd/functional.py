@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
-from metatensor._core import forward
+from metatensor._core import duals
 from metatensor.autograd.forward_ad import _dual, _unpacked
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -82,7 +82,9 @@ def _filled(found: Any, inputs: tuple, where: str, strict: bool, create_graph: b
     return tuple(made)
 
 
-def _gradients(outputs: tuple, inputs: tuple, weights: Any = None, create_graph: bool = False, keep: Any = None, batched: bool = False) -> tuple:
+def _gradients(
+    outputs: tuple, inputs: tuple, weights: Any = None, create_graph: bool = False, keep: Any = None, batched: bool = False
+) -> tuple:
     """Return the gradients of those outputs that have some, None where there is none."""
     given = (None,) * len(outputs) if weights is None else weights
     pairs = [(y, w) for y, w in zip(outputs, given, strict=True) if y.requires_grad]
@@ -124,14 +126,14 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 def _pushed(where: str, func: Any, arguments: tuple, vectors: tuple) -> tuple[bool, tuple, tuple]:
     """Return the outputs of a function, and their tangents, None for those that have none."""
-    number = forward.enter_level()
+    number = duals.enter_level()
     try:
-        duals = [_dual(x, t, number) for x, t in zip(arguments, vectors, strict=True)]
-        many, outputs = _tuple(func(*duals), where, "what the function returns")
+        given = [_dual(x, t, number) for x, t in zip(arguments, vectors, strict=True)]
+        many, outputs = _tuple(func(*given), where, "what the function returns")
         pairs = [_unpacked(y, number) for y in outputs]
         return many, tuple(y for y, _ in pairs), tuple(t for _, t in pairs)
     finally:
-        forward.leave_level(number)
+        duals.leave_level(number)
 
 
 def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
@@ -320,7 +322,7 @@ def hessian(
     def gradient(*arguments: Any) -> Any:
         if outer_jacobian_strategy == "forward-mode":
             # The arguments carry tangents, so they must not be detached.
-            arguments = tuple(forward.fresh(x, True)[0] if not x.requires_grad else x for x in arguments)
+            arguments = tuple(duals.fresh(x, True)[0] if not x.requires_grad else x for x in arguments)
         found = jacobian(checked, arguments, create_graph=True)
         if strict and any(not g.requires_grad for g in found):
             raise RuntimeError("hessian: the gradient does not depend on an input; that is an error with strict=True")

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 import metatensor as mt
-from metatensor._core import forward
+from metatensor._core import duals
 from metatensor._core.modes import DispatchMode, current_modes
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import DisableTorchFunctionSubclass
@@ -140,11 +140,11 @@ def peel(x: Any, level: Level) -> Any:
         if x.level is level:
             return x.value
         return wrap(peel(x.value, level).movedim(0, 1), x.level)
-    tangents = forward.tangents(x) if forward.in_use() else {}
+    tangents = duals.tangents(x) if duals.in_use() else {}
     if any(is_batched_at(t, level) for t in tangents.values()):
-        primal = forward.primal_of(x, 0)
+        primal = duals.primal_of(x, 0)
         whole = primal.unsqueeze(0).expand(level.size, *x.shape)
-        return forward.put_tangents(whole, {number: peel(t, level) for number, t in tangents.items()})
+        return duals.put_tangents(whole, {number: peel(t, level) for number, t in tangents.items()})
     return x.unsqueeze(0).expand(level.size, *x.shape)
 
 
@@ -154,7 +154,7 @@ def is_batched_at(x: Any, level: Level) -> bool:
         if x.level is level:
             return True
         x = x.value
-    return forward.in_use() and any(is_batched_at(t, level) for t in forward.tangents(x).values())
+    return duals.in_use() and any(is_batched_at(t, level) for t in duals.tangents(x).values())
 
 
 def unwrap_all(tree: Any, level: Level, at: int | None) -> Any:
@@ -191,7 +191,7 @@ class Batched(Tensor):
         kwargs = kwargs or {}
         batches = [x for x in _tree.flatten([args, kwargs]) if isinstance(x, Batched)]
         level = max((x.level for x in batches), key=lambda level: level.depth)
-        if forward.in_use():
+        if duals.in_use():
             # A tensor whose tangents are batched at this level takes part as one that is batched itself.
             args, kwargs = _tree.tree_map(
                 lambda x: wrap(peel(x, level), level)

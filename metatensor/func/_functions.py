@@ -114,7 +114,7 @@ def _generated(cls: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, 
                 inner.needs_input_grad = ctx.needs_input_grad
                 found = cls.backward(inner, *members(grads, ctx.output_flags))
                 found = found if isinstance(found, tuple) else (found,)
-                made = []
+                made: list[Any] = []
                 for g, flag in zip(found, batched):
                     if g is None:
                         made.append(None)

@@ -14,12 +14,12 @@ from functools import wraps
 from typing import Any
 
 import metatensor as mt
-from metatensor._core import forward
+from metatensor._core import duals
 from metatensor._core.engine import gradient_edge, run_backward
 from metatensor._core.tensor import Tensor
 from metatensor.autograd.forward_ad import _dual, _unpacked
 from metatensor.func import _tree
-from metatensor.func._batched import Batched, Level, current_levels, is_batched_at, peel, wrap
+from metatensor.func._batched import Batched, Level, current_levels, peel, wrap
 
 __all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]
 
@@ -110,14 +110,15 @@ class _Recorded:
         # If only tangents are batched at a level, the members of the batch compute the same values.
         self.levels = [level for level in active if not level.for_tangents or any(_has_batch(x, level) for x in leaves)]
         self.output, self.aux = self.run(func)
-        if len(self.levels) < len(active) and any(_has_batch(y, level) for level in active if level not in self.levels for y in self.outputs):
+        left_out = [level for level in active if level not in self.levels]
+        if any(_has_batch(y, level) for level in left_out for y in self.outputs):
             self.levels = active
             self.output, self.aux = self.run(func)
 
     def run(self, func: Callable[..., Any]) -> tuple[Any, Any]:
         aliases, self.nodes = [], []
         for leaf in self.leaves:
-            made, node = forward.fresh(_whole(leaf, self.levels), self.outer)
+            made, node = duals.fresh(_whole(leaf, self.levels), self.outer)
             aliases.append(_members(made, self.levels))
             self.nodes.append(node)
         try:
@@ -129,7 +130,7 @@ class _Recorded:
         self.outputs = _outputs(self.where, output)
         self.wholes = [_whole(y, self.levels) for y in self.outputs]
         # Whether gradients are to be differentiated further.
-        self.nested = self.outer and forward.reaches_others([_innermost(y) for y in self.wholes], self.nodes)
+        self.nested = self.outer and duals.reaches_others([_innermost(y) for y in self.wholes], self.nodes)
         return output, aux
 
     def visible(self, tree: Any) -> Any:
@@ -138,7 +139,7 @@ class _Recorded:
         def one(x: Any) -> Any:
             if not isinstance(x, Tensor) or not x.requires_grad:
                 return x
-            if self.outer and forward.reaches_others([_innermost(x)], self.nodes):
+            if self.outer and duals.reaches_others([_innermost(x)], self.nodes):
                 return x
             return _without_history(x)
 
@@ -148,7 +149,7 @@ class _Recorded:
         """Return the gradients of the leaves; zeros for those that the outputs do not depend on."""
         create = self.nested if create is None else create
         roots, given = [], []
-        for y, whole, cotangent in zip(self.outputs, self.wholes, cotangents, strict=True):
+        for whole, cotangent in zip(self.wholes, cotangents, strict=True):
             if _innermost(whole).requires_grad:
                 roots.append(gradient_edge(whole))
                 given.append(_whole(cotangent, self.levels))
@@ -182,7 +183,7 @@ def _without_history(x: Any) -> Any:
     """Return a tensor without its node, but with its tangents."""
     if isinstance(x, Batched):
         return wrap(_without_history(x.value), x.level)
-    return forward.without_history(x)
+    return duals.without_history(x)
 
 
 # Reverse mode -----------------------------------------------------------------------------------------------------------
@@ -487,16 +488,16 @@ def jvp(func: Callable[..., Any], primals: Any, tangents: Any, *, strict: bool =
 
 def _pushed(where: str, func: Any, primals: Any, leaves: list[Any], directions: list[Any], strict: bool, has_aux: bool) -> Any:
     """Call `func` at a new level of forward mode. Return the output, the tangents of its tensors, and aux."""
-    number = forward.enter_level()
+    number = duals.enter_level()
     try:
-        duals = []
+        given = []
         for x, t in zip(leaves, directions, strict=True):
             if x.shape != t.shape:
                 raise RuntimeError(f"{where}: a tangent has shape {list(t.shape)}, but its tensor {list(x.shape)}")
             if not (x.is_floating_point() or x.is_complex()):
                 raise RuntimeError(f"{where}: only floating-point and complex tensors have tangents, got {x.dtype}")
-            duals.append(_dual(x, t, number))
-        output, aux = _with_aux(where, func(*_tree.unflatten(primals, duals)), has_aux)
+            given.append(_dual(x, t, number))
+        output, aux = _with_aux(where, func(*_tree.unflatten(primals, given)), has_aux)
         found = []
 
         def without(x: Any) -> Any:
@@ -511,7 +512,7 @@ def _pushed(where: str, func: Any, primals: Any, leaves: list[Any], directions: 
             found.append(tangent)
         return _tree.tree_map(without, output), found, _tree.tree_map(without, aux)
     finally:
-        forward.leave_level(number)
+        duals.leave_level(number)
 
 
 def jacfwd(
@@ -639,7 +640,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> Any:
     levels = call.levels
     # The gradients are linear in those of the outputs, so their own gradients are the tangents.
     weights = [mt.zeros(y.shape, dtype=y.dtype, device=y.device) for y in call.wholes]
-    aliases = [forward.fresh(w, False) for w in weights]
+    aliases = [duals.fresh(w, False) for w in weights]
     with mt.enable_grad():
         edges = [(k, gradient_edge(y)) for k, y in enumerate(call.wholes) if _innermost(y).requires_grad]
         inputs = [(node, 0) for node in call.nodes]
