@@ -105,8 +105,9 @@ def test_pytorch_has_no_gradient_either(name):
         eval(CALLS[name], {"torch": torch, "x": x, "m": m, "i": i}).sum().backward()
 
 
-@pytest.mark.parametrize("draw", ["uniform_()", "normal_()", "exponential_()", "cauchy_()", "log_normal_()", "geometric_(0.5)", "random_(4)",
-                                  "random_(2, 5)"])  # fmt: skip
+@pytest.mark.parametrize("draw", [
+    "uniform_()", "normal_()", "exponential_()", "cauchy_()", "log_normal_()", "geometric_(0.5)", "random_(4)", "random_(2, 5)",
+])  # fmt: skip
 def test_drawing_in_place_forgets_the_values(draw):
     x = mt.ones(3, device="cpu", requires_grad=True)
     y = x * 2

@@ -43,15 +43,22 @@ def limit_memory():
         resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 
 
+def drawn(options, number, ops):
+    """Return the lines of the program of a number."""
+    from .runner import program
+
+    return program(options.seed, number, ops, options.device, graphs=options.graphs)
+
+
 def child(options):
     """Run programs until the number of calls is reached. Write events to the file that the parent watches."""
-    from .runner import Failure, Growth, Runner, leak, program
+    from .runner import Failure, Growth, Runner, leak
 
     limit_memory()
     faulthandler.enable()
     runner = Runner(options.device, set(options.ops.split(",")) if options.ops else None)
     if options.lines or options.only is not None:
-        lines = json.loads(options.lines) if options.lines else program(options.seed, options.only, runner.ops, options.device, graphs=options.graphs)
+        lines = json.loads(options.lines) if options.lines else drawn(options, options.only, runner.ops)
         try:
             runner.run(lines, trace=not options.lines)
             why = leak(runner, lines, options.repeat) if options.repeat > 1 else None
@@ -68,7 +75,7 @@ def child(options):
     mark = step = max(options.calls // 60, 500)
     while done < options.calls and failures < CRASHES:
         struct.pack_into("qq", progress, 0, number, done)
-        lines = program(options.seed, number, runner.ops, options.device, graphs=options.graphs)
+        lines = drawn(options, number, runner.ops)
         try:
             if options.repeat > 1:
                 why = leak(runner, lines, options.repeat)
