@@ -1,11 +1,12 @@
-"""Time construction and forward pass of timm's models on metatensor and on PyTorch's meta device, in one run.
+"""Time construction, forward pass and training step of timm's models on metatensor and on PyTorch's meta device, in one run.
 
-    python -m benchmarks.libraries --torch-python PYTHON [--models 100] [--json FILE]
+    python -m benchmarks.libraries --torch-python PYTHON [--models 100] [--train] [--json FILE]
 
 One side is this interpreter, with metatensor installed as torch. The other side is PYTHON, an interpreter with PyTorch.
 Both must have the same version of timm. Each side is a process. They take turns, model by model, so that other load on
 the machine affects both. Before the timings, each process builds and runs one model as a warm-up. Construction is then
-timed once per model, and so is the forward pass, after one untimed pass.
+timed once per model, and so are the forward pass and, with ``--train``, the step (forward in training mode, backward and
+AdamW), each after one untimed pass.
 """
 
 from __future__ import annotations
@@ -52,8 +53,8 @@ class _WithoutTorchvision(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return None
 
 
-def work(name_of_library: str) -> None:
-    """Read names of models from stdin, and write [seconds to build, seconds to run] of each to stdout."""
+def work(name_of_library: str, train: bool) -> None:
+    """Read names of models from stdin, and write [seconds to build, to run and, with `train`, to train] of each to stdout."""
     import os
     import warnings
 
@@ -83,7 +84,22 @@ def work(name_of_library: str) -> None:
             start = time.perf_counter()
             model(x)
             ran = time.perf_counter() - start
-        return [built, ran]
+        return [built, ran, *([step(model, size)] if train else [])]
+
+    def step(model: Any, size: Any) -> float:
+        model.train()
+        optimizer = torch.optim.AdamW(model.parameters())
+        x = torch.empty((2, *size), device="meta")
+        spent = 0.0
+        for _ in range(2):
+            optimizer.zero_grad()
+            start = time.perf_counter()
+            output = model(x)
+            leaves = output if isinstance(output, (tuple, list)) else [output]
+            sum(t.float().mean() for t in leaves).backward()
+            optimizer.step()
+            spent = time.perf_counter() - start
+        return spent
 
     measure("resnet18")
     print(json.dumps(timm.list_models()), file=answers)
@@ -97,8 +113,8 @@ def work(name_of_library: str) -> None:
 class Side:
     """One of the two worker processes."""
 
-    def __init__(self, library: str, python: str) -> None:
-        command = [python, "-m", "benchmarks.libraries", WORKER, library]
+    def __init__(self, library: str, python: str, train: bool) -> None:
+        command = [python, "-m", "benchmarks.libraries", WORKER, library, *(["--train"] if train else [])]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.names = self._read()
 
@@ -110,7 +126,7 @@ class Side:
         return json.loads(line)
 
     def measure(self, name: str) -> Any:
-        """Return [seconds to build, seconds to run], or an error message."""
+        """Return the seconds that `work` writes, or an error message."""
         assert self.process.stdin is not None
         self.process.stdin.write(name + "\n")
         self.process.stdin.flush()
@@ -127,10 +143,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--torch-python", default=sys.executable, help="an interpreter with PyTorch and timm")
     parser.add_argument("--models", type=int, default=100, help="number of models, chosen at random; 0 for all")
+    parser.add_argument("--train", action="store_true", help="time a training step, too")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", help="write the figures of each model to this file")
     options = parser.parse_args()
-    ours, theirs = Side("metatensor", sys.executable), Side("torch", options.torch_python)
+    ours = Side("metatensor", sys.executable, options.train)
+    theirs = Side("torch", options.torch_python, options.train)
     names = [name for name in ours.names if name in set(theirs.names)]
     if options.models and options.models < len(names):
         names = sorted(random.Random(options.seed).sample(names, options.models))
@@ -141,7 +159,7 @@ def main() -> None:
             failures[name] = {"metatensor": mine, "torch": other}
             continue
         figures[name] = {"metatensor": mine, "torch": other}
-    for i, what in enumerate(("construction", "forward")):
+    for i, what in enumerate(("construction", "forward", "training")[: 3 if options.train else 2]):
         ratios = sorted(f["torch"][i] / f["metatensor"][i] for f in figures.values())
         total = [sum(f[side][i] for f in figures.values()) for side in ("metatensor", "torch")]
         print(f"{what:12}  {mean(ratios):7.1f} times as fast (geometric mean of {len(ratios)} models; "
@@ -155,6 +173,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) > 2 and sys.argv[1] == WORKER:
-        work(sys.argv[2])
+        work(sys.argv[2], "--train" in sys.argv)
     else:
         main()

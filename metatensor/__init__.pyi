@@ -183,11 +183,34 @@ uint64: _dtype
 uint7: _dtype
 uint8: _dtype
 
+class _return__embedding_bag(NamedTuple):
+    output: Tensor
+    offset2bag: Tensor
+    bag_size: Tensor
+    maximum_indices: Tensor
+
+class _return__linalg_det(NamedTuple):
+    result: Tensor
+    LU: Tensor
+    pivots: Tensor
+
 class _return__linalg_lstsq(NamedTuple):
     solution: Tensor
     residuals: Tensor
     rank: Tensor
     singular_values: Tensor
+
+class _return__linalg_slogdet(NamedTuple):
+    sign: Tensor
+    logabsdet: Tensor
+    LU: Tensor
+    pivots: Tensor
+
+class _return__linalg_solve_ex(NamedTuple):
+    result: Tensor
+    LU: Tensor
+    pivots: Tensor
+    info: Tensor
 
 class _return_aminmax(NamedTuple):
     min: Tensor
@@ -290,6 +313,8 @@ def _avg_pool_backward(grad_output: Tensor, input: Tensor, kernel_size: Sequence
 def _batch_norm_forward(input: Tensor, running_mean: Tensor | None, running_var: Tensor | None, weight: Tensor | None, bias: Tensor | None, training: _bool, momentum: _float, eps: _float) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """`batch_norm` that also returns the mean and reciprocal standard deviation of the batch and the new running statistics."""
 def _block_diag(tensors: Sequence[Tensor]) -> Tensor: ...
+def _cdist_backward(grad: Tensor, x1: Tensor, x2: Tensor, p: _float, cdist: Tensor) -> Tensor:
+    """Gradient of `cdist` for `x1`."""
 def _clone_strided(input: Tensor) -> Tensor: ...
 def _conj(input: Tensor) -> Tensor:
     """View that conjugates elements when they are read."""
@@ -297,6 +322,8 @@ def _ctc_loss(log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int],
     """`ctc_loss` of each sequence, and the logarithms of the forward probabilities."""
 def _ctc_loss_backward(grad_output: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Sequence[_int], target_lengths: Sequence[_int], blank: _int, zero_infinity: _bool, loss: Tensor, log_alpha: Tensor) -> Tensor:
     """Gradient of `ctc_loss`."""
+def _embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: _bool, mode: _str, sparse: _bool, per_sample_weights: Tensor | None, include_last_offset: _bool, padding_idx: _int | None) -> _return__embedding_bag:
+    """`nn.functional.embedding_bag` of a vector of indices, with what its gradient needs: the bag of each index, the size of each bag, and the index of each maximum."""
 def _fft_c2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, forward: _bool, *, out: Tensor | None = None) -> Tensor:
     """Complex Fourier transform over `dim`. `normalization` is 0 for no scaling, 1 to divide by the square root of N or 2 to divide by N, the number of points."""
 def _fft_c2r(input: Tensor, dim: _int | Sequence[_int], normalization: _int, last_dim_size: _int, *, out: Tensor | None = None) -> Tensor:
@@ -332,10 +359,18 @@ def _index_put_accumulate_(input: Tensor, indices: Sequence[Tensor], dims: Seque
     """Add `values` in place at the positions given by index tensors or masks for the dimensions `dims`."""
 def _int_mm(input: Tensor, mat2: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Product of two int8 matrices, as int32. The first matrix may also be uint8."""
+def _linalg_det(A: Tensor) -> _return__linalg_det:
+    """Like `linalg.det`, but with the LU factors and their pivots."""
 def _linalg_lstsq(input: Tensor, b: Tensor, rcond: _float | None, driver: _str) -> _return__linalg_lstsq:
     """Like `linalg.lstsq`, but with residuals even for matrices without full rank."""
+def _linalg_slogdet(A: Tensor) -> _return__linalg_slogdet:
+    """Like `linalg.slogdet`, but with the LU factors and their pivots."""
+def _linalg_solve_ex(A: Tensor, B: Tensor, *, left: _bool = True, check_errors: _bool = False) -> _return__linalg_solve_ex:
+    """Like `linalg.solve_ex`, but with the LU factors of A and their pivots."""
 def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype | None = None) -> Tensor:
     """Gradient of `log_softmax`, given its result."""
+def _masked_select(input: Tensor, mask: Tensor, count: _int) -> Tensor:
+    """`masked_select` where `count` is the number of elements, which is known without values."""
 def _max_pool_backward(grad_output: Tensor, input: Tensor, indices: Tensor, n: _int) -> Tensor:
     """Gradient of max pooling over the last `n` dimensions."""
 def _multilabel_margin_loss_forward(input: Tensor, target: Tensor, reduction: _str) -> tuple[Tensor, Tensor]:
@@ -351,10 +386,14 @@ def _nll_loss_forward(input: Tensor, target: Tensor, weight: Tensor | None, redu
     """`nll_loss` that also returns the total weight of the samples."""
 def _overlap_add(input: Tensor, step: _int) -> Tensor:
     """Add up overlapping frames at distances of `step`: (n, frames, size) gives (n, size + step * (frames - 1))."""
+def _pdist_backward(grad: Tensor, input: Tensor, p: _float, pdist: Tensor) -> Tensor:
+    """Gradient of `pdist`."""
 def _repeat_interleave(input: Tensor, repeats: _int, dim: _int, output_size: _int) -> Tensor: ...
 def _repeat_interleave_by(input: Tensor, repeats: Tensor, dim: _int, output_size: _int) -> Tensor: ...
 def _rrelu_with_noise(input: Tensor, noise: Tensor, lower: _float, upper: _float, training: _bool) -> Tensor:
     """`rrelu` with given slopes `noise`, which are 1 for positive inputs. Outside training the slope is the mean of `lower` and `upper`."""
+def _safe_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None) -> Tensor:
+    """`softmax`, but 0 where all elements along `dim` are -inf."""
 def _sample_dirichlet(input: Tensor, generator: _Generator | None = None) -> Tensor:
     """Sample from Dirichlet distributions whose concentration parameters lie along the last dimension."""
 def _scaled_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None, scale_result: Tensor | None = None, out_dtype: _dtype | None = None, use_fast_accum: _bool = False, *, out: Tensor | None = None) -> Tensor:

@@ -14,4 +14,5 @@ cdef int bind(Overload ov, Call* c, PyObject** args, Py_ssize_t n, PyObject* kwn
               Misfit* misfit) except -1
 cdef object dispatch(Call* c)
 cdef object run(Call* c)
+cdef object run_plain(Call* c)
 cdef object invoke(PyObject* op, PyObject** args, int n)

@@ -7,8 +7,9 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from metatensor._core.device cimport META, Device, concrete_device
 from metatensor._core.dtype cimport BOOL, F64, I64, DType, by_code
 from metatensor._core.execute cimport finish, python_meta, resolve_device
+from metatensor._core.forward cimport has_duals, run_duals
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
-from metatensor._core.rule_node cimport AS_IT_IS, AS_UNIT, BY_OTHERS, Way, by_others, record, way_of
+from metatensor._core.memory cimport MemoryTracker, pause_tracking, resume_tracking
 from metatensor._core.modes cimport intercept, run_modes
 from metatensor._core.op cimport (
     FUNCTIONAL, IN_PLACE, K_ANY, K_BOOL, K_BOOLS, K_DEVICE, K_DTYPE, K_FLOAT, K_FLOATS, K_FORMAT,
@@ -16,6 +17,7 @@ from metatensor._core.op cimport (
     WITH_OUT, Call, Op, OpMethod, Overload, SlotSpec, hold, op_name, prepare, set_entries,
 )
 from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, overriding_values, public_function
+from metatensor._core.rule_node cimport AS_IT_IS, AS_UNIT, BY_OTHERS, Way, by_others, record, way_of
 from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD
@@ -439,6 +441,13 @@ cdef object dispatch(Call* c):
 
 
 cdef object run(Call* c):
+    """Run a call below all modes, with the tangents of its arguments if they have some."""
+    if hints.duals and has_duals(c):
+        return run_duals(c)
+    return run_plain(c)
+
+
+cdef object run_plain(Call* c):
     """Run the meta kernel. `finish` does the rest, unless this is a plain call on the meta device without gradients."""
     cdef Overload ov = <Overload>c.overload
     cdef object result
@@ -452,7 +461,9 @@ cdef object run(Call* c):
         if result is not NotImplemented:
             return result
         way = AS_IT_IS
-    if ov.meta != NULL:
+    if hints.trackers and (way == BY_OTHERS or c.variant != FUNCTIONAL and not ov.flags & COMPOSITE):
+        result = _unseen(c, ov)
+    elif ov.meta != NULL:
         result = ov.meta(c)
     else:
         result = python_meta(c)
@@ -466,6 +477,15 @@ cdef object run(Call* c):
             and not c.flags & T_REQUIRES_GRAD:
         return result
     return finish(c, result)
+
+
+cdef object _unseen(Call* c, Overload ov):
+    """Run a meta kernel whose result only says what the result must look like: its storage does not count."""
+    cdef MemoryTracker tracker = pause_tracking()
+    try:
+        return ov.meta(c) if ov.meta != NULL else python_meta(c)
+    finally:
+        resume_tracking(tracker)
 
 
 cdef object _as_unit(Call* c, Overload ov):

@@ -1,46 +1,57 @@
-"""Parts that several rules for gradients share."""
+"""Parts that several rules for gradients share.
 
-from __future__ import annotations
-
-from typing import Any
+They are imported with the operators. Annotations would need `typing`, whose import takes a tenth of the package's.
+"""
 
 from metatensor._core.gradients import ops
 from metatensor._core.late import found_body
 from metatensor._core.tensor import Tensor
 
-__all__ = ["Bodies", "conj", "inverse_order", "logical_axes", "restored", "share", "spread", "times", "within"]
+__all__ = [
+    "Bodies", "conj", "inverse_order", "logical_axes", "no_sparse", "numbered", "restored", "share", "spread", "times", "unknown", "within",
+]  # fmt: skip
 
 
 class Bodies:
     """The functions of a module of `metatensor.rules.gradients`, which is imported when the first is used."""
 
-    def __init__(self, family: str) -> None:
+    def __init__(self, family):
         self._family = family
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name):
         found = found_body(f"{self._family}.{name}")
         setattr(self, name, found)
         return found
 
 
-def conj(x: Any) -> Any:
+def conj(x):
     """Return the complex conjugate of a tensor or number; what is real is returned unchanged."""
     if isinstance(x, Tensor):
         return x.conj() if x.dtype.is_complex else x
     return x.conjugate()
 
 
-def times(x: Any, factor: Any) -> Any:
+def times(x, factor):
     """Return ``x * conj(factor)``, or `x` itself if the factor is the number 1."""
     return x if not isinstance(factor, Tensor) and factor == 1 else x * conj(factor)
 
 
-def share(grad: Any, a: Any, b: Any, chosen: Any) -> Any:
-    """Return the gradient of the chosen elements of two operands; equal elements get half of it each."""
-    return ops.where(a == b, grad / 2, grad).masked_fill(~chosen, 0)
+def share(grad, a, b, lost):
+    """Return the gradient of the elements of an operand that were not lost; equal elements get half of it each."""
+    return ops.where(a == b, grad / 2, grad).masked_fill_(lost, 0)
 
 
-def restored(grad: Any, shape: tuple, dims: Any, keepdim: bool) -> Any:
+def numbered(name, input, other):
+    """Return the name of a node of two operands, which ends in 0, in 1 if the first is a number, in 2 if the second is."""
+    return name + ("2" if not isinstance(other, Tensor) else "0" if isinstance(input, Tensor) else "1")
+
+
+def unknown(name, argument):
+    """Raise NotImplementedError for an argument for which an operator has no derivative in closed form."""
+    raise NotImplementedError(f"{name}: there is no formula for the gradient of the argument {argument!r}")
+
+
+def restored(grad, shape, dims, keepdim):
     """Return `grad` with size 1 in the dimensions that a reduction removed."""
     if keepdim or not shape:
         return grad
@@ -49,26 +60,31 @@ def restored(grad: Any, shape: tuple, dims: Any, keepdim: bool) -> Any:
     return grad
 
 
-def logical_axes(dims: Any, ndim: int) -> list[int]:
+def logical_axes(dims, ndim: int):
     """Return dimensions as a sorted list of numbers that are not negative; None or () stands for all."""
     if dims is None or (isinstance(dims, (tuple, list)) and not dims):
         return list(range(ndim))
     return sorted(d % max(ndim, 1) for d in (dims if isinstance(dims, (tuple, list)) else (dims,)))
 
 
-def within(grad: Any, shape: tuple, view: str, *arguments: Any) -> Any:
+def no_sparse(name):
+    """Return the error for a gradient that would be sparse."""
+    return NotImplementedError(f"{name}(): with sparse=True the gradient would be a sparse tensor, and there are none; pass sparse=False")
+
+
+def within(grad, shape, view, *arguments):
     """Return zeros of `shape` in which the part that the operator `view` selects is `grad`."""
     whole = grad.new_zeros(shape)
     getattr(ops, view)(whole, *arguments).copy_(grad)
     return whole
 
 
-def spread(grad: Any, shape: tuple, dims: Any, keepdim: bool) -> Any:
+def spread(grad, shape, dims, keepdim):
     """Return the gradient of a reduction, expanded to the sizes of its input."""
     return restored(grad, shape, dims, keepdim).expand(shape)
 
 
-def inverse_order(dims: Any) -> list[int]:
+def inverse_order(dims):
     """Return the order of dimensions that undoes the order `dims`."""
     order = [d % len(dims) for d in dims]
     return [order.index(d) for d in range(len(dims))]

@@ -39,10 +39,13 @@ cdef class Rule:
     cdef readonly str name              # of its nodes
     cdef object through                 # function that computes the operator by others, or None
     cdef str in_place                   # the name of the nodes of the in-place variant, or None
+    cdef Rule written                   # the rule of the in-place variant, or None if it has the same
     cdef object namer                   # function of the call's arguments that returns the name, or None
     cdef int namer_slots[MAX_NAMER]     # the arguments that it takes
     cdef int n_namer
     cdef dict named                     # name -> NamedRule
+    cdef bint sparing                   # nothing is kept that no wanted gradient needs
+    cdef bint strided                   # `through` is for calls whose first two arguments are not both contiguous
     cdef list functions
     cdef int n_slots, n_kept
     cdef bint lists                     # an argument is a list of tensors

@@ -62,12 +62,20 @@ cdef class NamedRule:
         return self.rule.saved_value(node, name)
 
 
+linear_in = {}              # qualified name of an overload -> the arguments in which it is linear
+tangents = {}               # qualified name of an overload -> function that computes its tangent
 cdef dict _through = {}     # qualified name of an overload -> function that computes it by other operators, or DECOMPOSITION
+cdef set _sparing = set()   # qualified names of overloads that keep only what wanted gradients depend on
+cdef set _strided = set()   # those for which `_through` is for arguments that are not contiguous
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
 
 
-def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outputs=None, **rules):
+cdef dict _written = {}     # qualified name of an overload -> functions by argument, for its in-place variant
+
+
+def gradient(str name not None, /, *, node=None, in_place=None, written=None, joint=None, outputs=None, bint sparing=False,
+             linear=None, tangent=None, **rules):
     """Declare the gradient of an operator. See the module's docstring for the functions.
 
     A composite operator with a rule is recorded as one node.
@@ -80,24 +88,42 @@ def gradient(str name not None, /, *, node=None, in_place=None, joint=None, outp
         The name of the nodes, or a function of arguments of the call that returns it. Default: ``MulBackward0`` for "mul".
     in_place : str, optional
         The name of the nodes of the in-place variant, if it has another.
+    written : dict of callable, optional
+        The functions of the in-place variant, if it has others: they may need the result instead of the old value.
     joint : callable, optional
         Returns the gradients of several arguments as a tuple. Then each of `rules` is True for an argument that has one.
     outputs : sequence of int, optional
         The outputs that have a gradient. Default: all that are floating-point or complex.
+    sparing : bool
+        Keep an argument only if a wanted gradient depends on it. By default, as in PyTorch, one on which several gradients
+        depend is always kept.
+    linear : str, optional
+        The arguments in which the operator is linear, for forward mode: see `metatensor._core.forward`.
+    tangent : callable, optional
+        Returns the tangent of the result in forward mode: see `metatensor._core.forward`.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
 
     In place of a function there may be its place in `metatensor.rules.gradients`, ``"losses.nll_loss"``.
     """
+    if sparing:
+        _sparing.add(name)
+    if linear is not None:
+        linear_in[name] = linear
+    if tangent is not None:
+        tangents[name] = tangent
     _declared[name] = (node, joint, outputs, rules)
     if in_place is not None:
         _in_place[name] = in_place
+    if written is not None:
+        _written[name] = written
 
 
 DECOMPOSITION = object()
+FORMULA = object()          # the decomposition, without computing float16 and bfloat16 in float32
 
 
-def recorded_as(str name not None, through=DECOMPOSITION):
+def recorded_as(str name not None, through=DECOMPOSITION, *, bint strided=False):
     """Compute an operator by others when gradients are recorded.
 
     Parameters
@@ -107,15 +133,21 @@ def recorded_as(str name not None, through=DECOMPOSITION):
     through : callable, optional
         Computes the operator by others, given its arguments. If it returns NotImplemented, the rules of the operator
         are used. The meta kernel checks the arguments first, except for operators that draw random numbers. Default:
-        the operator's decomposition.
+        the operator's decomposition. FORMULA: the decomposition, computed in the dtypes of the arguments.
+    strided : bool
+        Do so only if the first two arguments, which are tensors, are not both contiguous.
     """
     _through[name] = through
+    if strided:
+        _strided.add(name)
 
 
 def same_gradient(str name not None, str other not None, str node not None):
     """Declare that operator `name` has the rules of `other`, and nodes of the name `node`."""
     _, joint, outputs, rules = _declared[other]
     _declared[name] = (node, joint, outputs, rules)
+    if other in linear_in:
+        linear_in[name] = linear_in[other]
 
 
 def tables():
@@ -154,8 +186,12 @@ def declared():
 cpdef str default_name(str name):
     """Return the name of the nodes of an operator, ``MulBackward0`` for "mul"."""
     base = name.rpartition("::")[2]
-    parts = base.replace(".", "_").strip("_").split("_")
-    return "".join([part[:1].upper() + part[1:] for part in parts]) + "Backward0"
+    made, up = "", True
+    for letter in base.replace(".", "_").strip("_"):
+        if letter != "_":
+            made += letter.upper() if up else letter
+        up = letter == "_" or letter.isdigit()      # Log1PBackward0
+    return made + "Backward0"
 
 
 cdef tuple _result_names(Overload ov):
@@ -169,18 +205,32 @@ cdef tuple _result_names(Overload ov):
 cdef object prepared(Overload ov):
     """Return the rule of an overload, or False if it has none."""
     cdef Rule rule
-    cdef int i
     found = _declared.get(ov.qualname, (None, None, None, {}))
     through = _through.get(ov.qualname)
     if not found[3] and through is None:
         return False
     node, joint, outputs, rules = found
+    rule = _made(ov, node, joint, outputs, rules)
+    if through is DECOMPOSITION or through is FORMULA:
+        rule.through = later("decompositions")()[ov.qualname]
+        if through is FORMULA:
+            rule.through = rule.through.__wrapped__
+    else:
+        rule.through = found_body(through)
+    if ov.qualname in _written:
+        rule.written = _made(ov, node, None, outputs, _written[ov.qualname])
+    return rule
+
+
+cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rules):
+    cdef Rule rule
+    cdef int i
     if isinstance(node, str) and "." in node:
         node = found_body(node)
     rule = Rule.__new__(Rule)
     rule.overload = ov
-    rule.through = later("decompositions")()[ov.qualname] if through is DECOMPOSITION else found_body(through)
     rule.in_place = _in_place.get(ov.qualname)
+    rule.strided, rule.sparing = ov.qualname in _strided, ov.qualname in _sparing
     rule.outputs = None if outputs is None else frozenset(outputs)
     rule.functions, rule.named = [], {}
     if callable(node):

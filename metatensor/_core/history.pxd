@@ -17,6 +17,7 @@ cdef class CopySlices(Node):
     cdef int place_of(self, int i) noexcept
 
 
+cdef Tensor part_of(Tensor whole, Tensor base, Tensor view)
 cdef Node node_of(Tensor t, int* output)
 cdef Node accumulator_of(Tensor t)
 cdef int set_node(Tensor t, Node node, int output) except -1

@@ -12,7 +12,7 @@ from metatensor._core.graph cimport (
 from metatensor._core.layout cimport is_dense, is_row_major
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
-from metatensor._core.storage cimport new_storage
+from metatensor._core.storage cimport has_values, new_storage
 from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of, over_storage, version_of
 from metatensor._core.thread cimport thread_state
 from metatensor._core.types cimport T_CONJ, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_RETAINS_GRAD, T_VIEW, dim_t
@@ -103,8 +103,14 @@ cdef object _contiguous_format():
 
 
 cdef bint _owned_alone(Tensor g) noexcept:
-    """Whether nobody but the walk and the caller sees the values of `g`."""
+    """Whether nobody but the walk and the caller sees the values of `g`.
+
+    Without values it is enough that nobody else refers to `g` itself, as in PyTorch, where parts of one gradient may become
+    the gradients of several leaves and keep all of its storage.
+    """
     cdef Py_ssize_t owners = 1
+    if not has_values(g.storage):
+        return Py_REFCNT(<PyObject*>g) <= 2
     if g.base is not None:
         if Py_REFCNT(<PyObject*>g.base) > 1:
             return False
@@ -214,7 +220,7 @@ cdef int forget(Tensor t) except -1:
 
 # Writes ---------------------------------------------------------------------------------------------
 
-cdef Tensor _part(Tensor whole, Tensor base, Tensor view):
+cdef Tensor part_of(Tensor whole, Tensor base, Tensor view):
     """Return the part of `whole` that `view` is of `base`. The layout of `whole` is that of `base`."""
     cdef dim_t offset = view.offset - base.offset
     if view.dtype is base.dtype:
@@ -242,7 +248,7 @@ cdef int _look_again(Tensor t) except -1:
     cdef Tensor again
     thread_state().grad_enabled = True
     try:
-        again = _part(<Tensor>t.base, <Tensor>t.base, t)
+        again = part_of(<Tensor>t.base, <Tensor>t.base, t)
     finally:
         thread_state().grad_enabled = was
     set_node(t, <Node>again.node, again.output)
@@ -327,10 +333,10 @@ cdef class CopySlices(Node):
             return 0
         if self.function is None:
             raise TypeError("CopySlices: a node that no operator made cannot be applied")
-        whole = <Tensor>call("copy_", (call("empty_strided", (
-            make_tuple(self.base.ndim, self.base.sizes), make_tuple(self.base.ndim, self.base.strides)),
-            {"dtype": (<Tensor>grads[0]).dtype, "device": (<Tensor>grads[0]).storage.device}), <Tensor>grads[0]))
-        part = _part(whole, self.base, self.view)
+        whole = <Tensor>call("copy_", (call("new_empty_strided", (
+            <Tensor>grads[0], make_tuple(self.base.ndim, self.base.sizes), make_tuple(self.base.ndim, self.base.strides))),
+            <Tensor>grads[0]))
+        part = part_of(whole, self.base, self.view)
         sliced = call("clone", (part,))
         given[0] = <PyObject*>sliced
         made = <PyObject**>PyMem_Calloc(max(self.function.n_edges, 1), sizeof(PyObject*))

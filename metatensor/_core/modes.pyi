@@ -1,11 +1,10 @@
-"""The mode stack of a thread and memory trackers."""
+"""The mode stack of a thread."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 from typing_extensions import Self
 
 from metatensor._core.op import Op
-from metatensor._core.storage import Storage
 
 class Mode:
     """A context manager that intercepts every op of its thread."""
@@ -26,20 +25,6 @@ class TorchFunctionMode(Mode):
 
 class TorchDispatchMode(Mode):
     """A mode whose ``__torch_dispatch__`` receives every non-composite operator, below autograd and autocast."""
-
-class MemoryTracker:
-    """A context manager that counts the bytes of the storages that this thread creates, while they live."""
-
-    on_peak: Callable[[], object] | None
-    @property
-    def current(self) -> int: ...
-    @property
-    def peak(self) -> int: ...
-    @property
-    def count(self) -> int: ...
-    def __enter__(self) -> Self: ...
-    def __exit__(self, *exc: object) -> None: ...
-    def birth(self, s: Storage) -> object: ...
 
 def current_modes() -> list[Mode]: ...
 

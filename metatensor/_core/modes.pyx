@@ -10,16 +10,15 @@ that call. Whatever the order in which modes were entered, a call passes them in
 """
 cimport cython
 from metatensor._core.dispatch cimport run
+from metatensor._core.forward cimport has_duals, run_duals
 from metatensor._core.op cimport COMPOSITE, Call, Overload
 from metatensor._core.overriding cimport (
     ABSENT, answers_itself, ask_dispatch, ask_functions, ask_mode, overriding_functions, overriding_values, public_function, python_call,
     run_parts,
 )
-from metatensor._core.slots cimport forbid_new
-from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, hints, thread_state
-from metatensor._core.types cimport T_INFERENCE, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t
+from metatensor._core.types cimport T_INFERENCE, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
 
 
 @cython.binding(False)
@@ -172,6 +171,8 @@ cdef object run_modes(Call* c):
         return _override(state, func, asked or [], args, kwargs)
     while state.level > 0:
         mode = <Mode>state.modes[state.level - 1]
+        if hints.duals and mode.rank == OPERATORS and has_duals(c):
+            return run_duals(c)         # the mode receives the calls that compute the tangents, too
         if ov.flags & COMPOSITE and not mode.sees(c):
             return run(c)       # the ops it calls will reach the mode
         if isinstance(mode, TorchDispatchMode) and not state.dispatch_disabled:
@@ -183,6 +184,8 @@ cdef object run_modes(Call* c):
             return mode.handle(c)
         finally:
             state.level = min(level, <int>len(state.modes))
+    if hints.duals and has_duals(c):
+        return run_duals(c)
     if c.flags & T_OVERRIDES and not ov.flags & COMPOSITE and not state.dispatch_disabled and not answers_itself(c):
         result = ask_dispatch(c)
         if result is not ABSENT:
@@ -240,77 +243,3 @@ def current_modes():
     """Return the active modes of this thread, innermost last."""
     cdef ThreadState state = thread_state()
     return list(state.modes[:state.level])
-
-
-# Memory ----------------------------------------------------------------------------------
-
-@cython.binding(False)
-@cython.final
-@cython.no_gc_clear
-cdef class _Life:
-    """An object owned by a storage. It subtracts the bytes of the storage from its tracker when it is freed."""
-    cdef MemoryTracker tracker
-    cdef dim_t nbytes
-
-    def __dealloc__(self):
-        self.tracker.current -= self.nbytes
-
-    def resize(self, nbytes):
-        self.tracker.grow(nbytes - self.nbytes)
-        self.nbytes = nbytes
-
-
-@cython.binding(False)
-cdef class MemoryTracker:
-    """A context manager that measures the memory of storages that this thread creates inside it.
-
-    `current` is the number of bytes in those storages that have not been freed. `peak` is the largest value that
-    `current` has had. `count` is the number of storages created.
-    `on_peak` is None or a callable without arguments. It is called after each new
-    peak.
-    """
-    cdef readonly dim_t current, peak
-    cdef readonly long long count
-    cdef public object on_peak
-    cdef object _outer
-    cdef bint _entered
-
-    def __enter__(self):
-        cdef ThreadState state = thread_state()
-        if self._entered:
-            raise RuntimeError("MemoryTracker: this tracker is active already")
-        self._entered = True
-        self._outer = state.tracker
-        state.tracker = self
-        hints.trackers += 1
-        return self
-
-    def __exit__(self, *exc):
-        cdef ThreadState state = thread_state()
-        if state.tracker is not self:
-            raise RuntimeError("MemoryTracker: trackers must be left in the order in which they were entered")
-        state.tracker = self._outer
-        self._outer = None
-        self._entered = False
-        self.on_peak = None     # breaks a reference cycle: the callable may hold tensors, which hold the tracker
-        hints.trackers -= 1
-
-    cdef int grow(self, dim_t nbytes) except -1:
-        self.current += nbytes
-        if self.current > self.peak:
-            self.peak = self.current
-            if self.on_peak is not None:
-                self.on_peak()
-        return 0
-
-    def birth(self, Storage s not None):
-        """Count a new storage. Return an object that the storage must own. It subtracts the bytes when it is freed."""
-        cdef _Life life = _Life.__new__(_Life)
-        life.tracker = self
-        life.nbytes = s.size_bytes
-        self.count += 1
-        self.grow(s.size_bytes)
-        return life
-
-
-forbid_new(_Life)

@@ -4,20 +4,20 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from metatensor._core.gradients cimport (
     FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function, Kept, NamedRule,
-    Parameter, Rule, default_name, rule_of,
+    Parameter, Rule, rule_of,
 )
 from metatensor._core.graph cimport (
     SAVED_OBJECT, Node, graph_hooks, is_tracked, next_sequence, node_extra, set_edge, set_output, set_outputs_room, set_room,
     untrack, wants, where_called,
 )
 from metatensor._core.history cimport input_outline, node_of, rebase, set_node
-from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_TENSORS, VIEW, Call, Overload, call
+from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_TENSORS, VIEW, Call, Overload, call, make_returns
 from metatensor._core.saved cimport keep, keep_result, keep_tensor, keep_tensors, layout_of, unpack
 from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport hints, thread_state
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_NONLEAF, T_REQUIRES_GRAD
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONTIGUOUS, T_NONLEAF, T_REQUIRES_GRAD
 from metatensor._core cimport graph
 from metatensor._core.late import later
 
@@ -33,7 +33,8 @@ cdef Way way_of(Call* c, Overload ov) except *:
     if rule is False:
         return AS_IT_IS
     if (<Rule>rule).through is not None and (c.variant == FUNCTIONAL or not (<Rule>rule).n_slots):
-        return BY_OTHERS
+        if not (<Rule>rule).strided or not (<Tensor>c.args[0]).flags & (<Tensor>c.args[1]).flags & T_CONTIGUOUS:
+            return BY_OTHERS
     return AS_UNIT if ov.flags & COMPOSITE and c.variant == FUNCTIONAL else AS_IT_IS
 
 
@@ -43,7 +44,7 @@ cdef object by_others(Call* c, Overload ov):
     result = (<Rule>ov.gradient).through(*[<object>c.args[i] for i in range(ov.nslots)])
     if c.variant == IN_PLACE and result is not NotImplemented and result is not <object>c.args[0]:
         return call("copy_", (<object>c.args[0], result))
-    return result
+    return make_returns(c, result) if type(result) is tuple else result
 
 
 cdef inline int _link(Node node, int i, Tensor t) except -1:
@@ -86,6 +87,18 @@ cdef int _link_all(Node node, Rule rule, Call* c) except -1:
     return tracked
 
 
+cdef inline unsigned long long _given(Rule rule, Call* c) noexcept:
+    """Return the functions whose argument is not a number."""
+    cdef unsigned long long given = 0
+    cdef object value
+    cdef int k
+    for k in range(rule.n_slots):
+        value = <object>c.args[rule.slots[k]]
+        if value is None or isinstance(value, (Tensor, list)):
+            given |= 1ULL << rule.function_of[k]
+    return given
+
+
 cdef int _link_missing(Node node, Call* c, Overload ov) except -1:
     """Set edges to all tensor arguments of an operator without a rule; backward through its node raises."""
     cdef list given = []
@@ -106,17 +119,24 @@ cdef Node begin(Call* c, Overload ov):
     cdef Node node = Node.__new__(Node)
     cdef Rule rule
     cdef Kept* kept
+    cdef unsigned long long users, given
     cdef int k, tracked
     if rule_of(ov) is False:
         tracked = _link_missing(node, c, ov)
     else:
         rule = <Rule>ov.gradient
+        if c.variant == IN_PLACE and rule.written is not None:
+            rule = rule.written
         node.rule = rule if rule.namer is None and (rule.in_place is None or c.variant != IN_PLACE) else _named(rule, c)
         tracked = _link_all(node, rule, c)
-        for k in range(rule.n_kept):
-            kept = &rule.kept[k]
-            if kept.wanted_by & node.functions and kept.what != KEEP_RESULT:
-                _keep_argument(c, node, k, kept)
+        if rule.n_kept:
+            given = _given(rule, c)
+            for k in range(rule.n_kept):
+                kept = &rule.kept[k]
+                users = kept.wanted_by & given
+                # As in PyTorch, an argument that only one gradient needs is not kept if that is not wanted.
+                if kept.what != KEEP_RESULT and (users & node.functions or users & (users - 1) and not rule.sparing):
+                    _keep_argument(c, node, k, kept)
     node.sequence = next_sequence()     # after those of its inputs, of which some may just have been made, for views
     if not tracked and not hints.saved_hooks:
         untrack(node)
@@ -133,7 +153,7 @@ cdef class _Missing:
     cdef readonly str op
 
     def __init__(self, Overload ov):
-        self.op, self.name = ov.qualname, default_name(ov.op.name)
+        self.op, self.name = ov.qualname, "torch::autograd::NotImplemented"
 
     def saved_value(self, node, name):
         raise AttributeError(f"{self.name} has no attribute '_saved_{name}'")
@@ -149,12 +169,14 @@ cdef object _named(Rule rule, Call* c):
     return rule.called(<str?>PyObject_Vectorcall(rule.namer, args, rule.n_namer, NULL))
 
 
-cdef object renamed(object t, str name):
+cpdef object renamed(object t, str name):
     """Give the node of a new tensor, if it has one, the name that it has in PyTorch, and return the tensor."""
     cdef Node node
     if (<Tensor>t).flags & T_NONLEAF and (<Tensor>t).node != NULL:
         node = <Node>(<Tensor>t).node
-        if isinstance(node.rule, Rule):
+        if isinstance(node.rule, NamedRule):
+            node.rule = (<NamedRule>node.rule).rule.called(name)
+        elif isinstance(node.rule, Rule):
             node.rule = (<Rule>node.rule).called(name)
     return t
 
@@ -169,7 +191,7 @@ cdef int _keep_argument(Call* c, Node node, int k, Kept* kept) except -1:
         if c.variant == IN_PLACE and kept.index == 0 or (<Overload>c.overload).slots[kept.index].mutated:
             value = _before_write(<Tensor>value)
         return keep_tensor(node, k, <Tensor>value)
-    if isinstance(value, list) and value and isinstance(value[0], Tensor):
+    if isinstance(value, list) and (<Overload>c.overload).slots[kept.index].kind == K_TENSORS:
         return keep_tensors(node, k, value)
     return keep(node, k, value, SAVED_OBJECT)
 
@@ -185,6 +207,8 @@ cdef Tensor _before_write(Tensor t):
         copy = <Tensor>call("clone", (t,))
     finally:
         thread_state().grad_enabled = was
+    if hints.duals:
+        later("copy_tangents")(copy, t)
     if t.flags & T_REQUIRES_GRAD:
         node = node_of(t, &output)
         set_node(copy, node, output)
@@ -237,15 +261,17 @@ cdef Rule node_rule(Node node):
 
 
 cdef int _keep_results(Call* c, Node node, object result) except -1:
-    """Save the results that the rule needs."""
+    """Save the results that the rule has a use for."""
     cdef Rule rule = node_rule(node)
     cdef Kept* kept
+    cdef unsigned long long given
     cdef int k
-    if rule is None:
+    if rule is None or not rule.n_kept:
         return 0
+    given = _given(rule, c)
     for k in range(rule.n_kept):
         kept = &rule.kept[k]
-        if kept.what != KEEP_RESULT or not kept.wanted_by & node.functions:
+        if kept.what != KEEP_RESULT or not kept.wanted_by & given:
             continue
         value = result if isinstance(result, Tensor) else result[kept.index]
         if isinstance(value, Tensor):

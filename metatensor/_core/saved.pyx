@@ -16,7 +16,7 @@ from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.thread cimport ThreadState, hints, innermost_hooks, thread_state
 from metatensor._core.types cimport INLINE_DIMS, T_INFERENCE, T_REQUIRES_GRAD, dim_t
-from metatensor._core.versions cimport detached
+from metatensor._core.versions cimport carrying, detached
 
 
 # Layouts --------------------------------------------------------------------------------------------------
@@ -105,7 +105,7 @@ cdef int keep_result(Node node, int k, Tensor t, int output) except -1:
 
 cdef Tensor alias_of_result(Tensor t):
     """Return an alias without history. That of a subclass is made by its ``__torch_dispatch__``."""
-    return detached(t) if type(t) is Tensor else <Tensor>call("detach", (t,))
+    return carrying(detached(t), t) if type(t) is Tensor else <Tensor>call("detach", (t,))
 
 
 cdef SavedTensor saved_tensor(Tensor t, bint is_result, int output):

@@ -1,4 +1,5 @@
 from metatensor._core.device cimport Device
+from metatensor._core.memory cimport Life
 from metatensor._core.types cimport dim_t
 
 
@@ -6,7 +7,7 @@ cdef class Storage:
     cdef dim_t size_bytes
     cdef readonly Device device
     cdef readonly object data                # the backend's handle, or None
-    cdef object token               # object that tells a MemoryTracker when the storage is freed, or None
+    cdef Life life                  # tells memory trackers when the storage is resized or freed, or None
     cdef unsigned long long version  # number of mutations
     cdef unsigned long long uncounted  # mutations that `_version` of its tensors does not count
     cdef bint fake                  # deliberately without data, on a device other than meta

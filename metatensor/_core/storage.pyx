@@ -3,8 +3,9 @@ cimport cython
 from cpython.object cimport PyObject, PyTypeObject, newfunc
 from cpython.ref cimport Py_INCREF
 from metatensor._core.device cimport META, Device, concrete_device, backend_of
+from metatensor._core.memory cimport born
 from metatensor._core.slots cimport set_new
-from metatensor._core.thread cimport ThreadState, hints, thread_state
+from metatensor._core.thread cimport hints
 from metatensor._core.types cimport dim_t
 from metatensor._core.late import later
 
@@ -182,15 +183,8 @@ cdef Storage new_storage(Device device, dim_t nbytes):
     s.size_bytes = nbytes
     s.device = device
     if hints.trackers:
-        _track(s)
+        s.life = born(nbytes)
     return s
-
-
-cdef int _track(Storage s) except -1:
-    cdef ThreadState state = thread_state()
-    if state.tracker is not None:
-        s.token = state.tracker.birth(s)
-    return 0
 
 
 cdef int resize_storage(Storage s, dim_t nbytes) except -1:
@@ -204,8 +198,8 @@ cdef int resize_storage(Storage s, dim_t nbytes) except -1:
     s.uncounted += 1
     if s.recipe is not None:
         s.recipe.grow(nbytes)
-    if s.token is not None:
-        s.token.resize(nbytes)
+    if s.life is not None:
+        s.life.resize(nbytes)
     return 0
 
 

@@ -32,6 +32,7 @@ cdef class TensorExtra:
     cdef unsigned long long seen            # of a view: the version of its base that `node` belongs to
     cdef PyObject* accumulator              # of a leaf: its AccumulateGrad while there is one, which owns the tensor
     cdef object hooks                       # of a leaf: its hooks by kind, or None
+    cdef dict tangents                      # of forward mode: by the number of their level, or None
 
 
 cdef class VersionCounter:
@@ -84,7 +85,7 @@ cdef inline int mark_changed(Tensor t) except -1:
 cdef enum Slot:
     S_ADD, S_SUB, S_RSUB, S_MUL, S_DIV, S_FLOORDIV, S_MOD, S_POW, S_MATMUL
     S_AND, S_OR, S_XOR, S_LSHIFT, S_RSHIFT
-    S_NEG, S_POS, S_ABS, S_INVERT
+    S_NEG, S_POS, S_ABS, S_INVERT, S_RECIPROCAL
     S_EQ, S_NE, S_LT, S_LE, S_GT, S_GE
     S_IADD, S_ISUB, S_IMUL, S_IDIV, S_IFLOORDIV, S_IMOD, S_IPOW, S_IAND, S_IOR, S_IXOR
     S_ILSHIFT, S_IRSHIFT

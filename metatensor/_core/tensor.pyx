@@ -496,7 +496,7 @@ cdef class Tensor:
         return _binary(S_DIV, self, other) if _operand(other) else _foreign(S_DIV, self, other)
 
     def __rtruediv__(self, other):
-        return _binary(S_DIV, other, self) if _operand(other) else _foreign(S_DIV, other, self)
+        return _binary(S_MUL, _unary(S_RECIPROCAL, self), other) if _operand(other) else _foreign(S_DIV, other, self)
 
     def __floordiv__(self, other):
         return _binary(S_FLOORDIV, self, other) if _operand(other) else _foreign(S_FLOORDIV, self, other)

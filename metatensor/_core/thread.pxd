@@ -9,6 +9,7 @@ cdef struct Hints:
     int recorders
     int saved_hooks     # `saved_tensors_hooks` in effect
     int anomaly         # anomaly mode is on, for all threads
+    int duals           # levels of forward mode in effect
 
 cdef Hints hints
 
@@ -24,6 +25,7 @@ cdef class ThreadState:
     cdef object tracker             # the innermost MemoryTracker, or None
     cdef object recorder            # the innermost Recorder, or None
     cdef object walk                # the backward pass that is running, or None
+    cdef unsigned long long dual_limit      # tangents of levels from this number on are ignored
     cdef list saved_hooks           # pairs of hooks for saved tensors, the innermost last, or None
 
 cdef ThreadState thread_state()

@@ -27,6 +27,7 @@ cdef class ThreadState:
     def __cinit__(self):
         self.grad_enabled = True
         self.modes = []
+        self.dual_limit = <unsigned long long>-1
 
     def __dealloc__(self):
         global mt_thread_state

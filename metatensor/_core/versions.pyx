@@ -1,6 +1,6 @@
 """Counters of in-place changes. A tensor shares its counter with `detach()` but not with ``.data``."""
 from metatensor._core.tensor cimport Tensor, TensorExtra, VersionCounter, extra_of, over_storage, shared_versions, version_of
-from metatensor._core.types cimport T_CONJ, T_NEG
+from metatensor._core.types cimport T_CONJ, T_DUAL, T_NEG
 
 
 cdef Tensor detached(Tensor t):
@@ -12,6 +12,14 @@ cdef Tensor detached(Tensor t):
         if versions is not None:
             extra_of(d).versions = versions
     return d
+
+
+cdef Tensor carrying(Tensor t, Tensor source):
+    """Give `t`, a detached alias of `source`, its tangents, and return it."""
+    if source.flags & T_DUAL and source.extra is not None and (<TensorExtra>source.extra).tangents is not None:
+        extra_of(t).tangents = dict((<TensorExtra>source.extra).tangents)
+        t.flags |= T_DUAL
+    return t
 
 
 cdef VersionCounter own_versions(Tensor t):

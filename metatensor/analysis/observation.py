@@ -14,7 +14,8 @@ from contextlib import ExitStack, suppress
 from types import FrameType
 from typing import Any, NamedTuple
 
-from metatensor._core.modes import DispatchMode, MemoryTracker
+from metatensor._core.memory import MemoryTracker
+from metatensor._core.modes import DispatchMode
 from metatensor._core.source_locations import is_ours
 from metatensor.analysis.describe import describe
 from metatensor.analysis.inventory import Inventory

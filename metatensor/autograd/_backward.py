@@ -206,10 +206,15 @@ def grad(
     if is_grads_batched:
         _check_batched(list(given), roots, "grad")
 
-        def one(*gradients: Any) -> tuple:
-            return tuple(run_backward(edges, list(gradients), True, create_graph, targets))
+        present: list = []
 
-        found = list(mt.func.vmap(one)(*given))
+        def one(*gradients: Any) -> tuple:
+            made = run_backward(edges, list(gradients), True, create_graph, targets)
+            present[:] = [g is not None for g in made]
+            return tuple(g for g in made if g is not None)
+
+        rows = iter(mt.func.vmap(one)(*given))
+        found = [next(rows) if there else None for there in present]
     else:
         gradients = [_first_gradient("grad", root, g) for root, g in zip(roots, given, strict=True)]
         found = run_backward(edges, gradients, keep, create_graph, targets)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.forward import fresh
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -118,9 +119,14 @@ def gradcheck(
         Also check that gradients have the dtype of their tensors.
     check_batched_grad : bool
         Also compute the gradients of a batch, under `vmap`, and compare.
-    fast_mode, masked, check_forward_ad, check_batched_forward_grad, check_backward_ad
-        `fast_mode` and `masked` are accepted; the whole Jacobian of strided tensors is always compared. Forward mode is
-        not implemented.
+    check_forward_ad : bool
+        Also compare the tangents of forward mode with the differences. Default False.
+    check_batched_forward_grad : bool
+        Also compute the tangents of a batch, under `vmap`, and compare.
+    check_backward_ad : bool
+        Compare the gradients. Default True.
+    fast_mode, masked
+        Accepted; the whole Jacobian of strided tensors is always compared.
 
     Returns
     -------
@@ -141,8 +147,12 @@ def gradcheck(
     >>> mt.autograd.gradcheck(mt.sin, (x,))
     True
     """
-    if check_forward_ad or check_batched_forward_grad:
-        raise NotImplementedError("gradcheck: forward mode is not implemented")
+    if not check_forward_ad and not check_backward_ad:
+        raise ValueError("gradcheck: one of check_forward_ad and check_backward_ad must be True")
+    if check_batched_forward_grad and not check_forward_ad:
+        raise ValueError("gradcheck: check_batched_forward_grad needs check_forward_ad=True")
+    if not check_backward_ad and (check_batched_grad or check_grad_dtypes):
+        raise ValueError("gradcheck: check_batched_grad and check_grad_dtypes need check_backward_ad=True")
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     differentiated = [x for x in given if isinstance(x, mt.Tensor) and x.requires_grad]
     if not differentiated:
@@ -151,6 +161,10 @@ def gradcheck(
         if x.dtype not in (mt.float64, mt.complex128):
             warnings.warn(f"gradcheck: input {i} is {x.dtype}; differences of less than double precision are inaccurate", stacklevel=2)
     try:
+        if check_forward_ad:
+            _check_forward(func, given, differentiated, eps, atol, rtol, check_batched_forward_grad)
+        if not check_backward_ad:
+            return True
         _check(func, given, differentiated, eps, atol, rtol, nondet_tol, check_grad_dtypes)
         if check_undefined_grad:
             _check_undefined(func, given, differentiated)
@@ -189,6 +203,47 @@ def _check(func: Callable, given: tuple, differentiated: list, eps: float, atol:
                 raise GradcheckError(
                     f"gradcheck: the gradient of output {k} for input {i} is wrong\nbackward:\n{a}\ndifferences:\n{expected}"
                 )
+
+
+def _check_forward(func: Callable, given: tuple, differentiated: list, eps: float, atol: float, rtol: float, batched: bool) -> None:
+    """Compare the tangents along each element of each input with differences."""
+    for k, x in enumerate(differentiated):
+        numeric = _differences(func, given, x, eps)
+        directions = _units(x)
+        found = [_tangents(func, given, x, t) for t in directions]
+        if not found:
+            continue
+        for i, (column, want) in enumerate(zip(zip(*found, strict=True), numeric, strict=True)):
+            got = mt.stack([t.reshape(-1) for t in column])
+            if not mt.allclose(got, want.to(got.dtype), rtol=rtol, atol=atol, equal_nan=True):
+                raise GradcheckError(f"gradcheck: the tangent of output {i} for input {k} is wrong\nforward:\n{got}\ndifferences:\n{want}")
+        if batched:
+            together = mt.func.vmap(lambda t, x=x: tuple(_tangents(func, given, x, t)))(mt.stack(directions))
+            for i, (column, want) in enumerate(zip(zip(*found, strict=True), together, strict=True)):
+                if not mt.allclose(mt.stack(list(column)), want, rtol=rtol, atol=atol, equal_nan=True):
+                    raise GradcheckError(f"gradcheck: the tangents of a batch of output {i} for input {k} differ from those of its members")
+
+
+def _units(x: Any) -> list:
+    """Return a tangent of `x` for each element, and for its imaginary part."""
+    made = []
+    for part in (1, 1j) if x.is_complex() else (1,):
+        for i in range(x.numel()):
+            unit = mt.zeros(x.shape, dtype=x.dtype, device=x.device)
+            unit.view(-1)[i] = part
+            made.append(unit)
+    return made
+
+
+def _tangents(func: Callable, given: tuple, x: Any, tangent: Any) -> list:
+    """Return the tangents of all outputs for one of `x`."""
+    from metatensor.autograd import forward_ad
+
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x.detach(), tangent)
+        outputs = _tensors(func(*[dual if y is x else y.detach() if isinstance(y, mt.Tensor) else y for y in given]))
+        pairs = [forward_ad.unpack_dual(y) for y in outputs]
+    return [mt.zeros_like(primal).detach() if t is None else t for primal, t in pairs]
 
 
 def _check_undefined(func: Callable, given: tuple, differentiated: list) -> None:
@@ -245,6 +300,8 @@ def gradgradcheck(
         The gradients of the outputs. Random by default.
     gen_non_contig_grad_outputs : bool
         Draw gradients of the outputs that are not contiguous. Default False.
+    check_fwd_over_rev, check_rev_over_rev : bool
+        Whether the gradients are differentiated in forward mode and in reverse mode. Default: reverse mode.
 
     The other parameters are those of `gradcheck`.
 
@@ -258,8 +315,6 @@ def gradgradcheck(
     GradcheckError
         If a gradient is wrong and `raise_exception` is True.
     """
-    if check_fwd_over_rev:
-        raise NotImplementedError("gradgradcheck: forward mode is not implemented")
     given = inputs if isinstance(inputs, tuple) else (inputs,)
     outputs = _outputs(func, given)
     if grad_outputs is None:
@@ -270,6 +325,8 @@ def gradgradcheck(
     differentiated = [i for i, x in enumerate(given) if isinstance(x, mt.Tensor) and x.requires_grad]
 
     def gradients(*args: Any) -> tuple:
+        args = tuple(fresh(x, True)[0] if isinstance(x, mt.Tensor) and not x.requires_grad and (i in differentiated or i >= len(args) - n)
+                     else x for i, x in enumerate(args))
         made = _outputs(func, args[:-n])
         found = mt.autograd.grad(made, [args[i] for i in differentiated], args[-n:], create_graph=True, allow_unused=True)
         return tuple(g for g in found if g is not None)
@@ -277,7 +334,7 @@ def gradgradcheck(
     return gradcheck(
         gradients, (*given, *weights), eps=eps, atol=atol, rtol=rtol, raise_exception=raise_exception, nondet_tol=nondet_tol,
         check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
-        fast_mode=fast_mode, masked=masked,
+        check_forward_ad=check_fwd_over_rev, check_backward_ad=check_rev_over_rev, fast_mode=fast_mode, masked=masked,
     )  # fmt: skip
 
 

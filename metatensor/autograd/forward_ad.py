@@ -1,34 +1,197 @@
-"""Forward-mode differentiation. It is not implemented: `make_dual` and `dual_level` raise NotImplementedError."""
+"""Forward-mode differentiation: tensors with tangents.
+
+Inside a `dual_level`, `make_dual` gives a tensor a tangent, operators compute the tangents of their results, and
+`unpack_dual` returns them. Levels may be nested.
+"""
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from functools import wraps
 from typing import Any, NamedTuple
 
-__all__ = ["UnpackedDualTensor", "dual_level", "make_dual", "unpack_dual"]
+import metatensor as mt
+from metatensor._core import forward
+
+__all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
+
+
+class _Stack(threading.local):
+    def __init__(self) -> None:
+        self.numbers: list[int] = []  # of the levels of this thread, as `metatensor._core.forward` counts them
+
+
+_stack = _Stack()
 
 
 class UnpackedDualTensor(NamedTuple):
-    """A tensor and its tangent, which may be None."""
+    """A tensor without tangent, and its tangent, which may be None."""
 
     primal: Any
     tangent: Any
 
 
-def make_dual(tensor: Any, tangent: Any, *, level: Any = None) -> Any:
-    """Raise NotImplementedError: metatensor does not compute derivatives yet."""
-    raise NotImplementedError("torch.autograd.forward_ad: metatensor does not compute derivatives yet")
+def enter_dual_level() -> int:
+    """Begin a level inside the current one, and return it: the number of levels around it."""
+    _stack.numbers.append(forward.enter_level())
+    return len(_stack.numbers) - 1
 
 
-def unpack_dual(tensor: Any, *, level: Any = None) -> Any:
-    """Return `tensor` with None as its tangent, because no tensor has a tangent."""
-    return UnpackedDualTensor(tensor, None)
+def exit_dual_level(*, level: int | None = None) -> None:
+    """End a level. Tensors have no tangents at that level any more.
+
+    Parameters
+    ----------
+    level : int, optional
+        The level, which must be the innermost one. Default: that.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no level, or `level` is not the innermost one.
+    """
+    if not _stack.numbers:
+        raise RuntimeError("exit_dual_level: no level has been entered")
+    if level is not None and level != len(_stack.numbers) - 1:
+        raise RuntimeError(f"exit_dual_level: levels end in reverse order; the innermost is {len(_stack.numbers) - 1}, not {level}")
+    forward.leave_level(_stack.numbers.pop())
 
 
 class dual_level:
-    """A context manager that raises NotImplementedError on entry."""
+    """A context manager, or decorator, inside which tensors can have tangents.
 
-    def __enter__(self) -> Any:
-        raise NotImplementedError("torch.autograd.forward_ad: metatensor does not compute derivatives yet")
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.autograd import forward_ad
+    >>> x = mt.tensor([1.0, 2.0], device="cpu")
+    >>> with forward_ad.dual_level():
+    ...     y = forward_ad.make_dual(x, mt.ones(2, device="cpu")) ** 2
+    ...     forward_ad.unpack_dual(y).tangent
+    tensor([2., 4.])
+    """
+
+    def __enter__(self) -> int:
+        return enter_dual_level()
 
     def __exit__(self, *_: Any) -> None:
+        exit_dual_level()
+
+    def __call__(self, func: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(func)
+        def decorated(*args: Any, **kwargs: Any) -> Any:
+            with type(self)():
+                return func(*args, **kwargs)
+
+        return decorated
+
+
+def _number(level: int | None) -> int | None:
+    """Return the number of a level, by default the innermost one, or None if there is none."""
+    if level is None:
+        level = len(_stack.numbers) - 1
+    if level < 0:
         return None
+    if level >= len(_stack.numbers):
+        raise RuntimeError(f"forward_ad: there is no level {level}; {len(_stack.numbers)} have been entered")
+    return _stack.numbers[level]
+
+
+def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
+    """Return a view of a tensor that has a tangent.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        A floating-point or complex tensor.
+    tangent : Tensor
+        A tensor of the same shape. It is the tangent itself, not a copy, if dtype and strides are the same.
+    level : int, optional
+        The level of the tangent. Default: the innermost one.
+
+    Raises
+    ------
+    RuntimeError
+        If there is no level, the shapes differ, or the tensor has a tangent at that level already.
+    ValueError
+        If one of the two is neither floating-point nor complex.
+    """
+    number = _number(level)
+    if number is None:
+        raise RuntimeError("make_dual: a tangent needs a level; use it inside `with dual_level():`")
+    for name, value in (("tensor", tensor), ("tangent", tangent)):
+        if not isinstance(value, mt.Tensor):
+            raise TypeError(f"make_dual: the {name} must be a Tensor, not {type(value).__name__}")
+        if not (value.is_floating_point() or value.is_complex()):
+            raise ValueError(f"make_dual: the {name} must be floating-point or complex, not {value.dtype}")
+    if tensor.shape != tangent.shape:
+        raise RuntimeError(f"make_dual: the tensor has shape {list(tensor.shape)}, but the tangent {list(tangent.shape)}")
+    if tangent.is_complex() and not tensor.is_complex():
+        raise RuntimeError("make_dual: the tangent of a real tensor must be real")
+    return _dual(tensor, tangent, number)
+
+
+def _dual(tensor: Any, tangent: Any, number: int) -> Any:
+    """Return a view of `tensor` with a tangent. Of batched tensors all members have one."""
+    if not forward.is_plain(tensor):
+        from metatensor.func._batched import Batched, peel, wrap
+
+        if isinstance(tensor, Batched):
+            return wrap(_dual(tensor.value, peel(tangent, tensor.level), number), tensor.level)
+    if forward.tangent_of(tensor, number) is not None:
+        raise RuntimeError("make_dual: the tensor has a tangent at this level already")
+    return forward.make_dual(tensor, tangent, number)
+
+
+def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
+    """Return a tensor without its tangent, and the tangent, or None if it has none.
+
+    Parameters
+    ----------
+    tensor : Tensor
+    level : int, optional
+        The level of the tangent. Default: the innermost one. Without a level no tensor has a tangent.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.autograd import forward_ad
+    >>> forward_ad.unpack_dual(mt.ones(2, device="cpu"))
+    UnpackedDualTensor(primal=tensor([1., 1.]), tangent=None)
+    """
+    number = _number(level)
+    if number is None:
+        return UnpackedDualTensor(tensor, None)
+    return UnpackedDualTensor(*_unpacked(tensor, number))
+
+
+def _unpacked(tensor: Any, number: int) -> tuple[Any, Any]:
+    if not forward.is_plain(tensor):
+        from metatensor.func._batched import Batched, wrap
+
+        if isinstance(tensor, Batched):
+            primal, tangent = _unpacked(tensor.value, number)
+            return wrap(primal, tensor.level), None if tangent is None else wrap(tangent, tensor.level)
+    tangent = forward.tangent_of(tensor, number)
+    return (tensor, None) if tangent is None else (forward.primal_of(tensor, number), tangent)
+
+
+def _is_fwd_grad_enabled() -> bool:
+    """Return whether operators compute tangents."""
+    limit = forward.set_limit(0)
+    forward.set_limit(limit)
+    return limit != 0
+
+
+class _set_fwd_grad_enabled:
+    """A context manager that turns the computation of tangents on or off."""
+
+    def __init__(self, mode: bool) -> None:
+        self._before = forward.set_limit(None if mode else 0)
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: Any) -> None:
+        forward.set_limit(self._before)

@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import metatensor as mt
+from metatensor._core.forward import in_use, is_plain, primal_of, put_tangents, set_limit, tangent_of, tangents
 from metatensor._core.function_node import FunctionNode
 from metatensor._core.saved import save
 from metatensor._core.tensor import Tensor
@@ -68,6 +70,7 @@ class BackwardCFunction(FunctionNode, FunctionCtx):
     saved_for_forward: tuple = ()
     _saved: Any = None
     _forward_cls: Any = None
+    _at_level: Any = None  # the level of forward mode that `jvp` runs for
 
     @property
     def saved_tensors(self) -> tuple:
@@ -78,6 +81,8 @@ class BackwardCFunction(FunctionNode, FunctionCtx):
         RuntimeError
             If the tensors were freed by an earlier backward, or one has been changed in place.
         """
+        if self._at_level is not None:
+            return tuple(t if t is None else primal_of(t, self._at_level) for t in self.saved_for_forward)
         if self._saved is None:
             return tuple(self.to_save)
         return tuple(saved(self) for saved in self._saved)
@@ -154,25 +159,51 @@ class Function(metaclass=_FunctionMeta):
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
         """Return the tangents of the outputs from those of the arguments."""
-        raise NotImplementedError("autograd.Function: define jvp")
+        raise NotImplementedError("autograd.Function: define jvp to use the function in forward mode")
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *args: Any) -> Any:
+        """Compute with a batch. Return the outputs, and where their batch dimension is.
+
+        `info` has the attributes `batch_size` and `randomness`; `in_dims` says for each argument which dimension is mapped over,
+        None if it is shared.
+        """
+        raise NotImplementedError("autograd.Function: define vmap, or set generate_vmap_rule = True, to use the function under vmap")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Call `forward` without recording its calls, and make the outputs' gradients those that `backward` computes."""
+        tensors = [a for a in args if isinstance(a, Tensor)]
+        if not all(is_plain(a) for a in tensors):
+            from metatensor.func._functions import batched_apply
+
+            made = batched_apply(cls, args, kwargs)
+            if made is not NotImplemented:
+                return made
+        levels = sorted({level for a in tensors for level in tangents(a)}) if in_use() else []
         ctx = cls._backward_cls()
         recorded = ctx._link(args) and is_grad_enabled()
-        with no_grad():
-            if cls.setup_context is not Function.setup_context:
-                output = cls.forward(*args, **kwargs)
-                cls.setup_context(ctx, args, output)
-            else:
-                output = cls.forward(ctx, *args, **kwargs)
-        if not recorded:
+        limit = set_limit(0) if levels else None
+        try:
+            with no_grad():
+                if cls.setup_context is not Function.setup_context:
+                    output = cls.forward(*args, **kwargs)
+                    cls.setup_context(ctx, args, output)
+                else:
+                    output = cls.forward(ctx, *args, **kwargs)
+        finally:
+            if levels:
+                set_limit(limit)
+        if not recorded and not levels:
             return output
         outputs = list(output) if isinstance(output, tuple) else [output]
         for t in ctx.non_differentiable:
             if not isinstance(t, Tensor):
                 raise RuntimeError(f"{cls.__name__}: mark_non_differentiable was given {type(t).__name__}, not a Tensor")
+        if not recorded:
+            outputs = [_output(o, args, ctx) for o in outputs]
+            _push(cls, ctx, args, outputs, list(outputs), levels, ctx.dirty_tensors)
+            return tuple(outputs) if isinstance(output, tuple) else outputs[0]
         for t in ctx.dirty_tensors:
             if isinstance(t, Tensor) and t.requires_grad and t.is_leaf:
                 raise RuntimeError(f"{cls.__name__}: mark_dirty was given a leaf that requires grad, which cannot be changed in place; "
@@ -180,12 +211,41 @@ class Function(metaclass=_FunctionMeta):
             if not any(o is t for o in outputs):
                 raise RuntimeError(f"{cls.__name__}: mark_dirty was given a tensor that forward does not return")
         made = [_output(o, args, ctx) for o in outputs]
-        tensors = [m if isinstance(m, Tensor) and _has_gradient(m, o, ctx) else None for m, o in zip(made, outputs, strict=True)]
-        if any(t is not None for t in tensors):
-            ctx._set_outputs(tensors, [any(o is t for t in ctx.dirty_tensors) for o in outputs])
+        if levels:
+            _push(cls, ctx, args, made, outputs, levels, ctx.dirty_tensors)
+        targets = [m if isinstance(m, Tensor) and _has_gradient(m, o, ctx) else None for m, o in zip(made, outputs, strict=True)]
+        if any(t is not None for t in targets):
+            ctx._set_outputs(targets, [any(o is t for t in ctx.dirty_tensors) for o in outputs])
         ctx._keep(made)
         ctx.dirty_tensors = ctx.non_differentiable = ()
         return tuple(made) if isinstance(output, tuple) else made[0]
+
+
+def _push(cls: Any, ctx: Any, args: tuple, made: list, outputs: list, levels: list, dirty: tuple) -> None:
+    """Give the outputs the tangents that `jvp` computes, from the outermost level to the innermost."""
+    for level in levels:
+        given = [tangent_of(a, level) if isinstance(a, Tensor) else None for a in args]
+        if ctx.materialize_grads:
+            given = [mt.zeros_like(primal_of(a, 0)).detach() if t is None and isinstance(a, Tensor) and (a.is_floating_point() or a.is_complex())
+                     else t for a, t in zip(args, given, strict=True)]
+        ctx._at_level, limit = level, set_limit(level)
+        try:
+            found = cls.jvp(ctx, *given)
+        finally:
+            ctx._at_level = None
+            set_limit(limit)
+        found = found if isinstance(found, tuple) else (found,)
+        if len(found) != len(made):
+            raise RuntimeError(f"{cls.__name__}: jvp returned {len(found)} tangents for {len(made)} outputs")
+        for i, (target, tangent) in enumerate(zip(made, found, strict=True)):
+            if tangent is None or not isinstance(target, Tensor) or not _has_gradient(target, outputs[i], ctx):
+                continue
+            if not isinstance(tangent, Tensor):
+                raise TypeError(f"{cls.__name__}: jvp returned {type(tangent).__name__} as tangent {i}, not a Tensor or None")
+            if tangent.shape != target.shape:
+                raise RuntimeError(f"{cls.__name__}: jvp returned a tangent of shape {list(tangent.shape)} for an output of shape "
+                                   f"{list(target.shape)}")
+            put_tangents(target, {level: tangent})
 
 
 def _has_gradient(made: Any, output: Any, ctx: Any) -> bool:
@@ -237,6 +297,8 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 class _Once(Function):
     """The identity, whose gradient raises."""
+
+    generate_vmap_rule = True
 
     @staticmethod
     def forward(ctx: Any, value: Any, *_: Any) -> Any:

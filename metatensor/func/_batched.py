@@ -9,16 +9,18 @@ same metadata.
 from __future__ import annotations
 
 import threading
+from functools import lru_cache
 from typing import Any
 
 import metatensor as mt
+from metatensor._core import forward
 from metatensor._core.modes import DispatchMode, current_modes
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import DisableTorchFunctionSubclass
 from metatensor.deferred import has_values
 from metatensor.func import _tree
 
-__all__ = ["Batched", "Level", "current_level", "is_random", "wrap"]
+__all__ = ["Batched", "Level", "current_level", "current_levels", "is_batched_at", "is_random", "peel", "wrap"]
 
 VIEW_FLAG = 4  # operator flags, as in _core/op.pxd
 RANDOM_FLAG = 64
@@ -49,6 +51,17 @@ def current_level() -> Level | None:
     return _threads.levels[-1] if _threads.levels else None
 
 
+@lru_cache(None)
+def writes(op: Any) -> bool:
+    """Return whether an operator writes to its first argument whatever the call."""
+    return any("(a!)" in schema.partition(",")[0] for schema in op.schemas)
+
+
+def current_levels() -> list[Level]:
+    """Return the running `vmap`s, the outermost first."""
+    return list(_threads.levels)
+
+
 def is_random(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether this call of an operator draws random numbers."""
     if not op.flags & RANDOM_FLAG:
@@ -70,6 +83,7 @@ class Level(DispatchMode):
         self.size = size
         self.randomness = randomness
         self.inside_member = 0
+        self.for_tangents = False  # only tangents and gradients are batched
 
     def __enter__(self) -> Level:
         super().__enter__()
@@ -105,13 +119,42 @@ class Level(DispatchMode):
 
 
 def wrap(value: Any, level: Level) -> Any:
-    """Return a `Batched` tensor whose members are the slices of `value` along its first dimension."""
+    """Return a `Batched` tensor whose members are the slices of `value` along its first dimension.
+
+    Of nested batched tensors, the innermost level is outside.
+    """
+    if isinstance(value, Batched) and value.level.depth > level.depth:
+        return wrap(wrap(value.value.movedim(1, 0), level), value.level)
     with DisableTorchFunctionSubclass():
-        member = value.select(0, 0) if value.shape[0] else value.new_empty(value.shape[1:])
-    made = Tensor._make_subclass(Batched, member.detach(), value.requires_grad)
+        member = value.detach()
+        member = member.select(0, 0) if value.shape[0] else member.new_empty(value.shape[1:])
+    made = Tensor._make_subclass(Batched, member, value.requires_grad)
     made.value = value
     made.level = level
     return made
+
+
+def peel(x: Any, level: Level) -> Any:
+    """Return a tensor without the batch of `level`, whose members are along a new first dimension. Share what is not batched."""
+    if isinstance(x, Batched):
+        if x.level is level:
+            return x.value
+        return wrap(peel(x.value, level).movedim(0, 1), x.level)
+    tangents = forward.tangents(x) if forward.in_use() else {}
+    if any(is_batched_at(t, level) for t in tangents.values()):
+        primal = forward.primal_of(x, 0)
+        whole = primal.unsqueeze(0).expand(level.size, *x.shape)
+        return forward.put_tangents(whole, {number: peel(t, level) for number, t in tangents.items()})
+    return x.unsqueeze(0).expand(level.size, *x.shape)
+
+
+def is_batched_at(x: Any, level: Level) -> bool:
+    """Return whether a tensor, or one of its tangents, is batched at a level."""
+    while isinstance(x, Batched):
+        if x.level is level:
+            return True
+        x = x.value
+    return forward.in_use() and any(is_batched_at(t, level) for t in forward.tangents(x).values())
 
 
 def unwrap_all(tree: Any, level: Level, at: int | None) -> Any:
@@ -148,6 +191,13 @@ class Batched(Tensor):
         kwargs = kwargs or {}
         batches = [x for x in _tree.flatten([args, kwargs]) if isinstance(x, Batched)]
         level = max((x.level for x in batches), key=lambda level: level.depth)
+        if forward.in_use():
+            # A tensor whose tangents are batched at this level takes part as one that is batched itself.
+            args, kwargs = _tree.tree_map(
+                lambda x: wrap(peel(x, level), level)
+                if isinstance(x, Tensor) and not (isinstance(x, Batched) and x.level is level) and is_batched_at(x, level) else x,
+                [args, kwargs],
+            )  # fmt: skip
         name = func.functional.name
         if name in _ANSWERS:
             raise RuntimeError(
@@ -157,7 +207,7 @@ class Batched(Tensor):
         if name in _COMMON:
             with DisableTorchFunctionSubclass():
                 return func(*args, **kwargs)
-        mutated = args[0] if func.variant == 1 else kwargs.get("out")
+        mutated = args[0] if func.variant == 1 or writes(func) else kwargs.get("out")
         if mutated is not None and not (isinstance(mutated, Batched) and mutated.level is level):
             raise RuntimeError(
                 f"vmap: {func.name} would write different values for each member of the batch to a tensor that they "
@@ -173,7 +223,7 @@ class Batched(Tensor):
             except (RuntimeError, IndexError, TypeError, ValueError):
                 result = NotImplemented  # calling the operator for each member raises a better message
             if result is not NotImplemented:
-                return mutated if func.variant == 1 else result
+                return mutated if mutated is not None else result
         return _by_member(func, level, args, kwargs, mutated, random)
 
     def numpy(self, *, force: bool = False) -> Any:

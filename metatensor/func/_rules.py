@@ -147,6 +147,14 @@ def _new(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any])
     return wrap(func(value, **given), level)
 
 
+@_rule("new_empty_strided")
+def _new_strided(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Create a tensor for all members in which each has the given strides."""
+    x, size, strides = args
+    extent = 1 + sum((n - 1) * s for n, s in zip(size, strides, strict=True)) if all(size) else 0
+    return wrap(func(x.value, (x.value.shape[0], *size), (extent, *strides), **kwargs), level)
+
+
 # Shapes ----------------------------------------------------------------------------------------------------------------
 
 

@@ -18,6 +18,7 @@ from metatensor.ops.factory cimport check_fill
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_INTS, Operands, broadcast_result, fail, no_operands, ruled, unary,
 )
+from metatensor._core.gradient_parts import Bodies
 from metatensor._core.gradients import gradient, ops
 from metatensor._core.gradients import recorded_as
 from metatensor.ops import unary as _unary_family  # no-cython-lint: defines what is aliased here
@@ -206,15 +207,21 @@ alias_op("nn.functional.threshold", "threshold")
 
 # Gradients --------------------------------------------------------------------------------------------
 
+_of = Bodies("activation")
+
 gradient("relu", input=lambda grad, result: ops.threshold_backward(grad, result, 0))
 gradient("nn.functional.relu", node="ReluBackward0", input=lambda grad, result: ops.threshold_backward(grad, result, 0))
 gradient("nn.functional.relu6", node="HardtanhBackward0", input=lambda grad, input: ops.hardtanh_backward(grad, input, 0.0, 6.0))
 gradient("nn.functional.leaky_relu", node="LeakyReluBackward0",
-         input=lambda grad, input, negative_slope: ops.leaky_relu_backward(grad, input, negative_slope))
+         input=lambda grad, input, negative_slope: ops.leaky_relu_backward(grad, input, negative_slope),
+         in_place="LeakyReluBackward1", written={"input": "activation.leaky_relu_of_result"})
 gradient("prelu", node="PreluKernelBackward0", joint="activation.prelu", input=True, weight=True)
-gradient("nn.functional.elu", node="EluBackward0", input=lambda grad, input, alpha: ops.elu_backward(grad, input, alpha, 1.0, 1.0))
-gradient("selu", node="EluBackward0", input=lambda grad, input: ops.elu_backward(grad, input, _SELU_ALPHA, _SELU_SCALE, 1.0))
-gradient("celu", input=lambda grad, input, alpha: ops.elu_backward(grad, input, alpha, 1.0, 1 / alpha))
+gradient("nn.functional.elu", node="EluBackward0", input=lambda grad, input, alpha: ops.elu_backward(grad, input, alpha, 1.0, 1.0),
+         in_place="EluBackward1", written={"input": lambda grad, result, alpha: _of.elu_of_result(grad, result, alpha, 1.0, 1.0)})
+gradient("selu", node="EluBackward0", input=lambda grad, input: ops.elu_backward(grad, input, _SELU_ALPHA, _SELU_SCALE, 1.0),
+         in_place="EluBackward1", written={"input": lambda grad, result: _of.elu_of_result(grad, result, _SELU_ALPHA, _SELU_SCALE, 1.0)})
+gradient("celu", input=lambda grad, input, alpha: ops.elu_backward(grad, input, alpha, 1.0, 1 / alpha),
+         in_place="CeluBackward1", written={"input": lambda grad, result, alpha: _of.elu_of_result(grad, result, alpha, 1.0, 1 / alpha)})
 gradient("nn.functional.gelu", node="GeluBackward0",
          input=lambda grad, input, approximate: ops.gelu_backward(grad, input, approximate=approximate))
 gradient("nn.functional.silu", node="SiluBackward0", input=lambda grad, input: ops.silu_backward(grad, input))

@@ -65,10 +65,12 @@ define("glu_backward(Tensor grad_output, Tensor input, int dim) -> Tensor", like
 recorded_as("glu_backward")
 define("_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype? input_dtype=None) -> Tensor", softmax_backward,
        FUNCTION_ONLY, "Gradient of `softmax`, given its result.")
-recorded_as("_softmax_backward_data")
+gradient("_softmax_backward_data", grad_output=lambda grad, output, dim: ops._softmax_backward_data(grad, output, dim),
+         output="activation.softmax_again")
 define("_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, dtype? input_dtype=None) -> Tensor", softmax_backward,
        FUNCTION_ONLY, "Gradient of `log_softmax`, given its result.")
-recorded_as("_log_softmax_backward_data")
+gradient("_log_softmax_backward_data", grad_output=lambda grad, output, dim: grad - (grad * output.exp()).sum(dim, True),
+         output=lambda grad, grad_output, output, dim: -grad * output.exp() * grad_output.sum(dim, True))
 
 
 # Forward halves that return what the gradient needs ------------------------------------------------------

@@ -10,7 +10,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.slots cimport type_set
 from metatensor._core.tensor cimport Tensor, alias, shape_str
-from metatensor._core.thread cimport thread_state
+from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport KIND_COMPLEX, MAX_DIMS, T_CONJ, T_NEG, T_REQUIRES_GRAD, dim_t
 from metatensor.ops.view cimport dims_tuple, drop_dim, read_layout, view_of
 from metatensor._core.gradient_parts import inverse_order
@@ -213,7 +213,7 @@ cdef object resolve_body(Call* c):
     cdef dim_t strides[MAX_DIMS]
     if not t.flags & (T_CONJ if conj else T_NEG):
         return t
-    if t.flags & T_REQUIRES_GRAD and thread_state().grad_enabled:       # out= does not record gradients
+    if hints.duals or (t.flags & T_REQUIRES_GRAD and thread_state().grad_enabled):      # out= does not record gradients
         return call("conj_physical", (call("_conj", (t,)),)) if conj else call("neg", (call("_neg_view", (t,)),))
     preserve_strides(t.ndim, t.sizes, t.strides, strides)
     out = call("empty_strided", (t.shape, dims_tuple(t.ndim, strides)), {"dtype": t.dtype, "device": t.storage.device})

@@ -20,7 +20,7 @@ from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, Operands, binary, elementwise_like, elementwise_result, fail, half_number,
     no_operands, number, of_numbers, operand, operand_arg, promoted, refuse, ruled, unary,
 )
-from metatensor._core.gradient_parts import conj, share, times
+from metatensor._core.gradient_parts import conj, numbered, share, times, unknown
 from metatensor._core.gradients import gradient, ops, recorded_as
 
 cdef long BOTH = INPLACE | OUT
@@ -194,7 +194,8 @@ def _power_base(grad, input, exponent):
     """Gradient of ``input ** exponent`` for the base: ``exponent * input ** (exponent - 1)``, 0 where the exponent is 0."""
     if isinstance(exponent, Tensor):
         slope = exponent * input ** (exponent - 1)
-        return grad * conj(ops.where(exponent == 0, ops.zeros((), dtype=slope.dtype, device=slope.device), slope))
+        slope = grad * conj(slope)
+        return ops.where(exponent == 0, ops.zeros((), dtype=slope.dtype, device=slope.device), slope)
     if exponent == 0:
         return ops.zeros_like(grad)
     return grad * conj(exponent * input ** (exponent - 1))
@@ -230,39 +231,48 @@ def _signed(grad, input, result):
     return grad * ratio
 
 
+def _power_name(input, exponent):
+    return "PowBackward0" if not isinstance(exponent, Tensor) else "PowBackward1" if isinstance(input, Tensor) else "PowBackward2"
+
+
+_LN_TWO = 0.6931471805599453
+
 # The basic operations ---------------------------------------------------------------------
 
 define("add(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", scaled, PROMOTE | BOTH,
        "`input + alpha * other`.")
-gradient("add", input=lambda grad: grad, other=lambda grad, alpha: times(grad, alpha))
+gradient("add", linear="input+other", input=lambda grad: grad, other=lambda grad, alpha: times(grad, alpha))
 define("sub(Tensor|Scalar input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract, PROMOTE | BOTH,
        "`input - alpha * other`. Bool operands are not supported.")
-gradient("sub", input=lambda grad: grad, other=lambda grad, alpha: times(-grad, alpha))
+gradient("sub", linear="input+other", input=lambda grad: grad, other=lambda grad, alpha: times(-grad, alpha))
 define("rsub(Tensor input, Tensor|Scalar other, *, Scalar alpha=1) -> Tensor", subtract_reversed, PROMOTE,
        "`other - alpha * input`. Bool operands are not supported.")
-gradient("rsub", input=lambda grad, alpha: times(-grad, alpha), other=lambda grad: grad)
+gradient("rsub", node=lambda other: "RsubBackward0" if isinstance(other, Tensor) else "RsubBackward1",
+         input=lambda grad, alpha: times(-grad, alpha), other=lambda grad: grad)
 define("mul(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, PROMOTE | BOTH, "`input * other`.")
-gradient("mul", input=lambda grad, other: grad * conj(other), other=lambda grad, input: grad * conj(input))
+gradient("mul", linear="input other", input=lambda grad, other: grad * conj(other), other=lambda grad, input: grad * conj(input))
 define("div(Tensor|Scalar input, Tensor|Scalar other, *, str? rounding_mode=None) -> Tensor", divide,
        INT_TO_FLOAT | BOTH,
        "`input / other`. Integers are converted to the default floating-point dtype. `rounding_mode` 'floor' or "
        "'trunc' rounds the quotient down or towards zero, and the result keeps the promoted dtype.")
-gradient("div",
-         input=lambda grad, other, rounding_mode: grad / conj(other) if rounding_mode is None else grad.new_zeros(grad.shape),
+gradient("div", node=lambda rounding_mode: "DivBackward0" if rounding_mode is None else "DivBackward2",
+         input=lambda grad, other, rounding_mode: grad / conj(other) if rounding_mode is None else ops.zeros_like(grad),
          other=lambda grad, input, other, rounding_mode: -grad * conj((input / other) / other) if rounding_mode is None
-         else grad.new_zeros(grad.shape))
+         else ops.zeros_like(grad))
 define("floor_divide(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "Quotient rounded down: `floor(input / other)`.")
 define("remainder(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", modulo,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH, "Remainder of floor division, with the sign of `other`, as in Python.")
-gradient("remainder", input=lambda grad: grad, other=lambda grad, input, other: -grad * ops.div(input, other, rounding_mode="floor"))
+gradient("remainder", node=lambda other: "RemainderBackward1" if isinstance(other, Tensor) else "RemainderBackward0",
+         input=lambda grad: grad, other=lambda grad, input, other: -grad * ops.div(input, other, rounding_mode="floor"))
 define("fmod(Tensor input, Tensor|Scalar other) -> Tensor", modulo,
        PROMOTE | NO_BOOLS | NO_COMPLEX | BOTH,
        "Remainder of division rounded towards zero, with the sign of `input`, as in C.")
-gradient("fmod", input=lambda grad: grad, other=lambda grad, input, other: -grad * ops.div(input, other, rounding_mode="trunc"))
+gradient("fmod", node=lambda other: "FmodBackward1" if isinstance(other, Tensor) else "FmodBackward0",
+         input=lambda grad: grad, other=lambda grad, input, other: -grad * ops.div(input, other, rounding_mode="trunc"))
 define("pow(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", power, PROMOTE | NO_BOOLS | BOTH,
        "`input ** exponent`. If `input` is an integer tensor, `exponent` must not be a negative integer number.")
-gradient("pow", node=lambda input, exponent: "PowBackward0" if not isinstance(exponent, Tensor) else "PowBackward1",
+gradient("pow", node=lambda input, exponent: _power_name(input, exponent),
          input=lambda grad, input, exponent: _power_base(grad, input, exponent),
          exponent=lambda grad, input, exponent, result: _power_exponent(grad, input, exponent, result))
 define("float_power(Tensor|Scalar input, Tensor|Scalar exponent) -> Tensor", float_power, PROMOTE | BOTH | EXACT_OUT,
@@ -276,12 +286,12 @@ for _name, _target in (("subtract", "sub"), ("multiply", "mul"), ("divide", "div
 
 define("maximum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "Greater of two elements, or NaN if one of them is NaN.")
-gradient("maximum", input=lambda grad, input, other: share(grad, input, other, input >= other),
-         other=lambda grad, input, other: share(grad, input, other, other >= input))
+gradient("maximum", input=lambda grad, input, other: share(grad, input, other, input < other),
+         other=lambda grad, input, other: share(grad, input, other, input > other))
 define("minimum(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "Lesser of two elements, or NaN if one of them is NaN.")
-gradient("minimum", input=lambda grad, input, other: share(grad, input, other, input <= other),
-         other=lambda grad, input, other: share(grad, input, other, other <= input))
+gradient("minimum", input=lambda grad, input, other: share(grad, input, other, input > other),
+         other=lambda grad, input, other: share(grad, input, other, input < other))
 define("fmax(Tensor input, Tensor other) -> Tensor", binary, REAL_ONLY | OUT | ELEMENTWISE,
        "Greater of two elements. If one is NaN, the other is returned.")
 gradient("fmax", input=lambda grad, input, other: grad.masked_fill(~((input >= other) | ops.isnan(other)), 0),
@@ -312,15 +322,20 @@ gradient("logaddexp2", input=lambda grad, input, other: grad / (1 + ops.exp2(oth
          other=lambda grad, input, other: grad / (1 + ops.exp2(input - other)))
 define("xlogy(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "`input * log(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN.")
-gradient("xlogy", input=lambda grad, input, other: grad * ops.where((input == 0) & (other <= 0), 0.0, ops.log(other)),
+gradient("xlogy", node=lambda input, other: numbered("XlogyBackward", input, other),
+         input=lambda grad, input, other: (grad * ops.log(other)).masked_fill((input == 0) & (other <= 0), 0),
          other=lambda grad, input, other: grad * input / other)
 define("ldexp(Tensor input, Tensor other) -> Tensor", ldexp, INT_TO_FLOAT | BOTH, "`input * 2**other`.")
-recorded_as("ldexp")
+gradient("ldexp", input=lambda grad, other: grad * conj(ops.pow(2.0, other)),
+         other=lambda grad, result: grad * conj(result) * _LN_TWO)
 define("copysign(Tensor input, Tensor|Scalar other) -> Tensor", binary, INT_TO_FLOAT | NO_COMPLEX | BOTH,
        "Magnitude of `input` with the sign of `other`.")
-gradient("copysign", input=lambda grad, input, result: _signed(grad, input, result), other=lambda grad: grad.new_zeros(grad.shape))
+gradient("copysign", node=lambda other: "CopysignBackward0" if isinstance(other, Tensor) else "CopysignBackward1",
+         input=lambda grad, input, result: _signed(grad, input, result), other=lambda grad: grad.new_zeros(grad.shape))
 define("nextafter(Tensor input, Tensor other) -> Tensor", binary,
        PROMOTE | NO_BOOLS | NO_INTS | NO_COMPLEX | BOTH, "Representable number next to `input` in the direction of `other`.")
+gradient("nextafter", joint=lambda grad, input, other: (grad.masked_fill(input == other, 0), ops.zeros_like(grad)),
+         input=True, other=True)
 define("heaviside(Tensor input, Tensor values) -> Tensor", same_dtypes, REAL_ONLY | BOTH | EXACT_OUT,
        "Heaviside step function: 0 where `input` is negative, 1 where it is positive, and `values` where it is 0.")
 define("gcd(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOTH,
@@ -329,16 +344,18 @@ define("lcm(Tensor input, Tensor other) -> Tensor", binary, PROMOTE | INTS | BOT
        "Least common multiple, which is not negative.")
 define("igamma(Tensor input, Tensor other) -> Tensor", binary, FLOATS | BOTH,
        "Regularized lower incomplete gamma function P(input, other).")
-gradient("igamma", other=lambda grad, input, other: grad * ops.exp((input - 1) * ops.log(other) - other - ops.lgamma(input)))
+gradient("igamma", input=lambda grad: unknown("igamma", "input"),
+         other=lambda grad, input, other: grad * ops.exp((input - 1) * ops.log(other) - other - ops.lgamma(input)))
 define("igammac(Tensor input, Tensor other) -> Tensor", binary, FLOATS | BOTH,
        "Regularized upper incomplete gamma function Q(input, other).")
-gradient("igammac", other=lambda grad, input, other: -grad * ops.exp((input - 1) * ops.log(other) - other - ops.lgamma(input)))
+gradient("igammac", input=lambda grad: unknown("igammac", "input"),
+         other=lambda grad, input, other: -grad * ops.exp((input - 1) * ops.log(other) - other - ops.lgamma(input)))
 define("complex(Tensor real, Tensor imag) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
        "`real + i * imag`, from two float16, float32 or float64 tensors of the same dtype.")
-gradient("complex", real=lambda grad: ops.real(grad), imag=lambda grad: ops.imag(grad))
+gradient("complex", linear="real+imag", real=lambda grad, real: ops.real(grad), imag=lambda grad, imag: ops.imag(grad))
 define("polar(Tensor abs, Tensor angle) -> Tensor", from_parts, FUNCTION_ONLY | OUT | EXACT_OUT,
        "`abs * exp(i * angle)`, from two float16, float32 or float64 tensors of the same dtype.")
-gradient("polar", abs=lambda grad, angle: ops.real(grad * conj(ops.polar(ops.ones_like(angle), angle))),
+gradient("polar", abs=lambda grad, result: ops.real(conj(grad) * ops.sgn(result)),
          angle=lambda grad, result: ops.real(conj(grad) * (1j * result)))
 
 for _slot, _name in ((S_ADD, "add"), (S_SUB, "sub"), (S_RSUB, "rsub"), (S_MUL, "mul"), (S_DIV, "div"),

@@ -6,7 +6,7 @@ from metatensor._core.op cimport (
     tensor_arg, tensors_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
-from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, dim_t
+from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, T_CONTIGUOUS, T_VIEW, dim_t
 from metatensor.ops.matmul cimport same_dtype
 from metatensor.ops.reduction cimport require_floating
 from metatensor._core import errors
@@ -47,10 +47,16 @@ cdef Tensor contracted(str op, Tensor a, Tensor b, list dims_a, list dims_b):
         columns *= b.sizes[i]
     for i in dims_a:
         k *= a.sizes[i]
-    if not free_a and not free_b:
-        return call("dot", (call("reshape", (permuted(a, dims_a), (k,))), call("reshape", (permuted(b, dims_b), (k,)))))
-    left = call("reshape", (permuted(a, free_a + dims_a), (rows, k)))
-    right = call("reshape", (permuted(b, dims_b + free_b), (k, columns)))
+    a, b = permuted(a, free_a + dims_a), permuted(b, dims_b + free_b)
+    if rows == 1 and columns == 1:
+        # One number. Where the elements do not lie in the order of the sum, they are multiplied in place of being copied.
+        if a.flags & T_CONTIGUOUS and b.flags & T_CONTIGUOUS:
+            product = call("dot", (call("reshape", (a, (k,))), call("reshape", (b, (k,)))))
+        else:
+            product = call("sum", (call("mul", (call("squeeze", (a,)), call("squeeze", (b,)))),), {"dtype": a.dtype})
+        return call("view", (product, shape))
+    left = call("reshape", (a, (rows, k)))
+    right = call("reshape", (b, (k, columns)))
     return call("reshape", (call("mm", (left, right)), shape))
 
 
@@ -97,10 +103,6 @@ cdef object inner_body(Call* c):
     if a.sizes[a.ndim - 1] != b.sizes[b.ndim - 1]:
         raise RuntimeError(f"inner(): the last dimensions of input and other must have the same size, got shapes "
                            f"{shape_str(a)} and {shape_str(b)}")
-    if a.ndim == 1 and b.ndim == 1:
-        return call("dot", (a, b))
-    if a.ndim == 2 and b.ndim == 2:
-        return call("mm", (a, call("t", (b,))))
     return contracted("inner", a, b, [a.ndim - 1], [b.ndim - 1])
 
 
@@ -146,6 +148,7 @@ cdef object kron_body(Call* c):
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1)
     cdef int n = max(a.ndim, b.ndim), i
     cdef dim_t size_a, size_b
+    cdef Tensor product, result
     left, right, shape = [], [], []
     for i in range(n):
         size_a = 1 if i < n - a.ndim else a.sizes[i - n + a.ndim]
@@ -153,7 +156,12 @@ cdef object kron_body(Call* c):
         left += [size_a, 1]
         right += [1, size_b]
         shape.append(mul_dims(size_a, size_b))
-    return call("reshape", (call("mul", (call("reshape", (a, left)), call("reshape", (b, right)))), shape))
+    product = call("mul", (call("_unsafe_view", (a, left)), call("_unsafe_view", (b, right))))
+    result = <Tensor>call("_unsafe_view", (product, shape))
+    if result.base is product:      # nobody else has the product
+        result.base = None
+        result.flags &= ~T_VIEW
+    return result
 
 
 cdef object chained(list mats):
@@ -161,6 +169,13 @@ cdef object chained(list mats):
     cdef int n = len(mats), span, i, j, k
     if n == 2:
         return call("mm", (mats[0], mats[1]))
+    if n == 3:
+        # A tie of three goes to the left, a tie of more to the right.
+        p, q = (<Tensor>mats[0]).sizes[0], (<Tensor>mats[2]).sizes[1]
+        inner, outer = (<Tensor>mats[0]).sizes[1], (<Tensor>mats[2]).sizes[0]
+        if p * outer * (inner + q) <= inner * q * (outer + p):
+            return call("mm", (call("mm", (mats[0], mats[1])), mats[2]))
+        return call("mm", (mats[0], call("mm", (mats[1], mats[2]))))
     p = [(<Tensor>m).sizes[0] for m in mats] + [(<Tensor>mats[n - 1]).sizes[1]]
     cost = [[0] * n for _ in range(n)]
     split = [[0] * n for _ in range(n)]
@@ -207,7 +222,7 @@ cdef object multi_dot_body(Call* c):
                                f"{shape_str(<Tensor>given[k - 1])} and {shape_str(<Tensor>given[k])}")
     t = <Tensor>chained(mats)
     shape = ([t.sizes[0]] if first.ndim == 2 else []) + ([t.sizes[1]] if last.ndim == 2 else [])
-    return t if len(shape) == 2 else call("reshape", (t, shape))
+    return call("view", (t, shape))
 
 
 cdef object chain_of(Call* c, list given):

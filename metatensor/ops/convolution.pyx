@@ -387,11 +387,11 @@ for _name in ("conv1d", "conv2d", "conv3d"):
     recorded_as(f"nn.functional.{_name}.padding", f"convolution.{_name}_padding")
 for _name in ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"):
     recorded_as(f"nn.functional.{_name}", f"convolution.{_name}")
-gradient("convolution", joint="convolution.convolution", input=True, weight=True, bias=True)
+gradient("convolution", linear="input+bias weight", joint="convolution.convolution", input=True, weight=True, bias=True)
 define("convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[] stride, int[] padding, int[] dilation, "
        "bool transposed, int[] output_padding, int groups, bool[] output_mask) -> (Tensor, Tensor, Tensor)", convolution_backward,
        FUNCTION_ONLY, "Gradients of `convolution` for input, weight and bias, as far as `output_mask` asks for them, else None.")
 recorded_as("convolution_backward", "convolution.convolution_backward")
 recorded_as("conv_tbc", "convolution.conv_tbc")
-gradient("nn.functional.unfold", node="Im2ColBackward0", input="convolution.unfold")
-gradient("nn.functional.fold", node="Col2ImBackward0", input="convolution.fold")
+gradient("nn.functional.unfold", linear="input", node="Im2ColBackward0", input="convolution.unfold")
+gradient("nn.functional.fold", linear="input", node="Col2ImBackward0", input="convolution.fold")

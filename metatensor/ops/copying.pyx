@@ -74,7 +74,7 @@ define("contiguous(Tensor input, *, memory_format? memory_format=None) -> Tensor
        "The tensor itself if it is contiguous in `memory_format` (row-major by default), else a contiguous copy.")
 define("clone(Tensor input, *, memory_format? memory_format=None) -> Tensor", clone_meta, 0,
        "Copy of a tensor. By default the copy is dense, with the dimensions in the same order in memory.")
-gradient("clone", input=lambda grad: grad)
+gradient("clone", linear="input", input=lambda grad: grad)
 
 
 # Writing values -----------------------------------------------------------------------------
@@ -154,10 +154,10 @@ cdef object to_copy_move_meta(Call* c):
 cdef Op TO_COPY = define(
     "_to_copy(Tensor input, dtype dtype, device? device=None, bool non_blocking=False, "
     "memory_format? memory_format=None) -> Tensor", to_copy_meta, MIXED, "Copy with another dtype, device or memory format.")
-gradient("_to_copy", input=lambda grad, input_meta: _on(grad, input_meta.device))
+gradient("_to_copy", linear="input", input=lambda grad, input_meta: _on(grad, input_meta.device))
 define("_to_copy.move(Tensor input, device? device=None, bool non_blocking=False, "
        "memory_format? memory_format=None) -> Tensor", to_copy_move_meta, MIXED)
-gradient("_to_copy.move", input=lambda grad, input_meta: _on(grad, input_meta.device))
+gradient("_to_copy.move", linear="input", input=lambda grad, input_meta: _on(grad, input_meta.device))
 
 
 cdef inline bint _is_on(Tensor t, Device device) noexcept:

@@ -1,6 +1,6 @@
 """Similarities and distances of vectors, and the losses based on them."""
 from metatensor._core.dtype cimport DType, default_float, promote, to_real
-from metatensor._core.layout cimport Layout, mul_dims
+from metatensor._core.layout cimport Layout, copy_dims, dims_equal, mul_dims
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, Call, alias_op, arg, bool_arg, call, define, dim_arg, float_arg, op_name,
     result_device, tensor_arg,
@@ -13,7 +13,7 @@ from metatensor.ops.loss cimport (
 from metatensor.ops.operands cimport float_operand
 from metatensor.ops.pointwise cimport Operands, broadcast_result, no_operands, operand, promoted, refuse, shape_operand
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
-from metatensor._core.gradients import recorded_as
+from metatensor._core.gradients import gradient, ops, recorded_as
 
 
 cdef DType vector_dtype(Call* c, Operands* o):
@@ -85,6 +85,45 @@ cdef object pdist(Call* c):
     n = t.sizes[0]
     n = 0 if n < 2 else mul_dims(n, n - 1) // 2
     return new_contiguous(1, &n, t.dtype, result_device(c))
+
+
+cdef int need_like(Call* c, Tensor grad, Tensor t, Tensor distances) except -1:
+    """Check that a gradient has the dtype of the input and the shape of the distances."""
+    if grad.dtype is not t.dtype or distances.dtype is not t.dtype:
+        fail(c, f"expected {t.dtype.name} like the input, got {grad.dtype.name} and {distances.dtype.name}")
+    if grad.ndim != distances.ndim or not dims_equal(grad.sizes, distances.sizes, grad.ndim):
+        fail(c, f"the gradient must have the shape of the distances, {shape_str(distances)}, got {shape_str(grad)}")
+    return 0
+
+
+cdef object pdist_backward(Call* c):
+    """Arguments: grad, input, p, pdist."""
+    cdef Tensor grad = tensor_arg(c, 0), t = tensor_arg(c, 1), distances = tensor_arg(c, 3)
+    if t.ndim != 2 or t.dtype.kind != KIND_FLOAT:
+        fail(c, f"expected a floating-point input of 2 dimensions, got {t.dtype.name} of shape {shape_str(t)}")
+    need_like(c, grad, t, distances)
+    if grad.ndim != 1 or grad.total != t.sizes[0] * (t.sizes[0] - 1) // 2:
+        fail(c, f"the gradient of shape {shape_str(grad)} does not belong to an input of shape {shape_str(t)}")
+    return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+
+
+cdef object cdist_backward(Call* c):
+    """Arguments: grad (..., n, m), x1 (..., n, k), x2 (..., m, k), p, cdist. The result is (..., n, k), with the batch
+    of `grad`."""
+    cdef Tensor grad = tensor_arg(c, 0), t = tensor_arg(c, 1), other = tensor_arg(c, 2)
+    cdef Layout lay
+    if t.ndim < 2 or other.ndim < 2 or t.dtype.kind != KIND_FLOAT or other.dtype is not t.dtype:
+        fail(c, f"expected floating-point inputs of one dtype and at least 2 dimensions, got {t.dtype.name} of shape "
+                f"{shape_str(t)} and {other.dtype.name} of shape {shape_str(other)}")
+    need_like(c, grad, t, tensor_arg(c, 4))
+    if grad.ndim < 2 or grad.sizes[grad.ndim - 2] != t.sizes[t.ndim - 2] or grad.sizes[grad.ndim - 1] != other.sizes[other.ndim - 2] \
+            or t.sizes[t.ndim - 1] != other.sizes[other.ndim - 1]:
+        fail(c, f"the gradient of shape {shape_str(grad)} does not belong to inputs of shapes {shape_str(t)} and "
+                + shape_str(other))
+    lay.ndim = grad.ndim
+    copy_dims(lay.sizes, grad.sizes, grad.ndim - 1)
+    lay.sizes[grad.ndim - 1] = t.sizes[t.ndim - 1]
+    return new_contiguous(lay.ndim, lay.sizes, t.dtype, result_device(c))
 
 
 # Losses -----------------------------------------------------------------------------------
@@ -201,31 +240,39 @@ define("cosine_similarity(Tensor x1, Tensor x2, int dim=1, float eps=1e-08) -> T
        FUNCTION_ONLY,
        "Cosine of the angle between the vectors along `dim` of `x1` and `x2`, which are broadcast together. `dim` is "
        "removed. `eps` is a lower bound for the norms.")
-recorded_as("cosine_similarity")
+recorded_as("cosine_similarity", "distances.cosine_similarity")
 alias_op("nn.functional.cosine_similarity", "cosine_similarity")
 define("pairwise_distance(Tensor x1, Tensor x2, float p=2.0, float eps=1e-06, bool keepdim=False) -> Tensor",
        pairwise_distance, FUNCTION_ONLY, "The p-norm of `x1 - x2 + eps` over the last dimension.")
-recorded_as("pairwise_distance")
+recorded_as("pairwise_distance", "distances.pairwise_distance")
 alias_op("nn.functional.pairwise_distance", "pairwise_distance")
 define("pdist(Tensor input, float p=2.0) -> Tensor", pdist, FUNCTION_ONLY,
        "The p-norm distances between all pairs of rows of `input` (N, M): a vector of N * (N - 1) / 2 elements, in the "
        "row-major order of the strict upper triangle of the distance matrix.")
+gradient("pdist", input=lambda grad, input, p, result: ops._pdist_backward(grad, input, p, result))
+define("_pdist_backward(Tensor grad, Tensor input, float p, Tensor pdist) -> Tensor", pdist_backward, FUNCTION_ONLY,
+       "Gradient of `pdist`.")
+recorded_as("_pdist_backward", "reductions.pairs_of_rows")
+define("_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor", cdist_backward, FUNCTION_ONLY,
+       "Gradient of `cdist` for `x1`.")
+recorded_as("_cdist_backward", "reductions.rows_apart")
 alias_op("nn.functional.pdist", "pdist")
 define("nn.functional.margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
        f"{_legacy}) -> Tensor", margin_ranking_loss, FUNCTION_ONLY,
        "Margin ranking loss: `max(0, -target * (input1 - input2) + margin)`, with `target` 1 or -1.")
-recorded_as("nn.functional.margin_ranking_loss")
+recorded_as("nn.functional.margin_ranking_loss", "distances.margin_ranking_loss")
 define("nn.functional.cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0.0, "
        f"{_legacy}) -> Tensor", cosine_embedding_loss, FUNCTION_ONLY,
        "Cosine embedding loss. With the cosine similarity `cos` of the vectors along the last dimension, the loss is "
        "`1 - cos` where `target` is 1, and `max(0, cos - margin)` where it is -1. The inputs are (N, D) and the target "
        "is (N,). Without a batch, they are (D,) and ().")
+recorded_as("nn.functional.cosine_embedding_loss", "losses.cosine_embedding_loss")
 define("nn.functional.triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1.0, "
        f"float p=2.0, float eps=1e-06, bool swap=False, {_legacy}) -> Tensor", triplet_margin_loss, FUNCTION_ONLY,
        "Triplet margin loss: `max(0, margin + d(anchor, positive) - d(anchor, negative))`, where d is the p-norm "
        "distance of `pairwise_distance`. If `swap`, the smaller of d(anchor, negative) and d(positive, negative) takes "
        "the place of d(anchor, negative).")
-recorded_as("nn.functional.triplet_margin_loss")
+recorded_as("nn.functional.triplet_margin_loss", "distances.triplet_margin_loss")
 define("nn.functional.triplet_margin_with_distance_loss(Tensor anchor, Tensor positive, Tensor negative, *, "
        "any distance_function=None, float margin=1.0, bool swap=False, str reduction='mean') -> Tensor",
        triplet_margin_with_distance_loss, FUNCTION_ONLY | COMPOSITE,

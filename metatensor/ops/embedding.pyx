@@ -3,7 +3,7 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport I32, I64, by_code, promote
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
-    FUNCTION_ONLY, MIXED, Call, arg, bool_arg, call, define, int_arg, is_none, op_name, result_device, tensor_arg,
+    FUNCTION_ONLY, MIXED, Call, arg, bool_arg, call, define, int_arg, is_none, make_returns, op_name, result_device, tensor_arg,
 )
 from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
@@ -13,6 +13,7 @@ from metatensor.ops.gathering cimport look_up
 from metatensor.ops.spatial cimport FLOATS, fail, fail_slot, need_dtype
 
 from metatensor._core import errors
+from metatensor._core.gradients import gradient, recorded_as
 
 
 cdef int check_indices(Call* c, int slot) except -1:
@@ -155,6 +156,20 @@ cdef object embedding_bag(Call* c):
     return result
 
 
+cdef object bag_parts_meta(Call* c):
+    """Arguments: weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights, include_last_offset,
+    padding_idx."""
+    cdef Tensor weight = tensor_arg(c, 0), indices = tensor_arg(c, 1), offsets = tensor_arg(c, 2)
+    cdef dim_t sizes[2]
+    cdef dim_t none = 0
+    sizes[0], sizes[1] = offsets.total - (1 if bool_arg(c, 7) else 0), weight.sizes[1]
+    return make_returns(c, (new_contiguous(2, sizes, weight.dtype, result_device(c)),
+                            new_contiguous(1, indices.sizes, indices.dtype, result_device(c)),
+                            new_contiguous(1, offsets.sizes, indices.dtype, result_device(c)),
+                            new_contiguous(2, sizes, indices.dtype, result_device(c)) if arg(c, 4) == "max" else
+                            new_contiguous(1, &none, indices.dtype, result_device(c))))
+
+
 # One-hot ----------------------------------------------------------------------------------
 
 cdef object one_hot(Call* c):
@@ -197,6 +212,13 @@ define("nn.functional.embedding_bag(Tensor input, Tensor weight, Tensor? offsets
        "Sum, mean or maximum (`mode`) of the rows of `weight` (V, D) in each bag of indices: shape (B, D). The bags "
        "are the rows of a 2-d `input`, or the runs of a vector that begin at `offsets`. `per_sample_weights`, of the "
        "shape of `input`, scales the rows in mode 'sum'. Indices equal to `padding_idx` do not contribute.")
+define("_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq, str mode, bool sparse, "
+       "Tensor? per_sample_weights, bool include_last_offset, int? padding_idx) "
+       "-> (Tensor output, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices)", bag_parts_meta, FUNCTION_ONLY | MIXED,
+       "`nn.functional.embedding_bag` of a vector of indices, with what its gradient needs: the bag of each index, the "
+       "size of each bag, and the index of each maximum.")
+gradient("_embedding_bag", outputs=(0,), weight="sampling.bag_weight", per_sample_weights="sampling.bag_sample_weights")
+recorded_as("nn.functional.embedding_bag", "sampling.embedding_bag")
 define("nn.functional.one_hot(Tensor input, int num_classes=-1) -> Tensor", one_hot, FUNCTION_ONLY,
        "One-hot encoding of an int64 tensor: a new last dimension of size `num_classes` holds 1 at the index and 0 "
        "elsewhere. With `num_classes=-1` the size is one more than the largest value, so `input` must hold data.")

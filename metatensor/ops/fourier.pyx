@@ -258,24 +258,26 @@ def _of_half(grad, dim, normalization, size):
     twice = size - made.shape[last]
     if twice <= 0:
         return made
-    parts = [made.narrow(last, 0, 1), made.narrow(last, 1, twice) * 2, made.narrow(last, 1 + twice, made.shape[last] - 1 - twice)]
-    return ops.cat(parts, last)
+    made.narrow(last, 1, twice).mul_(2)
+    return made
 
 
 define("_fft_c2c(Tensor input, int[1] dim, int normalization, bool forward) -> Tensor", c2c_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Complex Fourier transform over `dim`. `normalization` is 0 for no scaling, 1 to divide by the square root of "
        "N or 2 to divide by N, the number of points.")
-gradient("_fft_c2c", input=lambda grad, dim, normalization, forward: ops._fft_c2c(grad, dim, normalization, not forward))
+gradient("_fft_c2c", linear="input", node="FftC2CBackward0",
+         input=lambda grad, dim, normalization, forward: ops._fft_c2c(grad, dim, normalization, not forward))
 define("_fft_r2c(Tensor input, int[1] dim, int normalization, bool onesided) -> Tensor", r2c_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Fourier transform of real input over `dim`, with a complex result. If `onesided`, the last dimension in `dim` "
        "keeps only the first `n // 2 + 1` of n points. The others follow by symmetry. `normalization` is as in "
        "`_fft_c2c`.")
-gradient("_fft_r2c", input=lambda grad, input_meta, dim, normalization, onesided:
-         _of_real(grad, input_meta.shape, dim, normalization, onesided))
+gradient("_fft_r2c", linear="input", input=lambda grad, input, dim, normalization, onesided:
+         _of_real(grad, input.shape, dim, normalization, onesided))
 define("_fft_c2r(Tensor input, int[1] dim, int normalization, int last_dim_size) -> Tensor", c2r_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Inverse Fourier transform over `dim` with a real result. `input` is half of a Hermitian-symmetric spectrum, "
        "and the result has size `last_dim_size` in the last dimension of `dim`. `normalization` is as in `_fft_c2c`.")
-gradient("_fft_c2r", input=lambda grad, dim, normalization, last_dim_size: _of_half(grad, dim, normalization, last_dim_size))
+gradient("_fft_c2r", linear="input", node="FftC2RBackward0",
+         input=lambda grad, dim, normalization, last_dim_size: _of_half(grad, dim, normalization, last_dim_size))

@@ -195,7 +195,7 @@ cdef object index_meta(Call* c):
 define("_index(Tensor input, Tensor[] indices, int[] dims) -> Tensor", index_meta, FUNCTION_ONLY | MIXED,
        "Elements of `input` at the positions that the index tensors `indices` give for the dimensions `dims`. For "
        "example, `input[i, :, j]` has `indices` (i, j) and `dims` (0, 2).")
-gradient("_index", input=lambda grad, input_meta, indices, dims:
+gradient("_index", linear="input", input=lambda grad, input_meta, indices, dims:
          ops._index_put_accumulate_(grad.new_zeros(input_meta.shape), indices, dims, grad))
 
 
@@ -289,15 +289,16 @@ cdef object take_along_dim_body(Call* c):
 define("index_select(Tensor input, int dim, Tensor index) -> Tensor", index_select_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
        "Slices of `input` along `dim` at the indices in the vector `index` (int32 or int64). The size of `dim` becomes "
        "the length of `index`.")
-gradient("index_select", input=lambda grad, input_meta, dim, index: grad.new_zeros(input_meta.shape).index_add(dim, index, grad))
+gradient("index_select", linear="input",
+         input=lambda grad, input_meta, dim, index: grad.new_zeros(input_meta.shape).index_add(dim, index, grad))
 define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
        gather_meta, OUT | EXACT_OUT | MIXED | NO_OVERLAP,
        "Gather elements along `dim`: for matrices and `dim=0`, `out[i, j] = input[index[i, j], j]`. The result has the "
        "shape of `index`. `index` must have as many dimensions as `input`, and no larger sizes except in `dim`.")
-gradient("gather", input=lambda grad, input, dim, index: grad.new_zeros(input.shape).scatter_add(dim, index, grad))
+gradient("gather", linear="input", input=lambda grad, input, dim, index: grad.new_zeros(input.shape).scatter_add(dim, index, grad))
 define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Elements of the flattened `input` at the int64 positions `index`. The result has the shape of `index`.")
-gradient("take", input=lambda grad, input, index: grad.new_zeros(input.shape).put(index, grad, True))
+gradient("take", linear="input", input=lambda grad, input, index: ops.zeros_like(input, dtype=grad.dtype).put_(index, grad, True))
 define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor",
        take_along_dim_body, COMPOSITE | OUT | EXACT_OUT | NO_OVERLAP,
        "`gather` after broadcasting `input` and `indices` in all dimensions but `dim`. Without `dim`, gather from the "
@@ -335,6 +336,12 @@ cdef object masked_select_meta(Call* c):
     return _unknown(c)
 
 
+cdef object masked_select_some_meta(Call* c):
+    """Arguments: input, mask, count."""
+    cdef dim_t n = int_arg(c, 2)
+    return new_contiguous(1, &n, tensor_arg(c, 0).dtype, result_device(c))
+
+
 cdef object nonzero_static_meta(Call* c):
     """Return a result of `size` rows. On devices other than the CPU it is column-major, as in PyTorch."""
     cdef Tensor t = tensor_arg(c, 0)
@@ -356,7 +363,10 @@ define("argwhere(Tensor input) -> Tensor", nonzero_meta, DATA | NO_GRAD,
        "Indices of the nonzero elements, as an int64 tensor (number of nonzeros, ndim).")
 define("masked_select(Tensor input, Tensor mask) -> Tensor", masked_select_meta, DATA | OUT | EXACT_OUT | NO_OVERLAP,
        "Elements where `mask` is true, as a vector. `input` and the bool `mask` are broadcast together.")
-gradient("masked_select", input=lambda grad, input, mask: _of.unselected(grad, input, mask))
+gradient("masked_select", linear="input", input=lambda grad, input, mask: _of.unselected(grad, input, mask))
+define("_masked_select(Tensor input, Tensor mask, int count) -> Tensor", masked_select_some_meta, FUNCTION_ONLY,
+       "`masked_select` where `count` is the number of elements, which is known without values.")
+gradient("_masked_select", linear="input", input=lambda grad, input, mask: _of.unselected(grad, input, mask))
 define("nonzero_static(Tensor input, *, int size, int fill_value=-1) -> Tensor", nonzero_static_meta, NO_GRAD | OUT | EXACT_OUT,
        "`nonzero` with exactly `size` rows: truncated, or padded with `fill_value`.")
 

@@ -66,7 +66,7 @@ cdef Tensor _by_ops(Tensor t, Steps* s, IndexTensors found):
 
 
 cdef inline Tensor _view(Tensor t, Steps* s, IndexTensors found):
-    if hints.modes or t.flags & T_OVERRIDES or (found is not None and found.picks) \
+    if hints.modes or hints.duals or t.flags & T_OVERRIDES or (found is not None and found.picks) \
             or (t.flags & T_REQUIRES_GRAD and thread_state().grad_enabled):
         return _by_ops(t, s, found)
     cdef Tensor view = _by_layout(t, s)

@@ -123,7 +123,7 @@ cdef object cat_meta(Call* c):
 define("cat(Tensor[] tensors, int dim=0) -> Tensor", cat_meta, OUT | NO_OVERLAP,
        "Concatenate tensors along `dim`. Their shapes must agree in the other dimensions. Tensors of shape (0,) are "
        "ignored. The dtypes are promoted.")
-gradient("cat", tensors=lambda grad, tensors_layout, dim: _of.concatenated(grad, tensors_layout, dim))
+gradient("cat", linear="tensors", tensors=lambda grad, tensors_layout, dim: _of.concatenated(grad, tensors_layout, dim))
 alias_op("concat", "cat")
 alias_op("concatenate", "cat")
 
@@ -178,7 +178,7 @@ cdef object stack_meta(Call* c):
 
 define("stack(Tensor[] tensors, int dim=0) -> Tensor", stack_meta, OUT | NO_OVERLAP,
        "Stack tensors of the same shape along a new dimension `dim`. The dtypes are promoted.")
-gradient("stack", tensors=lambda grad, dim: grad.unbind(dim))
+gradient("stack", linear="tensors", tensors=lambda grad, dim: grad.unbind(dim))
 
 
 cdef object _at_least(Tensor t, int n):
@@ -381,7 +381,7 @@ define("block_diag(Tensor[] tensors) -> Tensor", block_diag_body, COMPOSITE,
        "matrices.")
 define(f"block_diag.several({ARGUMENTS}) -> Tensor", block_diag_body, COMPOSITE)
 define("_block_diag(Tensor[] tensors) -> Tensor", block_diag_meta, FUNCTION_ONLY)
-gradient("_block_diag", node="BlockDiagBackward0", tensors=lambda grad, tensors_layout: _of.blocks(grad, tensors_layout))
+gradient("_block_diag", linear="tensors", node="BlockDiagBackward0", tensors=lambda grad, tensors_layout: _of.blocks(grad, tensors_layout))
 define("cartesian_prod(Tensor[] tensors) -> Tensor", cartesian_prod_body, COMPOSITE,
        "Cartesian product of N vectors: a matrix whose rows are all combinations of one element of each vector. A "
        "single vector is returned unchanged.")

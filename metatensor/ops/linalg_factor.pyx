@@ -10,6 +10,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport dim_t
+from metatensor._core.gradients import gradient
 from metatensor.ops.matrices cimport (
     by_columns, by_columns_unless_out, columns, empty_vector, need_floating, need_matrix, need_one_dtype, need_routine,
     need_square, new_matrices, new_vectors, per_matrix, rows, title,
@@ -54,13 +55,16 @@ define("linalg.cholesky_ex(Tensor input, *, bool upper=False, bool check_errors=
        "Cholesky factors of positive definite matrices (..., N, N), like `linalg.cholesky`, and an int32 `info` (...): "
        "0, or the order of the first leading minor that is not positive. If `check_errors`, raise LinAlgError for "
        "such a matrix.")
+gradient("linalg.cholesky_ex", outputs=(0,), input="linalg.cholesky_ex")
 define("linalg.cholesky(Tensor input, *, bool upper=False) -> Tensor", cholesky_body, COMPOSITE | OUT | EXACT_OUT,
        "Cholesky factors of positive definite matrices (..., N, N): lower triangular L with `L @ L.mH = input`, or if "
        "`upper`, U with `U.mH @ U = input`. Raise LinAlgError for other matrices.")
 define("cholesky(Tensor input, bool upper=False) -> Tensor", old_cholesky_meta, OUT,
        "Cholesky factors of positive definite matrices, like `linalg.cholesky`.")
+gradient("cholesky", input="linalg.old_cholesky")
 define("cholesky_inverse(Tensor input, bool upper=False) -> Tensor", cholesky_inverse_meta, OUT,
        "Inverses of positive definite matrices, given their lower Cholesky factors, or their upper ones if `upper`.")
+gradient("cholesky_inverse", input="linalg.cholesky_inverse")
 
 
 # LDL ------------------------------------------------------------------------------------
@@ -146,6 +150,7 @@ define("linalg.lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=Fals
        "LU factorization of matrices (..., M, N). `LU` holds both factors: U in the upper triangle, and L below it, "
        "without its unit diagonal. `pivots` (..., min(M, N)), int32, holds the row exchanges, counted from 1. `info` "
        "(...), int32, is 0 or the position of the first zero pivot, counted from 1.")
+gradient("linalg.lu_factor_ex", outputs=(0,), A="linalg.lu_factor")
 define("linalg.lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)", lu_factor_body,
        COMPOSITE | OUT | EXACT_OUT,
        "LU factorization of matrices, like `linalg.lu_factor_ex` without `info`. Raise LinAlgError for a zero pivot.")
@@ -156,10 +161,12 @@ define("lu(Tensor A, bool pivot=True, bool get_infos=False) -> (Tensor, Tensor)"
 define("linalg.lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)", lu_meta, OUT | EXACT_OUT,
        "LU factorization `A = P @ L @ U` of matrices (..., M, N) into a permutation matrix, a unit lower triangular "
        "and an upper triangular factor. P is empty if `pivot` is False.")
+gradient("linalg.lu", outputs=(1, 2), A="linalg.lu")
 define("lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool unpack_pivots=True) "
        "-> (Tensor P, Tensor L, Tensor U)", lu_unpack_meta, OUT | EXACT_OUT | FUNCTION_ONLY,
        "Unpack the results of `linalg.lu_factor` into P, L and U with `A = P @ L @ U`. L and U are empty if "
        "`unpack_data` is False. P is empty if `unpack_pivots` is False.")
+gradient("lu_unpack", outputs=(1, 2), LU_data="linalg.lu_unpack")
 
 
 # QR -------------------------------------------------------------------------------------
@@ -255,6 +262,7 @@ define("linalg.qr(Tensor A, str mode='reduced') -> (Tensor Q, Tensor R)", qr_met
        "QR factorization `A = Q @ R` of matrices (..., M, N), with orthonormal columns in Q and upper triangular R. "
        "With K = min(M, N), `mode` 'reduced' gives Q (..., M, K) and R (..., K, N), 'complete' gives Q (..., M, M) and "
        "R (..., M, N), and 'r' gives an empty Q and R (..., K, N).")
+gradient("linalg.qr", A="linalg.qr")
 define("qr(Tensor input, bool some=True) -> (Tensor Q, Tensor R)", old_qr_body,
        COMPOSITE | OUT | EXACT_OUT,
        "QR factorization like `linalg.qr`, in mode 'reduced' if `some`, else 'complete'.")
@@ -264,9 +272,12 @@ define("geqrf(Tensor input) -> (Tensor a, Tensor tau)", geqrf_meta, OUT,
 define("linalg.householder_product(Tensor input, Tensor tau) -> Tensor", householder_meta, OUT,
        "First N columns of a product of Householder reflections, given by vectors below the diagonal of `input` (..., "
        "M, N) and scalar factors `tau` (..., K), with M >= N >= K. For results of `geqrf`, this is Q.")
+gradient("linalg.householder_product", joint="linalg_solve.householder_product", input=True, tau=True)
 define("orgqr(Tensor input, Tensor input2) -> Tensor", householder_meta, OUT,
        "The same as `linalg.householder_product`.")
+gradient("orgqr", node="LinalgHouseholderProductBackward0", joint="linalg_solve.orgqr", input=True, input2=True)
 define("ormqr(Tensor input, Tensor input2, Tensor input3, bool left=True, bool transpose=False) -> Tensor", ormqr_meta,
        OUT | EXACT_OUT,
        "Multiply `input3` by Q: `Q @ input3` if `left`, else `input3 @ Q`. Q is given by the results `input` and "
        "`input2` of `geqrf`. If `transpose`, use the conjugate transpose of Q.")
+gradient("ormqr", joint="linalg_solve.ormqr", input=True, input2=True, input3=True)

@@ -2,18 +2,18 @@
 
 Functions of matrices apply to each matrix of a batch (..., N, N).
 """
-from metatensor._core.dtype cimport BOOL, I64, by_code, to_real
+from metatensor._core.dtype cimport BOOL, I32, I64, by_code, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims
 from metatensor._core.op cimport (
-    NO_OVERLAP, COMPOSITE, EXACT_OUT, OUT, WITH_OUT, Call, alias_op, arg, call, define, dim_arg, int_arg, is_none, make_returns,
-    op_name, result_device, tensor_arg,
+    NO_OVERLAP, COMPOSITE, EXACT_OUT, FUNCTION_ONLY, OUT, WITH_OUT, Call, alias_op, arg, call, define, dim_arg, int_arg,
+    is_none, make_returns, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_INT, T_RETRIED, dim_t
 from metatensor.ops.operands cimport refuse
 from metatensor._core.formats import contiguous_format
 from metatensor.ops.matrices cimport (
-    columns, has_routine, need_floating, need_one_dtype, need_routine, need_square, new_matrices, per_matrix,
+    by_columns, columns, has_routine, need_floating, need_one_dtype, need_routine, need_square, new_matrices, per_matrix,
 )
 from metatensor._core.gradient_parts import Bodies
 from metatensor._core.gradient_parts import conj
@@ -24,7 +24,7 @@ from metatensor._core.gradients import gradient, linalg, recorded_as
 
 def _vander(x, N):
     x = x if x.ndim else x.unsqueeze(0)
-    return Bodies("views").powers(x, x.shape[-1] if N is None else N)
+    return Bodies("views").powers(x, x.shape[x.ndim - 1] if N is None else N)
 
 
 # Determinants ---------------------------------------------------------------------------
@@ -44,6 +44,22 @@ cdef object slogdet_meta(Call* c):
     return make_returns(c, (per_matrix(c, t, t.dtype), per_matrix(c, t, to_real(t.dtype))))
 
 
+cdef tuple lu_parts(Call* c, Tensor t):
+    """Return outputs for LU factors and their pivots."""
+    return by_columns(c, t.ndim, t.sizes, t.dtype), new_contiguous(t.ndim - 1, t.sizes, by_code(I32), result_device(c))
+
+
+cdef object det_parts_meta(Call* c):
+    return make_returns(c, (det_meta(c), *lu_parts(c, tensor_arg(c, 0))))
+
+
+cdef object slogdet_parts_meta(Call* c):
+    cdef Tensor t = tensor_arg(c, 0)
+    need_square(c, t, "input")
+    need_floating(c, t, False)
+    return make_returns(c, (per_matrix(c, t, t.dtype), per_matrix(c, t, to_real(t.dtype)), *lu_parts(c, t)))
+
+
 cdef object logdet_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     need_square(c, t, "input")
@@ -61,6 +77,17 @@ define("slogdet(Tensor input) -> (Tensor sign, Tensor logabsdet)", slogdet_meta,
        "determinant is a number of magnitude 1. A singular matrix has sign 0 and logarithm -inf.")
 define("logdet(Tensor input) -> Tensor", logdet_meta, 0,
        "Logarithms of determinants. The logarithm of a negative determinant is NaN.")
+define("_linalg_det(Tensor A) -> (Tensor result, Tensor LU, Tensor pivots)", det_parts_meta, FUNCTION_ONLY,
+       "Like `linalg.det`, but with the LU factors and their pivots.")
+gradient("_linalg_det", outputs=(0,), A="linalg_solve.det")
+define("_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor pivots)", slogdet_parts_meta, FUNCTION_ONLY,
+       "Like `linalg.slogdet`, but with the LU factors and their pivots.")
+gradient("_linalg_slogdet", outputs=(0, 1), A="linalg_solve.slogdet")
+for _name in ("linalg.det", "det"):
+    recorded_as(_name, "linalg_solve.det_through")
+for _name in ("linalg.slogdet", "slogdet"):
+    recorded_as(_name, "linalg_solve.slogdet_through")
+recorded_as("logdet", "linalg_solve.logdet_through")
 
 
 # Powers ---------------------------------------------------------------------------------
@@ -76,7 +103,7 @@ cdef object matrix_power_body(Call* c):
                            f"{(<Tensor>c.out).dtype.name}")
     if n == 0:
         ones = call("new_ones", (t, (columns(t),)))
-        return call("copy_", (call("new_empty", (t, t.shape)), call("diag_embed", (ones,))))
+        return call("copy_", (call("clone", (t,), {"memory_format": contiguous_format}), call("diag_embed", (ones,))))
     if n < 0:
         factor = call("linalg.inv", (t,))
         n = -n
@@ -106,6 +133,7 @@ define("linalg.matrix_power(Tensor input, int n) -> Tensor", matrix_power_body, 
        "Square matrices (..., N, N) raised to an integer power. Negative powers are powers of the inverse.")
 define("linalg.matrix_exp(Tensor input) -> Tensor", matrix_exp_meta, 0,
        "Matrix exponentials of square matrices (..., N, N).")
+gradient("linalg.matrix_exp", input="linalg_solve.matrix_exp")
 alias_op("matrix_power", "linalg.matrix_power")
 alias_op("matrix_exp", "linalg.matrix_exp")
 
@@ -173,7 +201,7 @@ cdef object vander_meta(Call* c):
 
 define("linalg.cross(Tensor input, Tensor other, *, int dim=-1) -> Tensor", linalg_cross_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Cross products of the vectors along `dim`, which must have size 3. The other dimensions broadcast.")
-gradient("linalg.cross", input=lambda grad, other, dim: linalg.cross(conj(other), grad, dim=dim),
+gradient("linalg.cross", linear="input other", input=lambda grad, other, dim: linalg.cross(conj(other), grad, dim=dim),
          other=lambda grad, input, dim: linalg.cross(grad, conj(input), dim=dim))
 define("cross(Tensor input, Tensor other, int? dim=None) -> Tensor", cross_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Cross products of the vectors along `dim`, which must have size 3. `dim` defaults to the first dimension of "

@@ -9,7 +9,7 @@ from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_INT, MAX_DIMS, dim_t
 from metatensor._core import errors
-from metatensor._core.gradients import gradient
+from metatensor._core.gradients import gradient, recorded_as
 from metatensor.ops.matrices cimport (
     broadcast_batches, by_columns, columns, empty_vector, has_routine, need_floating, need_matrix, need_one_dtype,
     need_routine, need_solvable, need_square, new_matrices, per_matrix, rows, title,
@@ -23,8 +23,9 @@ cdef bint is_vector(Tensor a, Tensor b) noexcept:
     return b.ndim == 1 or (b.ndim == a.ndim - 1 and dims_equal(a.sizes, b.sizes, b.ndim))
 
 
-cdef object solve_ex_meta(Call* c):
-    """Arguments: A (..., n, n), B, left, check_errors. B has shape (..., n, k), or (..., n) for vectors."""
+cdef object solution_of(Call* c, bint parts):
+    """Arguments: A (..., n, n), B, left, check_errors. B has shape (..., n, k), or (..., n) for vectors. If `parts`,
+    also return outputs for the LU factors of A and their pivots."""
     cdef Tensor a = tensor_arg(c, 0), b = tensor_arg(c, 1), out
     cdef bint left = bool_arg(c, 2), vector
     cdef Layout lay
@@ -47,7 +48,19 @@ cdef object solve_ex_meta(Call* c):
     need_routine(c, a, False)
     out = by_columns(c, lay.ndim, lay.sizes, a.dtype) if left else \
         new_contiguous(lay.ndim, lay.sizes, a.dtype, result_device(c))
+    if parts:
+        return make_returns(c, (out, by_columns(c, a.ndim, a.sizes, a.dtype),
+                                new_contiguous(a.ndim - 1, a.sizes, by_code(I32), result_device(c)),
+                                per_matrix(c, a, by_code(I32))))
     return make_returns(c, (out, per_matrix(c, a, by_code(I32))))
+
+
+cdef object solve_ex_meta(Call* c):
+    return solution_of(c, False)
+
+
+cdef object solve_parts_meta(Call* c):
+    return solution_of(c, True)
 
 
 cdef object solve_body(Call* c):
@@ -69,6 +82,11 @@ define("linalg.solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors
        solve_ex_meta, OUT | EXACT_OUT,
        "Solutions X of `A @ X = B`, like `linalg.solve`, and an int32 `info` (...): 0 or the position of the first "
        "zero pivot, counted from 1. If `check_errors`, raise LinAlgError for singular matrices.")
+recorded_as("linalg.solve_ex", "linalg_solve.solve_through")
+define("_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) "
+       "-> (Tensor result, Tensor LU, Tensor pivots, Tensor info)", solve_parts_meta, FUNCTION_ONLY,
+       "Like `linalg.solve_ex`, but with the LU factors of A and their pivots.")
+gradient("_linalg_solve_ex", outputs=(0,), joint="linalg_solve.solve", A=True, B=True)
 define("linalg.solve(Tensor A, Tensor B, *, bool left=True) -> Tensor", solve_body, COMPOSITE | OUT | EXACT_OUT,
        "Solutions X of `A @ X = B`, or of `X @ A = B` if not `left`, for A (..., N, N) and B (..., N, K), or (..., N) "
        "for vectors. Batch dimensions broadcast. Raise LinAlgError if a matrix is singular.")
@@ -175,14 +193,17 @@ define("linalg.solve_triangular(Tensor input, Tensor B, *, bool upper, bool left
        "Solutions X of `A @ X = B`, or of `X @ A = B` if not `left`, where A = `input` (..., N, N) holds upper "
        "triangular matrices if `upper`, else lower ones. The other triangle is not read. If `unitriangular`, the "
        "diagonal is not read either, and counts as 1.")
+gradient("linalg.solve_triangular", joint="linalg_solve.solve_triangular", input=True, B=True)
 define("triangular_solve(Tensor input, Tensor A, bool upper=True, bool transpose=False, bool unitriangular=False) "
        "-> (Tensor solution, Tensor cloned_coefficient)", triangular_solve_meta, OUT | EXACT_OUT,
        "Solutions X of `A @ X = input` for triangular matrices A, or of `A.mT @ X = input` if `transpose`, and a copy "
        "of A expanded to the batch of the solution.")
+gradient("triangular_solve", joint="linalg_solve.triangular_solve", input=True, A=True)
 define("linalg.lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool adjoint=False) -> Tensor",
        lu_solve_meta, OUT | EXACT_OUT,
        "Solutions X of `A @ X = B`, given the result of `linalg.lu_factor` for A. If not `left`, solve `X @ A = B`. If "
        "`adjoint`, use the conjugate transpose of A.")
+gradient("linalg.lu_solve", joint="linalg_solve.lu_solve", LU=True, B=True)
 define("lu_solve(Tensor input, Tensor LU_data, Tensor LU_pivots) -> Tensor", old_lu_solve_body, COMPOSITE | OUT | EXACT_OUT,
        "Solutions X of `A @ X = input`, given the result of `linalg.lu_factor` for A.")
 define("linalg.ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=False) -> Tensor", ldl_solve_meta,
@@ -190,6 +211,7 @@ define("linalg.ldl_solve(Tensor LD, Tensor pivots, Tensor B, *, bool hermitian=F
 define("cholesky_solve(Tensor input, Tensor input2, bool upper=False) -> Tensor", cholesky_solve_meta, OUT,
        "Solutions X of `A @ X = input`, given the Cholesky factors `input2` of A. The factors are upper triangular if "
        "`upper`, else lower triangular.")
+gradient("cholesky_solve", joint="linalg.cholesky_solve", input=True, input2=True)
 
 
 # Least squares --------------------------------------------------------------------------
@@ -276,6 +298,7 @@ define("linalg.lstsq(Tensor input, Tensor b, float? rcond=None, *, str? driver=N
        "(..., M, N) and `b` (..., M, K) or (..., M). `driver` is the LAPACK routine: 'gels', 'gelsy' (the default), "
        "'gelsd' or 'gelss'. Singular values below `rcond` times the largest count as 0. Also return the residuals, "
        "ranks and singular values. Those that the driver does not compute are empty.")
+gradient("linalg.lstsq", outputs=(0, 1), joint="linalg_solve.least_squares", input=True, b=True)
 
 
 # Tensors reshaped to matrices -------------------------------------------------------------

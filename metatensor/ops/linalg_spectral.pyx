@@ -8,6 +8,7 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, dim_t
+from metatensor._core.gradients import gradient, recorded_as
 from metatensor.ops.matrices cimport (
     by_columns, columns, has_routine, need_floating, need_matrix, need_routine, need_square, new_matrices, new_vectors,
     rows, title,
@@ -67,14 +68,18 @@ cdef object eigvalsh_meta(Call* c):
 define("linalg.eig(Tensor input) -> (Tensor eigenvalues, Tensor eigenvectors)", eig_meta, OUT,
        "Complex eigenvalues (..., N), in no particular order, and eigenvectors of square matrices (..., N, N). The "
        "eigenvectors are the columns of a complex matrix (..., N, N).")
+gradient("linalg.eig", input="linalg.eig")
 define("linalg.eigvals(Tensor input) -> Tensor", eigvals_meta, OUT,
        "Complex eigenvalues (..., N) of square matrices (..., N, N), in no particular order.")
+recorded_as("linalg.eigvals", "linalg.eigvals_through")
 define("linalg.eigh(Tensor input, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", eigh_meta, OUT | EXACT_OUT,
        "Real eigenvalues (..., N) in ascending order, and orthonormal eigenvectors as columns, of symmetric or "
        "Hermitian matrices (..., N, N). Only the lower triangles are read, or the upper ones if `UPLO='U'`.")
+gradient("linalg.eigh", input="linalg.eigh")
 define("linalg.eigvalsh(Tensor input, str UPLO='L') -> Tensor", eigvalsh_meta, OUT | EXACT_OUT,
        "Real eigenvalues (..., N) of symmetric or Hermitian matrices (..., N, N), in ascending order. Only the lower "
        "triangles are read, or the upper ones if `UPLO='U'`.")
+recorded_as("linalg.eigvalsh", "linalg.eigvalsh_through")
 
 
 # Singular values ------------------------------------------------------------------------
@@ -132,8 +137,10 @@ define("linalg.svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (T
        "Singular value decomposition `A = U @ diag(S) @ Vh` of matrices (..., M, N), with the singular values S in "
        "descending order. U is (..., M, M) and Vh (..., N, N), or if not `full_matrices`, (..., M, K) and (..., K, N) "
        "with K = min(M, N). `driver` is supported only on CUDA.")
+gradient("linalg.svd", A="linalg.svd")
 define("linalg.svdvals(Tensor A, *, str? driver=None) -> Tensor", svdvals_meta, OUT | EXACT_OUT,
        "Singular values (..., min(M, N)) of matrices (..., M, N), in descending order.")
+recorded_as("linalg.svdvals", "linalg.svdvals_through")
 define("svd(Tensor input, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, Tensor V)", old_svd_body,
        COMPOSITE | OUT | EXACT_OUT,
        "Singular value decomposition `input = U @ diag(S) @ V.mH`, reduced if `some`. If `compute_uv` is False, U and "
@@ -199,6 +206,8 @@ define("linalg.pinv.numbers(Tensor input, *, float? atol=None, float? rtol=None,
        pinv_numbers_meta, OUT)
 define("linalg.pinv.rcond_tensor(Tensor input, Tensor rcond, bool hermitian=False) -> Tensor", pinv_rcond_meta, OUT)
 define("linalg.pinv.rcond(Tensor input, float rcond, bool hermitian=False) -> Tensor", pinv_rcond_meta, OUT)
+for _name in ("", ".numbers", ".rcond_tensor", ".rcond"):
+    gradient("linalg.pinv" + _name, input="linalg.pseudoinverse")
 define("pinverse(Tensor input, float rcond=1e-15) -> Tensor", pinverse_body, COMPOSITE,
        "Moore-Penrose pseudoinverses. Singular values up to `rcond * largest` count as 0.")
 
@@ -271,8 +280,8 @@ cdef object cond_of_values(Call* c, Tensor t, object p):
     cdef Tensor values = call("linalg.svdvals", (t,))
     if p == "nuc":
         return call("mul", (call("sum", (values, -1)), call("sum", (call("reciprocal", (values,)), -1))))
-    first, last = call("select", (values, -1, 0)), call("select", (values, -1, -1))
-    return call("div", (last, first) if p == -2 else (first, last))
+    first, last = call("narrow", (values, -1, 0, 1)), call("narrow", (values, -1, -1, 1))
+    return call("squeeze", (call("div", (last, first) if p == -2 else (first, last)), -1))
 
 
 cdef object cond_body(Call* c):

@@ -232,20 +232,20 @@ define("matmul(Tensor input, Tensor other) -> Tensor", matmul_meta, OUT | EXACT_
 recorded_as("matmul", "products.matmul")
 define("mm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", mm_meta, OUT | EXACT_OUT,
        "Product of two matrices: (n, k) and (k, m) give (n, m).")
-gradient("mm", input="products.mm_input", mat2="products.mm_mat2")
+gradient("mm", linear="input mat2", input="products.mm_input", mat2="products.mm_mat2")
 define("bmm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", bmm_meta, OUT | EXACT_OUT,
        "Batched matrix product: (b, n, k) and (b, k, m) give (b, n, m).")
-gradient("bmm", input=lambda grad, mat2: grad.bmm(conj(mat2.transpose(1, 2))),
+gradient("bmm", linear="input mat2", input=lambda grad, mat2: grad.bmm(conj(mat2.transpose(1, 2))),
          mat2=lambda grad, input: conj(input.transpose(1, 2)).bmm(grad))
 define("mv(Tensor input, Tensor vec) -> Tensor", mv_meta, OUT | EXACT_OUT,
        "Product of a matrix and a vector: (n, k) and (k,) give (n,).")
-gradient("mv", input=lambda grad, vec: ops.outer(grad, conj(vec)), vec=lambda grad, input: conj(input.t()).mv(grad))
+gradient("mv", linear="input vec", input=lambda grad, vec: ops.outer(grad, conj(vec)), vec=lambda grad, input: conj(input.t()).mv(grad))
 define("dot(Tensor input, Tensor tensor) -> Tensor", dot_meta, OUT | EXACT_OUT,
        "Dot product of two vectors of equal length, as a 0-d tensor.")
-gradient("dot", input=lambda grad, tensor: grad * conj(tensor), tensor=lambda grad, input: grad * conj(input))
+gradient("dot", linear="input tensor", input=lambda grad, tensor: grad * conj(tensor), tensor=lambda grad, input: grad * conj(input))
 define("vdot(Tensor input, Tensor other) -> Tensor", dot_meta, OUT | EXACT_OUT,
        "Dot product of two vectors of equal length with the first one conjugated, as a 0-d tensor.")
-gradient("vdot", input=lambda grad, other: conj(grad) * other, other=lambda grad, input: grad * input)
+gradient("vdot", linear="input other", input=lambda grad, other: conj(grad) * other, other=lambda grad, input: grad * input)
 define("outer(Tensor input, Tensor vec2) -> Tensor", outer_meta, OUT | NO_OVERLAP,
        "Outer product of two vectors: (n,) and (m,) give (n, m).")
 recorded_as("outer", "products.outer")
@@ -383,27 +383,30 @@ cdef object baddbmm_meta(Call* c):
 define("addmm(Tensor input, Tensor mat1, Tensor mat2, dtype? out_dtype=None, *, Scalar beta=1, Scalar alpha=1) "
        "-> Tensor", addmm_meta, INPLACE | OUT | EXACT_OUT,
        "`beta * input + alpha * (mat1 @ mat2)`. `input` broadcasts to the shape of the product.")
-gradient("addmm", input=lambda grad, beta: times(grad, beta), mat1="products.addmm_mat1", mat2="products.addmm_mat2")
+gradient("addmm", linear="mat1+input mat2", input=lambda grad, beta: times(grad, beta),
+         mat1="products.addmm_mat1", mat2="products.addmm_mat2")
 define("addmv(Tensor input, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addmv_meta,
        INPLACE | OUT | EXACT_OUT, "`beta * input + alpha * (mat @ vec)`. `input` broadcasts to the shape of the "
                                   "product.")
-gradient("addmv", input=lambda grad, beta: times(grad, beta), mat=lambda grad, vec, alpha: times(ops.outer(grad, conj(vec)), alpha),
+gradient("addmv", linear="mat+input vec",
+         input=lambda grad, beta: times(grad, beta), mat=lambda grad, vec, alpha: times(ops.outer(grad, conj(vec)), alpha),
          vec=lambda grad, mat, alpha: times(conj(mat.t()).mv(grad), alpha))
 define("addr(Tensor input, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addr_meta,
        INPLACE | OUT, "`beta * input + alpha * outer(vec1, vec2)`. `input` broadcasts to the shape of the outer "
                       "product.")
-gradient("addr", input=lambda grad, beta: times(grad, beta), vec1=lambda grad, vec2, alpha: times(grad.mv(conj(vec2)), alpha),
+gradient("addr", linear="vec1+input vec2",
+         input=lambda grad, beta: times(grad, beta), vec1=lambda grad, vec2, alpha: times(grad.mv(conj(vec2)), alpha),
          vec2=lambda grad, vec1, alpha: times(grad.t().mv(conj(vec1)), alpha))
 define("addbmm(Tensor input, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor", addbmm_meta,
        INPLACE | OUT | EXACT_OUT | QUIET_OUT,
        "`beta * input + alpha * (batch1 @ batch2).sum(0)`, for batches of shapes (b, n, k) and (b, k, m).")
-gradient("addbmm", input=lambda grad, beta: times(grad, beta),
+gradient("addbmm", linear="batch1+input batch2", input=lambda grad, beta: times(grad, beta),
          batch1=lambda grad, batch2, alpha: times(grad.expand(batch2.shape[0], *grad.shape).bmm(conj(batch2.transpose(1, 2))), alpha),
          batch2=lambda grad, batch1, alpha: times(conj(batch1.transpose(1, 2)).bmm(grad.expand(batch1.shape[0], *grad.shape)), alpha))
 define("baddbmm(Tensor input, Tensor batch1, Tensor batch2, dtype? out_dtype=None, *, Scalar beta=1, "
        "Scalar alpha=1) -> Tensor", baddbmm_meta, INPLACE | OUT | EXACT_OUT,
        "`beta * input + alpha * (batch1 @ batch2)`, for batches of shapes (b, n, k) and (b, k, m).")
-gradient("baddbmm", input=lambda grad, beta: times(grad, beta),
+gradient("baddbmm", linear="batch1+input batch2", input=lambda grad, beta: times(grad, beta),
          batch1=lambda grad, batch2, alpha: times(grad.bmm(conj(batch2.transpose(1, 2))), alpha),
          batch2=lambda grad, batch1, alpha: times(conj(batch1.transpose(1, 2)).bmm(grad), alpha))
 
@@ -482,11 +485,14 @@ cdef object bilinear_meta(Call* c):
 define("nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", linear_meta, OUT | EXACT_OUT,
        "Affine map `input @ weight.T + bias`: input (..., k) and weight (m, k) give (..., m). A weight of shape (k,) "
        "gives (...).")
-gradient("nn.functional.linear", node="products.linear_node", input="products.linear_input", weight="products.linear_weight",
+gradient("nn.functional.linear", linear="input+bias weight",
+         node="products.linear_node", input="products.linear_input", weight="products.linear_weight",
          bias=lambda grad: grad)
+recorded_as("nn.functional.linear", "products.linear", strided=True)
 define("nn.functional.bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
        bilinear_meta, 0,
        "`input1 @ weight[i] @ input2 + bias[i]` for each i: inputs (..., n) and (..., k) and weight (m, n, k) give "
        "(..., m).")
-gradient("nn.functional.bilinear", node=lambda bias: "ViewBackward0" if bias is None else "AddBackward0", joint="products.bilinear",
-         input1=True, input2=True, weight=True, bias=True)
+gradient("nn.functional.bilinear", linear="input1+bias input2 weight", sparing=True,
+         node=lambda bias: "ViewBackward0" if bias is None else "AddBackward0",
+         input1="products.bilinear_first", input2="products.bilinear_second", weight="products.bilinear_weight", bias=lambda grad: grad)

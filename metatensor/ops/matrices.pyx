@@ -9,7 +9,7 @@ from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, dim_t
 cdef str title(Call* c):
     cdef str name = op_name(c)
     if name.startswith("_linalg_"):
-        return "linalg." + name[len("_linalg_"):]
+        name = "linalg." + name[len("_linalg_"):]
     return name[:len(name) - 3] if name.endswith("_ex") else name
 
 

@@ -130,6 +130,25 @@ cdef object thirds(Call* c, int slot):
     return parts
 
 
+cdef object stacked(object projection, dim_t n, dim_t width):
+    """Return a projection (L, N, n * E) as (n, L, N, E)."""
+    return projection.unflatten(-1, (n, width)).unsqueeze(0).transpose(0, -2).squeeze(-2).contiguous()
+
+
+cdef list packed(Call* c, list inputs, dim_t width):
+    """Project a key that is also the value, and perhaps the query, with one product."""
+    cdef object weight = arg(c, IN_WEIGHT), bias = arg(c, IN_BIAS), one
+    thirds(c, IN_WEIGHT)
+    if inputs[0] is inputs[1]:
+        one = stacked(linear(inputs[0], weight, bias), 3, width)
+        return [one[0], one[1], one[2]]
+    one, weight = weight.split((width, 2 * width))
+    bias = (None, None) if bias is None else bias.split((width, 2 * width))
+    one = linear(inputs[0], one, bias[0])
+    weight = stacked(linear(inputs[1], weight, bias[1]), 2, width)
+    return [one, weight[0], weight[1]]
+
+
 cdef list projected(Call* c, list inputs):
     """Project query, key and value with weights given as one tensor or as three."""
     cdef object biases, weights
@@ -137,6 +156,8 @@ cdef list projected(Call* c, list inputs):
     cdef int i
     if not bool_arg(c, SEPARATE):
         require(c, not is_none(c, IN_WEIGHT), "in_proj_weight is needed unless use_separate_proj_weight is True")
+        if inputs[1] is inputs[2]:
+            return packed(c, inputs, width)
         weights, biases = thirds(c, IN_WEIGHT), thirds(c, IN_BIAS)
         return [linear(inputs[i], weights[i], biases[i]) for i in range(3)]
     weights = [arg(c, Q_WEIGHT), arg(c, K_WEIGHT), arg(c, V_WEIGHT)]

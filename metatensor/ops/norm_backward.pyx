@@ -83,5 +83,5 @@ recorded_as("native_batch_norm_backward", "norm.batch_norm_again")
 define("_batch_norm_forward(Tensor input, Tensor? running_mean, Tensor? running_var, Tensor? weight, Tensor? bias, bool training, "
        "float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor, Tensor)", batch_norm_forward, FUNCTION_ONLY,
        "`batch_norm` that also returns the mean and reciprocal standard deviation of the batch and the new running statistics.")
-gradient("_batch_norm_forward", node="NativeBatchNormBackward0", joint="norm.batch_norm_gradients", outputs=(0,), input=True, weight=True,
-         bias=True)
+gradient("_batch_norm_forward", tangent="tangents.batch_norm", node="NativeBatchNormBackward0", joint="norm.batch_norm_gradients",
+         outputs=(0,), input=True, weight=True, bias=True)

@@ -304,5 +304,6 @@ recorded_as("nn.functional.layer_norm", "norm.layer_norm")
 recorded_as("nn.functional.rms_norm", "norm.rms_norm")
 recorded_as("nn.functional.group_norm", "norm.group_norm")
 recorded_as("nn.functional.normalize", "norm.normalize")
-gradient("native_layer_norm", joint="norm.native_layer_norm", outputs=(0,), input=True, weight=True, bias=True)
-gradient("native_group_norm", joint="norm.native_group_norm", outputs=(0,), input=True, weight=True, bias=True)
+gradient("native_layer_norm", tangent="tangents.layer_norm", joint="norm.native_layer_norm", outputs=(0,), input=True, weight=True,
+         bias=True)
+gradient("native_group_norm", tangent="tangents.group_norm", joint="norm.native_group_norm", input=True, weight=True, bias=True)

@@ -11,7 +11,7 @@ from metatensor.ops.operands cimport Operands, no_operands, operand, promoted
 from metatensor.ops.pointwise cimport broadcast_result
 from metatensor.ops.reduction cimport reduced, require_floating
 from metatensor._core.gradient_parts import Bodies
-from metatensor._core.gradients import gradient, recorded_as
+from metatensor._core.gradients import gradient, ops, recorded_as
 
 _of = Bodies("reductions")
 
@@ -258,9 +258,8 @@ gradient("dist", input=lambda grad, input, other, p, result: _of.vector_norm(gra
 define("cdist(Tensor x1, Tensor x2, float p=2.0, any? compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
        cdist_meta, 0,
        "The `p`-norm distance of each row of `x1` to each row of `x2`: (..., n, k) and (..., m, k) give (..., n, m).")
-gradient("cdist", node=lambda x1: "CdistBackward0",
-         x1=lambda grad, x1, x2, p, result: _of.between_rows(grad, x1, x2, p, result).sum(-2),
-         x2=lambda grad, x1, x2, p, result: -_of.between_rows(grad, x1, x2, p, result).sum(-3))
+gradient("cdist", node="reductions.cdist_node", x1=lambda grad, x1, x2, p, result: ops._cdist_backward(grad, x1, x2, p, result),
+         x2=lambda grad, x1, x2, p, result: ops._cdist_backward(grad.mT, x2, x1, p, result.mT))
 define("renorm(Tensor input, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm_meta, INPLACE | OUT | EXACT_OUT,
        "Scale down each slice along `dim` whose `p`-norm exceeds `maxnorm`, so that its norm becomes `maxnorm`.")
 gradient("renorm", input=lambda grad, input, p, dim, maxnorm: _of.renormed(grad, input, p, dim, maxnorm))

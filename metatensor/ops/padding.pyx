@@ -208,15 +208,15 @@ define("constant_pad_nd(Tensor input, int[] pad, Scalar value=0) -> Tensor", con
 gradient("constant_pad_nd", input=lambda grad, pad: ops.constant_pad_nd(grad, [-n for n in pad]))
 define("nn.functional.pixel_shuffle(Tensor input, int upscale_factor) -> Tensor", pixel_shuffle, FUNCTION_ONLY,
        "Move channels to space: (..., C * r * r, H, W) becomes (..., C, H * r, W * r), where r is `upscale_factor`.")
-gradient("nn.functional.pixel_shuffle", node="PixelShuffleBackward0",
+gradient("nn.functional.pixel_shuffle", linear="input", node="PixelShuffleBackward0",
          input=lambda grad, upscale_factor: functional.pixel_unshuffle(grad, upscale_factor))
 define("nn.functional.pixel_unshuffle(Tensor input, int downscale_factor) -> Tensor", pixel_unshuffle, FUNCTION_ONLY,
        "Move space to channels: (..., C, H * r, W * r) becomes (..., C * r * r, H, W), where r is `downscale_factor`.")
-gradient("nn.functional.pixel_unshuffle", node="PixelUnshuffleBackward0",
+gradient("nn.functional.pixel_unshuffle", linear="input", node="PixelUnshuffleBackward0",
          input=lambda grad, downscale_factor: functional.pixel_shuffle(grad, downscale_factor))
 define("nn.functional.channel_shuffle(Tensor input, int groups) -> Tensor", channel_shuffle, FUNCTION_ONLY,
        "Interleave `groups` groups of channels of (N, C, ...): view C as (groups, C / groups), transpose and flatten.")
-gradient("nn.functional.channel_shuffle", node="ChannelShuffleBackward0",
+gradient("nn.functional.channel_shuffle", linear="input", node="ChannelShuffleBackward0",
          input=lambda grad, groups: functional.channel_shuffle(grad, grad.shape[1] // groups))
 for _name in ("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"):
     alias_op(_name, f"nn.functional.{_name}")

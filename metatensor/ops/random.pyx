@@ -493,18 +493,25 @@ define(f"bernoulli_(Tensor(a!) input, Tensor|Scalar p=0.5, *, {_generator}) -> T
        METHOD_ONLY | RANDOM,
        "Set each element to 1 with probability `p` and to 0 otherwise, in place. `p` is a number, or a tensor that "
        "broadcasts to `input`.")
+gradient("bernoulli_", node=lambda p: "BernoulliBackward1" if isinstance(p, Tensor) else "BernoulliBackward2",
+         input=lambda grad: grad.new_zeros(grad.shape), p=lambda grad, p_meta: grad.new_zeros(p_meta.shape))
 
 define(f"bernoulli(Tensor input, *, {_generator}) -> Tensor", bernoulli, RANDOM | OUT | QUIET_OUT | SAFE_CAST,
        "Return a tensor of the shape of `input` whose elements are 1 or 0. Each is 1 with probability `p`. If `p` is "
        "not given, the elements of `input` are the probabilities.")
+gradient("bernoulli", input=lambda grad: grad.new_zeros(grad.shape))
 define(f"bernoulli.p(Tensor input, float p, *, {_generator}) -> Tensor", bernoulli_p, RANDOM)
 define(f"normal(Tensor mean, Tensor std, *, {_generator}) -> Tensor", normal_both, FUNCTION_ONLY | RANDOM | OUT,
        "Sample from normal distributions. `mean` and `std` are numbers, or tensors that are broadcast together. If "
        "both are numbers, `size` is the shape of the result.")
+gradient("normal", node="NormalBackward3", mean=lambda grad, mean_meta: grad.new_zeros(mean_meta.shape),
+         std=lambda grad, std_meta: grad.new_zeros(std_meta.shape))
 define(f"normal.Tensor_float(Tensor mean, float std=1.0, *, {_generator}) -> Tensor", normal_one,
        FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
+gradient("normal.Tensor_float", node="NormalBackward1", mean=lambda grad: grad.new_zeros(grad.shape))
 define(f"normal.float_Tensor(float mean, Tensor std, *, {_generator}) -> Tensor", normal_one,
        FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
+gradient("normal.float_Tensor", node="NormalBackward2", std=lambda grad: grad.new_zeros(grad.shape))
 define(f"normal.float_float(float mean, float std, int[] size, *, {_generator}, {_options}) -> Tensor", normal_sized,
        FUNCTION_ONLY | RANDOM | OUT | QUIET_OUT)
 define(f"multinomial(Tensor input, int num_samples, bool replacement=False, *, {_generator}) -> Tensor", multinomial,

@@ -59,7 +59,7 @@ cdef object tile_body(Call* c):
 define("repeat(Tensor input, int[] repeats) -> Tensor", repeat_meta, METHOD_ONLY,
        "Repeat the tensor along each dimension. If `repeats` has more values than the tensor has dimensions, the first "
        "ones are for new leading dimensions.")
-gradient("repeat", input=lambda grad, input_meta, repeats: _of.repeated(grad, input_meta.shape, repeats))
+gradient("repeat", linear="input", input=lambda grad, input_meta, repeats: _of.repeated(grad, input_meta.shape, repeats))
 define("tile(Tensor input, int[] dims) -> Tensor", tile_body, COMPOSITE,
        "Like `repeat`, but if `dims` has fewer values than there are dimensions, the leading dimensions are not "
        "repeated.")
@@ -153,7 +153,7 @@ define("repeat_interleave.self_Tensor(Tensor input, Tensor repeats, int? dim=Non
        interleave_tensor_body, COMPOSITE)
 define("repeat_interleave.Tensor(Tensor repeats, *, int? output_size=None) -> Tensor", interleave_indices_body, COMPOSITE)
 define("_repeat_interleave(Tensor input, int repeats, int dim, int output_size) -> Tensor", interleave_meta, FUNCTION_ONLY)
-gradient("_repeat_interleave", node="ViewBackward0",
+gradient("_repeat_interleave", linear="input", node="ViewBackward0",
          input=lambda grad, repeats, dim, input_meta: grad.unflatten(dim, (input_meta.shape[dim], repeats)).sum(dim % grad.ndim + 1))
 define("_repeat_interleave_by(Tensor input, Tensor repeats, int dim, int output_size) -> Tensor", interleave_meta,
        FUNCTION_ONLY)
@@ -220,9 +220,9 @@ cdef object rot90_body(Call* c):
 define("roll(Tensor input, int[1] shifts, int[1]? dims=()) -> Tensor", roll_meta, 0,
        "Shift elements along `dims`, moving those beyond the end to the start. Without `dims`, shift the elements of "
        "the flattened input, but keep its shape.")
-gradient("roll", input=lambda grad, shifts, dims: grad.roll(_of.negated(shifts), dims))
+gradient("roll", linear="input", input=lambda grad, shifts, dims: grad.roll(_of.negated(shifts), dims))
 define("flip(Tensor input, int[] dims) -> Tensor", flip_meta, 0, "Reverse the order of elements along `dims`.")
-gradient("flip", input=lambda grad, dims: grad.flip(dims))
+gradient("flip", linear="input", input=lambda grad, dims: grad.flip(dims))
 define("fliplr(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Reverse the order along dimension 1.")
 define("flipud(Tensor input) -> Tensor", flip_side_body, COMPOSITE, "Reverse the order along dimension 0.")
 define("rot90(Tensor input, int k=1, int[] dims=(0, 1)) -> Tensor", rot90_body, COMPOSITE,

@@ -208,14 +208,14 @@ cdef object prod_meta(Call* c):
 
 define("sum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", sum_meta, OUT,
        "Sum over `dim` (default: all dimensions). Integers and bool give int64 unless `dtype` is given.")
-gradient("sum", node=lambda dim, keepdim: _summed_name("Sum", dim, keepdim),
+gradient("sum", linear="input", node=lambda dim, keepdim: _summed_name("Sum", dim, keepdim),
          input=lambda grad, input_meta, dim, keepdim: spread(grad, input_meta.shape, dim, keepdim))
 define("nansum(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", nan_meta, OUT,
        "Sum over `dim` (default: all dimensions) with NaN counted as zero.")
 gradient("nansum", input=lambda grad, input, dim, keepdim: spread(grad, input.shape, dim, keepdim) * ops.isnan(input).logical_not())
 define("mean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", mean_meta, OUT,
        "Mean over `dim` (default: all dimensions). The dtype must be floating-point or complex.")
-gradient("mean", node=lambda dim, keepdim: _summed_name("Mean", dim, keepdim),
+gradient("mean", linear="input", node=lambda dim, keepdim: _summed_name("Mean", dim, keepdim),
          input=lambda grad, input_meta, dim, keepdim: _of.averaged(grad, input_meta.shape, dim, keepdim))
 define("nanmean(Tensor input, int[1]? dim=None, bool keepdim=False, *, dtype? dtype=None) -> Tensor", nan_meta,
        OUT | OPTION_A,
@@ -340,8 +340,8 @@ define("max(Tensor input) -> Tensor", max_meta, OUT,
 gradient("max", node="MaxBackward1", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 # The overload with a tensor comes first, because a 0-d integer tensor is also accepted as `dim`.
 define("max.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
-gradient("max.other", node="MaximumBackward0", input=lambda grad, input, other: share(grad, input, other, input >= other),
-         other=lambda grad, input, other: share(grad, input, other, other >= input))
+gradient("max.other", node="MaximumBackward0", input=lambda grad, input, other: share(grad, input, other, input < other),
+         other=lambda grad, input, other: share(grad, input, other, input > other))
 define("max.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta,
        OUT | EXACT_OUT | NO_OVERLAP)
 gradient("max.dim", input=lambda grad, input_meta, dim, keepdim, indices: _of.chosen(grad, input_meta.shape, dim, keepdim, indices))
@@ -351,8 +351,8 @@ define("min(Tensor input) -> Tensor", max_meta, OUT,
        "`minimum`.")
 gradient("min", node="MinBackward1", input=lambda grad, input, result: _of.shared_by_all(grad, input, result))
 define("min.other(Tensor input, Tensor other) -> Tensor", binary, OUT | REAL_ONLY | ELEMENTWISE)
-gradient("min.other", node="MinimumBackward0", input=lambda grad, input, other: share(grad, input, other, input <= other),
-         other=lambda grad, input, other: share(grad, input, other, other <= input))
+gradient("min.other", node="MinimumBackward0", input=lambda grad, input, other: share(grad, input, other, input > other),
+         other=lambda grad, input, other: share(grad, input, other, input < other))
 define("min.dim(Tensor input, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)", max_dim_meta,
        OUT | EXACT_OUT | NO_OVERLAP)
 gradient("min.dim", input=lambda grad, input_meta, dim, keepdim, indices: _of.chosen(grad, input_meta.shape, dim, keepdim, indices))
@@ -476,7 +476,7 @@ define("logsumexp(Tensor input, int[1] dim, bool keepdim=False) -> Tensor", logs
 gradient("logsumexp", input=lambda grad, input, dim, keepdim, result: _of.log_summed(grad, input, dim, keepdim, result))
 alias_op("special.logsumexp", "logsumexp")
 define("trace(Tensor input) -> Tensor", trace_meta, OUT, "Sum of the main diagonal of a matrix.")
-gradient("trace", input=lambda grad, input_meta: within(grad, input_meta.shape, "diagonal"))
+gradient("trace", linear="input", input=lambda grad, input_meta: within(grad, input_meta.shape, "diagonal"))
 define("sum_to_size(Tensor input, int[] size) -> Tensor", sum_to_size_body, COMPOSITE | METHOD_ONLY,
        "Undo a broadcast: sum over the dimensions that a tensor of shape `size` would gain or repeat if it were "
        "broadcast to the input's shape. The result has shape `size`.")

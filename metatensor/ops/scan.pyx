@@ -48,7 +48,7 @@ cdef object logcumsumexp_meta(Call* c):
 
 define("cumsum(Tensor input, int dim, *, dtype? dtype=None) -> Tensor", cumsum_meta, INPLACE | OUT,
        "Cumulative sum along `dim`. Integers and bool give int64 unless `dtype` is given.")
-gradient("cumsum", input=lambda grad, dim: grad.flip(dim).cumsum(dim).flip(dim) if grad.ndim else grad)
+gradient("cumsum", linear="input", input=lambda grad, dim: grad.flip(dim).cumsum(dim).flip(dim) if grad.ndim else grad)
 define("cumprod(Tensor input, int dim, *, dtype? dtype=None) -> Tensor", cumsum_meta, INPLACE | OUT,
        "Cumulative product along `dim`. Integers and bool give int64 unless `dtype` is given.")
 gradient("cumprod", input=lambda grad, input, dim, result: _of.accumulated_product(grad, input, dim, result))
@@ -60,4 +60,5 @@ define("cummin(Tensor input, int dim) -> (Tensor values, Tensor indices)", cumma
 gradient("cummin", input=lambda grad, input, dim, indices: grad.new_zeros(input.shape).scatter_add(dim, indices, grad))
 define("logcumsumexp(Tensor input, int dim) -> Tensor", logcumsumexp_meta, OUT | EXACT_OUT,
        "Logarithm of the cumulative sum of exponentials along `dim`.")
-gradient("logcumsumexp", input=lambda grad, input, dim, result: _of.accumulated_exponentials(grad, input, dim, result))
+gradient("logcumsumexp", tangent="tangents.logcumsumexp",
+         input=lambda grad, input, dim, result: _of.accumulated_exponentials(grad, input, dim, result))

@@ -116,7 +116,7 @@ define("scatter(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", sca
        "Write the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, "
        "`out[index[i, j], j] = src[i, j]`. If `reduce` is 'add' or 'multiply', add them to the input's elements, or "
        "multiply the input's elements by them, instead.")
-gradient("scatter", input=lambda grad, dim, index: grad.scatter(dim, index, 0),
+gradient("scatter", linear="input+src", input=lambda grad, dim, index: grad.scatter(dim, index, 0),
          src=lambda grad, dim, index, src_meta: _of.gathered(grad, dim, index, src_meta.shape))
 define("scatter.reduce(Tensor input, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor", scatter_mode_meta,
        INPLACE | OUT | EXACT_OUT | NO_OVERLAP)
@@ -129,7 +129,8 @@ define("scatter.value_reduce(Tensor input, int dim, Tensor index, Scalar value, 
 define("scatter_add(Tensor input, int dim, Tensor index, Tensor src) -> Tensor", scatter_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Add the elements of `src` along `dim` at the positions in `index`: for `dim=0` and two dimensions, "
        "`out[index[i, j], j] += src[i, j]`.")
-gradient("scatter_add", input=lambda grad: grad, src=lambda grad, dim, index, src_meta: _of.gathered(grad, dim, index, src_meta.shape))
+gradient("scatter_add", linear="input+src",
+         input=lambda grad: grad, src=lambda grad, dim, index, src_meta: _of.gathered(grad, dim, index, src_meta.shape))
 define("scatter_reduce(Tensor input, int dim, Tensor index, Tensor src, str reduce, *, bool include_self=True) -> Tensor",
        scatter_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Reduce the elements of `src` that have the same position in `index` along `dim`, and write the result there. "
@@ -222,11 +223,11 @@ define("index_add(Tensor input, int dim, Tensor index, Tensor source, *, Scalar 
        INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Add the slices of `source` along `dim`, times `alpha`, to the slices of `input` at the indices in the vector "
        "`index`.")
-gradient("index_add", input=lambda grad: grad,
+gradient("index_add", linear="input+source", input=lambda grad: grad,
          source=lambda grad, dim, index, source, alpha: _of.taken_slices(grad, dim, index, source.shape) * alpha)
 define("index_copy(Tensor input, int dim, Tensor index, Tensor source) -> Tensor", index_copy_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
        "Write the slices of `source` along `dim` to the slices of `input` at the indices in the vector `index`.")
-gradient("index_copy", input=lambda grad, dim, index: grad.index_fill(dim, index, 0),
+gradient("index_copy", linear="input+source", input=lambda grad, dim, index: grad.index_fill(dim, index, 0),
          source=lambda grad, dim, index, source: _of.taken_slices(grad, dim, index, source.shape))
 define("index_reduce(Tensor input, int dim, Tensor index, Tensor source, str reduce, *, bool include_self=True) -> Tensor",
        index_reduce_meta, INPLACE | OUT | EXACT_OUT | NO_OVERLAP,
@@ -272,12 +273,13 @@ cdef object masked_scatter_meta(Call* c):
 define("put(Tensor input, Tensor index, Tensor source, bool accumulate=False) -> Tensor", put_meta, INPLACE | NO_OVERLAP,
        "Write the elements of `source` at the positions `index` in the flattened input. If `accumulate`, add them "
        "instead.")
-gradient("put", input=lambda grad, index, source, accumulate: grad if accumulate else grad.put(index, ops.zeros_like(source)),
+gradient("put", linear="input+source",
+         input=lambda grad, index, accumulate: grad if accumulate else grad.put(index, grad.new_zeros(index.shape)),
          source=lambda grad, index, source: grad.take(index).reshape(source.shape))
 define("masked_scatter(Tensor input, Tensor mask, Tensor source) -> Tensor", masked_scatter_meta, INPLACE | NO_OVERLAP,
        "Replace the elements where the bool mask is true by the elements of `source`, in order. `input` and `mask` "
        "are broadcast together.")
-gradient("masked_scatter", input=lambda grad, mask: grad.masked_fill(mask, 0),
+gradient("masked_scatter", linear="input+source", input=lambda grad, mask: grad.masked_fill(mask, 0),
          source=lambda grad, mask, source_meta: _of.scattered(grad, mask, source_meta.shape))
 
 
@@ -348,7 +350,7 @@ gradient("_index_put_", node="IndexPutBackward0",
 define("_index_put_accumulate_(Tensor(a!) input, Tensor[] indices, int[] dims, Tensor values) -> Tensor", index_put_meta,
        FUNCTION_ONLY | MIXED | NO_OVERLAP,
        "Add `values` in place at the positions given by index tensors or masks for the dimensions `dims`.")
-gradient("_index_put_accumulate_", node="IndexPutBackward0", input=lambda grad: grad,
+gradient("_index_put_accumulate_", node="IndexPutBackward0", input=lambda grad, indices, dims: grad,
          values=lambda grad, indices, dims: grad[_of.index_of(indices, dims)])
 
 

@@ -2,7 +2,7 @@
 else the input's."""
 from metatensor._core.dtype cimport DType
 from metatensor._core.op cimport (
-    EXACT_OUT, OUT, Call, alias_op, define, dim_arg, dtype_arg, is_none, op_name, result_device, tensor_arg,
+    EXACT_OUT, FUNCTION_ONLY, OUT, Call, alias_op, define, dim_arg, dtype_arg, is_none, op_name, result_device, tensor_arg,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous
 from metatensor._core.types cimport KIND_FLOAT
@@ -35,6 +35,8 @@ define("softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor", softmax_me
        "Exponentials along `dim`, divided by their sum. The dtype must be floating-point.")
 define("log_softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor", softmax_meta, OUT | EXACT_OUT,
        "Logarithm of `softmax`, computed without overflow.")
+define("_safe_softmax(Tensor input, int dim, dtype? dtype=None) -> Tensor", softmax_meta, FUNCTION_ONLY,
+       "`softmax`, but 0 where all elements along `dim` are -inf.")
 alias_op("special.softmax", "softmax")
 alias_op("special.log_softmax", "log_softmax")
 define("nn.functional.softmax(Tensor input, int? dim=None, int _stacklevel=3, dtype? dtype=None) -> Tensor",
@@ -47,8 +49,9 @@ define("nn.functional.softmin(Tensor input, int? dim=None, int _stacklevel=3, dt
        softmax_layer_meta, 0,
        "Softmax of `-input`. `dim` defaults to 0 if the input has 0, 1 or 3 dimensions, else to 1.")
 
-gradient("softmax", input="activation.softmax")
-gradient("log_softmax", input="activation.log_softmax")
-gradient("nn.functional.softmax", node="SoftmaxBackward0", input="activation.softmax")
-gradient("nn.functional.log_softmax", node="LogSoftmaxBackward0", input="activation.log_softmax")
-gradient("nn.functional.softmin", node="SoftmaxBackward0", input="activation.softmin")
+gradient("softmax", tangent="tangents.softmax", input="activation.softmax")
+gradient("_safe_softmax", tangent="tangents.softmax", input="activation.softmax")
+gradient("log_softmax", tangent="tangents.log_softmax", input="activation.log_softmax")
+gradient("nn.functional.softmax", tangent="tangents.softmax", node="SoftmaxBackward0", input="activation.softmax")
+gradient("nn.functional.log_softmax", tangent="tangents.log_softmax", node="LogSoftmaxBackward0", input="activation.log_softmax")
+gradient("nn.functional.softmin", tangent="tangents.softmin", node="SoftmaxBackward0", input="activation.softmin")

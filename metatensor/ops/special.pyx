@@ -1,7 +1,8 @@
 """`special.*`: special functions, orthogonal polynomials, and aliases of other ops."""
 from metatensor._core.op cimport ELEMENTWISE, INT_TO_FLOAT, NO_GRAD, OUT, alias_op, define
 from metatensor.ops.pointwise cimport NO_COMPLEX, binary, unary
-from metatensor._core.gradients import gradient, ops, special
+from metatensor._core.gradient_parts import numbered, unknown
+from metatensor._core.gradients import gradient, ops, recorded_as, special
 from metatensor.ops import binary as _binary_family, unary as _unary_family  # no-cython-lint: aliases point there
 
 cdef long REAL = INT_TO_FLOAT | NO_COMPLEX | OUT | ELEMENTWISE
@@ -62,18 +63,21 @@ gradient("special.i1", input=lambda grad, input, result: _of_i1(grad, input, res
 gradient("special.i1e", input=lambda grad, input, result: _of_i1e(grad, input, result))
 gradient("special.log_ndtr",
          input=lambda grad, input, result: grad * (ops.exp(-(result + input * input / 2)) / (_ROOT_TWO * _ROOT_PI)))
-gradient("special.ndtr", input=lambda grad, input: grad * (ops.exp(-(input * input) / 2) / (_ROOT_TWO * _ROOT_PI)))
+recorded_as("special.ndtr", "activation.ndtr")
 gradient("special.ndtri", input=lambda grad, result: grad * (_ROOT_TWO * _ROOT_PI * ops.exp(result * result / 2)))
 
 # Two variables ----------------------------------------------------------------------------
 
 define("special.xlog1py(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
        "`input * log1p(other)`. It is 0 where `input` is 0, but NaN where `other` is NaN.")
-gradient("special.xlog1py", input=lambda grad, input, other: grad * ops.where((input == 0) & (other <= -1), 0.0, ops.log1p(other)),
+gradient("special.xlog1py", node=lambda input, other: numbered("SpecialXlog1PyBackward", input, other),
+         input=lambda grad, input, other: (grad * ops.log1p(other)).masked_fill((input == 0) & (other <= -1), 0),
          other=lambda grad, input, other: grad * input / (other + 1))
 define("special.zeta(Tensor|Scalar input, Tensor|Scalar other) -> Tensor", binary, REAL,
        "The Hurwitz zeta function: the sum of `(k + other)**-input` over all integers k >= 0.")
-gradient("special.zeta", other=lambda grad, input, other: grad * -input * special.zeta(input + 1, other))
+gradient("special.zeta", node=lambda input, other: numbered("SpecialZetaBackward", input, other),
+         input=lambda grad: unknown("special.zeta", "input"),
+         other=lambda grad, input, other: grad * -input * special.zeta(input + 1, other))
 
 for _name, _doc in (
     ("chebyshev_polynomial_t", "The Chebyshev polynomial of the first kind of degree n."),

@@ -1,5 +1,5 @@
 """Covariance, correlation and hashing."""
-from metatensor._core.dtype cimport U64, by_code
+from metatensor._core.dtype cimport I64, U64, by_code
 from metatensor._core.op cimport (
     EXACT_OUT, COMPOSITE, NO_GRAD, OUT, Call, arg, bool_arg, call, define, dim_list, int_arg, is_none, op_name, result_device,
     tensor_arg,
@@ -18,8 +18,10 @@ cdef int check_weights(Call* c, Tensor w, str name, dim_t observations) except -
         raise RuntimeError(f"cov(): aweights must be floating-point, got {w.dtype.name}")
     if w.total != observations:
         raise RuntimeError(f"cov(): {name} must have {observations} elements, one for each observation, got {w.total}")
-    if w.storage.data is not None and call("any", (call("lt", (w, 0)),)).item():
-        raise RuntimeError(f"cov(): {name} must not be negative")
+    if observations:
+        least = call("min", (w,))
+        if w.storage.data is not None and least.item() < 0:
+            raise RuntimeError(f"cov(): {name} must not be negative")
     return 0
 
 
@@ -27,7 +29,7 @@ cdef object cov_body(Call* c):
     """Arguments: input (variables, observations), correction, fweights, aweights."""
     cdef Tensor t = tensor_arg(c, 0), w = None
     cdef dim_t observations
-    cdef object factor, total, mean, weighted, correction = arg(c, 1)
+    cdef object factor, total, mean, weighted, real, correction = arg(c, 1)
     if t.ndim > 2:
         raise RuntimeError(f"{op_name(c)}(): input must have at most 2 dimensions, got shape {shape_str(t)}")
     if t.dtype.kind < KIND_INT:
@@ -42,21 +44,28 @@ cdef object cov_body(Call* c):
         check_weights(c, tensor_arg(c, 3), "aweights", observations)
         w = tensor_arg(c, 3) if w is None else call("mul", (w, tensor_arg(c, 3)))
     if w is None:
-        mean = call("div", (call("sum", (t, 1)), observations))
-        factor = max(observations - correction, 0)
+        total = call("scalar_tensor", (observations,), {"dtype": by_code(I64), "device": result_device(c)})
+        mean = call("div", (call("sum", (t, 1)), total))
     else:
         total = call("sum", (w,))
         mean = call("div", (call("sum", (call("mul", (t, w)), 1)), total))
-        if not is_none(c, 3) and correction != 0:
-            weighted = call("div", (call("sum", (call("mul", (w, tensor_arg(c, 3))),)), total))
-            factor = call("sub", (total, call("mul", (weighted, correction))))
-        else:
-            factor = call("sub", (total, correction))
-        factor = call("clamp", (factor, 0))
+    if w is not None and correction == 0:
+        factor = total
+    elif not is_none(c, 3):
+        weighted = call("div", (call("sum", (call("mul", (w, tensor_arg(c, 3))),)), total))
+        factor = call("sub", (total, call("mul", (weighted, correction))))
+    else:
+        factor = call("sub", (total, correction))
+    if factor is not total:
+        call("clamp_min_", (call("detach", (factor,)), 0))
     t = call("sub", (t, call("unsqueeze", (mean, 1))))
     weighted = t if w is None else call("mul", (t, w))
     weighted = call("conj", (call("t", (weighted,)),))
-    return call("squeeze", (call("div", (call("mm", (t, weighted)), factor)),))
+    t = call("mm", (t, weighted))
+    if t.total == 1 and t.dtype.kind == KIND_COMPLEX:
+        real = call("real", (t,))       # a variance
+        t = call("complex", (real, call("zeros_like", (real,))))
+    return call("squeeze", (call("div", (t, factor)),))
 
 
 cdef object corrcoef_body(Call* c):

@@ -9,6 +9,7 @@ from metatensor._core.op cimport (
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, dim_t
 from metatensor.ops.spatial cimport fail
+from metatensor._core.gradients import gradient
 
 # istft() cannot recover a point of the signal if the sum of the squared windows there is below this value.
 cdef double LEAST_ENVELOPE = 1e-11
@@ -29,6 +30,7 @@ cdef object overlap_add_meta(Call* c):
 
 define("_overlap_add(Tensor input, int step) -> Tensor", overlap_add_meta, FUNCTION_ONLY,
        "Add up overlapping frames at distances of `step`: (n, frames, size) gives (n, size + step * (frames - 1)).")
+gradient("_overlap_add", node="UnfoldBackwardBackward0", input=lambda grad, input_meta, step: grad.unfold(-1, input_meta.shape[2], step))
 
 
 # Shared by both directions -----------------------------------------------------------------

@@ -256,7 +256,8 @@ define("where(Tensor condition, Tensor|Scalar input, Tensor|Scalar other) -> Ten
        PROMOTE | FUNCTION_ONLY | OUT | EXACT_OUT,
        "Select `input` where the bool condition is true, else `other`. The three are broadcast together. With "
        "`condition` alone, return the indices of its true elements, as one vector per dimension.")
-gradient("where", input=lambda grad, condition: ops.where(condition, grad, 0), other=lambda grad, condition: ops.where(condition, 0, grad))
+gradient("where", linear="input+other",
+         input=lambda grad, condition: ops.where(condition, grad, 0), other=lambda grad, condition: ops.where(condition, 0, grad))
 define("where.indices(Tensor condition) -> Tensor[]", where_indices, DATA | FUNCTION_ONLY)
 define("_where(Tensor input, Tensor condition, Tensor|Scalar other) -> Tensor", where_method,
        COMPOSITE | METHOD_ONLY, "Select `input` where the bool condition is true, else `other`.")

@@ -66,14 +66,14 @@ cdef object diagflat_body(Call* c):
 
 define("tril(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT | EXACT_OUT,
        "Lower triangle of matrices (..., n, m): the elements on and below diagonal `diagonal`, with 0 above it.")
-gradient("tril", input=lambda grad, diagonal: grad.tril(diagonal))
+gradient("tril", linear="input", input=lambda grad, diagonal: grad.tril(diagonal))
 define("triu(Tensor input, int diagonal=0) -> Tensor", triangle_meta, INPLACE | OUT | EXACT_OUT,
        "Upper triangle of matrices (..., n, m): the elements on and above diagonal `diagonal`, with 0 below it.")
-gradient("triu", input=lambda grad, diagonal: grad.triu(diagonal))
+gradient("triu", linear="input", input=lambda grad, diagonal: grad.triu(diagonal))
 define("diag_embed(Tensor input, int offset=0, int dim1=-2, int dim2=-1) -> Tensor", diag_embed_meta, 0,
        "Matrices with the last dimension of `input` on diagonal `offset` and zeros elsewhere: (..., n) gives (..., m, "
        "m) with m = n + |offset|. `dim1` and `dim2` are the dimensions of rows and columns in the result.")
-gradient("diag_embed", input=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2))
+gradient("diag_embed", linear="input", input=lambda grad, offset, dim1, dim2: grad.diagonal(offset, dim1, dim2))
 define("diag(Tensor input, int diagonal=0) -> Tensor", diag_body, COMPOSITE | OUT | EXACT_OUT,
        "Return a matrix with a vector on diagonal `diagonal` and zeros elsewhere, or a copy of that diagonal of a "
        "matrix.")

@@ -7,7 +7,7 @@ from metatensor._core.op cimport (
     KEEP, NO_GRAD, OUT, WITH_OUT, Call, alias_op, define, hold, int_arg, is_none, make_returns, op_name, set_slot,
     tensor_arg,
 )
-from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, Tensor, new_contiguous
+from metatensor._core.tensor cimport S_ABS, S_INVERT, S_NEG, S_POS, S_RECIPROCAL, Tensor, new_contiguous
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_FLOATS, NO_INTS, elementwise_like, fail, refuse, ruled, unary,
@@ -153,17 +153,16 @@ def _turned(grad, input):
     modulus = input.abs()
     real, imag = ops.real(input), ops.imag(input)
     squares = modulus * modulus
-    return ops.complex((-imag / squares * grad).masked_fill(squares == 0, 0), (real / squares * grad).masked_fill(squares == 0, 0))
+    return ops.complex((-imag / squares * grad).masked_fill_(squares == 0, 0), (real / squares * grad).masked_fill_(squares == 0, 0))
 
 
-def _of_direction(grad, input):
+def _of_direction(grad, input, direction):
     """Gradient of ``z / |z|``: the part of `grad` across the direction, over the modulus; 0 for real numbers."""
     if not input.is_complex():
-        return ops.zeros_like(grad)
+        return grad.new_zeros(grad.shape)
     modulus = input.abs()
-    direction = input.sgn()
     along = ops.real(grad * conj(direction)) * direction
-    return ((grad - along) / modulus).masked_fill(modulus == 0, 0)
+    return ((grad - along) / modulus).masked_fill_(modulus == 0, 0)
 
 
 def _of_logit(grad, input, eps):
@@ -194,7 +193,7 @@ define("angle(Tensor input) -> Tensor", angle, INT_TO_FLOAT | OUT,
        "The angle of each element in the complex plane, in radians. The result is real.")
 gradient("angle", input=lambda grad, input: _turned(grad, input))
 define("neg(Tensor input) -> Tensor", signed_unary, KEEP | BOTH | EXACT_OUT, "`-x`.")
-gradient("neg", input=lambda grad: -grad)
+gradient("neg", linear="input", input=lambda grad: -grad)
 alias_op("negative", "neg")
 define("positive(Tensor input) -> Tensor", positive, HOST,
        "Return the tensor itself. Raise RuntimeError for bool tensors.")
@@ -203,12 +202,12 @@ define("sign(Tensor input) -> Tensor", unary, KEEP | NO_COMPLEX | BOTH | EXACT_O
 gradient("sign", input=lambda grad: ops.zeros_like(grad))
 define("sgn(Tensor input) -> Tensor", unary, KEEP | BOTH | EXACT_OUT,
        "`x / |x|`, or 0 if x is 0. For real tensors this is `sign`.")
-gradient("sgn", input=lambda grad, input: _of_direction(grad, input))
+gradient("sgn", input=lambda grad, input, result: _of_direction(grad, input, result))
 define("signbit(Tensor input) -> Tensor", unary, ALWAYS_BOOL | NO_COMPLEX | OUT | EXACT_OUT,
        "Test whether the sign bit of each element is set. The result is bool.")
 define("conj_physical(Tensor input) -> Tensor", conjugate, KEEP | BOTH | EXACT_OUT,
        "The complex conjugate as a new tensor, not as a lazy view. A real tensor is returned unchanged.")
-gradient("conj_physical", input=lambda grad: ops.conj_physical(grad))
+gradient("conj_physical", linear="input", input=lambda grad: ops.conj_physical(grad))
 define("square(Tensor input) -> Tensor", unary, BOOL_TO_LONG | BOTH, "x * x.")
 gradient("square", node="PowBackward0", input=lambda grad, input: grad * conj(2.0 * input))
 define("reciprocal(Tensor input) -> Tensor", unary, TO_FLOAT, "1 / x.")
@@ -315,7 +314,7 @@ gradient("erf", input=lambda grad, input: grad * (_TWO_OVER_ROOT_PI * ops.exp(-(
 define("erfc(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "1 - erf(x), accurate where erf(x) is near 1.")
 gradient("erfc", input=lambda grad, input: grad * (-_TWO_OVER_ROOT_PI * ops.exp(-(input * input))))
 define("erfinv(Tensor input) -> Tensor", unary, REAL_TO_FLOAT, "The inverse of erf.")
-gradient("erfinv", input=lambda grad, result: grad * (ops.exp(result * result) / _TWO_OVER_ROOT_PI))
+gradient("erfinv", input=lambda grad, input: grad * (ops.exp(ops.erfinv(input).square()) / _TWO_OVER_ROOT_PI))
 define("lgamma(Tensor input) -> Tensor", unary, REAL_TO_FLOAT,
        "`log(|gamma(x)|)`.")
 gradient("lgamma", input=lambda grad, input: grad * input.digamma())
@@ -351,4 +350,5 @@ define("isneginf(Tensor input) -> Tensor", real_unary, ALWAYS_BOOL | NO_GRAD | O
 set_slot(S_NEG, "neg")
 set_slot(S_POS, "positive")
 set_slot(S_ABS, "abs")
+set_slot(S_RECIPROCAL, "reciprocal")
 set_slot(S_INVERT, "bitwise_not")

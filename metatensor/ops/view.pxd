@@ -8,9 +8,9 @@ from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD, dim_t
 cdef inline bint is_plain(Tensor t) noexcept:
     """Return whether a view of `t` can be made from a layout alone, without calling an op.
 
-    It can unless a mode or a subclass would handle the call, or `t` requires grad.
+    It can unless a mode or a subclass would handle the call, `t` requires grad, or there are tangents.
     """
-    return not hints.modes and not t.flags & (T_OVERRIDES | T_REQUIRES_GRAD)
+    return not hints.modes and not hints.duals and not t.flags & (T_OVERRIDES | T_REQUIRES_GRAD)
 
 
 cdef inline void read_layout(Tensor t, Layout* lay) noexcept:

@@ -1,5 +1,6 @@
 """Views of all elements in other shapes: view, reshape, flatten, squeeze, unsqueeze, expand and similar ops."""
 from cpython.object cimport PyObject
+from metatensor._core.device cimport META
 from metatensor._core.dtype cimport DType
 from metatensor._core.rule_node cimport renamed
 from metatensor._core.layout cimport (
@@ -168,8 +169,12 @@ cdef Tensor reshape_to(Tensor t, int ndim, const dim_t* sizes):
     The caller has checked the sizes. This calls the ops `view` and `clone`, so that modes can intercept them.
     """
     cdef dim_t strides[MAX_DIMS]
-    if t.flags & T_CONTIGUOUS or view_strides(t.ndim, t.sizes, t.strides, ndim, sizes, strides):
+    if t.flags & T_CONTIGUOUS:
         return <Tensor>_view(t, ndim, sizes)
+    if view_strides(t.ndim, t.sizes, t.strides, ndim, sizes, strides):
+        if t.storage.device is META:
+            return <Tensor>_view(t, ndim, sizes)
+        return <Tensor>renamed(_view(t, ndim, sizes), "ReshapeAliasBackward0")
     return <Tensor>renamed(_copied(t, ndim, sizes), "UnsafeViewBackward0")
 
 

@@ -16,14 +16,33 @@ cdef object like_input(Call* c):
     return new_strided(t.ndim, t.sizes, strides, t.dtype, result_device(c))
 
 
+cdef object like_pooled(Call* c):
+    """Arguments: grad_output, input, indices, n. Without a batch, the result of three dimensions is contiguous."""
+    cdef Tensor t = tensor_arg(c, 1)
+    if int_arg(c, 3) == 3 and t.ndim == 4:
+        return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+    return like_input(c)
+
+
+cdef object like_averaged(Call* c):
+    """Arguments: grad_output, input, kernel_size or n, ... The result of three dimensions is contiguous."""
+    cdef Tensor t = tensor_arg(c, 1)
+    if arg(c, 2) == 3 if isinstance(arg(c, 2), int) else len(arg(c, 2)) == 3:
+        return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
+    return like_input(c)
+
+
 cdef object of_sizes(Call* c):
-    """Arguments: grad_output, input_size, ..."""
+    """Arguments: grad_output, input_size, scale_factor, mode, ..."""
     cdef Tensor g = tensor_arg(c, 0)
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
     cdef int n = dims_arg(c, 1, sizes)
     if n != g.ndim:
         fail(c, f"input_size must have {g.ndim} sizes, got {n}")
+    mode = arg(c, 3)
+    if mode == "bicubic" or (n == 5 and mode in ("nearest", "nearest-exact")):
+        return new_contiguous(n, sizes, g.dtype, result_device(c))
     set_format(n, sizes, strides, suggest_format(g.ndim, g.sizes, g.strides))
     return new_strided(n, sizes, strides, g.dtype, result_device(c))
 
@@ -38,11 +57,11 @@ cdef object embedding_backward(Call* c):
     return new_contiguous(2, sizes, g.dtype, result_device(c))
 
 
-define("_max_pool_backward(Tensor grad_output, Tensor input, Tensor indices, int n) -> Tensor", like_input, FUNCTION_ONLY,
+define("_max_pool_backward(Tensor grad_output, Tensor input, Tensor indices, int n) -> Tensor", like_pooled, FUNCTION_ONLY,
        "Gradient of max pooling over the last `n` dimensions.")
 define("_avg_pool_backward(Tensor grad_output, Tensor input, int[] kernel_size, int[] stride, int[] padding, bool count_include_pad, "
-       "int? divisor_override) -> Tensor", like_input, FUNCTION_ONLY, "Gradient of average pooling.")
-define("_adaptive_avg_pool_backward(Tensor grad_output, Tensor input, int n) -> Tensor", like_input, FUNCTION_ONLY,
+       "int? divisor_override) -> Tensor", like_averaged, FUNCTION_ONLY, "Gradient of average pooling.")
+define("_adaptive_avg_pool_backward(Tensor grad_output, Tensor input, int n) -> Tensor", like_averaged, FUNCTION_ONLY,
        "Gradient of adaptive average pooling over the last `n` dimensions.")
 define("_upsample_backward(Tensor grad_output, int[] input_size, any? scale_factor, str mode, bool? align_corners, "
        "bool? recompute_scale_factor, bool antialias) -> Tensor", of_sizes, FUNCTION_ONLY, "Gradient of `interpolate`.")
@@ -60,7 +79,7 @@ for _n in ("2d", "3d"):
     recorded_as(f"nn.functional.fractional_max_pool{_n}", f"windows.fractional_max_pool{_n}")
     recorded_as(f"nn.functional.adaptive_avg_pool{_n}", f"windows.adaptive_avg_pool{_n}")
     recorded_as(f"nn.functional.lp_pool{_n}", f"windows.lp_pool{_n}")
-    gradient(f"nn.functional.avg_pool{_n}", node=f"AvgPool{_node}Backward0", input=f"windows.avg_pool{_n}")
+    gradient(f"nn.functional.avg_pool{_n}", linear="input", node=f"AvgPool{_node}Backward0", input=f"windows.avg_pool{_n}")
     if _n == "2d":
         _max = lambda grad, input, result1: ops._max_pool_backward(grad, input, result1, 2)     # noqa: E731
         _mean = lambda grad, input: ops._adaptive_avg_pool_backward(grad, input, 2)     # noqa: E731
@@ -70,20 +89,19 @@ for _n in ("2d", "3d"):
     gradient(f"nn.functional.max_pool{_n}_with_indices", node=f"MaxPool{_node}WithIndicesBackward0", outputs=(0,), input=_max)
     gradient(f"nn.functional.adaptive_max_pool{_n}_with_indices", node=f"AdaptiveMaxPool{_node}Backward0", outputs=(0,), input=_max)
     gradient(f"nn.functional.fractional_max_pool{_n}_with_indices", node=f"FractionalMaxPool{_node}Backward0", outputs=(0,), input=_max)
-    gradient(f"nn.functional.adaptive_avg_pool{_n}", node=f"AdaptiveAvgPool{_node}Backward0", input=_mean)
-gradient("nn.functional.max_unpool2d", node="MaxUnpool2DBackward0", input="windows.unpool2d")
-gradient("nn.functional.max_unpool3d", node="MaxUnpool3DBackward0", input="windows.unpool3d")
+    gradient(f"nn.functional.adaptive_avg_pool{_n}", linear="input", node=f"AdaptiveAvgPool{_node}Backward0", input=_mean)
+gradient("nn.functional.max_unpool2d", linear="input", node="MaxUnpool2DBackward0", input="windows.unpool2d")
+gradient("nn.functional.max_unpool3d", linear="input", node="MaxUnpool3DBackward0", input="windows.unpool3d")
 for _name in ("max_pool1d", "max_pool1d_with_indices", "adaptive_max_pool1d", "adaptive_max_pool1d_with_indices", "max_unpool1d",
               "avg_pool1d", "adaptive_avg_pool1d", "lp_pool1d"):
     recorded_as(f"nn.functional.{_name}", f"windows.{_name}")
 recorded_as("max_pool1d_with_indices", "windows.max_pool1d_with_indices")
 recorded_as("adaptive_max_pool1d", "windows.adaptive_max_pool1d_with_indices")
 recorded_as("nn.functional.interpolate", "windows.interpolate")
-gradient("nn.functional.interpolate", node="windows.upsample_node", input="windows.upsample")
-gradient("nn.functional.embedding", node="EmbeddingBackward0", weight="attention.embedding_weight")
-gradient("embedding", node="EmbeddingBackward0", weight="attention.table_weight")
+gradient("nn.functional.interpolate", linear="input", node="windows.upsample_node", input="windows.upsample")
+gradient("nn.functional.embedding", linear="weight", node="EmbeddingBackward0", weight="attention.embedding_weight")
+gradient("embedding", linear="weight", node="EmbeddingBackward0", weight="attention.table_weight")
 recorded_as("nn.functional.scaled_dot_product_attention", "attention.attention")
-gradient("nn.functional.embedding_bag", node="EmbeddingBagBackward0", joint="sampling.embedding_bag", weight=True, per_sample_weights=True)
 
 
 # Sampling ---------------------------------------------------------------------------------------------

@@ -166,17 +166,27 @@ class UpdateRule(Optimizer):
                 loss = closure()
         for group in self.param_groups:
             with mt.set_grad_enabled(bool(group.get("differentiable"))):
-                for p in group["params"]:
-                    if p.grad is not None:
-                        self._step_one(p, p.grad, group)
+                self._step_group(group)
         return loss
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        options = {key: value for key, value in group.items() if key not in ("params", "step")}
+        # Whether a hyperparameter without data is refused depends on the parameter: see `number`.
+        by_parameter = any(isinstance(v, mt.Tensor) and not has_data(v) for value in options.values() for v in _members(value))
+        numbers = None
+        for p in group["params"]:
+            grad = p.grad
+            if grad is not None:
+                if numbers is None or by_parameter:
+                    numbers = {key: self._value(value, p) for key, value in options.items()}
+                self._step_one(p, grad, group, SimpleNamespace(**numbers))
 
     def begin(self, p: Any, group: Group) -> dict[str, Any]:
         """Return the state of a parameter before its first step."""
         made = {name: make(p, group) for name, make in self.state_tensors.items()}
         return {name: tensor for name, tensor in made.items() if tensor is not None}
 
-    def _step_one(self, p: Any, grad: Any, group: Group) -> None:
+    def _step_one(self, p: Any, grad: Any, group: Group, option: SimpleNamespace) -> None:
         name = type(self).__name__
         if grad.is_sparse != self.sparse:
             need, have = ("a sparse", "a dense") if self.sparse else ("a dense", "a sparse")
@@ -184,7 +194,6 @@ class UpdateRule(Optimizer):
         if group.get("capturable") and p.device.type == "cpu":
             raise AssertionError(f"{name}: capturable needs parameters on an accelerator, got one on cpu")
         state = self.state.get(p) or self.begin(p, group)
-        option = SimpleNamespace(**{key: self._value(value, p) for key, value in group.items() if key not in ("params", "step")})
         if "step" in state:
             state["step"] += 1
             option.step = _count(state["step"])
@@ -210,6 +219,10 @@ class UpdateRule(Optimizer):
         elif decay != 0:
             grad = grad.add(p, alpha=decay)
         self.update(p, grad, state, option)
+
+
+def _members(value: Any) -> tuple:
+    return value if isinstance(value, tuple) else (value,)
 
 
 def _count(step: Any) -> float:

@@ -8,7 +8,8 @@ from time import perf_counter_ns
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.modes import DispatchMode, MemoryTracker
+from metatensor._core.memory import MemoryTracker
+from metatensor._core.modes import DispatchMode
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "EventTracer"]
 

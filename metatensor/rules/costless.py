@@ -42,7 +42,7 @@ POINTWISE = """
     prelu rsub searchsorted signbit tril_ triu_ vander
 """
 REDUCTION = """
-    all allclose amax amin aminmax any argmax argmin argsort bincount count_nonzero cummax cummin cumprod cumsum dist
+    _safe_softmax all allclose amax amin aminmax any argmax argmin argsort bincount count_nonzero cummax cummin cumprod cumsum dist
     equal hash_tensor histc histogram
     _histogramdd_bin_edges _histogramdd_from_bin_tensors
     index_add index_reduce is_nonzero item kthvalue linalg.matrix_norm linalg.norm linalg.vector_norm log_softmax
@@ -52,7 +52,8 @@ REDUCTION = """
     unique unique_consecutive var var_mean
 """
 LINEAR_ALGEBRA = """
-    _linalg_lstsq cholesky cholesky_inverse cholesky_solve cross det geqrf linalg.cholesky_ex linalg.cross linalg.det
+    _linalg_det _linalg_lstsq _linalg_slogdet _linalg_solve_ex
+    cholesky cholesky_inverse cholesky_solve cross det geqrf linalg.cholesky_ex linalg.cross linalg.det
     linalg.eig linalg.eigh linalg.eigvals linalg.eigvalsh linalg.householder_product linalg.inv_ex
     linalg.ldl_factor_ex linalg.ldl_solve linalg.lu linalg.lu_factor_ex linalg.lu_solve linalg.matrix_exp linalg.pinv
     linalg.qr linalg.slogdet linalg.solve_ex linalg.solve_triangular linalg.svd linalg.svdvals linalg.vander logdet
@@ -80,7 +81,7 @@ POOLING = """
 """
 SAMPLING = """
     affine_grid_generator embedding_renorm_ grid_sampler grid_sampler_2d grid_sampler_3d nn.functional.affine_grid
-    nn.functional.embedding_bag nn.functional.grid_sample nn.functional.interpolate nn.functional.upsample
+    _embedding_bag _masked_select nn.functional.embedding_bag nn.functional.grid_sample nn.functional.interpolate nn.functional.upsample
     nn.functional.upsample_bilinear nn.functional.upsample_nearest
 """
 FOURIER = """
@@ -102,7 +103,8 @@ LOSS = """
 """
 
 BACKWARD = """
-    _adaptive_avg_pool_backward _avg_pool_backward _batch_norm_forward _ctc_loss _ctc_loss_backward _grid_sampler_backward
+    _adaptive_avg_pool_backward _avg_pool_backward _batch_norm_forward _cdist_backward _ctc_loss _ctc_loss_backward
+    _grid_sampler_backward _pdist_backward
     _log_softmax_backward_data _max_pool_backward _multilabel_margin_loss_forward _nll_loss_forward _rrelu_with_noise
     _softmax_backward_data _upsample_backward binary_cross_entropy_backward elu_backward embedding_dense_backward gelu_backward
     glu_backward hardshrink_backward hardsigmoid_backward hardswish_backward hardtanh_backward huber_loss_backward

@@ -187,6 +187,7 @@ def _rest() -> dict[str, list[Sample]]:
         "lu_unpack": _calls({"LU_data": square, "LU_pivots": pivots}),
         "linalg.lu_solve": _calls({"LU": square, "pivots": pivots, "B": _t(3, 2)}, {"LU": square, "pivots": pivots, "B": _t(3, 3)}),
         "linalg.ldl_solve": _calls({"LD": square, "pivots": pivots, "B": _t(3, 2)}),
+        "_linalg_solve_ex": _calls({"A": square, "B": _t(3, 2)}, {"A": square, "B": _t(3)}, {"A": square, "B": _t(2, 3), "left": False}),
         "_linalg_lstsq": _calls({"input": _t(4, 3), "b": _t(4, 2, seed=1), "rcond": None, "driver": "gelsd"},
                                 {"input": _t(4, 3), "b": _t(4, 2, seed=1), "rcond": None, "driver": "gelsy"}),
         "searchsorted": _calls({"sorted_sequence": _t(5, role="sorted"), "input": _t(2, 3, role="values")},

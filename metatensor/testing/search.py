@@ -37,7 +37,8 @@ LENGTHS = ("size", "steps", "n", "end", "window_length", "row", "high")
 LARGEST = 4000  # maximum number of elements of a tensor
 # Matrix decompositions. For non-finite values, their results are not unique or not defined.
 MATRICES = frozenset("""cholesky cholesky_ex cholesky_inverse cholesky_solve eig eigh eigvals eigvalsh svd svdvals qr lu lu_factor_ex
-    lu_solve lu_unpack solve_ex solve_triangular triangular_solve inv_ex det slogdet logdet _linalg_lstsq ldl_factor_ex ldl_solve
+    lu_solve lu_unpack solve_ex solve_triangular triangular_solve inv_ex det slogdet logdet _linalg_det _linalg_slogdet
+    _linalg_solve_ex _linalg_lstsq ldl_factor_ex ldl_solve
     ormqr orgqr geqrf householder_product matrix_exp pinv matrix_norm""".split())
 HALVES = ("float16", "bfloat16")
 COUNTS = ("bincount", "one_hot", "repeat_interleave")

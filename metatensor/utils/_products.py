@@ -143,6 +143,13 @@ def transposed_convolution(result: Any, input: Any, weight: Any, *_: Any, **__: 
     return _convolution(result, input, weight, True)
 
 
+def convolution_backward(result: Any, grad: Any, input: Any, weight: Any, *rest: Any) -> Iterator[Product]:
+    """Yield the gradients of a convolution, in PyTorch's order of arguments: the sizes of the bias come fourth."""
+    shapes = tuple(tuple(t.shape) for t in (grad, input, weight))
+    for _ in range(3 if grad.is_complex() else 1):
+        yield Product("convolution_backward", (*shapes, None, *rest), None)
+
+
 def recurrent(result: Any, input: Any, *args: Any) -> Iterator[Product]:
     """Yield the product of each weight with all steps of all sequences.
 
@@ -183,6 +190,7 @@ PRODUCTS: dict[str, Callable[..., Iterator[Product]]] = {
     "nn.functional.conv_transpose1d": transposed_convolution,
     "nn.functional.conv_transpose2d": transposed_convolution,
     "nn.functional.conv_transpose3d": transposed_convolution,
+    "convolution_backward": convolution_backward,
     "lstm": recurrent,
     "gru": recurrent,
     "rnn_tanh": recurrent,

@@ -104,6 +104,33 @@ def conv_flop(
     return conv_flop_count(x_shape, w_shape, out_shape, transposed)
 
 
+def conv_backward_flop(
+    grad_out_shape: Any,
+    x_shape: Any,
+    w_shape: Any,
+    _bias: Any,
+    _stride: Any,
+    _padding: Any,
+    _dilation: Any,
+    transposed: bool,
+    _output_padding: Any,
+    _groups: int,
+    output_mask: Any,
+    out_shape: Any = None,
+) -> int:
+    """Return the FLOPs of the gradients of a convolution, of input and weight, as far as `output_mask` asks for them.
+
+    As in PyTorch, groups are ignored for the weight: its gradient counts all pairs of an input and an output channel.
+    """
+    small = x_shape if transposed else grad_out_shape
+    total = 0
+    if output_mask[0]:
+        total += conv_flop_count(grad_out_shape, w_shape, x_shape, not transposed)
+    if output_mask[1]:
+        total += 2 * x_shape[0] * prod(small[2:]) * x_shape[1] * grad_out_shape[1] * prod(w_shape[2:])
+    return total
+
+
 def sdpa_flop_count(query_shape: Any, key_shape: Any, value_shape: Any) -> int:
     """Return the FLOPs of attention with shapes (B, H, L, E), (B, H', S, E) and (B, H', S, V), where H' divides H.
 
@@ -131,6 +158,7 @@ _FORMULAS: dict[str, Callable[..., int]] = {
     "baddbmm": baddbmm_flop,
     "_scaled_mm": mm_flop,
     "convolution": conv_flop,
+    "convolution_backward": conv_backward_flop,
 }
 
 flop_registry: dict[Any, Callable[..., int]] = {packet("aten", name): shape_wrapper(f) for name, f in _FORMULAS.items()}

@@ -340,7 +340,7 @@ def in_threads(function, n=8):
 @pytest.mark.parametrize("device", ["cpu", "meta"])
 def test_eight_threads_with_graphs_of_their_own(device):
     def work(i):
-        for k in range(50):
+        for _ in range(50):
             x = mt.full((4,), float(i + 1), device=device, requires_grad=True)
             y = x * x
             y[0].mul_(3)

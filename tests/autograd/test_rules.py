@@ -70,17 +70,12 @@ def test_operators_without_a_rule_are_listed():
     assert not set(listed) - set(found), "take these off the list: they have a gradient now"
 
 
-PENDING = set(LIST.read_text().split()) | {
-    "bernoulli_", "det", "linalg.eigvals", "linalg.pinv.rcond_tensor", "normal.float_Tensor", "orgqr", "slogdet",
-}  # fmt: skip
-
-
 def test_operators_declare_their_gradients():
-    """An operator has a gradient, or is known to have none, or is on the list above."""
+    """An operator has a gradient, or is known to have none in PyTorch either."""
     from metatensor.devices.coverage import without_gradient
     from metatensor.rules.undifferentiable import UNDIFFERENTIABLE
 
-    assert {name for name in without_gradient() if "::" not in name} <= PENDING
+    assert [name for name in without_gradient() if "::" not in name] == []
     names = {overload.qualname for op in registry.values() for overload in op.overloads}
     assert UNDIFFERENTIABLE <= names
     assert not [name for name in UNDIFFERENTIABLE if has_gradient(name)]

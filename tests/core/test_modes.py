@@ -122,33 +122,6 @@ def test_many_threads_at_once():
     assert not failures and modes.current_modes() == []
 
 
-def test_memory_is_counted_from_birth_to_death():
-    with modes.MemoryTracker() as m:
-        a = meta(10)
-        assert m.current == 40
-        b = a + a
-        view = b.view(2, 5)
-        assert m.current == 80
-        del b
-        assert m.current == 80
-        del view
-        assert m.current == 40 and m.peak == 80 and m.count == 2
-    del a
-    assert m.current == 0
-    c = meta(1000)
-    assert m.peak == 80 and c.numel() == 1000
-
-
-def test_peaks_are_told():
-    seen = []
-    with modes.MemoryTracker() as m:
-        m.on_peak = lambda: seen.append(m.peak)
-        a = meta(1)
-        del a
-        meta(3)
-    assert seen == [4, 12]
-
-
 def test_subclasses_wrap_results_unless_they_say_otherwise():
     class Named(mt.Tensor):
         pass

@@ -21,7 +21,8 @@ ORDER = {"nn.functional.bilinear"}
 # compared with PyTorch (`oracle.gradients`).
 WITHOUT_SAMPLES = {"_grouped_mm", "_batch_norm_forward", "_upsample_backward", "convolution_backward", "native_batch_norm_backward",
                    "native_group_norm_backward", "nn.functional._batch_norm_train", "nn.functional._batch_statistics",
-                   "nn.functional._instance_norm_train", "native_layer_norm_backward"}
+                   "nn.functional._instance_norm_train", "native_layer_norm_backward", "_cdist_backward",
+                   "_pdist_backward"}
 SAMPLES = 15
 
 

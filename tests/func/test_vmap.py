@@ -393,21 +393,6 @@ def test_a_mode_outside_sees_what_is_computed():
     assert "exp" in count.names
 
 
-def test_gradients():
-    from metatensor import func
-
-    for name in ("grad", "grad_and_value", "hessian", "jacfwd", "jacrev"):
-        transformed = getattr(func, name)(lambda x: x.sum())
-        with pytest.raises(NotImplementedError, match=name):
-            transformed(mt.zeros(3))
-    for call in (
-        lambda: func.vjp(lambda x: x, mt.zeros(3)), lambda: func.jvp(lambda x: x, (mt.zeros(3),), (mt.zeros(3),)),
-        lambda: func.linearize(lambda x: x, mt.zeros(3)),
-    ):  # fmt: skip
-        with pytest.raises(NotImplementedError):
-            call()
-
-
 def test_functionalize():
     from metatensor.func import functionalize
 

@@ -19,6 +19,7 @@ from metatensor._core import (
     formats,
     host,
     layout,
+    memory,
     modes,
     op,
     random,

@@ -5,11 +5,15 @@
     python -m oracle.gradients --table               # by op, worst first
     python -m oracle.gradients --ops mul,div --fail-list 20
     python -m oracle.gradients --second              # gradients of gradients as well
+    python -m oracle.gradients --forward             # tangents of forward mode instead
 
 This needs PyTorch 2.13 and expecttest. Every differentiable operator of the database gets its own samples. All
 floating-point and complex tensors of a sample that PyTorch differentiates require grad; the gradients of the outputs
-are drawn once and used in both libraries. A sample is right if the same inputs get a gradient, with the same shape,
-dtype and values, within the tolerance of PyTorch's own tests. Where PyTorch raises, nothing is compared.
+are drawn once and used in both libraries, and so are the tangents of the inputs in forward mode. A sample is right if the
+same inputs get a gradient, with the same shape, dtype and values, within the tolerance of PyTorch's own tests. Else it
+is compared with PyTorch's gradient in double precision: it is right if it is within this tolerance of it, or not much
+farther from it than PyTorch's (`judging.nearer`). Equal elements of which a sort may choose any are compared by the sums
+of their gradients. Where PyTorch raises, nothing is compared.
 """
 
 import argparse
@@ -23,10 +27,10 @@ import metatensor
 from . import database, judging
 from .records import Missing
 from .replay import SoftTimeout, limit
-from .twins import Twins, as_torch, leaves
+from .twins import Twins, Unsupported, as_torch, leaves, tree_map
 from .values import Tally, fix_hashing, table
 
-DTYPES = ("float64", "float32", "complex128", "bfloat16")
+DTYPES = ("float64", "float32", "complex128", "complex64", "bfloat16")
 
 
 def differentiable(t):
@@ -52,9 +56,10 @@ class Gradients:
         found = list(self.module.autograd.grad(outputs, inputs, weights, create_graph=second, allow_unused=True))
         if second:
             first = [g for g in found if g is not None and g.requires_grad]
+            again = [None] * len(inputs)
             if first:
                 again = self.module.autograd.grad(first, inputs, [self.module.ones_like(g) for g in first], allow_unused=True)
-                found += again
+            found += again
         return found
 
     def _weight(self, w, t):
@@ -62,6 +67,33 @@ class Gradients:
 
     def translate_tensor(self, w):
         return Twins(self.module, self.translate)((w,))[0]
+
+
+class Tangents(Gradients):
+    """Computes the tangents of the results of one sample in one library."""
+
+    def __call__(self, args, kwargs, wanted, weights, second):
+        """Return the tangents of the outputs, where the inputs numbered in `wanted` have some: a list with None."""
+        twins = Twins(self.module, self.translate)
+        args, kwargs = twins(args), twins(kwargs)
+        inputs = [twins.inputs[i] for i in wanted]
+        forward_ad = self.module.autograd.forward_ad
+        with forward_ad.dual_level():
+            duals = {id(t): forward_ad.make_dual(t, self._weight(w, t)) for t, w in zip(inputs, weights(inputs))}
+            args, kwargs = exchanged(args, duals), exchanged(kwargs, duals)
+            outputs = [t for t in leaves(self.function(*args, **kwargs)) if isinstance(t, self.module.Tensor)]
+            outputs = [t for t in outputs if t.is_floating_point() or t.is_complex()]
+            return [forward_ad.unpack_dual(t).tangent for t in outputs]
+
+
+def exchanged(tree, duals):
+    """Return nested lists, tuples and dicts with tensors exchanged."""
+    if isinstance(tree, dict):
+        return {key: exchanged(value, duals) for key, value in tree.items()}
+    if isinstance(tree, (list, tuple)):
+        parts = [exchanged(value, duals) for value in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else type(tree)(parts)
+    return duals.get(id(tree), tree)
 
 
 def weights_for(outputs):
@@ -75,12 +107,47 @@ def weights_for(outputs):
     return made
 
 
+class Recall:
+    """Weights that are drawn once and converted later."""
+
+    def __init__(self):
+        self.drawn = None
+
+    def __call__(self, outputs):
+        if any(isinstance(t, torch.Tensor) and t.layout is not torch.strided for t in outputs):
+            raise Unsupported("a result that is not strided")
+        if self.drawn is None:
+            self.drawn = weights_for(outputs)
+        return self.drawn
+
+    def wide(self, outputs):
+        return [judging.widened(w).to(t.dtype) for w, t in zip(self.drawn, outputs)]
+
+
+def as_strided_scatter(x, src, size, stride, storage_offset=None):
+    made = x.clone()
+    made.as_strided(size, stride, storage_offset).copy_(src)
+    return made
+
+
+# PyTorch's gradient of as_strided_scatter for the input is that of the part which is replaced, instead of the rest.
+EQUIVALENT = {"as_strided_scatter": as_strided_scatter}
+
+# There are no sparse tensors.
+SPARSE = frozenset(["to_sparse"])
+
+# Operators that choose among equal elements.
+CHOOSING = frozenset("sort msort topk mode kthvalue median nanmedian argsort".split())
+
+
 class Runner:
     """Runs the samples of an operator in both libraries."""
 
-    def __init__(self, dtypes=DTYPES, samples=8, second=False, timeout=10.0):
+    def __init__(self, dtypes=DTYPES, samples=8, second=False, timeout=10.0, forward=False):
         self.dtypes, self.samples, self.second, self.timeout = dtypes, samples, second, timeout
+        self.kind = Tangents if forward else Gradients
         self.ours, self.theirs = database.Translator(metatensor), database.Translator(torch)
+        self.by_dtype = {name: Tally() for name in dtypes}  # of operators
 
     def run(self, op, on_failure=None):
         tally = Tally()
@@ -88,9 +155,13 @@ class Runner:
             dtype = getattr(torch, name)
             if dtype not in op.supported_backward_dtypes("cpu") or dtype not in op.supported_dtypes("cpu"):
                 continue
+            before = tally.n, tally.right
             for number, sample in enumerate(database.samples(op, dtype, self.samples)):
                 try:
                     problem = self.check(op, dtype, sample)
+                except Unsupported:
+                    tally.skipped["not plain tensors"] += 1
+                    continue
                 except Missing as missing:
                     tally.missing = str(missing)
                     return tally
@@ -104,6 +175,9 @@ class Runner:
                     tally.first = tally.first or f"{name} {number}: {problem}"
                     if on_failure:
                         on_failure(op, dtype, number, sample, problem)
+            n, right = tally.n - before[0], tally.right - before[1]
+            self.by_dtype[name].n += n > 0
+            self.by_dtype[name].right += n > 0 and n == right
         return tally
 
     def check(self, op, dtype, sample):
@@ -112,27 +186,47 @@ class Runner:
         twins = Twins(torch)
         twins(args), twins(kwargs)
         candidates = [i for i, t in enumerate(twins.inputs) if differentiable(t)]
-        ours, theirs = self.ours(op.op, op.name), self.theirs(op.op, op.name)
+        ours, theirs = self.ours(op.op, op.name), self.theirs(EQUIVALENT.get(op.name, op.op), op.name)
         if sample.output_process_fn_grad is not None:
             process = sample.output_process_fn_grad
             ours, theirs = _then(ours, self.ours, process), _then(theirs, self.theirs, process)
-        state = torch.get_rng_state()
+        state, weights = torch.get_rng_state(), Recall()
         try:
-            expected = Gradients(torch, theirs, None)(args, kwargs, candidates, weights_for, self.second)
+            expected = self.kind(torch, theirs, None)(args, kwargs, candidates, weights, self.second)
+        except Unsupported:
+            raise
         except Exception:
             return SKIPPED
+        if any(g is not None and g.layout is not torch.strided for g in expected):
+            raise Unsupported("a gradient that is not strided")
         if not torch.equal(state, torch.get_rng_state()) or all(g is None for g in expected):
             return SKIPPED  # random operators draw other numbers
         try:
             with limit(self.timeout):
-                got = Gradients(metatensor, ours, self.ours)(args, kwargs, candidates, weights_for, self.second)
-        except Missing:
+                got = self.kind(metatensor, ours, self.ours)(args, kwargs, candidates, weights, self.second)
+        except (Missing, Unsupported):
             raise
         except SoftTimeout:
             return "took too long"
         except Exception as error:
             return f"raised {type(error).__name__}: {str(error)[:300]}"
-        return self.difference(op, dtype, got, expected)
+        problem = self.difference(op, dtype, got, expected)
+        if problem is None or len(got) != len(expected):
+            return problem
+        got = [None if g is None else as_torch(g) for g in got]
+        if op.name in CHOOSING:
+            values = [twins.inputs[i] for i in candidates] * 2
+            got, expected = ([None if g is None else by_value(g, x) for g, x in zip(gs, values)] for gs in (got, expected))
+            return self.difference(op, dtype, got, expected)
+        try:
+            wide = tree_map(judging.widened, args), tree_map(judging.widened, kwargs)
+            precise = Gradients(torch, theirs, None)(*wide, candidates, weights.wide, self.second)
+        except Exception:
+            return problem
+        if len(precise) != len(expected):
+            return problem
+        exact = [g if g is None or e is None else g.to(e.dtype) for g, e in zip(precise, expected)]
+        return None if nearer(got, expected, precise) or self.difference(op, dtype, got, exact) is None else problem
 
     def difference(self, op, dtype, got, expected):
         rtol, atol = database.tolerance(op, dtype)
@@ -145,18 +239,32 @@ class Runner:
                 if (a is None) != (b is None) and not (b is not None and not b.any()) and not (a is not None and not as_torch(a).any()):
                     return f"gradient {i}: {'none' if a is None else 'one'} instead of {'none' if b is None else 'one'}"
                 continue
-            a = as_torch(a)
+            a, b = as_torch(a), b.detach()
             if a.shape != b.shape or a.dtype != b.dtype:
                 return f"gradient {i}: {tuple(a.shape)} {a.dtype} instead of {tuple(b.shape)} {b.dtype}"
-            if b.is_sparse or b.layout is not torch.strided:
-                continue
-            problem = judging.difference(a, b.detach(), rtol, atol)
+            problem = judging.difference(a, b, rtol, atol)
             if problem:
                 return f"gradient {i}: {problem}"
         return None
 
 
 SKIPPED = object()
+
+
+def by_value(grad, x):
+    """Return the sums of the gradients of equal elements."""
+    _, where = torch.unique(x, return_inverse=True)
+    return torch.zeros(x.numel(), dtype=torch.float64).index_add(0, where.flatten(), grad.flatten().double())
+
+
+def nearer(got, expected, precise):
+    """Apply `judging.nearer`. A gradient of zeros may be missing."""
+    rows = []
+    for row in zip(got, expected, precise):
+        present = [g for g in row if g is not None]
+        if present:
+            rows.append([torch.zeros_like(present[0]) if g is None else g.detach() for g in row])
+    return all(judging.nearer(*row) for row in rows)
 
 
 def _then(function, translate, process):
@@ -182,6 +290,7 @@ def main(argv=None):
     parser.add_argument("--dtypes", default=",".join(DTYPES))
     parser.add_argument("--samples", type=int, default=8, metavar="K", help="maximum number of samples of each op and dtype")
     parser.add_argument("--second", action="store_true", help="also compare the gradients of the gradients")
+    parser.add_argument("--forward", action="store_true", help="compare the tangents of forward mode instead")
     parser.add_argument("--table", action="store_true", help="a line for each op that is not fully right, worst first")
     parser.add_argument("--fail-list", type=int, default=0, metavar="N", help="print the first N failing samples")
     args = parser.parse_args(argv)
@@ -194,11 +303,16 @@ def main(argv=None):
         if shown["n"] <= args.fail_list:
             print(f"{database.name_of(op)} {dtype} {number}: {problem}")
 
-    runner = Runner(tuple(args.dtypes.split(",")), args.samples, args.second)
+    runner = Runner(tuple(args.dtypes.split(",")), args.samples, args.second, forward=args.forward)
     ops = set(args.ops.split(",")) if args.ops else None
-    tallies = {database.name_of(op): runner.run(op, on_failure) for op in database.entries(ops) if op.supports_autograd}
+    chosen = [op for op in database.entries(ops) if op.name not in SPARSE
+              and (op.supports_forward_ad if args.forward else op.supports_autograd)]
+    tallies = {database.name_of(op): runner.run(op, on_failure) for op in chosen}
     if args.table:
         table(tallies)
+    for name, t in runner.by_dtype.items():
+        if t.n:
+            print(f"{name}: {t.right}/{t.n} ops fully right ({100 * t.right / t.n:.2f}%)")
     print(score(tallies))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from metatensor._core.modes import MemoryTracker
+from metatensor._core.memory import MemoryTracker
 from metatensor.devices import DeviceBackend
 
 __all__ = ["PlannedDevice"]
@@ -19,12 +19,6 @@ class PlannedDevice(DeviceBackend):
     def __init__(self, type: str) -> None:
         self.type = type
         self.tracker = MemoryTracker()
-        self.peak = 0
-
-    def sample(self) -> None:
-        """Update the peak with the current memory use. This is called after every operator."""
-        if self.tracker.current > self.peak:
-            self.peak = self.tracker.current
 
     def check_index(self, index: int) -> None:
         """Raise RuntimeError for any index but 0."""
@@ -37,12 +31,11 @@ class PlannedDevice(DeviceBackend):
 
     def memory_stats(self, index: int | None = None) -> dict[str, int]:
         """Return the current and the peak bytes of the script's tensors."""
-        self.sample()
-        return {"allocated_bytes.all.current": self.tracker.current, "allocated_bytes.all.peak": self.peak}
+        return {"allocated_bytes.all.current": self.tracker.current, "allocated_bytes.all.peak": self.tracker.peak}
 
     def reset_peak_memory_stats(self, index: int | None = None) -> None:
         """Reset the peak to the current memory use."""
-        self.peak = self.tracker.current
+        self.tracker.reset_peak()
 
     def properties(self, index: int | None = None) -> dict[str, Any]:
         """Return a name. The memory size and the versions are 0."""

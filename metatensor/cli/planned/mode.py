@@ -56,9 +56,8 @@ class PlanMode(mt.DispatchMode):
     instead.
     """
 
-    def __init__(self, values: Values, after: Callable[[], None]) -> None:
+    def __init__(self, values: Values) -> None:
         self.values = values
-        self.after = after
         self.meta = mt.device("meta")
         self.handlers = {
             "item": self._item,
@@ -89,8 +88,6 @@ class PlanMode(mt.DispatchMode):
                 raise
             self.values.requests.count()
             return bounds.result(op, args, kwargs, self.values)
-        finally:
-            self.after()
 
     # Devices --------------------------------------------------------------------------
 

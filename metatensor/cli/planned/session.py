@@ -46,7 +46,7 @@ class Plan:
         self.gradients.start()
         self._checkpoints()
         device.tracker.__enter__()
-        mode = PlanMode(self.values, device.sample)
+        mode = PlanMode(self.values)
         mode.__enter__()
         self._threads(mode)
         call_in_children(_start_in_child, self.values.policy)

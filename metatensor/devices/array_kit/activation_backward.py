@@ -8,6 +8,17 @@ from typing import Any
 from metatensor.devices.array_kit.registry import kernel
 
 
+def _zeroed(kit: Any, values: Any, mask: Any) -> Any:
+    """Return the values with 0 where the mask is True. On the host a bitwise "and" takes a tenth of the time of `where`."""
+    if not kit.on_host or values.dtype.kind != "f" or values.shape != mask.shape or not values.ndim:
+        return kit.xp.where(mask, values.dtype.type(0), values)
+    bits = values.view(f"u{values.itemsize}")
+    ones = mask.astype(bits.dtype)
+    ones -= 1  # all bits where the mask is False
+    ones &= bits
+    return ones.view(values.dtype)
+
+
 @kernel("sigmoid_backward")
 def sigmoid(kit: Any, out: Any, grad: Any, output: Any) -> Any:
     slope = (1 - output) * output
@@ -22,7 +33,7 @@ def tanh(kit: Any, out: Any, grad: Any, output: Any) -> Any:
 
 @kernel("threshold_backward")
 def threshold(kit: Any, out: Any, grad: Any, input: Any, bound: float) -> Any:
-    return kit.xp.where(input <= bound, grad.dtype.type(0), grad)
+    return _zeroed(kit, grad, input <= bound)
 
 
 @kernel("leaky_relu_backward")
@@ -32,7 +43,7 @@ def leaky_relu(kit: Any, out: Any, grad: Any, input: Any, slope: float) -> Any:
 
 @kernel("hardtanh_backward")
 def hardtanh(kit: Any, out: Any, grad: Any, input: Any, low: float, high: float) -> Any:
-    return kit.xp.where((input <= low) | (input >= high), grad.dtype.type(0), grad)
+    return _zeroed(kit, grad, (input <= low) | (input >= high))
 
 
 @kernel("gelu_backward")

@@ -17,7 +17,7 @@ from typing import Any
 from metatensor.devices.array_kit.copy import cast, store
 from metatensor.devices.array_kit.registry import kernel
 
-__all__ = ["Window", "per_dimension"]
+__all__ = ["Window", "per_dimension", "spans"]
 
 # Number of elements in a tile. On the host a tile should fit in the cache. On other devices, large tiles save kernel
 # launches.
@@ -120,7 +120,8 @@ def tiles(kit: Any, images: int, sizes: Sequence[int], elements: int) -> Iterato
             yield slice(image, min(images, image + at_once)), ranges
 
 
-def _at(images: slice, ranges: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
+def spans(images: slice, ranges: Sequence[tuple[int, int]]) -> tuple[slice, ...]:
+    """Return the index of a tile in an array (N, C, positions...)."""
     return (images, _ALL, *(slice(*each) for each in ranges))
 
 
@@ -155,7 +156,7 @@ def correlate(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Wi
             product = product.reshape(shape[0], out.shape[1], *shape[weight.ndim :])
             if bias is not None:
                 product += shift
-            out[_at(images, ranges)] = product
+            out[spans(images, ranges)] = product
             del product
 
 
@@ -168,7 +169,7 @@ def correlate_back(kit: Any, out: Any, image: Any, weight: Any, bias: Any, windo
         return
     matrix = weight.reshape(groups, -1, channels * places).swapaxes(1, 2)
     for images, ranges in tiles(kit, len(image), image.shape[2:], 2 * image.shape[1] + out.shape[1] * places):
-        part = image[_at(images, ranges)].astype(out.dtype, copy=False)
+        part = image[spans(images, ranges)].astype(out.dtype, copy=False)
         product = xp.matmul(matrix, part.reshape(len(part), groups, -1, math.prod(part.shape[2:])))
         patches = product.reshape(len(part), out.shape[1], *window.kernel, *part.shape[2:])
         window.scatter(out[images], patches, ranges)
@@ -223,7 +224,7 @@ def conv_transpose(
     total = kit.xp.empty(result.shape, result.dtype)
     correlate_back(kit, total, image, kernels, _bias(kit, bias), window, groups)
     for images, ranges in tiles(kit, len(total), total.shape[2:], 2 * total.shape[1]):
-        result[_at(images, ranges)] = total[_at(images, ranges)]
+        result[spans(images, ranges)] = total[spans(images, ranges)]
 
 
 @kernel("convolution", half="tensors")

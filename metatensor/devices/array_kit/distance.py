@@ -63,6 +63,41 @@ def pdist(kit: Any, out: Any, input: Any, p: float) -> None:
         start = stop
 
 
+def _slope(xp: Any, grad: Any, difference: Any, p: float, distance: Any) -> Any:
+    """Return the gradient of p-norms over the last dimension, in which ``grad`` and ``distance`` have size 1."""
+    sign, size = xp.sign(difference), xp.abs(difference)
+    if p == 0:
+        return xp.zeros_like(difference)
+    if p == 1:
+        return sign * grad
+    if p == np.inf:
+        largest = size == distance
+        return sign * largest * grad / xp.maximum(largest.sum(axis=-1, keepdims=True), 1)
+    scale = xp.where(distance == 0, 0, grad / xp.where(distance == 0, 1, distance) ** (p - 1))
+    if p == 2:
+        return difference * scale
+    return sign * xp.where(size == 0, 0, xp.where(size == 0, 1, size) ** (p - 1)) * scale
+
+
+@kernel("_pdist_backward")
+def pdist_backward(kit: Any, out: Any, grad: Any, input: Any, p: float, pdist: Any) -> None:
+    out[...] = 0
+    start = 0
+    for i in range(len(input) - 1):
+        stop = start + len(input) - 1 - i
+        made = _slope(kit.xp, grad[start:stop, None], input[i] - input[i + 1 :], p, pdist[start:stop, None])
+        out[i] += made.sum(axis=0)
+        out[i + 1 :] -= made
+        start = stop
+
+
+@kernel("_cdist_backward")
+def cdist_backward(kit: Any, out: Any, grad: Any, x1: Any, x2: Any, p: float, cdist: Any) -> None:
+    for i in range(x1.shape[-2]):
+        difference = x1[..., i : i + 1, :] - x2
+        out[..., i, :] = _slope(kit.xp, grad[..., i, :, None], difference, p, cdist[..., i, :, None]).sum(axis=-2)
+
+
 @kernel("nn.functional.margin_ranking_loss")
 def margin_ranking_loss(
     kit: Any, out: Any, input1: Any, input2: Any, target: Any, margin: float, average: Any, reduce: Any, reduction: str

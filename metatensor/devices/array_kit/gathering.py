@@ -151,6 +151,11 @@ def masked_select(kit: Any, out: Any, input: Any, mask: Any) -> Any:
     return input[mask]
 
 
+@kernel("_masked_select", half="native")
+def masked_select_some(kit: Any, out: Any, input: Any, mask: Any, count: int) -> Any:
+    return masked_select(kit, out, input, mask)
+
+
 @kernel("_unravel_index")
 def unravel_index(kit: Any, out: Any, indices: Any, shape: Any) -> None:
     rest = indices.astype("i8")

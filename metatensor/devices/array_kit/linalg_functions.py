@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from metatensor.devices.array_kit.linalg_factor import lu_factors
+from metatensor.devices.array_kit.matrices import on_host
 from metatensor.devices.array_kit.registry import kernel
 
 
@@ -17,6 +19,29 @@ def det(kit: Any, out: Any, a: Any) -> Any:
 @kernel("linalg.slogdet", "slogdet")
 def slogdet(kit: Any, out: Any, a: Any) -> Any:
     return tuple(kit.xp.linalg.slogdet(a))
+
+
+def parity(pivots: np.ndarray) -> np.ndarray:
+    """Return 1 for an even number of row exchanges, and -1 for an odd one."""
+    return 1 - 2 * ((pivots != np.arange(1, pivots.shape[-1] + 1)).sum(-1) % 2)
+
+
+@kernel("_linalg_det")
+@on_host
+def det_parts(kit: Any, out: Any, a: Any) -> Any:
+    factors, pivots, _ = lu_factors(a)
+    return np.diagonal(factors, axis1=-2, axis2=-1).prod(-1) * parity(pivots), factors, pivots
+
+
+@kernel("_linalg_slogdet")
+@on_host
+def slogdet_parts(kit: Any, out: Any, a: Any) -> Any:
+    factors, pivots, _ = lu_factors(a)
+    diagonal = np.diagonal(factors, axis1=-2, axis2=-1)
+    sizes = np.abs(diagonal)
+    signs = np.where(sizes == 0, 0, diagonal / np.where(sizes == 0, 1, sizes))
+    with np.errstate(divide="ignore"):
+        return signs.prod(-1) * parity(pivots), np.log(sizes).sum(-1), factors, pivots
 
 
 @kernel("logdet")

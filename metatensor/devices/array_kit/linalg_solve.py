@@ -41,6 +41,18 @@ def solve_ex(kit: Any, out: Any, a: Any, b: Any, left: bool, check_errors: bool)
     return result[..., 0] if vector else result, info
 
 
+@kernel("_linalg_solve_ex")
+@on_host
+def solve_parts(kit: Any, out: Any, a: Any, b: Any, left: bool, check_errors: bool) -> Any:
+    factors, pivots, info = lu_factors(a)
+    if check_errors:
+        raise_failed(info, "linalg.solve(): the matrix A is singular: element {} of its diagonal is zero after elimination")
+    if vector := b.ndim == 1 or b.shape == a.shape[:-1]:
+        b = b[..., None]
+    result = from_factors(factors, pivots, b, left, False)
+    return result[..., 0] if vector else result, factors, pivots, info
+
+
 @kernel("linalg.inv_ex")
 @on_host
 def inv_ex(kit: Any, out: Any, a: Any, check_errors: bool) -> Any:
@@ -78,9 +90,7 @@ def triangular_solve(kit: Any, out: Any, b: Any, a: Any, upper: bool, transpose:
     return triangular(a, b, True, upper, unitriangular, transpose), np.broadcast_to(a, out[1].shape)
 
 
-@kernel("linalg.lu_solve")
-@on_host
-def lu_solve(kit: Any, out: Any, factors: Any, pivots: Any, b: Any, left: bool, adjoint_of: bool) -> Any:
+def from_factors(factors: np.ndarray, pivots: np.ndarray, b: np.ndarray, left: bool, adjoint_of: bool) -> Any:
     """Solve A X = B from the LU factors of A. X A = B is solved as A.T X.T = B.T, and X A.mH = B as A X.mH = B.mH."""
     if not left:
         b = adjoint(np, b) if adjoint_of else np.swapaxes(b, -1, -2)
@@ -95,6 +105,12 @@ def lu_solve(kit: Any, out: Any, factors: Any, pivots: Any, b: Any, left: bool, 
     if left:
         return result
     return adjoint(np, result) if adjoint_of else np.swapaxes(result, -1, -2)
+
+
+@kernel("linalg.lu_solve")
+@on_host
+def lu_solve(kit: Any, out: Any, factors: Any, pivots: Any, b: Any, left: bool, adjoint_of: bool) -> Any:
+    return from_factors(factors, pivots, b, left, adjoint_of)
 
 
 def ldl_solution(ld: np.ndarray, pivots: np.ndarray, b: np.ndarray, hermitian: bool) -> np.ndarray:

@@ -34,28 +34,40 @@ def _flat(xp: Any, coordinates: Sequence[Any], sizes: Sequence[int]) -> Any:
 
 def maxima(xp: Any, out: Any, image: Any, window: Window, indices: Any = None) -> None:
     """Write the maximum of each window to ``out`` and its flat position in the image to ``indices``."""
-    n = image.ndim - 2
     sizes, positions = image.shape[2:], [(0, size) for size in out.shape[2:]]
     out[...] = _lowest(out.dtype)
-    if indices is not None:
-        # By default the maximum is at the first position of the window that lies inside the image.
-        starts = []
-        for d in range(n):
-            start = xp.arange(out.shape[d + 2]) * window.stride[d] - window.before[d]
-            starts.append(xp.where(start < 0, start % window.dilation[d], start))
-        indices[...] = _flat(xp, starts, sizes)
-    for offset in window.offsets():
+    offsets = list(window.offsets())
+    # Small numbers of the offsets of the maxima, from 1: writing positions under a mask would take far longer.
+    numbers = None if indices is None else xp.zeros(out.shape, np.uint8 if len(offsets) < 255 else np.int32)
+    # The largest element is NaN if one is. To find out costs a wait on other devices, more than it saves.
+    nans = image.dtype.kind == "f" and bool(xp is not np or (image.size and np.isnan(image.max())))
+    for number, offset in enumerate(offsets, 1):
         found = window.overlap(offset, sizes, positions)
         if found is None:
             continue
         current, candidate = out[found[0]], image[found[1]]
-        if indices is None:
-            xp.maximum(current, candidate, out=current)
-            continue
-        better = (candidate > current) | (candidate != candidate)
-        coordinates = [xp.arange(s.start, s.stop, s.step) for s in found[1][1:]]
-        xp.copyto(current, candidate, where=better)
-        xp.copyto(indices[found[0]], _flat(xp, coordinates, sizes), where=better)
+        if numbers is not None:
+            better = candidate > current
+            if nans:
+                better |= candidate != candidate
+            chosen = numbers[found[0]]
+            xp.maximum(chosen, better.astype(numbers.dtype) * numbers.dtype.type(number), out=chosen)
+        xp.maximum(current, candidate, out=current)
+    if indices is not None:
+        _write_positions(xp, indices, numbers, offsets, sizes, window)
+
+
+def _write_positions(xp: Any, indices: Any, numbers: Any, offsets: list, sizes: Sequence[int], window: Window) -> None:
+    """Write flat positions in the image, given for each window the number of an offset, or 0 for its first position."""
+    n = len(sizes)
+    scale = [math.prod(sizes[d + 1 :]) for d in range(n)]
+    shifts = [sum(k * step * unit for k, step, unit in zip(offset, window.dilation, scale, strict=True)) for offset in offsets]
+    starts = [xp.arange(indices.shape[d + 2]) * window.stride[d] - window.before[d] for d in range(n)]
+    indices[...] = _flat(xp, starts, sizes) + xp.asarray([0, *shifts], np.int64)[numbers]
+    first = numbers == 0
+    if xp is not np or first.any():
+        inside = [xp.where(start < 0, start % window.dilation[d], start) for d, start in enumerate(starts)]
+        xp.copyto(indices, _flat(xp, inside, sizes), where=first)
 
 
 def _max_pool(n: int, always: bool) -> Any:

@@ -174,7 +174,10 @@ class MultiheadAttention(Module):
                 raise AssertionError(f"MultiheadAttention: {name} must be bool or floating-point, got {mask.dtype}")
         swap = self.batch_first and query.dim() == 3 == key.dim() == value.dim()
         if swap:
-            query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+            # The same tensor stays the same, so that its projections are computed together.
+            moved = key.transpose(0, 1)
+            query, value = (moved if x is key else x.transpose(0, 1) for x in (query, value))
+            key = moved
         output, weights = F.multi_head_attention_forward(
             query,
             key,

@@ -145,6 +145,11 @@ def softmax(x: Any, dim: int, dtype: Any) -> Any:
     return powers / powers.sum(dim, keepdim=True)
 
 
+@decomposition("_safe_softmax")
+def safe_softmax(x: Any, dim: int, dtype: Any) -> Any:
+    return mt.softmax(x, dim, dtype=dtype).masked_fill_((x == -math.inf).all(dim, keepdim=True), 0)
+
+
 @numeric("log_softmax")
 def log_softmax(x: Any, dim: int, dtype: Any) -> Any:
     x = floating(x if dtype is None else x.to(dtype))

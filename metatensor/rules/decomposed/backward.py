@@ -182,6 +182,9 @@ def _window(module: str, name: str) -> Any:
 for _name in ("max_pool", "avg_pool", "adaptive_avg_pool", "upsample"):
     numeric(f"_{_name}_backward")(_window("windows", f"{_name}_backward"))
 decomposition("embedding_dense_backward")(_window("attention", "embedding_dense_backward"))
+decomposition("_embedding_bag")(_window("sampling", "bag_parts"))
+numeric("_cdist_backward")(_window("reductions", "rows_apart"))
+numeric("_pdist_backward")(_window("reductions", "pairs_of_rows"))
 numeric("_grid_sampler_backward")(_window("sampling", "grid_sampler_backward"))
 decomposition("_multilabel_margin_loss_forward")(_loss("multilabel_margin_loss_forward"))
 decomposition("_ctc_loss")(_window("ctc", "ctc_forward"))

@@ -27,6 +27,55 @@ def slogdet(a: Any) -> Any:
     return diagonal.sgn().prod(-1) * _parity(pivots, factors.dtype), diagonal.abs().log().sum(-1)
 
 
+@decomposition("_linalg_det")
+def det_parts(a: Any) -> Any:
+    factors, pivots = mt.linalg.lu_factor_ex(a)[:2]
+    return factors.diagonal(dim1=-2, dim2=-1).prod(-1) * _parity(pivots, factors.dtype), factors, pivots
+
+
+@decomposition("_linalg_slogdet")
+def slogdet_parts(a: Any) -> Any:
+    factors, pivots = mt.linalg.lu_factor_ex(a)[:2]
+    diagonal = factors.diagonal(dim1=-2, dim2=-1)
+    return diagonal.sgn().prod(-1) * _parity(pivots, factors.dtype), diagonal.abs().log().sum(-1), factors, pivots
+
+
+@decomposition("_linalg_solve_ex")
+def solve_parts(a: Any, b: Any, left: bool, check_errors: bool) -> Any:
+    factors, pivots, info = mt.linalg.lu_factor_ex(a)
+    if check_errors and info.numel() and bool((info != 0).any().item()):
+        raise mt.linalg.LinAlgError("linalg.solve: the matrix A is singular")
+    vector = b.dim() == 1 or b.shape == a.shape[:-1]
+    right = b.unsqueeze(-1) if vector else b if left else b.mT
+    order = _order(pivots)
+    if left:
+        half = mt.linalg.solve_triangular(factors, _rows(right, order), upper=False, unitriangular=True)
+        result = mt.linalg.solve_triangular(factors, half, upper=True)
+    else:
+        half = mt.linalg.solve_triangular(factors.mT, right, upper=False)
+        half = mt.linalg.solve_triangular(factors.mT, half, upper=True, unitriangular=True)
+        result = _rows(half, order.argsort(-1)).mT
+    return result.squeeze(-1) if vector else result, factors, pivots, info
+
+
+def _order(pivots: Any) -> Any:
+    """Return the rows of the matrices in the order of those of their LU factors, given the exchanges, counted from 1."""
+    order = mt.arange(pivots.shape[-1], device=pivots.device).expand(pivots.shape)
+    for i in range(pivots.shape[-1]):
+        other = pivots[..., i : i + 1].to(mt.int64) - 1
+        moved = mt.gather(order, -1, other)
+        order = mt.scatter(order, -1, other, order[..., i : i + 1])
+        order = mt.cat([order[..., :i], moved, order[..., i + 1 :]], -1)
+    return order
+
+
+def _rows(matrices: Any, order: Any) -> Any:
+    """Return matrices with their rows in another order."""
+    batch = mt.broadcast_shapes(matrices.shape[:-2], order.shape[:-1])
+    places = order.unsqueeze(-1).expand(*batch, order.shape[-1], matrices.shape[-1])
+    return mt.gather(matrices.expand(*batch, *matrices.shape[-2:]), -2, places)
+
+
 @decomposition("logdet")
 def logdet(a: Any) -> Any:
     sign, log = mt.linalg.slogdet(a)

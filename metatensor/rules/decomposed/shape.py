@@ -191,6 +191,11 @@ def embedding_function(input: Any, weight: Any, padding_idx: Any, max_norm: Any,
     return weight.index_select(0, input.reshape(-1)).reshape(*input.shape, *weight.shape[1:])
 
 
+@decomposition("_masked_select")
+def masked_select_some(x: Any, mask: Any, count: int) -> Any:
+    return x.masked_select(mask)
+
+
 @decomposition("nn.functional.one_hot")
 def one_hot(x: Any, classes: int) -> Any:
     classes = int(x.max().item()) + 1 if classes == -1 else classes

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from metatensor._core.gradients import ops
+from metatensor._core.rule_node import renamed
 
 __all__ = []
 
@@ -22,12 +23,31 @@ def prelu(grad: Any, input: Any, weight: Any, wanted: Any) -> Any:
     return first, second.sum(dims) if dims else second
 
 
+def elu_of_result(grad: Any, result: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
+    """Return the gradient of `elu` from its result: where the input is not positive, the result grows with an exponential."""
+    if alpha < 0:
+        raise RuntimeError(f"elu: the gradient of an in-place call needs a positive alpha, got {alpha}")
+    return ops.where(result > 0, grad * scale, grad * (result + alpha * scale).mul_(input_scale))
+
+
+def leaky_relu_of_result(grad: Any, result: Any, negative_slope: Any) -> Any:
+    if negative_slope < 0:
+        raise RuntimeError(f"leaky_relu: the gradient of an in-place call needs a positive slope, got {negative_slope}")
+    return ops.leaky_relu_backward(grad, result, negative_slope)
+
+
 def implicit_dim(dim: Any, ndim: int) -> int:
     return dim if dim is not None else 0 if ndim in (0, 1, 3) else 1
 
 
 def softmax(grad: Any, result: Any, dim: Any) -> Any:
     return ops._softmax_backward_data(grad, result, implicit_dim(dim, result.dim()))
+
+
+def softmax_again(grad: Any, grad_output: Any, output: Any, dim: int) -> Any:
+    """The gradient of softmax is y * (g - sum(y * g)), which is differentiated for y."""
+    first, second = ((x * output).sum(dim, True) for x in (grad, grad_output))
+    return grad * (grad_output - second) - grad_output * first
 
 
 def log_softmax(grad: Any, result: Any, dim: Any) -> Any:
@@ -121,3 +141,7 @@ layer_dropout, layer_alpha_dropout, layer_feature_alpha_dropout, layer_dropout2d
     _layer(function) for function in (dropout, alpha_dropout, feature_alpha_dropout, feature_dropout)
 )
 layer_dropout1d, layer_dropout3d = _unbatched(2), _unbatched(4)
+
+
+def ndtr(input: Any) -> Any:
+    return renamed((ops.erf(input * math.sqrt(0.5)) + 1) * 0.5, "MulBackward1")

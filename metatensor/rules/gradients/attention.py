@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.gradient_parts import no_sparse
 from metatensor._core.gradients import functional, ops
 
 __all__ = []
@@ -14,13 +15,17 @@ __all__ = []
 # Embedding ---------------------------------------------------------------------------------------------
 
 
-def embedding_weight(grad: Any, input: Any, weight_meta: Any, padding_idx: Any, scale_grad_by_freq: bool) -> Any:
+def embedding_weight(grad: Any, input: Any, weight_meta: Any, padding_idx: Any, scale_grad_by_freq: bool, sparse: bool) -> Any:
+    if sparse:
+        raise no_sparse("embedding")
     rows = weight_meta.shape[0]
     padding = -1 if padding_idx is None else padding_idx % rows
     return ops.embedding_dense_backward(grad, input, rows, padding, scale_grad_by_freq)
 
 
-def table_weight(grad: Any, indices: Any, weight_meta: Any, padding_idx: int, scale_grad_by_freq: bool) -> Any:
+def table_weight(grad: Any, indices: Any, weight_meta: Any, padding_idx: int, scale_grad_by_freq: bool, sparse: bool) -> Any:
+    if sparse:
+        raise no_sparse("embedding")
     return ops.embedding_dense_backward(grad, indices, weight_meta.shape[0], padding_idx, scale_grad_by_freq)
 
 
@@ -79,10 +84,7 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float
     scores = (query * (root * sign)).matmul((key * root).transpose(-2, -1))
     if bias is not None:
         scores = scores + bias
-    weights = mt.softmax(scores, -1)
-    if bias is not None and attn_mask.dtype is mt.bool and not is_causal:
-        allowed = attn_mask.any(-1, keepdim=True)
-        weights = weights.masked_fill(~allowed, 0)  # rows without any place to attend to
+    weights = mt.softmax(scores, -1) if bias is None else ops._safe_softmax(scores, -1)
     if dropout_p > 0:
         weights = functional.dropout(weights, dropout_p, True, False, generator=generator)
     result = weights.matmul(value)

@@ -20,21 +20,22 @@ def _run(
     if input.dim() != n + 2:
         return _run(n, input.unsqueeze(0), weight, bias, stride, padding, dilation, transposed, output_padding, groups).squeeze(0)
     if input.is_complex():
-        return _run_complex(n, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
+        options = (stride, padding, dilation, transposed, output_padding, groups)
+        return _by_parts(input, weight, bias, lambda x, w, b: _run(n, x, w, b, *options))
     return ops.convolution(
         input, weight, bias, _each(stride, n), _each(padding, n), _each(dilation, n), transposed, _each(output_padding, n), groups
     )
 
 
-def _run_complex(n: int, input: Any, weight: Any, bias: Any, *options: Any) -> Any:
+def _by_parts(input: Any, weight: Any, bias: Any, run: Any) -> Any:
     """Compute a complex convolution by three real ones."""
     (x, y), (u, v) = ((ops.real(t), ops.imag(t)) for t in (input, weight))
     p: Any
     q: Any
     p, q = (None, None) if bias is None else (ops.real(bias), ops.imag(bias))
-    a = _run(n, x, u, p, *options)
-    b = _run(n, y, v, None, *options)
-    c = _run(n, x + y, u + v, None if bias is None else p + q, *options)
+    a = run(x, u, p)
+    b = run(y, v, None)
+    c = run(x + y, u + v, None if bias is None else p + q)
     return a - b + 1j * (c - a - b)
 
 
@@ -49,6 +50,8 @@ def _same(n: int) -> Any:
     def conv(input: Any, weight: Any, bias: Any, stride: Any, padding: str, dilation: Any, groups: int) -> Any:
         if padding == "valid":
             return _run(n, input, weight, bias, stride, 0, dilation, False, 0, groups)
+        if input.is_complex():
+            return _by_parts(input, weight, bias, lambda x, w, b: conv(x, w, b, stride, padding, dilation, groups))
         totals = [d * (k - 1) for d, k in zip(_each(dilation, n), weight.shape[2:])]
         if any(total % 2 for total in totals):  # pad the longer side first
             extra = [side for total in reversed(totals) for side in (0, total % 2)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.gradients import functional, ops
+from metatensor._core.rule_node import renamed
 from metatensor.rules.decomposed import losses as formulas
 from metatensor.rules.decomposed.losses import reduced
 
@@ -44,6 +45,17 @@ def hinge_embedding_loss(input: Any, target: Any, margin: float, size_average: A
     near = (margin - input).clamp_min(0)
     zero = mt.zeros((), dtype=input.dtype, device=input.device)
     return reduced(mt.where(target != 1, near, zero) + mt.where(target != -1, input, zero), None, None, reduction)
+
+
+def cosine_embedding_loss(
+    input1: Any, input2: Any, target: Any, margin: float, size_average: Any, reduce: Any, reduction: str
+) -> Any:
+    along, least = target.dim(), 1e-12
+    first, second = ((x * x).sum(along) + least for x in (input1, input2))
+    cosine = (input1 * input2).sum(along) / (first * second).sqrt()
+    zero = mt.zeros((), dtype=cosine.dtype, device=cosine.device)
+    alike = mt.where(target == 1, 1 - cosine, zero)
+    return reduced(alike + mt.where(target == -1, (cosine - margin).clamp_min(0), zero), size_average, reduce, reduction)
 
 
 def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool, eps: float, reduction: str) -> Any:
@@ -128,7 +140,7 @@ def cross_entropy(input: Any, target: Any, weight: Any, size_average: Any, ignor
             product = product * spread
         if reduction == "mean":
             n = input.numel() // classes if classes else 0
-            return -product.sum() / n if input.numel() else -product.sum() / 0.0
+            return renamed(-product.sum() / (n if input.numel() else 0.0), "DivBackward1")
         return -product.sum() if reduction == "sum" else -product.sum(dim)
     plain = functional.nll_loss(log, target, weight, None, ignore_index, None, reduction)
     if not label_smoothing:
@@ -170,7 +182,7 @@ def huber_loss_backward(grad: Any, input: Any, target: Any, reduction: str, delt
 
 
 def soft_margin_loss_backward(grad: Any, input: Any, target: Any, reduction: str) -> Any:
-    return _spread(-grad * target * mt.sigmoid(-target * input), input.numel(), reduction)
+    return _spread(-target * mt.sigmoid(-target * input) * grad, input.numel(), reduction)
 
 
 def binary_cross_entropy_backward(grad: Any, input: Any, target: Any, weight: Any, reduction: str) -> Any:
@@ -178,17 +190,17 @@ def binary_cross_entropy_backward(grad: Any, input: Any, target: Any, weight: An
     return _spread(g if weight is None else g * weight, input.numel(), reduction)
 
 
-def binary_cross_entropy_target(grad: Any, input: Any, weight: Any, reduction: str) -> Any:
+def binary_cross_entropy_target(grad: Any, input: Any, target: Any, weight: Any, reduction: str) -> Any:
     g = grad * ((1 - input).log().clamp_min(-100) - input.log().clamp_min(-100))
     return _spread(g if weight is None else g * weight, input.numel(), reduction)
 
 
 def with_logits_backward(grad: Any, input: Any, target: Any, weight: Any, reduction: str, pos_weight: Any) -> Any:
     if pos_weight is None:
-        g = grad * (mt.sigmoid(input) - target)
+        g = (mt.sigmoid(input) - target) * grad
     else:
         t = pos_weight * target
-        g = grad * ((t + 1 - target) * mt.sigmoid(input) - t)
+        g = ((t + 1 - target) * mt.sigmoid(input) - t) * grad
     return _spread(g if weight is None else g * weight, input.numel(), reduction)
 
 
@@ -196,7 +208,7 @@ def with_logits_input(grad: Any, input: Any, target: Any, weight: Any, reduction
     return with_logits_backward(grad, input, target, weight, reduction, pos_weight)
 
 
-def with_logits_target(grad: Any, input: Any, weight: Any, reduction: str, pos_weight: Any) -> Any:
+def with_logits_target(grad: Any, input: Any, target: Any, weight: Any, reduction: str, pos_weight: Any) -> Any:
     g = -input * grad
     if pos_weight is not None:
         g = grad * (functional.logsigmoid(-input) - pos_weight * functional.logsigmoid(input))

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.formats import channels_last, channels_last_3d
 from metatensor._core.gradients import functional, ops
 
 __all__ = []
@@ -93,13 +94,29 @@ def rms_norm(input: Any, normalized_shape: Any, weight: Any, eps: Any) -> Any:
 
 def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) -> Any:
     n, channels = input.shape[:2]
+    last = {4: channels_last, 5: channels_last_3d}.get(input.dim())
+    if input.device.type != "cpu" or last is None or not input.is_contiguous(memory_format=last):
+        input = input.contiguous()  # only PyTorch's kernel for the cpu reads channels last
     return ops.native_group_norm(input, weight, bias, n, channels, math.prod(input.shape[2:]), num_groups, eps)[0]
 
 
 def native_group_norm(
-    grad: Any, input: Any, weight: Any, N: int, C: int, HxW: int, group: int, eps: float, result1: Any, result2: Any, wanted: Any
+    grads: Any, input: Any, weight: Any, N: int, C: int, HxW: int, group: int, eps: float, result1: Any, result2: Any, wanted: Any
 ) -> Any:
-    return ops.native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, eps, list(wanted))
+    grad, of_mean, of_rstd = grads
+    if grad is None:
+        made = [None] * len(wanted)
+    else:
+        made = list(ops.native_group_norm_backward(grad, input, result1, result2, weight, N, C, HxW, group, eps, list(wanted)))
+    if wanted[0] and (of_mean is not None or of_rstd is not None):
+        x = _wide(input).reshape(N, group, C // group * HxW)
+        mean = x.mean(-1, True)
+        part = ops.zeros_like(x) if of_mean is None else (of_mean.unsqueeze(-1) / x.shape[-1]).expand_as(x)
+        if of_rstd is not None:
+            rstd = ((x - mean).square().mean(-1, True) + eps).rsqrt()
+            part = part - of_rstd.unsqueeze(-1) * rstd**3 * (x - mean) / x.shape[-1]
+        made[0] = (part.reshape(input.shape) if made[0] is None else made[0] + part.reshape(input.shape)).to(input.dtype)
+    return made
 
 
 def group_norm_backward(

@@ -85,8 +85,8 @@ def _reduced(grad: Any, input: Any, dim: int, index: Any, src: Any, reduce: str,
         chosen = src == result.gather(dim, index)
         own = input == result
         count = own.to(grad.dtype).scatter_add(dim, index, chosen.to(grad.dtype))
-        part = grad / count.masked_fill(count == 0, 1)
-        of_input, of_src = part * own, part.gather(dim, index) * chosen
+        count = count.masked_fill_(count == 0, 1)
+        of_input, of_src = (own * grad) / count, (chosen * grad.gather(dim, index)) / count.gather(dim, index)
     if not include_self:
         of_input = of_input.scatter(dim, index, 0)
     return of_input, of_src

@@ -35,6 +35,24 @@ def _relu_step(gates: Any, h: Any, w: Any, b: Any, size: int) -> Any:
     return (gates + functional.linear(h, w, b)).relu()
 
 
+def _projected(step: Any, projection: Any) -> Any:
+    """Return a step of an LSTM whose hidden state is projected."""
+
+    def projected(gates: Any, state: Any, w: Any, b: Any, size: int) -> Any:
+        h, c = step(gates, state, w, b, size)
+        return functional.linear(h, projection), c
+
+    return projected
+
+
+def _parts(weights: Any, step: Any, pair: bool) -> Any:
+    """Return the weights and biases of a layer, its step, and its number of hidden features."""
+    w_ih, w_hh, *rest = weights
+    if pair and len(rest) in (1, 3):
+        return w_ih, w_hh, *(rest[:2] if len(rest) == 3 else (None, None)), _projected(step, rest[len(rest) - 1]), w_hh.shape[0] // 4
+    return w_ih, w_hh, *(rest or (None, None)), step, w_hh.shape[1]
+
+
 _STEPS = {"lstm": (_lstm_step, 4), "gru": (_gru_step, 3), "rnn_tanh": (_tanh_step, 1), "rnn_relu": (_relu_step, 1)}
 
 
@@ -63,24 +81,21 @@ def _joined(states: Any, pair: bool) -> Any:
 
 
 def _over_time(x: Any, state: Any, weights: Any, step: Any, backward: bool, pair: bool) -> Any:
-    w_ih, w_hh, *biases = weights
-    b_ih, b_hh = biases or (None, None)
+    w_ih, w_hh, b_ih, b_hh, step, size = _parts(weights, step, pair)
     gates = functional.linear(x, w_ih, b_ih)
     outputs: list[Any] = [None] * x.shape[0]
     for t in reversed(range(x.shape[0])) if backward else range(x.shape[0]):
-        state = step(gates[t], state, w_hh, b_hh, w_hh.shape[1])
+        state = step(gates[t], state, w_hh, b_hh, size)
         outputs[t] = state[0] if pair else state
     return mt.stack(outputs), state
 
 
 def _over_packed(x: Any, sizes: Any, state: Any, weights: Any, step: Any, backward: bool, pair: bool) -> Any:
     """Run over packed sequences, the longest first. `sizes` has the number of sequences of each step."""
-    w_ih, w_hh, *biases = weights
-    b_ih, b_hh = biases or (None, None)
+    w_ih, w_hh, b_ih, b_hh, step, size = _parts(weights, step, pair)
     gates = functional.linear(x, w_ih, b_ih)
     starts = [sum(sizes[:t]) for t in range(len(sizes))]
     outputs: list[Any] = [None] * len(sizes)
-    size = w_hh.shape[1]
     if backward:
         current = _rows(state, 0, sizes[-1], pair)
         for t in reversed(range(len(sizes))):
@@ -107,8 +122,6 @@ def _layers(name: str, x: Any, hx: Any, params: Any, has_biases: bool, layers: i
     ways, each = 2 if both else 1, 4 if has_biases else 2
     if pair and len(params) == layers * ways * (each + 1):
         each += 1  # a projection of the hidden state
-    if pair and each in (3, 5):
-        return NotImplemented  # there is no rule for projections
     last: list[Any] = []
     for layer in range(layers):
         outputs = []

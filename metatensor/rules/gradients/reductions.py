@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import metatensor as mt
 from metatensor._core.errors import DataDependentError
 from metatensor._core.gradient_parts import conj, logical_axes, restored, spread
 from metatensor._core.gradients import linalg, ops
@@ -14,6 +15,7 @@ __all__ = [
     "accumulated_product",
     "averaged",
     "between_rows",
+    "cdist_node",
     "chosen",
     "deviation",
     "deviation_and_mean",
@@ -21,8 +23,10 @@ __all__ = [
     "matrix_norm",
     "mean_of_numbers",
     "multiplied",
+    "pairs_of_rows",
     "quantile",
     "renormed",
+    "rows_apart",
     "shared",
     "shared_by_all",
     "shared_ends",
@@ -250,6 +254,32 @@ def between_rows(grad: Any, x1: Any, x2: Any, p: float, result: Any) -> Any:
     return grad.new_zeros((*grad.shape, x1.shape[-1])) if made is None else made
 
 
+def cdist_node(x1: Any, x2: Any, p: float, compute_mode: Any) -> str:
+    """Euclidean distances of many rows are computed by a matrix product, and reshaped."""
+    if p != 2 or compute_mode in (2, "donot_use_mm_for_euclid_dist"):
+        return "CdistBackward0"
+    always = compute_mode in (1, "use_mm_for_euclid_dist")
+    return "ViewBackward0" if always or x1.shape[-2] > 25 or x2.shape[-2] > 25 else "CdistBackward0"
+
+
+def rows_apart(grad: Any, x1: Any, x2: Any, p: float, distances: Any) -> Any:
+    """Compute the gradient of `cdist` for the first rows."""
+    return between_rows(grad, x1, x2, p, distances).sum(-2)
+
+
+def pairs_of_rows(grad: Any, input: Any, p: float, distances: Any) -> Any:
+    """Compute the gradient of `pdist`."""
+    n = input.shape[0]
+    if n < 2:
+        return ops.zeros_like(input)
+    first, second = (places.contiguous() for places in ops.triu_indices(n, n, 1, device=input.device))
+    apart = input.index_select(0, first) - input.index_select(0, second)
+    made = vector_norm(grad, apart, p, -1, False, distances)
+    if made is None:
+        return ops.zeros_like(input)
+    return ops.zeros_like(input).index_add(0, first, made).index_add(0, second, -made)
+
+
 def matrix_norm(input: Any, order: Any, dims: tuple, keepdim: bool, dtype: Any) -> Any:
     """Compute a norm of matrices."""
     if order == "fro":
@@ -276,6 +306,8 @@ def renormed(grad: Any, input: Any, p: Any, dim: int, most: Any) -> Any:
     """Return the gradient of `renorm`, which multiplies slices by ``most / (norm + 1e-7)`` if their norm exceeds `most`."""
     dim %= input.ndim
     dims = [d for d in range(input.ndim) if d != dim]
+    if input.dtype in (mt.float16, mt.bfloat16):
+        grad, input = grad.to(mt.float32), input.to(mt.float32)
     norm = linalg.vector_norm(input, p, dims, True)
     factor = most / (norm + 1e-7)
     along = (conj(grad) * input).sum(dims, True)

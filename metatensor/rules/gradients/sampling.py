@@ -6,7 +6,8 @@ import math
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.gradients import ops
+from metatensor._core.gradient_parts import no_sparse
+from metatensor._core.gradients import functional, ops
 
 __all__ = []
 
@@ -139,41 +140,68 @@ def affine_grid(theta: Any, size: Any, align_corners: Any = None) -> Any:
 # embedding_bag -----------------------------------------------------------------------------------------------
 
 
-def embedding_bag(grad: Any, input: Any, weight: Any, offsets: Any, scale_grad_by_freq: bool, mode: str, per_sample_weights: Any,
-                  padding_idx: Any, result: Any, wanted: Any) -> Any:  # fmt: skip
-    """Gradients of the table and of the weights of the samples."""
-    index = input.reshape(-1).to(mt.int64)
-    rows, n = weight.shape[0], index.shape[0]
-    place = mt.arange(n, device=index.device)
+def embedding_bag(
+    input: Any, weight: Any, offsets: Any, max_norm: Any, norm_type: float, scale_grad_by_freq: bool, mode: str, sparse: bool,
+    per_sample_weights: Any, include_last_offset: bool, padding_idx: Any,
+) -> Any:  # fmt: skip
+    """Compute bags with what their gradient needs. The call has been checked, and the table has been scaled."""
     if input.dim() == 2:
-        bag = place.div(max(input.shape[1], 1), rounding_mode="floor")
-    else:
-        bag = mt.searchsorted(offsets.to(mt.int64).contiguous(), place, right=True) - 1
-        bag = bag.clamp_max(grad.shape[0] - 1)
-    counted = None if padding_idx is None else index != padding_idx % rows
-    spread = grad.index_select(0, bag)
-    if counted is not None:
-        spread = spread.masked_fill(~counted.unsqueeze(1), 0)
-    first = second = None
-    if len(wanted) > 1 and wanted[1]:
-        second = (spread * weight.index_select(0, index)).sum(1).reshape(input.shape)
-    if wanted[0]:
+        offsets = mt.arange(0, input.numel(), max(input.shape[1], 1), dtype=input.dtype, device=input.device)
         if per_sample_weights is not None:
-            spread = spread * per_sample_weights.reshape(-1, 1)
-        elif mode == "mean":
-            ones = mt.ones_like(index) if counted is None else counted.to(mt.int64)
-            sizes = mt.zeros(grad.shape[0], dtype=mt.int64, device=index.device).index_add(0, bag, ones)
-            spread = spread / sizes.clamp_min(1).index_select(0, bag).unsqueeze(1)
-        elif mode == "max":
-            best = weight.index_select(0, index) == result.index_select(0, bag)
-            if counted is not None:
-                best = best & counted.unsqueeze(1)
-            rank = mt.where(best, place.unsqueeze(1), n)
-            earliest = mt.full(grad.shape, n, dtype=mt.int64, device=index.device).scatter_reduce(
-                0, bag.unsqueeze(1).expand(rank.shape), rank, "amin")  # fmt: skip
-            spread = spread.masked_fill(rank != earliest.index_select(0, bag), 0)
-        if scale_grad_by_freq:
-            counts = mt.zeros(rows, dtype=mt.int64, device=index.device).index_add(0, index, mt.ones_like(index))
-            spread = spread / counts.index_select(0, index).unsqueeze(1)
-        first = mt.zeros_like(weight).index_add(0, index, spread.to(weight.dtype))
-    return (first, second) if len(wanted) > 1 else (first,)
+            per_sample_weights = per_sample_weights.reshape(-1)
+    elif input.dtype is not offsets.dtype:
+        input, offsets = input.to(mt.int64), offsets.to(mt.int64)
+    return ops._embedding_bag(weight, input.reshape(-1).contiguous(), offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+                              include_last_offset, padding_idx)[0]  # fmt: skip
+
+
+def bag_parts(
+    weight: Any, indices: Any, offsets: Any, scale: bool, mode: str, sparse: bool, per_sample_weights: Any, last: bool, padding_idx: Any
+) -> Any:
+    """Compute the results of `_embedding_bag`."""
+    result = functional.embedding_bag(indices, weight, offsets, None, 2.0, False, mode, False, per_sample_weights, last, padding_idx)
+    bags, n = result.shape[0], indices.shape[0]
+    place = mt.arange(n, dtype=indices.dtype, device=indices.device)
+    bag = mt.searchsorted(offsets[:bags].contiguous(), place, right=True).to(indices.dtype) - 1 if bags else mt.zeros_like(place)
+    counted = mt.ones_like(indices) if padding_idx is None else (indices != padding_idx % weight.shape[0]).to(indices.dtype)
+    sizes = mt.zeros_like(offsets).index_add(0, bag, counted)
+    if mode != "max":
+        return result, bag, sizes, indices.new_empty((0,))
+    chosen = (weight.index_select(0, indices) == result.index_select(0, bag)) & (counted != 0).unsqueeze(1)
+    rank = mt.where(chosen, place.unsqueeze(1), n)
+    first = mt.full(result.shape, n, dtype=indices.dtype, device=indices.device).scatter_reduce(
+        0, bag.to(mt.int64).unsqueeze(1).expand(rank.shape), rank, "amin")  # fmt: skip
+    found = indices.index_select(0, first.clamp(0, max(n - 1, 0)).reshape(-1)).reshape(result.shape) if n else mt.zeros_like(first)
+    return result, bag, sizes, found
+
+
+def _rows_of(grad: Any, bag: Any, indices: Any, padding_idx: Any, rows: int) -> Any:
+    """Return the gradient of the bag of each index, zero for the padding."""
+    spread = grad.index_select(0, bag)
+    return spread if padding_idx is None else spread.masked_fill((indices == padding_idx % rows).unsqueeze(1), 0)
+
+
+def bag_weight(
+    grad: Any, weight_meta: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool, mode: str, sparse: bool,
+    per_sample_weights: Any, padding_idx: Any, offset2bag: Any, bag_size: Any, maximum_indices: Any,
+) -> Any:  # fmt: skip
+    if sparse:
+        raise no_sparse("embedding_bag")
+    rows = weight_meta.shape[0]
+    whole = mt.zeros(weight_meta.shape, dtype=grad.dtype, device=grad.device)
+    if mode == "max":
+        sizes = bag_size.narrow(0, 0, grad.shape[0])
+        return whole.scatter_add(0, maximum_indices.to(mt.int64), grad.masked_fill((sizes == 0).unsqueeze(1), 0))
+    spread = _rows_of(grad, offset2bag, indices, padding_idx, rows)
+    if per_sample_weights is not None:
+        spread = spread * per_sample_weights.unsqueeze(1)
+    elif mode == "mean":
+        spread = spread / bag_size.clamp_min(1).index_select(0, offset2bag).unsqueeze(1)
+    if scale_grad_by_freq:
+        counts = mt.zeros(rows, dtype=indices.dtype, device=indices.device).index_add(0, indices, mt.ones_like(indices))
+        spread = spread / counts.index_select(0, indices).unsqueeze(1)
+    return whole.index_add(0, indices, spread.to(grad.dtype))
+
+
+def bag_sample_weights(grad: Any, weight: Any, indices: Any, offsets: Any, padding_idx: Any, offset2bag: Any) -> Any:
+    return (_rows_of(grad, offset2bag, indices, padding_idx, weight.shape[0]) * weight.index_select(0, indices)).sum(1)

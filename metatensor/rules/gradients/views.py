@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+import metatensor as mt
 from metatensor._core.gradients import ops
 
 __all__ = [
@@ -114,8 +116,6 @@ def pieces(grads: tuple, meta: Any, sizes: Any, dim: int) -> Any:
     if isinstance(sizes, int):
         n, total = sizes, shape[dim]
         sizes = [min(n, total - i * n) for i in range(len(grads))]
-    if len(grads) == 1:
-        return grads[0]
     some = next(g for g in grads if g is not None)
     made = []
     for g, n in zip(grads, sizes):
@@ -216,11 +216,18 @@ def negated(shifts: Any) -> Any:
 
 
 def combined(input: Any, r: int, with_replacement: bool) -> Any:
-    """Compute `combinations` by selecting the elements of each."""
-    index = ops.combinations(ops.arange(input.shape[0], device=input.device), r, with_replacement)
+    """Compute `combinations` by selecting from all tuples those in order."""
     if not r:
         return input.new_empty((0,))
-    return ops.stack([input.index_select(0, index.select(1, k).contiguous()) for k in range(r)], 1)
+    n = input.shape[0]
+    mask = ops.ones((n,) * r, dtype=mt.bool, device=input.device)
+    places = ops.arange(n, device=input.device)
+    for k in range(r - 1):
+        before, after = (places.reshape([n if d == at else 1 for d in range(r)]) for at in (k, k + 1))
+        mask = mask & (before <= after if with_replacement else before < after)
+    count = math.comb(n + r - 1, r) if with_replacement else math.comb(n, r)
+    grids = [input.reshape([n if d == k else 1 for d in range(r)]).expand((n,) * r) for k in range(r)]
+    return ops.stack([ops._masked_select(grid, mask, count) for grid in grids], 1)
 
 
 def unpadded(grad: Any, shape: tuple, pad: tuple, mode: str) -> Any:

@@ -1,0 +1,120 @@
+"""Tangents of results, where a formula is better than the gradient of a rule for gradients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import metatensor as mt
+from metatensor.rules.gradients.activation import implicit_dim
+
+__all__ = ["batch_norm", "group_norm", "layer_norm", "log_softmax", "logcumsumexp", "softmax", "softmin"]
+
+
+def softmax(input_tangent: Any, result: Any, dim: Any) -> Any:
+    """Return the tangent of a softmax."""
+    dim = implicit_dim(dim, result.dim())
+    tangent = input_tangent.to(result.dtype)
+    return result * (tangent - (result * tangent).sum(dim, keepdim=True))
+
+
+def softmin(input_tangent: Any, result: Any, dim: Any) -> Any:
+    """Return the tangent of a softmin."""
+    return -softmax(input_tangent, result, dim)
+
+
+def log_softmax(input_tangent: Any, result: Any, dim: Any) -> Any:
+    """Return the tangent of the logarithm of a softmax."""
+    dim = implicit_dim(dim, result.dim())
+    tangent = input_tangent.to(result.dtype)
+    return tangent - (result.exp() * tangent).sum(dim, keepdim=True)
+
+
+def logcumsumexp(input: Any, input_tangent: Any, dim: int, result: Any) -> Any:
+    """Return the tangent of `logcumsumexp`: the mean of the tangents so far, weighted by the exponentials."""
+    if not input.dim() or not input.numel():
+        return input_tangent
+    if input.is_complex():
+        weights = input.exp()
+        return (weights * input_tangent).cumsum(dim) / weights.cumsum(dim)
+    weights = (input - input.detach().amax(dim, keepdim=True)).exp()
+    return (weights * input_tangent).cumsum(dim) / weights.cumsum(dim)
+
+
+# Normalization: the statistics are computed again, because the tangent of a tangent passes through them.
+
+
+def _wide(x: Any) -> Any:
+    return x.to(mt.float32) if x is not None and x.itemsize == 2 and x.is_floating_point() else x
+
+
+def _normalized(x: Any, tangent: Any, inner: tuple[int, ...], eps: float) -> tuple[Any, Any, Any, Any]:
+    """Return the normalized input, its tangent, and those of the mean and of the reciprocal deviation."""
+    centred = x - x.mean(inner, True)
+    rstd = ((centred * centred).mean(inner, True) + eps).rsqrt()
+    normal = centred * rstd
+    if tangent is None:
+        return normal, None, None, None
+    mean_tangent = tangent.mean(inner, True)
+    shifted = tangent - mean_tangent
+    along = (normal * shifted).mean(inner, True)
+    return normal, rstd * (shifted - normal * along), mean_tangent, -rstd * rstd * along
+
+
+def _affine(normal: Any, tangent: Any, weight: Any, weight_tangent: Any, bias_tangent: Any, dtype: Any) -> Any:
+    parts = []
+    if tangent is not None:
+        parts.append(tangent if weight is None else tangent * weight)
+    if weight_tangent is not None:
+        parts.append(normal * weight_tangent)
+    if bias_tangent is not None:
+        parts.append(bias_tangent.expand(normal.shape))
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + part
+    return total.to(dtype)
+
+
+def layer_norm(
+    input: Any, input_tangent: Any, normalized_shape: Any, weight: Any, weight_tangent: Any, bias_tangent: Any, eps: float
+) -> tuple[Any, Any, Any]:
+    """Return the tangents of the results of `native_layer_norm`."""
+    inner = tuple(range(input.dim() - len(normalized_shape), input.dim()))
+    normal, tangent, mean, rstd = _normalized(_wide(input), _wide(input_tangent), inner, eps)
+    return _affine(normal, tangent, weight, weight_tangent, bias_tangent, input.dtype), mean, rstd
+
+
+def group_norm(
+    input: Any, input_tangent: Any, weight: Any, weight_tangent: Any, bias_tangent: Any, N: int, C: int, HxW: int, group: int, eps: float
+) -> tuple[Any, Any, Any]:
+    """Return the tangents of the results of `native_group_norm`."""
+
+    def grouped(x: Any) -> Any:
+        return None if x is None else _wide(x).reshape(N, group, C // group * HxW)
+
+    def by_channel(x: Any) -> Any:
+        return None if x is None else x.reshape(1, C, 1)
+
+    normal, tangent, mean, rstd = _normalized(grouped(input), grouped(input_tangent), (2,), eps)
+    normal, tangent = normal.reshape(N, C, HxW), None if tangent is None else tangent.reshape(N, C, HxW)
+    made = _affine(normal, tangent, by_channel(weight), by_channel(weight_tangent), by_channel(bias_tangent), input.dtype)
+    return made.reshape(input.shape), None if mean is None else mean.reshape(N, group), None if rstd is None else rstd.reshape(N, group)
+
+
+def batch_norm(
+    input: Any, input_tangent: Any, running_mean: Any, running_var: Any, weight: Any, weight_tangent: Any, bias_tangent: Any,
+    training: bool, eps: float,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """Return the tangents of the results of a batch normalization."""
+    shape = (1, -1, *(1,) * (input.dim() - 2))
+
+    def by_channel(x: Any) -> Any:
+        return None if x is None else _wide(x).reshape(shape)
+
+    x, t, mean, rstd = _wide(input), _wide(input_tangent), None, None
+    if training:
+        normal, tangent, mean, rstd = _normalized(x, t, (0, *range(2, input.dim())), eps)
+    else:
+        scale = (by_channel(running_var) + eps).rsqrt()
+        normal, tangent = (x - by_channel(running_mean)) * scale, None if t is None else t * scale
+    made = _affine(normal, tangent, by_channel(weight), by_channel(weight_tangent), by_channel(bias_tangent), input.dtype)
+    return made, None if mean is None else mean.reshape(-1), None if rstd is None else rstd.reshape(-1)
