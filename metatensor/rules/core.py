@@ -11,7 +11,7 @@ __all__ = ["CORE"]
 
 CORE: frozenset[str] = frozenset("""
     abs neg exp log sqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfinv expm1 log1p lgamma digamma
-    floor ceil round trunc sign reciprocal isnan logical_not bitwise_not
+    floor ceil round trunc sign isnan logical_not bitwise_not
     add sub mul div pow atan2 fmod remainder maximum minimum nextafter
     eq ne lt le gt ge
     bitwise_and bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift

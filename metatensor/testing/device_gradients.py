@@ -24,8 +24,8 @@ __all__ = ["gradient_cases"]
 
 SAMPLES = 4  # at most, of each operator and dtype
 # Roles of tensors at whose values functions have no kinks that rounding could move.
-SMOOTH = ("values", "fine", "positive", "unit", "definite", "sorted", "descending", "index", "labels", "classes", "ordered", "fives", "twos",
-          "pivots", "offsets", "group_ends", "short", "all_offsets")  # fmt: skip
+SMOOTH = ("values", "fine", "positive", "unit", "definite", "sorted", "descending", "index", "labels", "classes", "ordered", "fives",
+          "twos", "pivots", "offsets", "group_ends", "short", "all_offsets")  # fmt: skip
 
 
 def gradient_cases(

@@ -250,3 +250,17 @@ def pinned(device):
     assert (back == x).all() and not there.is_pinned()
     matrix = x.view(100, 1000).t().pin_memory()
     assert matrix.stride() == (1, 1000) and (matrix == x.view(100, 1000).t()).all()
+
+
+def training(device):
+    """Some steps of SGD give the losses, parameters and buffers that the cpu gives."""
+    from devices.test_training import assert_trains_like_cpu, convnet, perceptron, pooled, tagger
+
+    for model in (perceptron, convnet, tagger, pooled):
+        assert_trains_like_cpu(model, device)
+
+
+def gradients(device):
+    """All operators have the gradients that they have on the cpu."""
+    # Where gradients are recorded, CUDA devices draw for dropout in another way than the cpu, as in PyTorch.
+    assert check_device(device.partition(":")[0], kernels=False, train=True, skip=["nn.functional.dropout", "dropout"]).ok

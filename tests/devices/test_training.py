@@ -29,20 +29,25 @@ def installed():
 
 
 def perceptron(device):
-    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.LayerNorm(8), nn.Dropout(0.25), nn.Linear(8, 3))
+    net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.LayerNorm(8), nn.Linear(8, 3))
     return net, (16, 6), lambda y, x: F.mse_loss(y, x[:, :3])
+
+
+def with_dropout(device):
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Dropout(0.25), nn.Linear(8, 3)), (16, 6), lambda y, x: F.mse_loss(y, x[:, :3])
 
 
 def convnet(device):
     net = nn.Sequential(nn.Conv2d(2, 4, 3, padding=1, bias=False), nn.BatchNorm2d(4), nn.ReLU(),
-                        nn.Conv2d(4, 4, 3, stride=2, groups=2, bias=False), nn.GroupNorm(2, 4), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))  # fmt: skip
+                        nn.Conv2d(4, 4, 3, stride=2, groups=2, bias=False), nn.GroupNorm(2, 4), nn.ReLU(),
+                        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 3))  # fmt: skip
     return net, (4, 2, 8, 8), lambda y, x: F.mse_loss(y, x[:, 0, 0, :3])
 
 
 class Tagger(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embedding, self.encoder = nn.Embedding(7, 8), nn.TransformerEncoderLayer(8, 2, 16, dropout=0.1, batch_first=True)
+        self.embedding, self.encoder = nn.Embedding(7, 8), nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
         self.cell, self.head = nn.GRU(8, 8, batch_first=True), nn.Linear(8, 5)
 
     def forward(self, x):
@@ -84,7 +89,7 @@ def assert_trains_like_cpu(model, device, **how):
         assert np.allclose(state[name], values, rtol=1e-3, atol=2e-5), name
 
 
-@pytest.mark.parametrize("model", [perceptron, convnet])
+@pytest.mark.parametrize("model", [perceptron, with_dropout, convnet])
 @pytest.mark.parametrize("optimizer", [mt.optim.SGD, mt.optim.AdamW])
 def test_a_device_with_ten_kernels(installed, model, optimizer):
     backend = installed(Small("few", {name: KERNELS[name] for name in TEN}))

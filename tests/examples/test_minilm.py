@@ -73,8 +73,29 @@ def test_padding_changes_nothing(minilm, model):
 def test_the_demo_prints_what_it_finds(minilm, capsys):
     minilm.main()
     output = capsys.readouterr().out
-    for text in ("22,713,216 parameters", "104 names", "activations", "similarities", *minilm.SENTENCES):
+    for text in ("22,713,216 parameters", "104 names", "activations", "similarities", *minilm.SENTENCES, "After 30 steps"):
         assert text in output
+
+
+def test_fine_tuning_carries_over_to_other_sentences(minilm, model):
+    tokenizer = minilm.load_tokenizer(minilm.model_folder())
+    unseen = minilm.encode(tokenizer, minilm.UNSEEN)
+
+    def scores():
+        vectors = minilm.embed(model, *unseen)
+        return (vectors @ vectors.T).numpy()
+
+    before = scores()
+    first = {name: p.clone() for name, p in model.named_parameters()}
+    labels = mt.tensor([1] * len(minilm.PRAISE) + [0] * len(minilm.BLAME))
+    losses = minilm.fine_tune(model, *minilm.encode(tokenizer, minilm.PRAISE + minilm.BLAME), labels)
+    after = scores()
+    assert losses[-1] < losses[0] / 10
+    assert not set(minilm.UNSEEN) & {*minilm.PRAISE, *minilm.BLAME}
+    assert before[0, 1] > before[0, 2] and after[0, 1] < after[0, 2]  # the book's judgements move apart
+    assert before[2, 3] > before[1, 3] and after[2, 3] < after[1, 3]
+    changed = {name for name, p in model.named_parameters() if not mt.equal(p, first[name])}
+    assert changed and all(name.startswith("encoder.layer.5.") for name in changed)
 
 
 @pytest.mark.torch

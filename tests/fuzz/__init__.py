@@ -14,6 +14,7 @@ and UndefinedBehaviorSanitizer.
 | `world.py` | names that programs may use: tensors in many forms, objects that misbehave |
 | `values.py` | random expressions for arguments, by schema type |
 | `calls.py` | programs that call ops, from their schemas and from the recorded calls of `tests/oracle` |
+| `graphs.py` | programs for gradients: graphs, views, writes, hooks, nodes, threads; `--graphs 1` runs these alone |
 | `surface.py` | programs for everything else: indexing, storages, modules, modes, pickles, the definition of ops |
 | `runner.py` | runs programs, checks their results, and detects leaks |
 | `shrink.py` | reduces a failing program |

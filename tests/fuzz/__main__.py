@@ -26,6 +26,7 @@ def arguments(argv=None):
     p.add_argument("--repeat", type=int, default=1, help="run each program this many times and look for leaks")
     p.add_argument("--only", type=int, help="run only the program with this number, and print it")
     p.add_argument("--start", type=int, default=0, help="the number of the first program")
+    p.add_argument("--graphs", type=float, default=0.2, help="the share of programs that walk graphs of gradients")
     p.add_argument("--child", help=argparse.SUPPRESS)
     p.add_argument("--lines", help=argparse.SUPPRESS)
     return p.parse_args(argv)
@@ -42,15 +43,22 @@ def limit_memory():
         resource.setrlimit(resource.RLIMIT_AS, (6 << 30, 6 << 30))
 
 
+def drawn(options, number, ops):
+    """Return the lines of the program of a number."""
+    from .runner import program
+
+    return program(options.seed, number, ops, options.device, graphs=options.graphs)
+
+
 def child(options):
     """Run programs until the number of calls is reached. Write events to the file that the parent watches."""
-    from .runner import Failure, Growth, Runner, leak, program
+    from .runner import Failure, Growth, Runner, leak
 
     limit_memory()
     faulthandler.enable()
     runner = Runner(options.device, set(options.ops.split(",")) if options.ops else None)
     if options.lines or options.only is not None:
-        lines = json.loads(options.lines) if options.lines else program(options.seed, options.only, runner.ops, options.device)
+        lines = json.loads(options.lines) if options.lines else drawn(options, options.only, runner.ops)
         try:
             runner.run(lines, trace=not options.lines)
             why = leak(runner, lines, options.repeat) if options.repeat > 1 else None
@@ -67,7 +75,7 @@ def child(options):
     mark = step = max(options.calls // 60, 500)
     while done < options.calls and failures < CRASHES:
         struct.pack_into("qq", progress, 0, number, done)
-        lines = program(options.seed, number, runner.ops, options.device)
+        lines = drawn(options, number, runner.ops)
         try:
             if options.repeat > 1:
                 why = leak(runner, lines, options.repeat)
@@ -95,7 +103,8 @@ def child(options):
 
 def start(options, *more, **streams):
     """Start a child process."""
-    command = [sys.executable, "-m", "fuzz", "--seed", str(options.seed), "--device", options.device, "--repeat", str(options.repeat)]
+    command = [sys.executable, "-m", "fuzz", "--seed", str(options.seed), "--device", options.device, "--repeat", str(options.repeat),
+               "--graphs", str(options.graphs)]
     if options.ops:
         command += ["--ops", options.ops]
     return subprocess.Popen([*command, *map(str, more)], cwd=Path(__file__).parents[1], text=True, **streams)

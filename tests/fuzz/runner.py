@@ -23,6 +23,7 @@ from metatensor._core import modes, op
 from metatensor._core.thread import DisableTorchFunctionSubclass
 
 from .calls import Ops, from_records, from_schema
+from .graphs import from_graphs
 from .surface import from_surface
 from .values import Values
 from .world import NAMES, Oops, T
@@ -52,11 +53,12 @@ class Failure(Exception):
     """A failure, with its reason and the line of the program."""
 
 
-def program(seed, number, ops, device, rng=None):
-    """Return the lines of a program by its number."""
+def program(seed, number, ops, device, rng=None, graphs=0.2):
+    """Return the lines of a program by its number. `graphs` is the share of programs that walk graphs of gradients."""
     rng = rng or random.Random(f"{seed}:{number}")
     v = Values(rng, device, rng.choice([0.0, 0.0, 0.0, 0.05, 0.25]))
-    (from_schema, from_schema, from_schema, from_records, from_surface)[rng.randrange(5)](v, ops)
+    makers = (from_graphs,) if rng.random() < graphs else (from_schema, from_schema, from_schema, from_records, from_surface)
+    makers[rng.randrange(len(makers))](v, ops)
     return v.lines
 
 

@@ -279,6 +279,58 @@ class Net(nn.Module):
         return self.inner(x) @ self.weight + self.running
 
 
+class Scaled(mt.autograd.Function):
+    """A function that saves its arguments and its result."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        out = x * y
+        ctx.save_for_backward(x, y if isinstance(y, mt.Tensor) else None, out)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        x, y, _ = ctx.saved_tensors
+        return grad * (1 if y is None else y), None if y is None else grad * x
+
+
+class Written(mt.autograd.Function):
+    """A function that changes its argument."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 2
+
+
+class Odd(mt.autograd.Function):
+    """A function whose forward and backward return anything."""
+
+    @staticmethod
+    def forward(ctx, x, value):
+        ctx.value = value
+        ctx.itself = ctx
+        return x, x.detach(), value
+
+    @staticmethod
+    def backward(ctx, *grads):
+        return ctx.value
+
+
+def utils_checkpoint(x):
+    """Run a function under `checkpoint`."""
+    return mt.utils.checkpoint.checkpoint(lambda t: (t * t).exp(), x, use_reentrant=False)
+
+
+def first(value):
+    """Return the first tensor of a result."""
+    return value if isinstance(value, mt.Tensor) else next((t for t in value if isinstance(t, mt.Tensor)), value)
+
+
 def in_threads(*functions):
     """Run functions concurrently, each in several threads. Raise the most serious of their exceptions."""
     raised = []

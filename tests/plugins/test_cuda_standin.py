@@ -31,6 +31,7 @@ def cuda():
 
 @pytest.mark.parametrize("check", [
     pytest.param(gpu_checks.conformance, marks=pytest.mark.slow),
+    pytest.param(gpu_checks.gradients, marks=pytest.mark.slow), gpu_checks.training,
     gpu_checks.models, gpu_checks.rarer_operators, gpu_checks.streams, gpu_checks.memory, gpu_checks.pinned,
 ], ids=lambda check: getattr(check, "__name__", None))  # fmt: skip
 def test_over_the_stand_in(cuda, check):

@@ -89,7 +89,7 @@ def log_sigmoid(grad: Any, x: Any) -> Any:
 
 @numeric("glu_backward")
 def glu(grad: Any, x: Any, dim: int) -> Any:
-    half = x.shape[dim] // 2
+    half = x.size(dim) // 2
     a, b = x.narrow(dim, 0, half), x.narrow(dim, half, half)
     s = b.sigmoid()
     return mt.cat((grad * s, grad * a * (s * (1 - s))), dim)
@@ -155,7 +155,7 @@ decomposition("_nll_loss_forward")(_loss("nll_loss_forward"))
 @numeric("log_sigmoid_forward")
 def log_sigmoid_forward(x: Any) -> Any:
     small = mt.exp(-x.abs())
-    return x.clamp_max(0) - small.log1p(), small
+    return x.clamp_max(0) - small.log1p(), small if x.device.type != "cuda" else x.new_empty(0)
 
 
 @numeric("_rrelu_with_noise")

@@ -31,6 +31,7 @@ def floats(a: Any, b: Any) -> tuple[Any, Any]:
 
 _LN2, _LN10 = math.log(2), math.log(10)
 _UNARY: dict[str, Any] = {
+    "reciprocal": lambda x: mt.div(mt.ones_like(floating(x)), floating(x)),
     "rsqrt": lambda x: 1 / floating(x).sqrt(),
     "square": lambda x: x * x if x.dtype is not mt.bool else x.to(mt.int64),
     "exp2": lambda x: mt.pow(2.0, floating(x)),

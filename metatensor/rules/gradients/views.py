@@ -206,7 +206,7 @@ def repeated(grad: Any, shape: tuple, repeats: tuple) -> Any:
 
 def interleaved(input: Any, repeats: Any, dim: int, size: int) -> Any:
     """Compute `repeat_interleave` by the index of each slice."""
-    index = ops._repeat_interleave_by(ops.arange(input.shape[dim], device=input.device), repeats, 0, size)
+    index = ops._repeat_interleave_by(ops.arange(input.size(dim), device=input.device), repeats, 0, size)
     return input.index_select(dim, index)
 
 
