@@ -67,7 +67,7 @@ WITHOUT = {
     "_index", "narrow", "tensor_split", "float_power_", "_pdist_backward", "_cdist_backward",
 }  # fmt: skip
 NEED_VALUES = {"nn.functional.ctc_loss", "masked_select"}
-OTHERS = WITHOUT | {"_ctc_loss", "_nll_loss_forward", "_repeat_interleave"}  # take no generated values
+OTHERS = WITHOUT | {"_ctc_loss", "_embedding_bag", "_nll_loss_forward", "_repeat_interleave"}  # take no generated values
 EVERY = {**OPERATORS, **written_operators()}
 
 
