@@ -193,8 +193,7 @@ class UpdateRule(Optimizer):
         before = None  # what PyTorch's loop still refers to while it updates the next parameter
         for p, grad, state in chosen:
             if "step" in state:
-                state["step"] += 1
-                option.step = _count(state["step"])
+                option.step = self._advance(p, state)
             if group.get("maximize") and not self.sparse:
                 grad = -grad
             if p.is_complex() and self.complex_as_real:
@@ -211,9 +210,7 @@ class UpdateRule(Optimizer):
         """Update parameters of the same device and dtype, after the same number of steps, together."""
         batches: dict[Any, list[tuple[Any, Any, dict[str, Any]]]] = {}
         for p, grad, state in chosen:
-            if "step" in state:
-                state["step"] += 1
-            count = _count(state["step"]) if "step" in state else None
+            count = self._advance(p, state) if "step" in state else None
             batches.setdefault((p.device, p.dtype, count, *state), []).append((p, grad, state))
         for (_, _, option.step, *names), batch in batches.items():
             real = batch[0][0].is_complex() and self.complex_as_real
@@ -227,6 +224,22 @@ class UpdateRule(Optimizer):
             for p, _, state in batch:
                 if state:
                     self.state[p] = state
+
+    def _advance(self, p: Any, state: dict[str, Any]) -> float:
+        """Count a step of a parameter, and return the number of steps. It is read from the counter only if others wrote to it."""
+        counts = self.__dict__.setdefault("_counts", {})
+        before, version, count = counts.get(p, (None, 0, 0.0))
+        step = state["step"]
+        if before is not step or step._version != version:
+            before = None
+        state["step"] += 1
+        step = state["step"]
+        if not isinstance(step, mt.Tensor):
+            return float(step)
+        count = _count(step) if before is None else count + 1
+        if has_data(step) and not step.is_inference():
+            counts[p] = step, step._version, count
+        return count
 
     def _state(self, p: Any, grad: Any, group: Group) -> dict[str, Any]:
         """Return the state of a parameter, made if this is its first step."""

@@ -1,5 +1,6 @@
 """Training with every optimizer and what goes with it, beside PyTorch: the same parameters after the same steps."""
 
+import copy
 import inspect
 import itertools
 import warnings
@@ -307,3 +308,27 @@ def test_a_fake_model_takes_a_fake_step():
     for p in model.parameters():
         assert is_fake(p) and is_fake(p.grad) and p.grad.shape == p.shape
         assert is_fake(optimizer.state[p]["exp_avg"]) and p.grad.device.type == "cpu"
+
+
+def test_step_counters_that_others_write_to():
+    p = mt.nn.Parameter(mt.ones(3, device="cpu"))
+    p.grad = mt.ones(3, device="cpu")
+    optimizer = mt.optim.Adam([p], lr=0.1)
+    optimizer.step()
+    optimizer.state[p]["step"].fill_(10)
+    optimizer.step()
+    assert optimizer.state[p]["step"].item() == 11
+    other = mt.nn.Parameter(p.detach().clone())
+    other.grad = mt.ones(3, device="cpu")
+    again = mt.optim.Adam([other], lr=0.1)
+    again.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    for each in (optimizer, again):
+        each.step()
+    assert other.tolist() == p.tolist() and again.state[other]["step"].item() == 12
+    with mt.inference_mode():
+        q = mt.nn.Parameter(mt.ones(3, device="cpu"), requires_grad=False)
+        q.grad = mt.ones(3, device="cpu")
+        inside = mt.optim.Adam([q], lr=0.1)
+        inside.step()
+        inside.step()
+    assert inside.state[q]["step"].item() == 2

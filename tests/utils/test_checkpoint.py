@@ -31,7 +31,7 @@ class Block(nn.Module):
     def __init__(self, width=16, **kwargs):
         super().__init__()
         self.norm = nn.LayerNorm(width, **kwargs)
-        self.attention = nn.MultiheadAttention(width, 2, dropout=0.2, batch_first=True, **kwargs)
+        self.attention = nn.MultiheadAttention(width, 2, dropout=0.2, **kwargs)
         self.up = nn.Linear(width, 4 * width, **kwargs)
         self.down = nn.Linear(4 * width, width, **kwargs)
         self.dropout = nn.Dropout(0.3)
