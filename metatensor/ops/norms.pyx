@@ -258,8 +258,7 @@ gradient("dist", input=lambda grad, input, other, p, result: _of.vector_norm(gra
 define("cdist(Tensor x1, Tensor x2, float p=2.0, any? compute_mode='use_mm_for_euclid_dist_if_necessary') -> Tensor",
        cdist_meta, 0,
        "The `p`-norm distance of each row of `x1` to each row of `x2`: (..., n, k) and (..., m, k) give (..., n, m).")
-gradient("cdist", node="reductions.cdist_node", x1=lambda grad, x1, x2, p, result: ops._cdist_backward(grad, x1, x2, p, result),
-         x2=lambda grad, x1, x2, p, result: ops._cdist_backward(grad.mT, x2, x1, p, result.mT))
+gradient("cdist", node="reductions.cdist_node", x1="reductions.cdist_first", x2="reductions.cdist_second")
 define("renorm(Tensor input, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm_meta, INPLACE | OUT | EXACT_OUT,
        "Scale down each slice along `dim` whose `p`-norm exceeds `maxnorm`, so that its norm becomes `maxnorm`.")
 gradient("renorm", input=lambda grad, input, p, dim, maxnorm: _of.renormed(grad, input, p, dim, maxnorm))

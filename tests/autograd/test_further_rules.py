@@ -32,6 +32,12 @@ def test_many_rows_are_compared_by_a_product():
     x, y = (mt.empty(n, 3, device="meta", requires_grad=True) for n in (26, 4))
     assert mt.cdist(x, y).grad_fn.name() == "ViewBackward0"
     assert mt.cdist(x, y, 1.0).grad_fn.name() == mt.cdist(y, y).grad_fn.name() == "CdistBackward0"
+    x, y = numbers(3, 2), numbers(4, 2, seed=1)
+    mode = "use_mm_for_euclid_dist"
+    assert gradcheck(lambda a, b: mt.cdist(a, b, compute_mode=mode), (x, y))
+    assert gradgradcheck(lambda a, b: mt.cdist(a, b, compute_mode=mode), (x, y))
+    (grad,) = mt.autograd.grad(mt.cdist(x, x.detach(), compute_mode=mode).diagonal().sum(), x)
+    assert not grad.any()
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -15,7 +15,9 @@ __all__ = [
     "accumulated_product",
     "averaged",
     "between_rows",
+    "cdist_first",
     "cdist_node",
+    "cdist_second",
     "chosen",
     "deviation",
     "deviation_and_mean",
@@ -260,6 +262,18 @@ def cdist_node(x1: Any, x2: Any, p: float, compute_mode: Any) -> str:
         return "CdistBackward0"
     always = compute_mode in (1, "use_mm_for_euclid_dist")
     return "ViewBackward0" if always or x1.shape[-2] > 25 or x2.shape[-2] > 25 else "CdistBackward0"
+
+
+def cdist_first(grad: Any, x1: Any, x2: Any, p: float, compute_mode: Any, result: Any) -> Any:
+    if cdist_node(x1, x2, p, compute_mode) == "CdistBackward0":
+        return ops._cdist_backward(grad, x1, x2, p, result)
+    same = result == 0
+    scale = (grad / result.masked_fill(same, 1)).masked_fill(same, 0)
+    return x1 * scale.sum(-1, True) - scale @ x2
+
+
+def cdist_second(grad: Any, x1: Any, x2: Any, p: float, compute_mode: Any, result: Any) -> Any:
+    return cdist_first(grad.mT.contiguous(), x2, x1, p, compute_mode, result.mT.contiguous())
 
 
 def rows_apart(grad: Any, x1: Any, x2: Any, p: float, distances: Any) -> Any:
