@@ -226,6 +226,12 @@ class Batched(Tensor):
         random = is_random(func, args, kwargs)
         if random:
             level.refuse_random(func)
+        if "::" in func.name:
+            from metatensor.func._functions import by_custom_rule
+
+            result = by_custom_rule(func, level, args, kwargs)
+            if result is not NotImplemented:
+                return result
         if random:
             result = _drawn_at_once(func, level, args, kwargs) if level.randomness == "different" else NotImplemented
             if result is not NotImplemented:
@@ -355,8 +361,6 @@ def _by_member(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str,
         result = func(*one[0], **one[1])
         return _tree.tree_map(lambda x: wrap(x.new_empty((0, *x.shape)), level) if isinstance(x, Tensor) else x, result)
     no_data = any(not has_values(_innermost(value)) for value in values)
-    if size > 1 and not random and not no_data:
-        warnings.warn(f"vmap: {func.name} has no rule for a batch of these arguments and runs for one member after another", stacklevel=4)
     state = mt.get_rng_state() if random and level.randomness == "same" else None
     results = []
     level.inside_member += 1
@@ -370,6 +374,8 @@ def _by_member(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str,
             results.append(func(*one_args, **one_kwargs))
     finally:
         level.inside_member -= 1
+    if size > 1 and not random and not no_data:
+        warnings.warn(f"vmap: {func.name} has no rule for a batch of these arguments and runs for one member after another", stacklevel=4)
     if mutated is not None:
         return mutated
     leaves = [_tree.flatten(result) for result in results]

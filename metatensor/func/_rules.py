@@ -117,7 +117,8 @@ _UNARY = """
 """
 _BROADCAST = """
     add sub mul div floor_divide remainder fmod pow float_power subtract multiply divide true_divide atan2 arctan2 hypot
-    complex polar special.zeta special.xlog1py xlogy ldexp copysign nextafter heaviside gcd lcm eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and
+    complex polar special.zeta special.xlog1py
+    xlogy ldexp copysign nextafter heaviside gcd lcm eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and
     bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift not_equal less less_equal greater greater_equal rsub
     maximum minimum fmax fmin clamp clamp_min clamp_max clip lerp addcmul addcdiv logaddexp logaddexp2 isclose masked_fill
     where special.xlogy copy_ igamma igammac
