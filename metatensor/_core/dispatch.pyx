@@ -21,7 +21,7 @@ from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, overriding_va
 from metatensor._core.rule_node cimport AS_IT_IS, AS_UNIT, BY_OTHERS, Way, by_others, record, way_of
 from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints, thread_state
-from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
+from metatensor._core.types cimport MAX_ARGS, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
 from metatensor._core import errors
 
 cdef extern from "Python.h":
@@ -547,6 +547,52 @@ cdef object invoke(PyObject* callee, PyObject** args, int n):
         return run(&c)
     finally:
         Py_XDECREF(c.keep)
+
+
+cdef object _bound(Op op, tuple args, dict kwargs, bint running):
+    """Bind arguments. Return the overload and the arguments by name, or if `running` what the body of the operator returns."""
+    cdef Call c
+    cdef Misfit m
+    cdef Overload ov
+    cdef PyObject* given[2 * MAX_ARGS]
+    cdef Py_ssize_t n = len(args), k
+    cdef int i
+    cdef tuple names = tuple(kwargs), values = tuple(kwargs.values())
+    if not op.ready:
+        prepare(op)
+    if n + len(names) > 2 * MAX_ARGS:
+        return None
+    for k in range(n):
+        given[k] = <PyObject*>args[k]
+    for k in range(len(names)):
+        given[n + k] = <PyObject*>values[k]
+    c.op = <PyObject*>op
+    c.keep = NULL
+    c.variant = op.variant
+    try:
+        if not bind(op.first, &c, given, n, <PyObject*>names if names else NULL, &m) \
+                and not _try_others(op, &c, given, n, <PyObject*>names if names else NULL):
+            return None
+        ov = <Overload>c.overload
+        if not running:
+            return ov, {<object>ov.slots[i].name: <object>c.args[i] for i in range(ov.nslots)}
+        if ov.device_slot >= 0 and c.args[ov.device_slot] == <PyObject*>META:
+            c.device = <PyObject*>META
+        elif c.mixed or c.device == NULL or ov.device_slot >= 0:
+            resolve_device(&c)
+        return ov.meta(&c) if ov.meta != NULL else python_meta(&c)
+    finally:
+        Py_XDECREF(c.keep)
+
+
+def bound_arguments(Op op not None, tuple args not None, dict kwargs not None):
+    """Return the overload that a call fits and its arguments by name, or None."""
+    return _bound(op, args, kwargs, False)
+
+
+def run_body(Op op not None, tuple args not None, dict kwargs not None):
+    """Run the body of a composite operator, whatever the classes of its arguments are."""
+    return _bound(op, args, kwargs, True)
 
 
 cdef object _call_function(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames):

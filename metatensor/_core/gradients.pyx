@@ -146,6 +146,12 @@ def recorded_as(str name not None, through=DECOMPOSITION, *, written=None, bint 
         _strided.add(name)
 
 
+def parts_of(str name not None):
+    """Return the function that computes an overload by others when gradients are recorded, or None."""
+    through = _through.get(name)
+    return None if through is DECOMPOSITION or through is None else found_body(through)
+
+
 def same_gradient(str name not None, str other not None, str node not None):
     """Declare that operator `name` has the rules of `other`, and nodes of the name `node`."""
     _, joint, outputs, rules = _declared[other]

@@ -9,25 +9,37 @@ same metadata.
 from __future__ import annotations
 
 import threading
+import warnings
 from functools import lru_cache
 from typing import Any
 
 import metatensor as mt
 from metatensor._core import duals
+from metatensor._core.dispatch import bound_arguments, run_body
+from metatensor._core.gradients import parts_of
 from metatensor._core.modes import DispatchMode, current_modes
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import DisableTorchFunctionSubclass
 from metatensor.deferred import has_values
 from metatensor.func import _tree
+from metatensor.rules.decompositions import decompositions
 
 __all__ = ["Batched", "Level", "current_level", "current_levels", "is_batched_at", "is_random", "peel", "wrap"]
 
 VIEW_FLAG = 4  # operator flags, as in _core/op.pxd
+COMPOSITE_FLAG = 8
+ELEMENTWISE_FLAG = 32
 RANDOM_FLAG = 64
 
 # The arguments that determine whether an operator is random: dropout probabilities and training switches.
 _DROPOUT = ("p", "dropout", "dropout_p")
 _SWITCH = ("train", "training")
+
+# Operators with the flag of element-wise ones, because their result may be written over an argument, that are none.
+_MIXING = frozenset((
+    "addbmm", "addmm", "addmv", "addr", "baddbmm", "cumprod", "cumsum", "index_add", "index_copy", "index_fill", "index_reduce",
+    "masked_scatter", "put", "renorm", "scatter", "scatter_add", "scatter_reduce",
+))  # fmt: skip
 
 # These operators return Python values, which may differ between members.
 _ANSWERS = frozenset(("item", "tolist", "equal", "allclose", "is_nonzero"))
@@ -186,8 +198,6 @@ class Batched(Tensor):
     def __torch_function__(
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        from metatensor.func._rules import RULES, view
-
         kwargs = kwargs or {}
         batches = [x for x in _tree.flatten([args, kwargs]) if isinstance(x, Batched)]
         level = max((x.level for x in batches), key=lambda level: level.depth)
@@ -216,14 +226,26 @@ class Batched(Tensor):
         random = is_random(func, args, kwargs)
         if random:
             level.refuse_random(func)
-        rule = None if random or "out" in kwargs else RULES.get(name, view if func.functional.flags & VIEW_FLAG else None)
-        if rule is not None:
-            try:
-                result = rule(func, level, args, kwargs)
-            except (RuntimeError, IndexError, TypeError, ValueError):
-                result = NotImplemented  # calling the operator for each member raises a better message
+        if "::" in func.name:
+            from metatensor.func._functions import by_custom_rule
+
+            result = by_custom_rule(func, level, args, kwargs)
+            if result is not NotImplemented:
+                return result
+        if random:
+            result = _drawn_at_once(func, level, args, kwargs) if level.randomness == "different" else NotImplemented
             if result is not NotImplemented:
                 return mutated if mutated is not None else result
+        else:
+            for way in _WAYS:
+                try:
+                    result = way(func, level, args, kwargs, mutated)
+                except OneByOne:
+                    break
+                except (RuntimeError, IndexError, TypeError, ValueError):
+                    result = NotImplemented  # calling the operator for each member raises a better message
+                if result is not NotImplemented:
+                    return mutated if mutated is not None else result
         return _by_member(func, level, args, kwargs, mutated, random)
 
     def numpy(self, *, force: bool = False) -> Any:
@@ -235,6 +257,97 @@ class Batched(Tensor):
 
     def __repr__(self, *args: Any, **kwargs: Any) -> str:
         return f"Batched(level={self.level.depth}, value={self.value!r})"
+
+
+# Random operators whose numbers belong to the elements of their first argument.
+_DRAWN_FOR_ELEMENTS = frozenset((
+    "rand_like", "randn_like", "randint_like", "bernoulli", "poisson", "normal_", "uniform_", "exponential_", "cauchy_", "geometric_",
+    "log_normal_", "bernoulli_", "random_", "dropout", "nn.functional.dropout", "native_dropout", "nn.functional.alpha_dropout",
+    "alpha_dropout", "rrelu", "nn.functional.rrelu", "normal",
+))  # fmt: skip
+
+
+def _drawn_at_once(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Draw the numbers of all members with one call."""
+    if func.name not in _DRAWN_FOR_ELEMENTS or not args or not level.size:
+        return NotImplemented
+    first, others = args[0], _tree.flatten([args[1:], kwargs])
+    if not (isinstance(first, Batched) and first.level is level) or any(isinstance(x, Tensor) for x in others):
+        return NotImplemented
+    level.inside_member += 1
+    try:
+        result = func(first.value, *args[1:], **kwargs)
+    finally:
+        level.inside_member -= 1
+    if func.variant or writes(func):
+        return first
+    return _tree.tree_map(lambda y: wrap(y, level) if isinstance(y, Tensor) else y, result)
+
+
+class OneByOne(Exception):
+    """Raised by a rule if the operator must be called for one member after another."""
+
+
+# How an operator runs for all members at once: the first that does not return NotImplemented is taken.
+
+
+def _by_rule(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
+    """Use the rule of the operator. Operators that are views, or element-wise, have one without being named."""
+    from metatensor.func._rules import RULES, broadcast, view
+
+    if "out" in kwargs:
+        return NotImplemented
+    functional = func.functional
+    rule = RULES.get(functional.name, view if functional.flags & VIEW_FLAG else None)
+    if rule is None and functional.flags & ELEMENTWISE_FLAG and functional.name not in _MIXING:
+        rule = broadcast
+    return NotImplemented if rule is None else rule(func, level, args, kwargs)
+
+
+def _by_copy(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
+    """Compute what an operator is to write, then write it."""
+    if mutated is None or not (func.variant or "out" in kwargs) or isinstance(mutated, (list, tuple)):
+        return NotImplemented
+    result = func.functional(*args, **{name: value for name, value in kwargs.items() if name != "out"})
+    if not isinstance(result, Tensor) or result.shape != mutated.shape:
+        return NotImplemented
+    return mutated.copy_(result)
+
+
+def _by_body(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
+    """Run the body of a composite operator, which calls others."""
+    if mutated is not None or not func.functional.flags & COMPOSITE_FLAG:
+        return NotImplemented
+    return run_body(func, args, kwargs)
+
+
+def _by_parts(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
+    """Compute an operator by others: as it is recorded for gradients, or by its decomposition."""
+    if mutated is not None:
+        return NotImplemented
+    found = bound_arguments(func, args, kwargs)
+    if found is None:
+        return NotImplemented
+    overload, given = found
+    for body in (parts_of(overload.qualname), decompositions().get(overload.qualname)):
+        result = NotImplemented if body is None else body(*given.values())
+        if result is not NotImplemented:
+            return result
+    return NotImplemented
+
+
+_WAYS = (_by_rule, _by_copy, _by_body, _by_parts)
+
+
+# Operators that run for one member after another, because their results depend on values in a way that has no form for a
+# batch, or because they are rare. Any other operator without a rule does, too; all of them warn.
+ONE_BY_ONE = frozenset((
+    "_ctc_loss", "_histogramdd_bin_edges", "_histogramdd_from_bin_tensors", "_linalg_lstsq", "_multilabel_margin_loss_forward",
+    "_repeat_interleave_by", "_unravel_index", "as_strided_scatter", "bincount", "conv_tbc", "hash_tensor", "histc", "histogram",
+    "linalg.lstsq", "linspace", "logspace", "narrow", "nn.functional._batch_norm_train", "nn.functional._instance_norm_train",
+    "nn.functional.ctc_loss", "nn.functional.embedding_bag", "nn.functional.gaussian_nll_loss", "nn.functional.one_hot", "nonzero",
+    "nonzero_static", "resize_", "resize_as_", "tensor_split", "unique", "unique_consecutive",
+))  # fmt: skip
 
 
 def _by_member(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any, random: bool) -> Any:
@@ -261,6 +374,8 @@ def _by_member(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str,
             results.append(func(*one_args, **one_kwargs))
     finally:
         level.inside_member -= 1
+    if size > 1 and not random and not no_data:
+        warnings.warn(f"vmap: {func.name} has no rule for a batch of these arguments and runs for one member after another", stacklevel=4)
     if mutated is not None:
         return mutated
     leaves = [_tree.flatten(result) for result in results]

@@ -9,7 +9,7 @@ from metatensor.autograd.function import Function, FunctionCtx
 from metatensor.func import _tree
 from metatensor.func._batched import Batched, Level, peel, wrap
 
-__all__ = ["VmapInfo", "batched_apply"]
+__all__ = ["CUSTOM", "VmapInfo", "batched_apply", "by_custom_rule"]
 
 
 class VmapInfo(NamedTuple):
@@ -41,10 +41,28 @@ def _by_rule(cls: Any, level: Level, args: tuple[Any, ...]) -> Any:
     returned = cls.vmap(VmapInfo(level.size, level.randomness), tuple(dims), *values)
     if not isinstance(returned, tuple) or len(returned) != 2:
         raise RuntimeError(f"{cls.__name__}: vmap must return a tuple of the outputs and their batch dimensions")
-    outputs, out_dims = returned
+    return _placed(cls.__name__, level, *returned)
+
+
+CUSTOM: dict[str, Any] = {}  # rules of custom operators, by name: functions of VmapInfo, batch dimensions, and arguments
+
+
+def by_custom_rule(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Compute with the rule of a custom operator. Return NotImplemented if it has none."""
+    rule = CUSTOM.get(func.name)
+    if rule is None:
+        return NotImplemented
+    dims = _tree.tree_map(lambda x: 0 if _is_batch(x, level) else None, list(args))
+    given, named = _tree.tree_map(lambda x: x.value if _is_batch(x, level) else x, [list(args), kwargs])
+    outputs, out_dims = rule(VmapInfo(level.size, level.randomness), tuple(dims), *given, **named)
+    return _placed(func.name, level, outputs, out_dims)
+
+
+def _placed(name: str, level: Level, outputs: Any, out_dims: Any) -> Any:
+    """Return outputs as batched tensors, given where their batch dimensions are."""
     where = _tree.broadcast_prefix(out_dims, outputs)
     if where is None:
-        raise RuntimeError(f"{cls.__name__}: the batch dimensions that vmap returned do not have the structure of the outputs")
+        raise RuntimeError(f"{name}: the batch dimensions that vmap returned do not have the structure of the outputs")
     made = [y if dim is None or not isinstance(y, Tensor) else wrap(y.movedim(dim, 0), level)
             for y, dim in zip(_tree.flatten(outputs), where, strict=True)]
     return _tree.unflatten(outputs, made)

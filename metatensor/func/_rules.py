@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.dispatch import bound_arguments
 from metatensor._core.modes import _disable_modes, _restore_modes
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import DisableTorchFunctionSubclass
 from metatensor.func import _tree
 from metatensor.func._batched import Batched, Level, wrap
 
-__all__ = ["RULES", "view"]
+__all__ = ["RULES", "broadcast", "each", "expanded", "is_batch", "named", "view"]
 
 Rule = Callable[[Any, Level, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -32,8 +33,36 @@ def _rule(names: str) -> Callable[[Rule], Rule]:
     return register
 
 
-def _is_batch(x: Any, level: Level) -> bool:
+def named(names: str) -> Callable[[Callable[[Any, Level, dict[str, Any]], Any]], Callable[[Any, Level, dict[str, Any]], Any]]:
+    """Register a rule of functional operators that receives the arguments by name, with their defaults."""
+
+    def register(function: Callable[[Any, Level, dict[str, Any]], Any]) -> Callable[[Any, Level, dict[str, Any]], Any]:
+        def rule(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            found = None if func.variant else bound_arguments(func, args, kwargs)
+            return NotImplemented if found is None else function(func, level, found[1])
+
+        RULES.update(dict.fromkeys(names.split(), rule))
+        return function
+
+    return register
+
+
+def is_batch(x: Any, level: Level) -> bool:
+    """Return whether `x` is batched at a level."""
     return isinstance(x, Batched) and x.level is level
+
+
+_is_batch = is_batch
+
+
+def expanded(x: Any, level: Level) -> Any:
+    """Return all members. A tensor that they share is expanded."""
+    return x.value if is_batch(x, level) else x.unsqueeze(0).expand(level.size, *x.shape)
+
+
+def each(result: Any, level: Level, change: Callable[[Any], Any] | None = None) -> Any:
+    """Return the results for all members, after `change`, as batched tensors."""
+    return _tree.tree_map(lambda y: wrap(y if change is None else change(y), level) if isinstance(y, Tensor) else y, result)
 
 
 def _value(x: Any, level: Level) -> Any:
@@ -79,22 +108,37 @@ _UNARY = """
     nn.functional.hardsigmoid hardshrink nn.functional.hardshrink nn.functional.softshrink threshold
     nn.functional.threshold nn.functional.softsign nn.functional.tanhshrink isnan isinf isfinite isposinf isneginf isreal
     signbit angle positive real imag special.erf special.expit special.i0 special.entr special.ndtr
+    special.airy_ai special.bessel_j0 special.bessel_j1 special.bessel_y0 special.bessel_y1 special.modified_bessel_i0
+    special.modified_bessel_i1 special.modified_bessel_k0 special.modified_bessel_k1 special.scaled_modified_bessel_k0
+    special.scaled_modified_bessel_k1 special.spherical_bessel_j0 special.i0e special.i1 special.i1e special.erfcx
+    special.log_ndtr special.ndtri mvlgamma tril triu
     clone detach detach_ to float double half bfloat16 int long short bool char byte type _to_copy
     zeros_like ones_like empty_like full_like fill fill_ zero zero_ alias conj resolve_conj resolve_neg
 """
 _BROADCAST = """
     add sub mul div floor_divide remainder fmod pow float_power subtract multiply divide true_divide atan2 arctan2 hypot
+    complex polar special.zeta special.xlog1py
     xlogy ldexp copysign nextafter heaviside gcd lcm eq ne lt le gt ge logical_and logical_or logical_xor bitwise_and
     bitwise_or bitwise_xor bitwise_left_shift bitwise_right_shift not_equal less less_equal greater greater_equal rsub
     maximum minimum fmax fmin clamp clamp_min clamp_max clip lerp addcmul addcdiv logaddexp logaddexp2 isclose masked_fill
-    where special.xlogy copy_
-"""
+    where special.xlogy copy_ igamma igammac
+""" + " ".join(
+    f" special.{kind}" for kind in (
+        "chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w",
+        "hermite_polynomial_h", "hermite_polynomial_he", "laguerre_polynomial_l", "legendre_polynomial_p",
+        "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v",
+        "shifted_chebyshev_polynomial_w",
+    )
+)  # fmt: skip
+
+
+_FORMATS = (None, mt.preserve_format, mt.contiguous_format)
 
 
 @_rule(_UNARY)
 def _unary(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Apply an element-wise operator to all members at once. The batch dimension does not affect the results."""
-    if any(isinstance(x, Batched) for x in _tree.flatten([args[1:], kwargs])) or kwargs.get("memory_format") is not None:
+    if any(isinstance(x, Batched) for x in _tree.flatten([args[1:], kwargs])) or kwargs.get("memory_format") not in _FORMATS:
         return NotImplemented
     value = args[0].value
     result = func(value, *args[1:], **kwargs)
@@ -114,7 +158,7 @@ def _promoted(tensors: list[Any]) -> Any:
 
 
 @_rule(_BROADCAST)
-def _broadcast(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+def broadcast(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Apply a broadcasting operator to all members.
 
     0-d members are converted to the result's dtype first, because the additional dimension of their `value` would
@@ -212,47 +256,6 @@ def _shifted(dim: Any, ndim: int) -> Any:
     raise TypeError("no dimension")
 
 
-@_rule("""
-    flip roll diff softmax log_softmax nn.functional.softmax nn.functional.log_softmax cumsum cumprod logcumsumexp sort argsort
-    topk index_select nn.functional.glu
-""")
-def _along(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Apply an operator along one or several dimensions of each member."""
-    x = args[0]
-    if func.variant or not _is_batch(x, level) or any(isinstance(y, Batched) for y in _tree.flatten([args[1:], kwargs])):
-        return NotImplemented
-    names = func.overloads[0].argument_names
-    given = dict(zip(names, args)) | kwargs
-    name = "dims" if "dims" in names else "dim"
-    if name == "dims" and name not in given:
-        return NotImplemented
-    given[name] = _shifted(given.get(name, -1), x.dim())
-    del given[names[0]]
-    return _tree.tree_map(lambda y: wrap(y, level), func(x.value, **given))
-
-
-@_rule("sum mean prod amax amin all any logsumexp var std nansum nanmean count_nonzero argmax argmin max min median")
-def _reduced(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Reduce some or all dimensions of each member."""
-    x = args[0]
-    if len(args) > (2 if func.name in ("var", "std") else 3) or any(isinstance(y, Tensor) for y in _tree.flatten([args[1:], kwargs])):
-        return NotImplemented
-    rest = dict(kwargs)
-    dim = args[1] if len(args) > 1 else rest.pop("dim", None)
-    if len(args) > 2:
-        rest["keepdim"] = args[2]
-    if isinstance(dim, bool) or dim == () or func.name == "logsumexp" and dim is None:
-        return NotImplemented
-    if dim is None:
-        if rest.pop("keepdim", False):
-            return NotImplemented
-        value = x.value.reshape(x.value.shape[0], -1)
-        result = func(value, 1, **rest)
-        return wrap(result[0] if isinstance(result, tuple) else result, level)
-    result = func(x.value, _shifted(dim, x.dim()), **rest)
-    return _tree.tree_map(lambda y: wrap(y, level), result)
-
-
 # Operators on several tensors ------------------------------------------------------------------------------------------
 
 
@@ -298,16 +301,6 @@ def _linear(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, An
     return product if bias is None else product + bias
 
 
-@_rule("gather take_along_dim")
-def _gathered(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Gather elements by index along a dimension of each member."""
-    if func.name != "gather" or len(args) != 3 or not args[0].dim() or kwargs:
-        return NotImplemented
-    x, dim, index = args
-    size = (x if _is_batch(x, level) else index).value.shape[0]
-    return wrap(func(_at_front(x, level, size), _shifted(dim, x.dim()), _at_front(index, level, size)), level)
-
-
 @_rule("_index")
 def _indexed(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Index with tensors, as in ``x[i, :, j]``.
@@ -331,3 +324,6 @@ def _indexed(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, A
     if rank and dims[0] > 0 and dims == list(range(dims[0], dims[0] + len(dims))):
         result = result.movedim(list(range(1, rank + 1)), list(range(dims[0] + 1, dims[0] + rank + 1)))
     return wrap(result, level)
+
+
+from metatensor.func import _indices, _layers  # noqa: E402, F401  they register rules

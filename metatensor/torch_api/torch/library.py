@@ -383,9 +383,19 @@ def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Li
 
 
 def register_vmap(op: Any, func: Any = None, /, *, lib: Library | None = None) -> Any:
-    """Do nothing, because vmap calls a custom operator for each member of a batch. Without `func`, return a decorator.
+    """Let `vmap` call ``func(info, in_dims, *args, **kwargs)`` for an operator. Without `func`, return a decorator.
+
+    `func` returns the outputs and where their batch dimensions are.
     """
-    return (lambda function: function) if func is None else func
+    from metatensor.func._functions import CUSTOM
+
+    name = _record(op).name
+
+    def register(function: Any) -> Any:
+        CUSTOM[name] = function
+        return function
+
+    return register if func is None else register(func)
 
 
 def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Library | None = None) -> Any:
@@ -501,7 +511,7 @@ class CustomOpDef:
         register_autograd(self._qualname, backward, setup_context=setup_context)
 
     def register_vmap(self, func: Any = None) -> Any:
-        """Do nothing."""
+        """Let `vmap` call ``func(info, in_dims, *args, **kwargs)``."""
         return register_vmap(self._qualname, func)
 
     @contextlib.contextmanager
