@@ -577,3 +577,15 @@ def test_a_given_gradient_is_not_taken_over():
     (x + 1).backward(g)
     x.grad.add_(5)
     assert g.tolist() == [1]
+
+
+def test_wrong_arguments_raise_the_same_with_gradients():
+    """An operator that is computed by others where gradients are recorded checks its arguments as it does otherwise."""
+    x, states = mt.empty(2, 3, 1, device="meta"), [mt.empty(1, 3, 4, device="meta")] * 2
+    for hx, params in (([], []), (states[:1], []), (states, [])):
+        said = set()
+        for tensor in (x, x.detach().requires_grad_()):
+            with pytest.raises(RuntimeError) as raised:
+                mt.lstm(tensor, hx, params, True, 1, 0.5, True, False, True)
+            said.add(str(raised.value))
+        assert len(said) == 1

@@ -122,6 +122,11 @@ def _layers(name: str, x: Any, hx: Any, params: Any, has_biases: bool, layers: i
     ways, each = 2 if both else 1, 4 if has_biases else 2
     if pair and len(params) == layers * ways * (each + 1):
         each += 1  # a projection of the hidden state
+    states = hx if pair else [hx]
+    if len(states) != 1 + pair or len(params) != layers * ways * each or layers < 1:
+        return NotImplemented  # which raises
+    if any(state.dim() != 3 or state.shape[0] != layers * ways for state in states):
+        return NotImplemented
     last: list[Any] = []
     for layer in range(layers):
         outputs = []
