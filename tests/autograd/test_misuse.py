@@ -498,7 +498,66 @@ m.autograd.gradcheck(f.apply, m.ones(2, dtype=m.float64, requires_grad=True))
      "leaf().is_leaf = True"),
     ("grad dtype to", TypeError, r"Module\.to: the dtype must be floating-point or complex, not metatensor\.int64",
      "m.nn.Linear(2, 2).to(m.int64)"),
+    ("function without vmap", RuntimeError, "vmap: Mine has no rule for a batch; define vmap, or set generate_vmap_rule",
+     """
+once = function(lambda x: x * 2, lambda c, g: g, setup_context=lambda ctx, inputs, output: None)
+m.func.vmap(once.apply)(leaf())
+"""),
+    ("function without jvp", NotImplementedError, "define jvp to use the function in forward mode",
+     """
+with m.autograd.forward_ad.dual_level():
+    x = m.autograd.forward_ad.make_dual(m.ones(2), m.ones(2))
+    function(backward=lambda c, g: g).apply(x)
+"""),
+    ("func.grad of ints", RuntimeError, "grad: only floating-point and complex tensors have gradients, got metatensor.int64",
+     "m.func.grad(lambda x: x.sum())(m.ones(2, dtype=m.int64))"),
+    ("func.grad of a vector", RuntimeError, r"grad: the function must return a 0-d tensor, but its result has shape \[2\]",
+     "m.func.grad(lambda x: x * 2)(m.ones(2))"),
+    ("func.grad of a number", RuntimeError, "grad: the function must return a Tensor, not float", "m.func.grad(lambda x: 3.0)(m.ones(2))"),
+    ("jacobian of a number", TypeError, "jacobian: what the function returns must be a Tensor or a tuple of Tensors, got int",
+     "m.autograd.functional.jacobian(lambda x: 3, m.ones(2))"),
 ]
+
+# These need a `checkpoint` that runs its function again.
+CHECKPOINTS = [
+    ("fewer tensors", RuntimeError, "checkpoint", "calls.append(0); return x.exp().sin() if len(calls) == 1 else x.exp()", {}),
+    ("another shape", RuntimeError, "checkpoint", "calls.append(0); return x.exp().sum() if len(calls) == 1 else x[0].exp().sum()", {}),
+    ("another dtype", RuntimeError, "checkpoint", "calls.append(0); return x.exp() if len(calls) == 1 else x.double().exp()", {}),
+    ("an unknown check", ValueError, "determinism_check must be 'default' or 'none'", "return x.exp()", {"determinism_check": "nonsense"}),
+]
+AGAIN = """
+calls = []
+def run(x):
+    BODY
+m.utils.checkpoint.checkpoint(run, leaf(), use_reentrant=False, **OPTIONS).sum().backward()
+"""
+
+
+def recomputes():
+    calls = []
+    x = mt.ones(1, device="cpu", requires_grad=True)
+    mt.utils.checkpoint.checkpoint(lambda t: (calls.append(0), t.exp())[1], x, use_reentrant=False).sum().backward()
+    return len(calls) == 2
+
+
+@pytest.mark.parametrize("what, expected, message, body, options", CHECKPOINTS, ids=[row[0] for row in CHECKPOINTS])
+def test_misuse_of_checkpoints(what, expected, message, body, options):
+    if not recomputes():
+        pytest.skip("checkpoint runs its function once")
+    with pytest.raises(expected, match=message):
+        misuse(Library(), AGAIN.replace("BODY", body).replace("OPTIONS", repr(options)))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("what, expected, message, body, options", CHECKPOINTS, ids=[row[0] for row in CHECKPOINTS])
+def test_misuse_of_checkpoints_like_pytorch(what, expected, message, body, options):
+    torch = pytest.importorskip("torch")
+    import torch.utils.checkpoint
+
+    with pytest.raises(expected) as raised:
+        misuse(torch, AGAIN.replace("BODY", body).replace("OPTIONS", repr(options)))
+    if expected is RuntimeError:
+        assert type(raised.value).__name__ == "CheckpointError"
 
 
 @pytest.mark.parametrize("what, expected, message, code", TABLE, ids=[row[0] for row in TABLE])
