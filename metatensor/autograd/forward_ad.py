@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor._core import duals
+from metatensor._core.late import later
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
 
@@ -135,10 +136,9 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
 def _dual(tensor: Any, tangent: Any, number: int) -> Any:
     """Return a view of `tensor` with a tangent. Of batched tensors all members have one."""
     if not duals.is_plain(tensor):
-        from metatensor.func._batched import Batched, peel, wrap
-
-        if isinstance(tensor, Batched):
-            return wrap(_dual(tensor.value, peel(tangent, tensor.level), number), tensor.level)
+        batches = later("_batched")
+        if isinstance(tensor, batches.Batched):
+            return batches.wrap(_dual(tensor.value, batches.peel(tangent, tensor.level), number), tensor.level)
     if duals.tangent_of(tensor, number) is not None:
         raise RuntimeError("make_dual: the tensor has a tangent at this level already")
     return duals.make_dual(tensor, tangent, number)
@@ -168,9 +168,9 @@ def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
 
 def _unpacked(tensor: Any, number: int) -> tuple[Any, Any]:
     if not duals.is_plain(tensor):
-        from metatensor.func._batched import Batched, wrap
-
-        if isinstance(tensor, Batched):
+        batches = later("_batched")
+        if isinstance(tensor, batches.Batched):
+            wrap = batches.wrap
             primal, tangent = _unpacked(tensor.value, number)
             return wrap(primal, tensor.level), None if tangent is None else wrap(tangent, tensor.level)
     tangent = duals.tangent_of(tensor, number)

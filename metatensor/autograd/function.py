@@ -9,6 +9,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.duals import in_use, is_plain, primal_of, put_tangents, set_limit, tangent_of, tangents
 from metatensor._core.function_node import FunctionNode
+from metatensor._core.late import later
 from metatensor._core.saved import save
 from metatensor._core.tensor import Tensor
 from metatensor._core.thread import is_grad_enabled
@@ -175,9 +176,7 @@ class Function(metaclass=_FunctionMeta):
         """Call `forward` without recording its calls, and make the outputs' gradients those that `backward` computes."""
         tensors = [a for a in args if isinstance(a, Tensor)]
         if not all(is_plain(a) for a in tensors):
-            from metatensor.func._functions import batched_apply
-
-            made = batched_apply(cls, args, kwargs)
+            made = later("batched_apply")(cls, args, kwargs)
             if made is not NotImplemented:
                 return made
         levels = sorted({level for a in tensors for level in tangents(a)}) if in_use() else []
