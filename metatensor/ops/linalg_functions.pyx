@@ -40,7 +40,7 @@ cdef object det_meta(Call* c):
     need_square(c, t, "input")
     need_floating(c, t, True)
     need_routine(c, t, False)
-    factors = temporary(c, t)
+    _factors = temporary(c, t)
     return per_matrix(c, t, t.dtype)
 
 
@@ -48,7 +48,7 @@ cdef object slogdet_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     need_square(c, t, "input")
     need_floating(c, t, False)
-    factors = temporary(c, t)
+    _factors = temporary(c, t)
     return make_returns(c, (per_matrix(c, t, t.dtype), per_matrix(c, t, to_real(t.dtype))))
 
 
@@ -73,7 +73,7 @@ cdef object logdet_meta(Call* c):
     need_square(c, t, "input")
     need_floating(c, t, False)
     if result_device(c) is META:
-        parts = (per_matrix(c, t, t.dtype), per_matrix(c, t, to_real(t.dtype)))     # sign and logarithm
+        _parts = (per_matrix(c, t, t.dtype), per_matrix(c, t, to_real(t.dtype)))     # sign and logarithm
         factors = lu_parts(c, t)
         factors = None
         if t.dtype.kind == KIND_COMPLEX:
@@ -213,8 +213,8 @@ cdef object vander_meta(Call* c):
         raise RuntimeError(f"{op_name(c)}(): N must be greater than 1, got {n}")
     d = by_code(I64) if t.dtype.kind == KIND_INT else t.dtype
     if result_device(c) is META:     # the powers before they are joined to ones
-        powers = new_matrices(c, max(t.ndim - 1, 0), t.sizes, t.sizes[t.ndim - 1] if t.ndim else one, n - 1, d, False)
-        ones = new_matrices(c, max(t.ndim - 1, 0), t.sizes, t.sizes[t.ndim - 1] if t.ndim else one, 1, d, False)
+        _powers = new_matrices(c, max(t.ndim - 1, 0), t.sizes, t.sizes[t.ndim - 1] if t.ndim else one, n - 1, d, False)
+        _ones = new_matrices(c, max(t.ndim - 1, 0), t.sizes, t.sizes[t.ndim - 1] if t.ndim else one, 1, d, False)
     return new_matrices(c, max(t.ndim - 1, 0), t.sizes, t.sizes[t.ndim - 1] if t.ndim else one, n,
                         by_code(I64) if t.dtype.kind == KIND_INT else t.dtype, False)
 

@@ -50,7 +50,7 @@ cdef object solution_of(Call* c, bint parts):
     out = by_columns(c, lay.ndim, lay.sizes, a.dtype) if left else \
         new_contiguous(lay.ndim, lay.sizes, a.dtype, result_device(c))
     if not parts and result_device(c) is META:
-        factors = (by_columns(c, a.ndim, a.sizes, a.dtype), new_contiguous(a.ndim - 1, a.sizes, by_code(I32), result_device(c)))
+        _factors = (by_columns(c, a.ndim, a.sizes, a.dtype), new_contiguous(a.ndim - 1, a.sizes, by_code(I32), result_device(c)))
     if parts:
         return make_returns(c, (out, by_columns(c, a.ndim, a.sizes, a.dtype),
                                 new_contiguous(a.ndim - 1, a.sizes, by_code(I32), result_device(c)),

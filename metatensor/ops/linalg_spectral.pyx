@@ -48,7 +48,7 @@ cdef object eigvals_meta(Call* c):
     check_eig(c, t)
     d = to_complex(t.dtype)
     if result_device(c) is META:     # the vectors are computed too
-        vectors = by_columns(c, t.ndim, t.sizes, d)
+        _vectors = by_columns(c, t.ndim, t.sizes, d)
     return eigenvalues(c, t, d)
 
 
@@ -70,7 +70,7 @@ cdef object eigvalsh_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     check_eigh(c, t)
     if result_device(c) is META:
-        vectors = by_columns(c, t.ndim, t.sizes, t.dtype)
+        _vectors = by_columns(c, t.ndim, t.sizes, t.dtype)
     return eigenvalues(c, t, to_real(t.dtype))
 
 
@@ -127,7 +127,7 @@ cdef object svdvals_meta(Call* c):
     check_svd(c, t, 1)
     if result_device(c) is META:
         m, n = rows(t), columns(t)
-        vectors = (new_matrices(c, t.ndim - 2, t.sizes, m, min(m, n), t.dtype, True),
+        _vectors = (new_matrices(c, t.ndim - 2, t.sizes, m, min(m, n), t.dtype, True),
                    new_matrices(c, t.ndim - 2, t.sizes, min(m, n), n, t.dtype, True))
     return singular_values(c, t)
 
@@ -202,7 +202,7 @@ cdef object pinv_numbers_meta(Call* c):
     sizes."""
     if tensor_arg(c, 0).ndim < 2 and is_none(c, 2) and not is_none(c, 1):
         raise IndexError(f"{title(c)}(): input must have at least 2 dimensions, got shape {shape_str(tensor_arg(c, 0))}")
-    limits = tolerances(c)
+    _limits = tolerances(c)
     return pseudoinverse(c, 1, 2, 3)
 
 
@@ -213,7 +213,7 @@ cdef tuple tolerances(Call* c):
 
 cdef object pinv_rcond_meta(Call* c):
     """Arguments: input (..., m, n), rcond, hermitian. The result has shape (..., n, m)."""
-    limits = None if isinstance(arg(c, 1), Tensor) else tolerances(c)
+    _limits = None if isinstance(arg(c, 1), Tensor) else tolerances(c)
     return pseudoinverse(c, 1, 1, 2)
 
 

@@ -11,7 +11,7 @@ from metatensor.ops.operands cimport Operands, no_operands, operand, promoted
 from metatensor.ops.pointwise cimport broadcast_result
 from metatensor.ops.reduction cimport reduced, require_floating
 from metatensor._core.gradient_parts import Bodies
-from metatensor._core.gradients import gradient, ops, recorded_as
+from metatensor._core.gradients import gradient, recorded_as
 
 _of = Bodies("reductions")
 

@@ -132,7 +132,8 @@ CALLS = {
 
 # Halves of a backward pass, which the second derivatives of other operators check.
 HALVES = {
-    "_pdist_backward", "_cdist_backward", "_masked_select", "_embedding_bag",
+    "_pdist_backward", "_cdist_backward", "_masked_select", "_embedding_bag", "_embedding_bag_backward",
+    "_embedding_bag_weights_backward",
     "convolution_backward", "multi_margin_loss_backward", "multilabel_margin_loss_backward", "nll_loss_backward", "_nll_loss_forward",
     "_ctc_loss", "native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward", "_batch_norm_forward",
     "_native_batch_norm_legit", "_native_batch_norm_legit.no_stats", "_repeat_interleave", "_repeat_interleave_by", "_upsample_backward",
