@@ -43,7 +43,7 @@ OPTIMIZERS = {
     "gpt2": lambda t, ps: t.optim.AdamW(ps, lr=1e-3),
     # Batch normalization over 32 numbers amplifies rounding: at a higher rate, float32 diverges (float64 agrees to 1e-14).
     "resnet18": lambda t, ps: t.optim.SGD(ps, lr=5e-4),
-    "lstm": lambda t, ps: t.optim.Adam(ps, lr=2e-3),
+    "lstm": lambda t, ps: t.optim.Adam(ps, lr=1e-3, eps=1e-5),
     "minilm": lambda t, ps: t.optim.AdamW(ps, lr=2e-6, eps=1e-6),
 }
 
