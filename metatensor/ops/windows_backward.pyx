@@ -99,7 +99,7 @@ recorded_as("max_pool1d_with_indices", "windows.max_pool1d_with_indices")
 recorded_as("adaptive_max_pool1d", "windows.adaptive_max_pool1d_with_indices")
 recorded_as("nn.functional.interpolate", "windows.interpolate")
 gradient("nn.functional.interpolate", linear="input", node="windows.upsample_node", input="windows.upsample")
-gradient("nn.functional.embedding", linear="weight", node="EmbeddingBackward0", weight="attention.embedding_weight")
+gradient("nn.functional.embedding", tangent="tangents.embedding", node="EmbeddingBackward0", weight="attention.embedding_weight")
 gradient("embedding", linear="weight", node="EmbeddingBackward0", weight="attention.table_weight")
 recorded_as("nn.functional.scaled_dot_product_attention", "attention.attention")
 

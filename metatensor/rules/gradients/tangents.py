@@ -7,7 +7,7 @@ from typing import Any
 import metatensor as mt
 from metatensor.rules.gradients.activation import implicit_dim
 
-__all__ = ["batch_norm", "group_norm", "layer_norm", "log_softmax", "logcumsumexp", "softmax", "softmin"]
+__all__ = ["batch_norm", "embedding", "group_norm", "layer_norm", "log_softmax", "logcumsumexp", "softmax", "softmin"]
 
 
 def softmax(input_tangent: Any, result: Any, dim: Any) -> Any:
@@ -38,6 +38,11 @@ def logcumsumexp(input: Any, input_tangent: Any, dim: int, result: Any) -> Any:
         return (weights * input_tangent).cumsum(dim) / weights.cumsum(dim)
     weights = (input - input.detach().amax(dim, keepdim=True)).exp()
     return (weights * input_tangent).cumsum(dim) / weights.cumsum(dim)
+
+
+def embedding(input: Any, weight_tangent: Any) -> Any:
+    """Return the tangent of the rows of a table. That the table may be renormalized first is no part of it."""
+    return weight_tangent.index_select(0, input.reshape(-1)).reshape(*input.shape, weight_tangent.shape[1])
 
 
 # Normalization: the statistics are computed again, because the tangent of a tangent passes through them.
@@ -104,17 +109,17 @@ def batch_norm(
     input: Any, input_tangent: Any, running_mean: Any, running_var: Any, weight: Any, weight_tangent: Any, bias_tangent: Any,
     training: bool, eps: float,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    """Return the tangents of the results of a batch normalization."""
+    """Return the tangents of the results of a batch normalization. Like PyTorch's, its statistics have none."""
     shape = (1, -1, *(1,) * (input.dim() - 2))
 
     def by_channel(x: Any) -> Any:
         return None if x is None else _wide(x).reshape(shape)
 
-    x, t, mean, rstd = _wide(input), _wide(input_tangent), None, None
+    x, t = _wide(input), _wide(input_tangent)
     if training:
-        normal, tangent, mean, rstd = _normalized(x, t, (0, *range(2, input.dim())), eps)
+        normal, tangent, _, _ = _normalized(x, t, (0, *range(2, input.dim())), eps)
     else:
         scale = (by_channel(running_var) + eps).rsqrt()
         normal, tangent = (x - by_channel(running_mean)) * scale, None if t is None else t * scale
     made = _affine(normal, tangent, by_channel(weight), by_channel(weight_tangent), by_channel(bias_tangent), input.dtype)
-    return made, None if mean is None else mean.reshape(-1), None if rstd is None else rstd.reshape(-1)
+    return made, None, None
