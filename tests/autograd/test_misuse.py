@@ -552,7 +552,7 @@ def test_misuse_of_checkpoints(what, expected, message, body, options):
 @pytest.mark.parametrize("what, expected, message, body, options", CHECKPOINTS, ids=[row[0] for row in CHECKPOINTS])
 def test_misuse_of_checkpoints_like_pytorch(what, expected, message, body, options):
     torch = pytest.importorskip("torch")
-    import torch.utils.checkpoint
+    pytest.importorskip("torch.utils.checkpoint")
 
     with pytest.raises(expected) as raised:
         misuse(torch, AGAIN.replace("BODY", body).replace("OPTIONS", repr(options)))
