@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from metatensor._core.gradients import prepare_again, tables
+from metatensor._core.late import later
 from metatensor._core.schema import parse
 from metatensor._core.tensor import Tensor
 from metatensor.library.operators import get_op
@@ -222,8 +223,7 @@ def function_gradient(
     NotImplementedError
         If a keyword-only argument is a tensor.
     """
-    from metatensor.autograd.function import Function
-
+    Function: Any = later("Function")
     overload = _writable(name)
     schema = parse(overload.text)
     keywords = [a.name for a in schema.arguments if a.kwonly]

@@ -128,7 +128,7 @@ cdef object svdvals_meta(Call* c):
     if result_device(c) is META:
         m, n = rows(t), columns(t)
         _vectors = (new_matrices(c, t.ndim - 2, t.sizes, m, min(m, n), t.dtype, True),
-                   new_matrices(c, t.ndim - 2, t.sizes, min(m, n), n, t.dtype, True))
+                    new_matrices(c, t.ndim - 2, t.sizes, min(m, n), n, t.dtype, True))
     return singular_values(c, t)
 
 

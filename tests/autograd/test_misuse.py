@@ -553,6 +553,7 @@ def test_misuse_of_checkpoints(what, expected, message, body, options):
 def test_misuse_of_checkpoints_like_pytorch(what, expected, message, body, options):
     torch = pytest.importorskip("torch")
     pytest.importorskip("torch.utils.checkpoint")
+
     with pytest.raises(expected) as raised:
         misuse(torch, AGAIN.replace("BODY", body).replace("OPTIONS", repr(options)))
     if expected is RuntimeError:

@@ -265,6 +265,7 @@ def cdist_node(x1: Any, x2: Any, p: float, compute_mode: Any) -> str:
 
 
 def cdist_first(grad: Any, x1: Any, x2: Any, p: float, compute_mode: Any, result: Any) -> Any:
+    """Gradient of the distances for `x1`: by a product of matrices where the distances were computed by one."""
     if cdist_node(x1, x2, p, compute_mode) == "CdistBackward0":
         return ops._cdist_backward(grad, x1, x2, p, result)
     same = result == 0
@@ -273,6 +274,7 @@ def cdist_first(grad: Any, x1: Any, x2: Any, p: float, compute_mode: Any, result
 
 
 def cdist_second(grad: Any, x1: Any, x2: Any, p: float, compute_mode: Any, result: Any) -> Any:
+    """Gradient of the distances for `x2`: that for `x1` with the two exchanged."""
     return cdist_first(grad.mT.contiguous(), x2, x1, p, compute_mode, result.mT.contiguous())
 
 
