@@ -77,14 +77,14 @@ cdef object eigvalsh_meta(Call* c):
 define("linalg.eig(Tensor input) -> (Tensor eigenvalues, Tensor eigenvectors)", eig_meta, OUT,
        "Complex eigenvalues (..., N), in no particular order, and eigenvectors of square matrices (..., N, N). The "
        "eigenvectors are the columns of a complex matrix (..., N, N).")
-gradient("linalg.eig", input="linalg.eig")
+gradient("linalg.eig", tangent="tangents.eig", input="linalg.eig")
 define("linalg.eigvals(Tensor input) -> Tensor", eigvals_meta, OUT,
        "Complex eigenvalues (..., N) of square matrices (..., N, N), in no particular order.")
 recorded_as("linalg.eigvals", "linalg.eigvals_through")
 define("linalg.eigh(Tensor input, str UPLO='L') -> (Tensor eigenvalues, Tensor eigenvectors)", eigh_meta, OUT | EXACT_OUT,
        "Real eigenvalues (..., N) in ascending order, and orthonormal eigenvectors as columns, of symmetric or "
        "Hermitian matrices (..., N, N). Only the lower triangles are read, or the upper ones if `UPLO='U'`.")
-gradient("linalg.eigh", input="linalg.eigh")
+gradient("linalg.eigh", tangent="tangents.eigh", input="linalg.eigh")
 define("linalg.eigvalsh(Tensor input, str UPLO='L') -> Tensor", eigvalsh_meta, OUT | EXACT_OUT,
        "Real eigenvalues (..., N) of symmetric or Hermitian matrices (..., N, N), in ascending order. Only the lower "
        "triangles are read, or the upper ones if `UPLO='U'`.")
@@ -152,7 +152,7 @@ define("linalg.svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (T
        "Singular value decomposition `A = U @ diag(S) @ Vh` of matrices (..., M, N), with the singular values S in "
        "descending order. U is (..., M, M) and Vh (..., N, N), or if not `full_matrices`, (..., M, K) and (..., K, N) "
        "with K = min(M, N). `driver` is supported only on CUDA.")
-gradient("linalg.svd", A="linalg.svd")
+gradient("linalg.svd", tangent="tangents.svd", A="linalg.svd")
 define("linalg.svdvals(Tensor A, *, str? driver=None) -> Tensor", svdvals_meta, OUT | EXACT_OUT,
        "Singular values (..., min(M, N)) of matrices (..., M, N), in descending order.")
 recorded_as("linalg.svdvals", "linalg.svdvals_through")

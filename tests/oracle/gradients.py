@@ -229,7 +229,7 @@ class Runner:
             return self.difference(op, dtype, got, expected)
         try:
             wide = tree_map(judging.widened, args), tree_map(judging.widened, kwargs)
-            precise = Gradients(torch, theirs, None)(*wide, candidates, weights.wide, self.second)
+            precise = self.kind(torch, theirs, None)(*wide, candidates, weights.wide, self.second)
         except Exception:
             return problem
         if len(precise) != len(expected):

@@ -6,8 +6,11 @@ from typing import Any
 
 import metatensor as mt
 from metatensor.rules.gradients.activation import implicit_dim
+from metatensor.rules.gradients.linalg import gaps, with_diagonal
 
-__all__ = ["batch_norm", "embedding", "group_norm", "layer_norm", "log_softmax", "logcumsumexp", "softmax", "softmin"]
+__all__ = [
+    "batch_norm", "eig", "eigh", "embedding", "group_norm", "layer_norm", "log_softmax", "logcumsumexp", "softmax", "softmin", "svd",
+]  # fmt: skip
 
 
 def softmax(input_tangent: Any, result: Any, dim: Any) -> Any:
@@ -123,3 +126,49 @@ def batch_norm(
         normal, tangent = (x - by_channel(running_mean)) * scale, None if t is None else t * scale
     made = _affine(normal, tangent, by_channel(weight), by_channel(weight_tangent), by_channel(bias_tangent), input.dtype)
     return made, None, None
+
+
+# Eigenvectors and singular vectors: those in the direction of the old ones do not change, up to their norm or their phases.
+
+
+def eigh(input_tangent: Any, result: Any) -> tuple[Any, Any]:
+    """Return the tangents of the eigenvalues and eigenvectors of a Hermitian matrix: of A = V diag(w) V^H."""
+    values, v = result
+    inner = v.mH @ input_tangent @ v
+    return inner.diagonal(0, -2, -1).real, v @ with_diagonal(inner / gaps(values), None)
+
+
+def eig(input_tangent: Any, result: Any) -> tuple[Any, Any]:
+    """Return the tangents of the eigenvalues and eigenvectors of A = V diag(w) V^-1, where the columns of V have the norm 1."""
+    values, v = result
+    inner = mt.linalg.solve(v, input_tangent.to(v.dtype) @ v)
+    turned = v @ with_diagonal(inner / gaps(values), None)
+    along = (v.conj() * turned).sum(-2, keepdim=True).real
+    return inner.diagonal(0, -2, -1), turned - v * along
+
+
+def svd(A_tangent: Any, full_matrices: bool, result: Any) -> tuple[Any, Any, Any]:
+    """Return the tangents of U, the singular values s and V^H in A = U diag(s) V^H.
+
+    Columns of U and V beyond the singular values count as constant, as in the rule for gradients.
+    """
+    u, s, vh = result
+    k = s.shape[-1]
+    missing = u.shape[-1] - k, vh.shape[-2] - k
+    u, vh = u.narrow(-1, 0, k), vh.narrow(-2, 0, k)
+    v, moved = vh.mH, A_tangent @ vh.mH
+    inner = u.mH @ moved
+    columns, rows, apart = s.unsqueeze(-2), s.unsqueeze(-1), gaps(s * s)
+    left = with_diagonal((inner * columns + rows * inner.mH) / apart, None)
+    right = with_diagonal((rows * inner + inner.mH * columns) / apart, None)
+    if inner.is_complex():
+        phases = inner.diagonal(0, -2, -1).imag / (2 * s) * 1j
+        left, right = with_diagonal(left, phases), with_diagonal(right, -phases)
+    by_u, by_v = u @ left, v @ right
+    if u.shape[-2] > s.shape[-1]:
+        by_u = by_u + (moved - u @ inner) / columns
+    if v.shape[-2] > s.shape[-1]:
+        back = A_tangent.mH @ u
+        by_v = by_v + (back - v @ inner.mH) / columns
+    by_u, by_vh = mt.nn.functional.pad(by_u, (0, missing[0])), mt.nn.functional.pad(by_v.mH, (0, 0, 0, missing[1]))
+    return by_u, inner.diagonal(0, -2, -1).real, by_vh

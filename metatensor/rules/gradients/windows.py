@@ -87,7 +87,8 @@ fractional_max_pool2d, fractional_max_pool3d = _fractional(2), _fractional(3)
 
 def unpool(grad: Any, indices: Any, n: int) -> Any:
     lead = grad.shape[:-n]
-    return grad.reshape(*lead, -1).gather(len(lead), indices.reshape(*lead, -1)).reshape(indices.shape)
+    flat = (grad.reshape(*lead, math.prod(grad.shape[-n:])), indices.reshape(*lead, math.prod(indices.shape[-n:])))
+    return flat[0].gather(len(lead), flat[1]).reshape(indices.shape)
 
 
 def unpool2d(grad: Any, indices: Any) -> Any:
