@@ -26,6 +26,13 @@ SPECIFIC = [
     ("native_layer_norm_backward native_group_norm_backward", {"weight": "Factors of the normalized values."}),
     ("_max_pool_backward", {"indices": "Positions of the maxima in the input's planes."}),
     ("embedding_dense_backward", {"indices": "Rows that were read."}),
+    ("_pdist_backward", {"grad": "Gradient of the distances.", "pdist": "Distances."}),
+    ("_cdist_backward", {"grad": "Gradient of the distances.", "cdist": "Distances."}),
+    ("_embedding_bag _embedding_bag_backward _embedding_bag_weights_backward", {
+        "weight": "The table, a matrix.", "indices": "Rows to read (N,).", "grad": "Gradient of the bags.",
+        "offset2bag": "Bag of each index (N,).", "bag_size": "Number of indices of each bag.",
+        "maximum_indices": "Row of the maximum of each element, for mode 'max'.", "mode": "How a bag is reduced: 'sum', 'mean' or 'max'.",
+    }),
     ("_upsample_backward", {"input_size": "Shape of the input.", "mode": "How values between positions were computed."}),
     ("_grid_sampler_backward", {"mode": "How values between positions were computed."}),
     ("_rrelu_with_noise", {"lower": "Lower bound of the slopes."}),

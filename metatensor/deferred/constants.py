@@ -157,5 +157,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     **dict.fromkeys(("full", "full_like"), lambda call, count, _, value, *rest: call.read(value)),
     **dict.fromkeys(("scalar_tensor", "fill", "clone", "copy", "_to_copy", "_to_copy.move"), _same),
     "add": _pairwise(lambda a, b: a + b), "sub": _pairwise(lambda a, b: a - b), "rsub": _pairwise(lambda a, b: b - a),
-    "mul": _pairwise(lambda a, b: a * b), "div": _div, "neg": lambda call, count, value, *_: [-v for v in call.read(value)],
+    "mul": _pairwise(lambda a, b: a * b), "div": _div,
+    "reciprocal": lambda call, count, value, *_: [1 / v for v in call.read(value)],
+    "neg": lambda call, count, value, *_: [-v for v in call.read(value)],
 }  # fmt: skip

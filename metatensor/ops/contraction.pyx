@@ -157,7 +157,8 @@ cdef object kron_body(Call* c):
         right += [1, size_b]
         shape.append(mul_dims(size_a, size_b))
     product = call("mul", (call("_unsafe_view", (a, left)), call("_unsafe_view", (b, right))))
-    result = <Tensor>call("_unsafe_view", (product, shape))
+    # The product of strided operands has strides of which no view with these sizes can be made.
+    result = <Tensor>call("_unsafe_view" if product.flags & T_CONTIGUOUS else "reshape", (product, shape))
     if result.base is product:      # nobody else has the product
         result.base = None
         result.flags &= ~T_VIEW

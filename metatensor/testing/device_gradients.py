@@ -26,6 +26,8 @@ SAMPLES = 4  # at most, of each operator and dtype
 # Roles of tensors at whose values functions have no kinks that rounding could move.
 SMOOTH = ("values", "fine", "positive", "unit", "definite", "sorted", "descending", "index", "labels", "classes", "ordered", "fives",
           "twos", "pivots", "offsets", "group_ends", "short", "all_offsets")  # fmt: skip
+# Their gradients divide by differences of singular values of which some are 0 but for rounding.
+ILL_CONDITIONED = {"pca_lowrank", "svd_lowrank"}
 
 
 def gradient_cases(
@@ -39,7 +41,7 @@ def gradient_cases(
         seen.add(op)
         for overload in op.overloads:
             name = overload.qualname
-            if (only is not None and name not in only) or overload.is_host or name.startswith(UNINITIALISED):
+            if (only is not None and name not in only) or overload.is_host or name.startswith(UNINITIALISED) or name in ILL_CONDITIONED:
                 continue
             if "Tensor" not in overload.text.partition("->")[0] or "Tensor" not in overload.text.rpartition("->")[2]:
                 continue
@@ -105,6 +107,8 @@ def _gradients(op: Any, sample: Sample, device: str, strided: bool) -> Any:
         for i, t in enumerate(value if isinstance(value, list) else [value]):
             if isinstance(t, Tensor) and (t.is_floating_point() or t.is_complex()):
                 leaves[f"{name}[{i}]" if isinstance(value, list) else name] = t.requires_grad_()
+    state = mt.get_rng_state()
+    mt.manual_seed(5)  # an operator may draw numbers, such as svd_lowrank
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -118,6 +122,8 @@ def _gradients(op: Any, sample: Sample, device: str, strided: bool) -> Any:
             return {name: None if g is None else (to_values(g), g.dtype.name) for name, g in zip(leaves, found, strict=True)}
     except Exception as error:
         return error
+    finally:
+        mt.set_rng_state(state)
 
 
 def _weight(t: Tensor, device: str) -> Any:
