@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metatensor._core.device import backend_for
-from metatensor._core.op import registry
 from metatensor._core.tensor import Tensor
 from metatensor.devices.base import DeviceBackend
-from metatensor.testing.device_kernels import DTYPES, FLOATS, SHOWN, UNINITIALISED, call_sample, samples_of
+from metatensor.testing.device_kernels import DTYPES, FLOATS, SHOWN, UNINITIALISED, call_sample, overloads, samples_of
 from metatensor.testing.samples import Sample, Spec
 from metatensor.testing.values import difference, from_values, to_values
 
@@ -34,18 +33,13 @@ def gradient_cases(
     backend: DeviceBackend, reference: str, report: DeviceReport, only: set[str] | None = None
 ) -> Iterator[tuple[str, Callable[[], None]]]:
     """Yield the qualified name and the check of every operator whose samples have gradients on the reference."""
-    seen = set()
-    for op in list(registry.values()):
-        if op.functional is not op or op in seen:
+    for op, overload in overloads():
+        name = overload.qualname
+        if (only is not None and name not in only) or overload.is_host or name.startswith(UNINITIALISED) or name in ILL_CONDITIONED:
             continue
-        seen.add(op)
-        for overload in op.overloads:
-            name = overload.qualname
-            if (only is not None and name not in only) or overload.is_host or name.startswith(UNINITIALISED) or name in ILL_CONDITIONED:
-                continue
-            if "Tensor" not in overload.text.partition("->")[0] or "Tensor" not in overload.text.rpartition("->")[2]:
-                continue
-            yield name, partial(_compare, op, overload, backend, reference, report)
+        if "Tensor" not in overload.text.partition("->")[0] or "Tensor" not in overload.text.rpartition("->")[2]:
+            continue
+        yield name, partial(_compare, op, overload, backend, reference, report)
 
 
 def _chosen(op: Any, overload: Any, backend: DeviceBackend, reference: str) -> list[Sample]:

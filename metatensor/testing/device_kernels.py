@@ -42,6 +42,16 @@ def samples_of(op: Any, overload: Any, dtypes: tuple[str, ...], reference: str) 
     return find_samples(op, overload, dtypes, reference)
 
 
+def overloads() -> Iterator[tuple[Any, Any]]:
+    """Yield every operator, without its variants and aliases, with each of its overloads."""
+    seen = set()
+    for op in list(registry.values()):
+        if op.functional is op and op not in seen:
+            seen.add(op)
+            for overload in op.overloads:
+                yield op, overload
+
+
 def cases(
     backend: DeviceBackend, reference: str, report: DeviceReport, only: set[str] | None = None
 ) -> Iterator[tuple[str, Callable[[], None]]]:
@@ -49,31 +59,26 @@ def cases(
 
     Operators without samples and operators without a kernel are added to the report.
     """
-    seen = set()
-    for op in list(registry.values()):
-        if op.functional is not op or op in seen:
+    for op, overload in overloads():
+        if overload.is_view or overload.is_composite:
             continue
-        seen.add(op)
-        for overload in op.overloads:
-            if overload.is_view or overload.is_composite:
-                continue
-            name = overload.qualname
-            if only is not None and name not in only:
-                continue
-            if not overload.text.rpartition("->")[2].count("Tensor"):
-                continue  # operators that return no tensor use metadata or to_host
-            if backend.kernel(name) is None:
-                report.missing.append(name)
-            elif name.startswith(UNINITIALISED):
-                report.not_sampled.append(name)
+        name = overload.qualname
+        if only is not None and name not in only:
+            continue
+        if not overload.text.rpartition("->")[2].count("Tensor"):
+            continue  # operators that return no tensor use metadata or to_host
+        if backend.kernel(name) is None:
+            report.missing.append(name)
+        elif name.startswith(UNINITIALISED):
+            report.not_sampled.append(name)
+        else:
+            # Private operators rely on the public ones that call them to reject unsupported dtypes.
+            private = name.rpartition(".")[2].startswith("_")
+            samples = samples_of(op, overload, FLOATS if private else DTYPES, reference)
+            if samples:
+                yield name, functools.partial(_compare, op, samples, backend.type, reference)
             else:
-                # Private operators rely on the public ones that call them to reject unsupported dtypes.
-                private = name.rpartition(".")[2].startswith("_")
-                samples = samples_of(op, overload, FLOATS if private else DTYPES, reference)
-                if samples:
-                    yield name, functools.partial(_compare, op, samples, backend.type, reference)
-                else:
-                    report.not_sampled.append(name)
+                report.not_sampled.append(name)
 
 
 def _compare(op: Any, samples: list[Sample], device: str, reference: str) -> None:

@@ -182,6 +182,7 @@ def test_gradients_through_writes_equal_differences(name):
 # Second derivatives ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OPERATORS if name not in OTHERS and name not in CALLS and name not in HALVES | CONSTANT])
 def test_second_derivatives_equal_differences(name):
     found = list(itertools.islice(calls(*OPERATORS[name], largest=200, constant=("running_mean", "running_var")), 1))
@@ -190,6 +191,7 @@ def test_second_derivatives_equal_differences(name):
     assert mt.autograd.gradgradcheck(found[0], found[0].inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in CALLS if name != "nn.functional.ctc_loss"])  # PyTorch has none either
 def test_second_derivatives_of_given_calls_equal_differences(name):
     function, *inputs = CALLS[name]
