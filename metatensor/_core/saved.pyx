@@ -89,7 +89,7 @@ cdef int keep_tensor(Node node, int k, Tensor t) except -1:
 
 
 cdef int keep_tensors(Node node, int k, list tensors) except -1:
-    """Save an argument that is a list of tensors."""
+    """Save a list of tensors given as one argument."""
     return keep(node, k, _Several(tuple([saved_tensor(<Tensor>t, False, 0) for t in tensors])), SAVED_OBJECT)
 
 

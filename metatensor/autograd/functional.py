@@ -1,8 +1,8 @@
 """Derivatives of functions of one or several tensors.
 
-`func` takes tensors and returns a tensor or a tuple of tensors. Its arguments are given as a tensor or a tuple of tensors,
-and results have that form, too. With ``strict=True`` a function that does not depend on an argument raises RuntimeError;
-otherwise its derivatives are zeros. With ``create_graph=True`` results can be differentiated further.
+`func` takes one tensor or several, and returns one or several. Several are a tuple, here and in the results. With
+``strict=True`` a function that does not depend on an argument raises RuntimeError; otherwise its derivatives are zeros.
+With ``create_graph=True`` results can be differentiated further.
 """
 
 from __future__ import annotations

@@ -283,6 +283,8 @@ def _bound(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     outs = [found.pop(a.name) for a in schema.arguments if a.is_out and a.name in found]
     for argument in schema.arguments:
         value = found.get(argument.name, _ABSENT)
+        if isinstance(value, bool) and argument.type.rstrip("?") in ("int", "SymInt"):
+            found[argument.name] = int(value)  # the dispatcher takes True for 1, torch's functions do not
         if argument.kwarg_only and (value is None or (argument.name == "pin_memory" and not value)):
             found.pop(argument.name, None)
     return found, outs

@@ -88,4 +88,5 @@ def test_all_gradients(changed_device, name):
     if name == "changed":
         changed_device()
     report = check_device(name, kernels=False, train=True)
-    assert report.ok and len(report.gradients) > 500 and not report.without_gradient
+    assert report.ok and len(report.gradients) > 500
+    assert not [name for name in report.without_gradient if "::" not in name]  # other tests define operators without one

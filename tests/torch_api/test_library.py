@@ -154,6 +154,7 @@ def test_operators_of_aten():
     x = mt.empty(2, 3, device="meta")
     assert torch.ops.aten.add.Tensor(x, x).shape == (2, 3)
     assert torch.ops.aten.mm.default(x, x.T).shape == (2, 2)
+    assert torch.ops.aten.softmax.int(x, True).shape == (2, 3)  # the dispatcher takes True for 1
     with pytest.raises(AttributeError, match="no operator"):
         torch.ops.aten.no_such_operator
     with pytest.raises(AttributeError, match="overload"):
