@@ -52,6 +52,7 @@ cdef class Rule:
     cdef int n_slots, n_kept
     cdef bint lists                     # an argument is a list of tensors
     cdef bint numbers                   # an argument may be a number
+    cdef bint plain                     # calls that write to nothing are recorded by `record_plain`
     cdef int slots[MAX_ARGS]            # arguments with a gradient, in order: one edge each, lists one for each member
     cdef int function_of[MAX_ARGS]      # by argument with a gradient: the number of its function
     cdef Kept kept[MAX_PARAMETERS]

@@ -23,7 +23,7 @@ an argument's name and ``_layout``
     For a joint rule, which computes several gradients: a tuple that says which are wanted.
 """
 cimport cython
-from metatensor._core.graph cimport Node
+from metatensor._core.graph cimport INLINE_EDGES, INLINE_SAVED, Node
 from metatensor._core.op cimport K_OPERAND, K_TENSOR, K_TENSORS, Overload, find
 from metatensor._core.saved cimport unpack
 from metatensor._core.late import found_body, later
@@ -277,6 +277,9 @@ cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rul
             rule.function_of[rule.n_slots] = len(rule.functions)
             rule.functions.append(_function(rule, ov, rules[name], i, len(rule.functions)))
         rule.n_slots += 1
+    rule.plain = not (ov.mutates or rule.lists or rule.namer is not None or rule.n_slots > INLINE_EDGES or rule.n_kept > INLINE_SAVED)
+    for i in range(rule.n_kept):
+        rule.plain = rule.plain and (rule.kept[i].what == KEEP_RESULT or ov.slots[rule.kept[i].index].kind != K_TENSORS)
     return rule
 
 

@@ -3,11 +3,11 @@ cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from metatensor._core.gradients cimport (
-    FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function, Kept, NamedRule,
+    FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_ARGUMENT, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function, Kept, NamedRule,
     Parameter, Rule, rule_of,
 )
 from metatensor._core.graph cimport (
-    SAVED_OBJECT, Node, graph_hooks, is_tracked, next_sequence, node_extra, set_edge, set_output, set_outputs_room, set_room,
+    SAVED_INPUT, SAVED_OBJECT, Node, graph_hooks, is_tracked, new_edge, next_sequence, node_extra, set_edge, set_output, set_outputs_room, set_room,
     untrack, wants, where_called,
 )
 from metatensor._core.history cimport input_outline, node_of, rebase, set_node
@@ -15,9 +15,9 @@ from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_TENSORS, VIE
 from metatensor._core.saved cimport keep, keep_result, keep_tensor, keep_tensors, layout_of, unpack
 from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
-from metatensor._core.tensor cimport Tensor
+from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.thread cimport hints, thread_state
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONTIGUOUS, T_NONLEAF, T_REQUIRES_GRAD
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONTIGUOUS, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, T_VIEW
 from metatensor._core cimport graph
 from metatensor._core.late import later
 
@@ -231,12 +231,61 @@ cdef inline bint _differentiable(Tensor t) noexcept:
     return t.dtype.kind == KIND_FLOAT or t.dtype.kind == KIND_COMPLEX
 
 
+cdef int record_plain(Call* c, Rule rule, Tensor result) except -1:
+    """Record a call with few tensors, one result, and nothing special about it: `record`, in one function."""
+    cdef Node node = Node.__new__(Node), to
+    cdef Kept* kept
+    cdef PyObject* value
+    cdef unsigned long long users, functions = 0, given = _given(rule, c) if rule.numbers else <unsigned long long>-1
+    cdef int k, output
+    cdef bint tracked = False
+    node.rule = rule
+    node.edges, node.n_edges = node.inline_edges, rule.n_slots
+    node.saved, node.n_saved = node.inline_saved, rule.n_kept
+    for k in range(rule.n_slots):
+        value = c.args[rule.slots[k]]
+        if not isinstance(<object>value, Tensor) or not (<Tensor>value).flags & T_REQUIRES_GRAD:
+            continue
+        functions |= 1ULL << rule.function_of[k]
+        if (<Tensor>value).node != NULL and (<Tensor>value).flags & (T_NONLEAF | T_VIEW) == T_NONLEAF:
+            new_edge(node, k, (<Tensor>value).node, (<Tensor>value).output)
+        else:
+            to = node_of(<Tensor>value, &output)
+            new_edge(node, k, <PyObject*>to, output)
+        tracked = tracked or is_tracked(node.edges[k].node)
+    node.functions = functions
+    node.sequence = next_sequence()
+    node.outputs, node.n_outputs = &node.inline_output, 1
+    set_output(node, 0, result)
+    set_node(result, node, 0)
+    for k in range(rule.n_kept):
+        kept = &rule.kept[k]
+        users = kept.wanted_by & given
+        if kept.what == KEEP_RESULT:
+            if users:
+                keep_result(node, k, result, kept.index)
+        elif users & functions or users & (users - 1) and not rule.sparing:
+            value = c.args[kept.index]
+            if kept.what == KEEP_ARGUMENT and isinstance(<object>value, Tensor) and not (<Tensor>value).flags & T_INFERENCE:
+                Py_INCREF(<object>value)
+                node.saved[k].value = value
+                node.saved[k].kind = SAVED_INPUT
+                node.saved[k].version = version_of(<Tensor>value)
+            else:
+                _keep_argument(c, node, k, kept)
+    if not tracked:
+        untrack(node)
+    return 0
+
+
 cdef int record(Call* c, Overload ov, object result) except -1:
     """Record a call that wrote to no argument."""
     cdef Node node
     if isinstance(result, Tensor):
         if not _differentiable(<Tensor>result):
             return 0
+        if c.variant == FUNCTIONAL and rule_of(ov) is not False and (<Rule>ov.gradient).plain and not hints.saved_hooks | hints.anomaly:
+            return record_plain(c, <Rule>ov.gradient, <Tensor>result)
         node = begin(c, ov)
         set_outputs_room(node, 1)
         set_output(node, 0, <Tensor>result)
