@@ -277,7 +277,7 @@ cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rul
             rule.function_of[rule.n_slots] = len(rule.functions)
             rule.functions.append(_function(rule, ov, rules[name], i, len(rule.functions)))
         rule.n_slots += 1
-    rule.plain = not (ov.mutates or rule.lists or rule.namer is not None or rule.n_slots > INLINE_EDGES or rule.n_kept > INLINE_SAVED)
+    rule.plain = not (ov.mutates or rule.lists or rule.n_slots > INLINE_EDGES or rule.n_kept > INLINE_SAVED)
     for i in range(rule.n_kept):
         rule.plain = rule.plain and (rule.kept[i].what == KEEP_RESULT or ov.slots[rule.kept[i].index].kind != K_TENSORS)
     return rule

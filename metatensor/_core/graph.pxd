@@ -7,7 +7,7 @@ from metatensor._core.types cimport INLINE_DIMS, dim_t
 
 cdef enum:
     INLINE_EDGES = 3
-    INLINE_SAVED = 3
+    INLINE_SAVED = 4
 
 
 cdef struct Edge:
@@ -28,6 +28,7 @@ cdef enum SavedKind:
     SAVED_OBJECT            # an argument that is no tensor, a SavedTensor, or several of them
     SAVED_INPUT             # a tensor argument itself
     SAVED_RESULT            # a detached alias of a result; a reference to the result would be a cycle
+    SAVED_STORAGE           # the storage of a contiguous result, of which an alias is made when it is unpacked
 
 
 cdef struct Saved:

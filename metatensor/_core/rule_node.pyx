@@ -239,7 +239,7 @@ cdef int record_plain(Call* c, Rule rule, Tensor result) except -1:
     cdef unsigned long long users, functions = 0, given = _given(rule, c) if rule.numbers else <unsigned long long>-1
     cdef int k, output
     cdef bint tracked = False
-    node.rule = rule
+    node.rule = rule if rule.namer is None or rule.named_by >= 0 and <object>c.args[rule.named_by] is None else _named(rule, c)
     node.edges, node.n_edges = node.inline_edges, rule.n_slots
     node.saved, node.n_saved = node.inline_saved, rule.n_kept
     for k in range(rule.n_slots):
