@@ -28,6 +28,7 @@ cdef enum SavedKind:
     SAVED_OBJECT            # an argument that is no tensor, a SavedTensor, or several of them
     SAVED_INPUT             # a tensor argument itself
     SAVED_RESULT            # a detached alias of a result; a reference to the result would be a cycle
+    SAVED_LAYOUT            # a tensor that is kept anyway, of which the Layout is asked for
     SAVED_STORAGE           # the storage of a contiguous result, of which an alias is made when it is unpacked
 
 

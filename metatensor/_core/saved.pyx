@@ -8,7 +8,9 @@ cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from metatensor._core.graph cimport SAVED_INPUT, SAVED_OBJECT, SAVED_RESULT, SAVED_STORAGE, Node, Output, Saved, SavedKind, where_called
+from metatensor._core.graph cimport (
+    SAVED_INPUT, SAVED_LAYOUT, SAVED_OBJECT, SAVED_RESULT, SAVED_STORAGE, Node, Output, Saved, SavedKind, where_called,
+)
 from metatensor._core.history cimport node_of, set_node
 from metatensor._core.layout cimport copy_dims, row_major
 from metatensor._core.op cimport call
@@ -236,6 +238,8 @@ cdef object unpack(Node node, Saved* s):
         if isinstance(value, _Several):
             return [(<SavedTensor>member).unpacked(node) for member in (<_Several>value).members]
         return value
+    if s.kind == SAVED_LAYOUT:
+        return layout_of(<Tensor>value)
     if s.kind == SAVED_STORAGE:
         t = _over(node, <Storage>value, s.output)
     else:
