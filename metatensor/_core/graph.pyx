@@ -10,7 +10,7 @@ from collections import OrderedDict
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_XDECREF
 from metatensor._core.layout cimport copy_dims
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport INLINE_DIMS, dim_t

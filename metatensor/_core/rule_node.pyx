@@ -3,8 +3,8 @@ cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from metatensor._core.gradients cimport (
-    FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_ARGUMENT, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function, Kept, NamedRule,
-    Parameter, Rule, rule_of,
+    FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_ARGUMENT, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function,
+    Kept, NamedRule, Parameter, Rule, rule_of,
 )
 from metatensor._core.graph cimport (
     SAVED_INPUT, SAVED_LAYOUT, SAVED_OBJECT, Node, graph_hooks, is_tracked, new_edge, next_sequence, node_extra, set_edge,

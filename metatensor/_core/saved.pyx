@@ -1,7 +1,8 @@
 """The values that nodes save, and how rules get them back.
 
-An argument is saved as it is and keeps its history. A result is saved as an alias without history, because its node
-would refer to itself; it is given its node when it is unpacked. A tensor that has been changed in place since is an
+An argument is saved as it is and keeps its history. A result is saved without history, because its node would refer to
+itself: as its storage where its layout follows from its sizes, else as an alias. It is given its node when it is unpacked.
+A tensor that has been changed in place since is an
 error. Under `saved_tensors_hooks` a node holds what the pack hook returned, and where the tensor came from.
 """
 cimport cython

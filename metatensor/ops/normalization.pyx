@@ -11,7 +11,7 @@ from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONTIG
 from metatensor.ops.operands cimport Operands, no_operands, refuse, shape_operand
 from metatensor.ops.pointwise cimport elementwise_result
 from metatensor.ops.reduction cimport require_floating
-from metatensor._core.gradients import gradient, ops, recorded_as
+from metatensor._core.gradients import gradient, recorded_as
 
 
 # Checks --------------------------------------------------------------------------------
