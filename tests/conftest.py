@@ -1,5 +1,6 @@
 """Fixtures for all tests: devices to run on, and restoring of process-wide settings."""
 
+import gc
 import importlib.util
 import inspect
 import os
@@ -56,6 +57,12 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(skip)
         elif installed and compares(item):
             item.add_marker("torch")
+
+
+def pytest_collection_finish(session):
+    """Keep the tests themselves out of the collections that many of them ask for: each would visit a million objects."""
+    gc.collect()
+    gc.freeze()
 
 
 def installed_devices():
