@@ -10,14 +10,10 @@ from typing import Any
 
 from metatensor.analysis.allocator.blocks import Block
 from metatensor.analysis.allocator.caching import CachingAllocator
-from metatensor.analysis.allocator.settings import AllocatorSettings
+from metatensor.analysis.allocator.settings import EMPTY_CACHE, AllocatorSettings
 from metatensor.devices.base import OutOfMemoryError
 
 __all__ = ["EMPTY_CACHE", "AllocatorReport", "OutOfMemory", "ReservedBytes", "replay"]
-
-EMPTY_CACHE = "empty_cache"
-"""The event that returns what is cached to the driver, as `torch.cuda.empty_cache` does."""
-
 
 @dataclass(frozen=True)
 class ReservedBytes:

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["LARGE_SEGMENT", "MIN_BLOCK", "MIN_LARGE", "ROUND_LARGE", "SMALL", "SMALL_SEGMENT", "AllocatorSettings"]
+__all__ = ["EMPTY_CACHE", "LARGE_SEGMENT", "MIN_BLOCK", "MIN_LARGE", "ROUND_LARGE", "SMALL", "SMALL_SEGMENT", "AllocatorSettings"]
 
+EMPTY_CACHE = "empty_cache"
+"""The event that returns what is cached to the driver, as `torch.cuda.empty_cache` does."""
 MIB = 1 << 20
 MIN_BLOCK = 512
 """Every block is a multiple of this many bytes."""
@@ -41,7 +43,7 @@ class AllocatorSettings:
     max_non_split_rounding : int, default 20 MiB
         A block that is not split may be larger than the request by less than this.
     roundup_power2_divisions : int or tuple of 16 int, default 0
-        Sizes are rounded up to the next of so many equal steps between two powers of two, where that is coarser than
+        The next of so many equal steps between two powers of two is the size of a block, where that is coarser than
         multiples of 512 bytes. 0 and 1 do nothing. A tuple has the number for each power of two from 1 MiB on.
     garbage_collection_threshold : float, default 0
         Part of the capacity above which unused cached segments are returned before a new one is requested. 0: never.

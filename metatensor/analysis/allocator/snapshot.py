@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from metatensor.analysis.allocator.settings import AllocatorSettings
+from metatensor.analysis.allocator.settings import EMPTY_CACHE, AllocatorSettings
 
 __all__ = ["Snapshot", "SnapshotBlock", "SnapshotError", "SnapshotSegment", "TraceEvent", "load_snapshot"]
 
@@ -16,6 +16,9 @@ MAX_BYTES = 4 << 30
 STATES = ("active_allocated", "active_awaiting_free", "active_pending_free", "inactive")
 ACTIONS = ("alloc", "free_requested", "free_completed", "segment_alloc", "segment_free", "segment_map", "segment_unmap", "snapshot",
            "oom", "user_defined")  # fmt: skip
+
+
+RETURNS = ("segment_free", "segment_unmap")
 
 
 class SnapshotError(ValueError):
@@ -109,6 +112,38 @@ class Snapshot:
     def allocated(self, device: int | None = None) -> int:
         """Return the bytes of all blocks in use, or of those of one device."""
         return sum(block.size for segment in self._of(device) for block in segment.blocks if block.state == "active_allocated")
+
+    def events(self, device: int = 0, *, returns: bool = True) -> Iterator[Any]:
+        """Yield the history of a device as events for `replay`, so that it can be replayed with other settings.
+
+        First come the blocks that were in use before the history, by address. A block is freed when it may be reused. With
+        ``returns``, the cache is emptied where memory was returned to the driver. Why it was is not recorded: because the
+        program emptied the cache, or because memory was needed.
+
+        >>> from metatensor.analysis import allocator
+        >>> snapshot = allocator.load_snapshot("snapshot.pickle")                           # doctest: +SKIP
+        >>> allocator.replay(snapshot.events(), "expandable_segments:True").peak_reserved   # doctest: +SKIP
+        """
+        from metatensor.analysis.allocator.start import start_of
+
+        live: dict[int, int] = {}
+        number = 0
+        for region in start_of(self, device, self.settings or AllocatorSettings()).regions:
+            for used in region.used:
+                live[used.address] = number
+                yield number, used.requested or used.size, region.stream
+                number += 1
+        before = ""
+        for event in self.traces[device] if device < len(self.traces) else ():
+            if event.action == "alloc" and event.address not in live:
+                live[event.address] = number
+                yield number, event.size, event.stream
+                number += 1
+            elif event.action == "free_completed" and event.address in live:
+                yield live.pop(event.address), None
+            elif returns and event.action in RETURNS and before not in RETURNS:
+                yield EMPTY_CACHE
+            before = event.action
 
     def _of(self, device: int | None) -> Iterator[SnapshotSegment]:
         return (segment for segment in self.segments if device is None or segment.device == device)

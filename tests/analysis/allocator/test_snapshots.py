@@ -8,7 +8,7 @@ import random
 import pytest
 
 import metatensor as mt
-from metatensor.analysis.allocator import AllocatorSettings, Snapshot, SnapshotError, compare, load_snapshot
+from metatensor.analysis.allocator import EMPTY_CACHE, AllocatorSettings, Snapshot, SnapshotError, compare, load_snapshot, replay
 
 MIB = 1 << 20
 A, B = 0x7F0000000000, 0x7F0010000000  # addresses of two segments
@@ -179,6 +179,19 @@ def test_returned_memory_and_the_start_of_the_history(load):
     assert agreement.differences == () and agreement.returns_same == agreement.returns == 1
     assert agreement.peak_reserved == agreement.peak_reserved_model == 30 * MIB
     assert agreement.blocks_same == agreement.blocks == 1
+
+
+def test_events_for_a_replay_with_other_settings(load):
+    snapshot = load(contents())
+    events = list(snapshot.events())
+    assert events == [(0, 4 * MIB, 0), (1, 5 * MIB, 0), (0, None), (2, 2 * MIB - 100, 0), (3, 4, 0), (1, None), (4, MIB + 1, 0)]
+    assert replay(events).peak_reserved == snapshot.reserved() == 22 * MIB
+    assert replay(events, "roundup_power2_divisions:2").peak_requested == replay(events).peak_requested == 9 * MIB
+    returned = {"segments": [], "device_traces": [[event("free_requested", A, 30 * MIB), event("free_completed", A, 30 * MIB),
+                event("segment_free", A, 30 * MIB), event("segment_free", A + 30 * MIB, 2 * MIB)]]}  # fmt: skip
+    assert list(load(returned).events()) == [(0, 30 * MIB, 0), (0, None), EMPTY_CACHE]
+    assert list(load(returned).events(returns=False)) == [(0, 30 * MIB, 0), (0, None)]
+    assert list(snapshot.events(5)) == []
 
 
 def test_early_versions(load):
