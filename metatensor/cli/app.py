@@ -22,6 +22,7 @@ OWN = {
     "devices": "List devices and plugins, and why a plugin cannot be used.",
     "estimate": "Estimate the cost of a model: parameters, FLOPs, memory, shapes.",
     "inspect": "List the tensors of a checkpoint, compare it with another or with a model.",
+    "profiles": "List what accelerators have: memory, bandwidth, rates, links, with sources.",
     "run": "Run a script written for PyTorch, with metatensor in place of PyTorch.",
 }
 """Short help of the built-in commands by name. Each command is in the module with the same name."""

@@ -1,0 +1,22 @@
+"""A model of PyTorch's caching allocator: what a program reserves, not only what it asks for.
+
+`replay` takes allocations and frees and returns the reserved bytes over time; `CachingAllocator` is the model itself.
+`load_snapshot` reads a memory snapshot that PyTorch wrote, and `compare` replays its history through the model.
+"""
+
+from metatensor.analysis.allocator.caching import CachingAllocator
+from metatensor.analysis.allocator.compare import Agreement, Difference, compare
+from metatensor.analysis.allocator.replay import EMPTY_CACHE, AllocatorReport, OutOfMemory, ReservedBytes, replay
+from metatensor.analysis.allocator.settings import AllocatorSettings
+from metatensor.analysis.allocator.snapshot import (
+    Snapshot,
+    SnapshotBlock,
+    SnapshotError,
+    SnapshotSegment,
+    TraceEvent,
+    load_snapshot,
+)
+
+__all__ = ["EMPTY_CACHE", "Agreement", "AllocatorReport", "AllocatorSettings", "CachingAllocator", "Difference", "OutOfMemory",
+           "ReservedBytes", "Snapshot", "SnapshotBlock", "SnapshotError", "SnapshotSegment", "TraceEvent", "compare", "load_snapshot",
+           "replay"]  # fmt: skip
