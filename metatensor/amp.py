@@ -13,10 +13,11 @@ present.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -181,6 +182,27 @@ def autocast_decrement_nesting() -> int:
     """Decrement the nesting depth of autocasts in this thread and return it."""
     _state.nesting -= 1
     return _state.nesting
+
+
+def _as_now() -> Callable[[], Any]:
+    """Return a function that returns a context manager. Inside it autocast is as it was when `_as_now` was called."""
+    enabled, dtypes, kind, cached = dict(_state.enabled), dict(_state.dtypes), _state.kind, _state.cache_enabled
+
+    @contextlib.contextmanager
+    def again() -> Iterator[None]:
+        outer = _state.enabled, _state.dtypes, _state.kind, _state.cache_enabled
+        _state.enabled, _state.dtypes, _state.kind, _state.cache_enabled = dict(enabled), dict(dtypes), kind, cached
+        autocast_increment_nesting()
+        _state.apply()
+        try:
+            yield
+        finally:
+            if autocast_decrement_nesting() == 0:
+                clear_autocast_cache()
+            _state.enabled, _state.dtypes, _state.kind, _state.cache_enabled = outer
+            _state.apply()
+
+    return again
 
 
 class autocast:

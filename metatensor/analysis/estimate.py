@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import metatensor as mt
 from metatensor._core.nested import tensors_in
@@ -14,10 +14,21 @@ from metatensor.analysis.observation import Progress, RunObserver
 from metatensor.analysis.report import Report
 from metatensor.nn.parameter import is_lazy
 
+if TYPE_CHECKING:
+    from metatensor.analysis.training import TrainingReport
+
 __all__ = ["at_inference", "estimate", "has_lazy", "input_bytes", "report_of", "trace"]
 
 
-def estimate(model: Any, /, *inputs: Any, **kwargs: Any) -> Report:
+@overload
+def estimate(model: Any, /, *inputs: Any, training: Literal[False] = False, **kwargs: Any) -> Report: ...
+
+
+@overload
+def estimate(model: Any, /, *inputs: Any, training: Literal[True], **kwargs: Any) -> TrainingReport: ...
+
+
+def estimate(model: Any, /, *inputs: Any, training: bool = False, **kwargs: Any) -> Report | TrainingReport:
     """Run ``model(*inputs, **kwargs)`` once and report parameters, FLOPs, peak memory and shapes.
 
     If the model and its inputs are on meta, nothing is allocated or computed. A model with data runs on its device like
@@ -30,10 +41,13 @@ def estimate(model: Any, /, *inputs: Any, **kwargs: Any) -> Report:
         The model. If it is a callable other than a module, its parameters are not counted.
     *inputs, **kwargs
         Arguments of the model.
+    training : bool
+        Whether to run a training step instead, as `estimate_training` does. Then its options, such as ``loss`` and
+        ``optimizer``, may be among the keyword arguments. Default False.
 
     Returns
     -------
-    Report
+    Report or TrainingReport
         The figures. ``str()`` of the report is a table.
 
     Raises
@@ -50,6 +64,10 @@ def estimate(model: Any, /, *inputs: Any, **kwargs: Any) -> Report:
     >>> report.parameters, report.flops, report.module("0").output
     (2099712, 33554432, 'float32[8,2048]')
     """
+    if training:
+        from metatensor.analysis.training import estimate_training
+
+        return estimate_training(model, *inputs, **kwargs)
     return trace(model, inputs, kwargs)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,18 +13,34 @@ import metatensor as mt
 from metatensor._core.memory import MemoryTracker
 from metatensor._core.nested import tensors_in
 from metatensor._core.units import bytes_text, count_text
+from metatensor.analysis.describe import relative
 from metatensor.analysis.estimate import has_lazy, input_bytes
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.observation import RunObserver
-from metatensor.analysis.report import EXCLUDED
+from metatensor.analysis.precision import Precision, precision_named
+from metatensor.analysis.recomputation import recomputed
+from metatensor.analysis.report import CONVENTION, EXCLUDED, Peak
 
-__all__ = ["TrainingReport", "estimate_training"]
+PACKAGE = os.path.dirname(mt.__file__)
+
+__all__ = ["TrainingReport", "estimate_training", "optimizer_named"]
 
 
 @dataclass
 class TrainingReport:
     """The cost of one training step, in bytes and floating-point operations. ``str()`` gives a table."""
 
+    model: str
+    """Name of the model's class."""
+    optimizer: str
+    precision: str
+    recompute: str
+    grad_accumulation: int
+    """Number of forward and backward passes before the optimizer's step."""
+    trainable_parameters: int
+    """Number of elements of the parameters that require grad."""
+    frozen_parameters: int
+    """Number of elements of the others."""
     parameter_bytes: int
     buffer_bytes: int
     input_bytes: int
@@ -34,18 +53,28 @@ class TrainingReport:
     gradient_bytes: int
     """What is left after the backward pass."""
     optimizer_bytes: int
-    """The state of the optimizer."""
+    """The state of the optimizer, with its own copies of the parameters if the precision has them."""
     step_peak: int
     """The most memory of temporary tensors during the optimizer's step."""
     forward_flops: int
     backward_flops: int
+    """Without what is computed again."""
+    recompute_flops: int
+    """What backward computes again."""
+    optimizer_flops: int
+    peak: Peak
+    """The greatest memory of tensors that the forward and backward passes created, and the operator that reached it."""
+    flops_by_op: dict[str, int] = field(default_factory=dict)
+    """Floating-point operations of the whole step by operator."""
+    recomputed: list[str] = field(default_factory=list)
+    """Paths of the modules that backward computes again because of `recompute`."""
     without_gradient: list[str] = field(default_factory=list)
     """Parameters that require grad and got none."""
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of the forward and backward passes."""
-        return self.forward_flops + self.backward_flops
+        """Floating-point operations of the step."""
+        return self.forward_flops + self.backward_flops + self.recompute_flops + self.optimizer_flops
 
     @property
     def fixed_bytes(self) -> int:
@@ -59,21 +88,64 @@ class TrainingReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON types."""
-        return {**vars(self), "flops": self.flops, "total_bytes": self.total_bytes, "excluded": list(EXCLUDED)}
+        return {**vars(self), "peak": self.peak.to_dict(), "flops": self.flops, "total_bytes": self.total_bytes,
+                "flops_convention": CONVENTION, "excluded": list(EXCLUDED)}  # fmt: skip
 
-    def __str__(self) -> str:
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return `to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def lines(self, by_op: bool = False) -> list[tuple[str, str]]:
+        """Return the table as (label, text) pairs, with the operators' floating-point operations if `by_op`."""
         rows = [("parameters", self.parameter_bytes), ("buffers", self.buffer_bytes), ("inputs", self.input_bytes),
                 ("optimizer state", self.optimizer_bytes), ("forward, at its peak", self.forward_peak),
                 ("saved for backward", self.saved_bytes), ("backward, at its peak", self.backward_peak),
                 ("gradients", self.gradient_bytes), ("optimizer, temporary", self.step_peak), ("total", self.total_bytes)]  # fmt: skip
-        lines = [f"{name:<24}{bytes_text(size):>12}" for name, size in rows]
-        lines += [f"{f'FLOPs, {name}':<24}{count_text(count):>12}"
-                  for name, count in (("forward", self.forward_flops), ("backward", self.backward_flops))]  # fmt: skip
-        return "\n".join([*lines, f"not included: {', '.join(EXCLUDED)}"])
+        lines = [("trainable parameters", count_text(self.trainable_parameters)), ("frozen parameters", count_text(self.frozen_parameters))]
+        lines += [(name, bytes_text(size)) for name, size in rows]
+        flops = [("forward", self.forward_flops), ("backward", self.backward_flops), ("computed again", self.recompute_flops),
+                 ("optimizer", self.optimizer_flops)]  # fmt: skip
+        if by_op:
+            flops += sorted(self.flops_by_op.items(), key=lambda item: -item[1])
+        return lines + [(f"FLOPs, {name}", count_text(count)) for name, count in flops]
+
+    def notes(self) -> list[str]:
+        """Return what the table leaves out or assumes."""
+        notes = []
+        if self.peak.op:
+            inside = f" in {self.peak.module}" if self.peak.module else ""
+            at = f" at {relative(self.peak.location)}" if self.peak.location else ""
+            notes.append(f"peak of forward and backward: {bytes_text(self.peak.bytes)} during {self.peak.op}{inside}{at}")
+        if self.recomputed:
+            notes.append(f"computed again in backward: {len(self.recomputed)} modules, {self.recomputed[0]} to {self.recomputed[-1]}")
+        if self.without_gradient:
+            notes.append(f"no gradient: {', '.join(self.without_gradient)}")
+        return [*notes, f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}"]
+
+    def __str__(self) -> str:
+        return self.text()
+
+    def text(self, by_op: bool = False) -> str:
+        """Return the table with its notes."""
+        times = f", {self.grad_accumulation} micro-batches" if self.grad_accumulation > 1 else ""
+        head = f"{self.model}: one training step with {self.optimizer}, precision {self.precision}, recompute {self.recompute}{times}"
+        lines = self.lines(by_op)
+        width = max(24, *(len(name) + 2 for name, _ in lines))
+        return "\n".join([head, "", *(f"{name:<{width}}{text:>12}" for name, text in lines), "", *self.notes()])
+
+
+def optimizer_named(name: str) -> Any:
+    """Return the class of optimizer of a name, in any case. Raise ValueError if there is none."""
+    values = ((key, getattr(mt.optim, key)) for key in dir(mt.optim) if key[0].isupper() and key != "Optimizer")
+    classes = {key.lower(): value for key, value in values if isinstance(value, type) and issubclass(value, mt.optim.Optimizer)}
+    if name.lower() not in classes:
+        raise ValueError(f"there is no optimizer {name!r}; there are {', '.join(sorted(classes))}")
+    return classes[name.lower()]
 
 
 def estimate_training(
-    model: Any, /, *inputs: Any, loss: Callable[[Any], Any] | None = None, optimizer: Callable[[Any], Any] | None = None, **kwargs: Any
+    model: Any, /, *inputs: Any, loss: Callable[[Any], Any] | None = None, optimizer: Any = "adamw", precision: str | None = None,
+    recompute: str = "none", foreach: bool = False, grad_accumulation: int = 1, **kwargs: Any,
 ) -> TrainingReport:
     """Run one training step of a model on meta, ``model(*inputs, **kwargs)``, backward and the optimizer, and report its cost.
 
@@ -85,12 +157,22 @@ def estimate_training(
     model : nn.Module
         The model. It runs in its current mode; call ``model.train()`` first.
     *inputs, **kwargs
-        Arguments of the model, on meta.
+        Arguments of the model, on meta, for one micro-batch.
     loss : callable, optional
         Function of the output that returns the loss, one number. Default: the sum of the means of all floating-point tensors
         in the output.
-    optimizer : callable, optional
-        Function of the list of parameters that returns an optimizer. Default: `metatensor.optim.AdamW`.
+    optimizer : str or callable
+        Name of an optimizer of `metatensor.optim`, or a function of the list of parameters that returns one. Default: "adamw".
+    precision : str, optional
+        "fp32"; "bf16" or "fp16": weights and activations; "bf16-mixed" or "fp16-mixed": autocast over float32 weights;
+        "bf16-master" or "fp16-master": half weights, of which the optimizer has float32 copies. Default: as the model is.
+    recompute : str
+        What backward computes again: "none", "full" (each layer, of lists of layers of one class), "selective" (the same,
+        but results of matrix products and convolutions are kept), or a pattern of module paths such as ``"layers.*"``.
+    foreach : bool
+        Whether the optimizer updates all parameters together. Default False.
+    grad_accumulation : int
+        Number of forward and backward passes before the optimizer's step. Default 1.
 
     Returns
     -------
@@ -100,7 +182,7 @@ def estimate_training(
     Raises
     ------
     ValueError
-        If a parameter or buffer is not on meta, or no parameter requires grad.
+        If a parameter or buffer is not on meta, no parameter requires grad, or an option has no meaning.
     RuntimeError
         If the loss does not require grad.
 
@@ -115,6 +197,9 @@ def estimate_training(
     >>> report.forward_flops, report.backward_flops
     (33554432, 50331648)
     """
+    if grad_accumulation < 1:
+        raise ValueError(f"estimate_training: grad_accumulation must be at least 1, got {grad_accumulation}")
+    way = precision_named(precision)
     if has_lazy(model):
         with mt.no_grad(), mt.device("meta"):
             model(*inputs, **kwargs)
@@ -122,54 +207,129 @@ def estimate_training(
     for name, tensor in [*named.items(), *model.named_buffers()]:
         if not tensor.is_meta:
             raise ValueError(f"estimate_training: {name} is on {tensor.device}; the step would change it. Use a copy on meta")
-    wanted = {name: p for name, p in named.items() if p.requires_grad}
-    if not wanted:
+    if not any(p.requires_grad for p in named.values()):
         raise ValueError("estimate_training: no parameter requires grad")
     before = {name: p.grad for name, p in named.items()}
-    inventory = Inventory(model)
-    with mt.device("meta"), mt.enable_grad():
+    with mt.device("meta"), mt.enable_grad(), way.applied(model) as converted:
         try:
             _clear(named)
-            figures = _memory(model, inputs, kwargs, loss or _mean, optimizer or mt.optim.AdamW, wanted)
+            step = _Step(model, converted((inputs, kwargs)), loss or _mean, _maker(optimizer, foreach), way)
+            with recomputed(model, recompute) as paths:
+                figures, made = step.memory(named, grad_accumulation)
+                _clear(named)
+                again = step.flops()
             _clear(named)
-            flops = _flops(model, inputs, kwargs, loss or _mean, inventory)
+            plain = step.flops() if paths else again
         finally:
+            _clear(named)
             for name, p in named.items():
                 p.grad = before[name]
-    row = inventory.rows[0]
+        return _report(step, named, figures, made, again, plain, way, recompute, paths, grad_accumulation)
+
+
+def _report(
+    step: _Step, named: dict[str, Any], figures: dict[str, Any], optimizer: str, again: _Flops, plain: _Flops, way: Precision,
+    recompute: str, paths: list[str], times: int,
+) -> TrainingReport:
+    row = Inventory(step.model).rows[0]
     return TrainingReport(
-        parameter_bytes=row.parameter_bytes, buffer_bytes=row.buffer_bytes, input_bytes=input_bytes(inputs, kwargs),
-        forward_flops=flops[0], backward_flops=flops[1], **figures,
+        model=row.kind, optimizer=optimizer, precision=str(way), recompute=recompute, grad_accumulation=times,
+        trainable_parameters=sum(p.numel() for p in named.values() if p.requires_grad),
+        frozen_parameters=sum(p.numel() for p in named.values() if not p.requires_grad),
+        parameter_bytes=row.parameter_bytes, buffer_bytes=row.buffer_bytes, input_bytes=input_bytes(step.args, step.kwargs),
+        forward_flops=plain.forward * times, backward_flops=plain.backward * times, optimizer_flops=again.optimizer,
+        recompute_flops=(again.forward + again.backward - plain.forward - plain.backward) * times, peak=again.peak, recomputed=paths,
+        flops_by_op={name: count * times for name, count in again.by_op.items()}, **figures,
     )  # fmt: skip
 
 
-def _memory(model: Any, inputs: tuple, kwargs: dict[str, Any], loss_of: Any, make: Any, wanted: dict[str, Any]) -> dict[str, Any]:
-    """Run a step, and return its figures in bytes."""
-    with MemoryTracker() as memory:
-        loss = loss_of(model(*inputs, **kwargs))
-        figures: dict[str, Any] = {"forward_peak": memory.peak, "saved_bytes": memory.current}
-        memory.reset_peak()
-        loss.backward()
-        del loss
-        figures |= {"backward_peak": memory.peak, "gradient_bytes": memory.current}
-    given = [p for p in wanted.values() if p.grad is not None]
-    figures["without_gradient"] = [name for name, p in wanted.items() if p.grad is None]
-    optimizer = make(given)
-    with MemoryTracker() as memory:
+def _maker(optimizer: Any, foreach: bool) -> Callable[[list[Any]], Any]:
+    """Return the function that makes the optimizer of a list of parameters."""
+    make = optimizer_named(optimizer) if isinstance(optimizer, str) else optimizer
+    return (lambda params: make(params, foreach=True)) if foreach else make
+
+
+@dataclass
+class _Flops:
+    """Floating-point operations of the phases of a step with one micro-batch."""
+
+    forward: int
+    backward: int
+    optimizer: int
+    by_op: dict[str, int]
+    peak: Peak
+
+
+class _Step:
+    """A training step, to be run several times."""
+
+    def __init__(self, model: Any, given: tuple, loss: Callable[[Any], Any], make: Callable[[list[Any]], Any], way: Precision) -> None:
+        self.model, (self.args, self.kwargs), self.loss, self.make, self.way = model, given, loss, make, way
+
+    def forward(self) -> Any:
+        """Return the loss."""
+        with self.way.forward():
+            return self.loss(self.model(*self.args, **self.kwargs))
+
+    def masters(self, params: list[Any]) -> list[Any]:
+        """Return what the optimizer updates."""
+        if self.way.masters is None:
+            return params
+        return [p.detach().to(self.way.masters).requires_grad_() for p in params]
+
+    def update(self, optimizer: Any, params: list[Any], masters: list[Any]) -> None:
+        """Run the optimizer."""
+        if masters is not params:
+            for p, master in zip(params, masters, strict=True):
+                master.grad = p.grad.to(self.way.masters)
         optimizer.step()
-        figures["optimizer_bytes"] = memory.current
-        figures["step_peak"] = memory.peak - memory.current
-    return figures
+        if masters is not params:
+            with mt.no_grad():
+                for p, master in zip(params, masters, strict=True):
+                    p.copy_(master)
+                    master.grad = None
 
+    def memory(self, named: dict[str, Any], times: int) -> tuple[dict[str, Any], str]:
+        """Run a step, and return its figures in bytes, and the optimizer's name."""
+        figures: dict[str, Any] = {"forward_peak": 0, "saved_bytes": 0, "backward_peak": 0}
+        with MemoryTracker() as memory:
+            for _ in range(min(times, 2)):  # later passes are like the second
+                kept = memory.current
+                memory.reset_peak()
+                loss = self.forward()
+                figures["forward_peak"] = max(figures["forward_peak"], memory.peak)
+                figures["saved_bytes"] = memory.current - kept
+                memory.reset_peak()
+                loss.backward()
+                del loss
+                figures["backward_peak"] = max(figures["backward_peak"], memory.peak)
+            figures["gradient_bytes"] = memory.current
+        params = [p for p in named.values() if p.requires_grad and p.grad is not None]
+        figures["without_gradient"] = [name for name, p in named.items() if p.requires_grad and p.grad is None]
+        with MemoryTracker() as memory:
+            masters = self.masters(params)
+            optimizer = self.make(masters)
+            self.update(optimizer, params, masters)
+            figures["optimizer_bytes"] = memory.current
+            figures["step_peak"] = memory.peak - memory.current
+        return figures, type(optimizer).__name__
 
-def _flops(model: Any, inputs: tuple, kwargs: dict[str, Any], loss_of: Any, inventory: Inventory) -> tuple[int, int]:
-    """Return the operations of the forward and of the backward pass."""
-    observer = RunObserver(inventory)
-    with observer:
-        loss = loss_of(model(*inputs, **kwargs))
-        forward = sum(observer.flops_by_op.values())
-        loss.backward()
-    return forward, sum(observer.flops_by_op.values()) - forward
+    def flops(self) -> _Flops:
+        """Run a step, and return its operations."""
+        observer = RunObserver(Inventory(self.model))
+        with observer:
+            loss = self.forward()
+            forward = sum(observer.flops_by_op.values())
+            loss.backward()
+            both = sum(observer.flops_by_op.values())
+            peak = observer.peak
+            if peak.location is not None and peak.location.startswith(PACKAGE):  # an operator of the backward pass
+                peak = dataclasses.replace(peak, location=None)
+            params = [p for p in self.model.parameters() if p.requires_grad and p.grad is not None]
+            masters = self.masters(params)
+            self.update(self.make(masters), params, masters)
+        total = sum(observer.flops_by_op.values())
+        return _Flops(forward, both - forward, total - both, dict(observer.flops_by_op.most_common()), peak)
 
 
 def _clear(named: dict[str, Any]) -> None:

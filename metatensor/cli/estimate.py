@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from typing import Any
@@ -9,9 +10,13 @@ from typing import Any
 import click
 from rich.progress import BarColumn, Progress, TextColumn
 
+from metatensor._core.units import bytes_text
+from metatensor.analysis.precision import PRECISIONS
 from metatensor.analysis.table import as_rich
+from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.request import Request, model_options
+from metatensor.cli.target import TargetError, load_target
 from metatensor.cli.terminal import Terminal
 
 __all__ = ["command"]
@@ -24,7 +29,17 @@ PATIENCE = 0.3
 @model_options
 @click.option("--depth", type=click.IntRange(min=0), help="Depth of the modules in the table [default: as deep as fits].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every module.")
-def command(request: Request, depth: int | None, as_json: bool) -> None:
+@click.option("--train", is_flag=True, help="Report a training step: forward, backward and optimizer.")
+@click.option("--loss", metavar="FILE.py:NAME", help="With --train: function of the output that returns the loss [default: the mean].")
+@click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim [default: adamw].")
+@click.option("--precision", type=click.Choice(list(PRECISIONS)), help="With --train [default: as the model is].")
+@click.option("--recompute", metavar="WHAT", help='With --train: none, full, selective, or a pattern of module paths ("layers.*") '
+              "[default: none].")
+@click.option("--foreach", is_flag=True, help="With --train: the optimizer updates all parameters together.")
+@click.option("--grad-accumulation", type=click.IntRange(min=1), metavar="N", help="With --train: micro-batches before the optimizer's step.")
+@click.option("--by", type=click.Choice(["op"]), help="With --train: also list the FLOPs of each operator.")
+@click.option("--device", metavar="PROFILE", help="With --train: a device profile, such as h100-80gb; compare its memory.")
+def command(request: Request, depth: int | None, as_json: bool, train: bool, **options: Any) -> None:
     """Build FILE.py:NAME on meta, run its forward there, and report its cost.
 
     NAME is a model, or a class or function that returns one when called with --args. Nothing is allocated or computed.
@@ -33,7 +48,14 @@ def command(request: Request, depth: int | None, as_json: bool) -> None:
     \b
     metatensor estimate examples/gpt2.py:gpt2_xl --input "int64[1,1024]"
     metatensor estimate model.py:Encoder --args "12, width=768" -i "float32[1,128,768]" -i "mask=bool[1,128]"
+    metatensor estimate examples/gpt2.py:gpt2 -i "int64[8,1024]" --train --precision bf16-mixed --recompute full
     """
+    given = {name: value for name, value in options.items() if value}
+    if train:
+        _train(request, as_json, given)
+        return
+    if given:
+        raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} needs --train")
     with _Bar() as bar:
         result = request.run(progress=bar)
     report = result.report
@@ -44,6 +66,39 @@ def command(request: Request, depth: int | None, as_json: bool) -> None:
         click.echo(report.to_json())
         return
     Terminal().print(as_rich(report, depth))
+
+
+def _train(request: Request, as_json: bool, options: dict[str, Any]) -> None:
+    """Report a training step."""
+    from metatensor.devices.profiles import ProfileError, device_profile
+
+    by_op = options.pop("by", None) == "op"
+    try:
+        profile = device_profile(options.pop("device")) if "device" in options else None
+    except ProfileError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--device") from None
+    if "loss" in options:
+        try:
+            options["loss"] = load_target(options["loss"])
+        except TargetError as error:
+            raise click.BadParameter(printable(str(error)), param_hint="--loss") from None
+    result = request.train(options)
+    report = result.report
+    if report is None:
+        click.echo(printable_lines(str(result)), err=True)
+        raise SystemExit(1)
+    memory = None if profile is None else profile.visible_memory or profile.memory
+    fits = None if memory is None else report.total_bytes <= memory
+    if as_json:
+        device = None if profile is None else {"name": profile.name, "memory": memory, "fits": fits}
+        click.echo(json.dumps({**report.to_dict(), "device": device}, indent=2))
+        return
+    click.echo(printable_lines(report.text(by_op)))
+    if profile is not None and memory is not None:
+        left = bytes_text(abs(memory - report.total_bytes))
+        click.echo(f"{profile.name}, {bytes_text(memory)}: " + (f"fits, {left} are left" if fits else f"does not fit, {left} are missing"))
+    elif profile is not None:
+        click.echo(f"{profile.name}: the size of its memory is unknown")
 
 
 class _Bar:

@@ -12,6 +12,7 @@ import click
 import metatensor as mt
 from metatensor.analysis.check import CheckResult, build_failure, run_check
 from metatensor.analysis.observation import Progress
+from metatensor.analysis.training import TrainingReport, estimate_training
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.hints import hint_for
@@ -22,6 +23,14 @@ from metatensor.cli.terminal import output_on_stderr
 __all__ = ["Request", "built", "model_options"]
 
 Budgets = tuple[int | None, int | None, int | None]
+OPTIONS = ("recompute=", "there is no optimizer", "estimate_training: ")
+"""How messages about options of a training step begin."""
+
+
+class Trained(NamedTuple):
+    """A training step that ran."""
+
+    report: TrainingReport
 
 
 class Request(NamedTuple):
@@ -46,15 +55,42 @@ class Request(NamedTuple):
 
     def run(self, budgets: Budgets = (None, None, None), progress: Progress | None = None) -> CheckResult:
         """Load the target, build the model on meta and run it. Raise a usage error if it does not name a model."""
+        model = self._made()
+        if isinstance(model, CheckResult):
+            return model
+        with output_on_stderr():
+            return run_check(model, tuple(self.inputs), self.named_inputs, budgets, progress)
+
+    def train(self, options: dict[str, Any]) -> Any:
+        """Run a training step with the options of `estimate_training`. Return an object with its report, or the failure.
+
+        Options without a meaning for the model raise a usage error.
+        """
+        model = self._made()
+        if isinstance(model, CheckResult):
+            return model
+        if not isinstance(model, mt.nn.Module):
+            raise click.UsageError(f"{self.target} is a {type(model).__name__}; --train needs a module")
         try:
             with output_on_stderr():
-                model = self.model()
+                report = estimate_training(model.train(), *self.inputs, **options, **self.named_inputs)
+        except ValueError as error:
+            if str(error).startswith(OPTIONS):
+                raise click.UsageError(printable(str(error))) from None
+            return self._failure(error)
+        except (Exception, SystemExit) as error:
+            return self._failure(error)
+        return Trained(report)
+
+    def _made(self) -> Any:
+        """Return the model on meta, or the failure. Raise a usage error if the target does not name a model."""
+        try:
+            with output_on_stderr():
+                return self.model()
         except TargetError as error:
             raise click.UsageError(printable(str(error))) from None
         except (Exception, SystemExit) as error:
             return self._failure(error)
-        with output_on_stderr():
-            return run_check(model, tuple(self.inputs), self.named_inputs, budgets, progress)
 
     def _failure(self, error: BaseException) -> CheckResult:
         return dataclasses.replace(build_failure(self.target, error), hint=hint_for(error, self.target, self.torch))

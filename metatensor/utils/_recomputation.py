@@ -29,20 +29,13 @@ class State:
 
     Parameters
     ----------
-    args : tuple
-        The arguments of the function. Their devices are those whose autocast is restored.
     random : bool
         Whether to restore the random generator.
     """
 
-    def __init__(self, args: Any, random: bool) -> None:
+    def __init__(self, random: bool) -> None:
         self.random = mt.default_generator.get_state() if random else None
-        types = {"cpu", *(t.device.type for t in args if isinstance(t, mt.Tensor))} - {"meta"}
-        self.autocast = {
-            name: {"dtype": amp.get_autocast_dtype(name), "enabled": amp.is_autocast_enabled(name)}
-            for name in sorted(types) if amp.is_autocast_available(name)
-        }  # fmt: skip
-        self.cache = amp.is_autocast_cache_enabled()
+        self.autocast = amp._as_now()
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
@@ -51,8 +44,7 @@ class State:
             if self.random is not None:
                 stack.callback(mt.default_generator.set_state, mt.default_generator.get_state())
                 mt.default_generator.set_state(self.random)
-            for name, options in self.autocast.items():
-                stack.enter_context(amp.autocast(name, cache_enabled=self.cache, **options))
+            stack.enter_context(self.autocast())
             yield
 
 

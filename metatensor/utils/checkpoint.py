@@ -154,7 +154,7 @@ def checkpoint(
         with first:
             return function(*args, **kwargs)
     call = Recomputation(
-        function, args, kwargs, State([*args, *kwargs.values()], preserve_rng_state),
+        function, args, kwargs, State(preserve_rng_state),
         early_stop=early_stop if _early_stop is None else _early_stop, check=determinism_check == "default",
         debug=debug if _debug is None else _debug, again=again,
     )  # fmt: skip
@@ -180,7 +180,7 @@ class CheckpointFunction(mt.autograd.Function):
         """Return ``run_function(*args)``."""
         check_backward_validity(args)
         ctx.run_function = run_function
-        ctx.state = State(args, preserve_rng_state)
+        ctx.state = State(preserve_rng_state)
         ctx.values = [None if isinstance(value, mt.Tensor) else value for value in args]
         ctx.places = [i for i, value in enumerate(args) if isinstance(value, mt.Tensor)]
         ctx.save_for_backward(*[args[i] for i in ctx.places])

@@ -117,3 +117,115 @@ class Detached(mt.nn.Module):
 
     def forward(self, x):
         return self.model(x).detach()
+
+
+class Layers(mt.nn.Module):
+    """Four equal layers between two others."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = mt.nn.Linear(16, 64)
+        self.layers = mt.nn.ModuleList([mt.nn.Sequential(mt.nn.Linear(64, 256), mt.nn.GELU(), mt.nn.Linear(256, 64)) for _ in range(4)])
+        self.last = mt.nn.Linear(64, 8)
+
+    def forward(self, x):
+        x = self.first(x)
+        for layer in self.layers:
+            x = x + layer(x)
+        return self.last(x)
+
+
+def layers():
+    with mt.device("meta"):
+        return Layers(), mt.empty(32, 16)
+
+
+def test_recomputation_of_the_layers():
+    model, x = layers()
+    plain = estimate_training(model, x)
+    full = estimate_training(model, x, recompute="full")
+    named = estimate_training(model, x, recompute="layers.*")
+    assert full.recomputed == named.recomputed == [f"layers.{i}" for i in range(4)]
+    assert full.recompute_flops == named.recompute_flops == 4 * 2 * 32 * 64 * 256  # the last product of a layer is not needed
+    assert (full.forward_flops, full.backward_flops) == (plain.forward_flops, plain.backward_flops)
+    states = 4 * mt.default_generator.get_state().nbytes  # of the random generator, to draw the same numbers again
+    assert full.saved_bytes == plain.saved_bytes - 4 * (2 * 4 * 32 * 256) + states  # without what GELU gets and returns
+    assert full.flops == plain.flops + full.recompute_flops == sum(full.flops_by_op.values())
+    some = estimate_training(model, x, recompute="selective")
+    assert some.recompute_flops == 0 and full.saved_bytes < some.saved_bytes < plain.saved_bytes
+    assert "computed again in backward: 4 modules, layers.0 to layers.3" in str(full)
+    assert all("forward" not in vars(module) for module in model.modules())
+    with pytest.raises(ValueError, match="no module has such a path; there are first, layers"):
+        estimate_training(model, x, recompute="blocks.*")
+    with pytest.raises(ValueError, match="no list of layers"):
+        estimate_training(mt.nn.Linear(16, 2, device="meta"), x, recompute="full")
+
+
+def test_a_forward_of_an_instance_is_restored():
+    model, x = layers()
+    model.layers[0].forward = own = model.layers[0].forward
+    estimate_training(model, x, recompute="layers.0")
+    assert vars(model.layers[0])["forward"] is own
+
+
+def test_precisions():
+    model, x = layers()
+    weights = estimate_training(model, x)
+    count = weights.trainable_parameters
+    tensors = len(list(model.parameters()))
+    assert weights.parameter_bytes == 4 * count and weights.optimizer_bytes == 8 * count + 4 * tensors
+    half = estimate_training(model, x, precision="bf16")
+    assert half.parameter_bytes == half.gradient_bytes == 2 * count and half.optimizer_bytes == 4 * count + 4 * tensors
+    assert half.input_bytes == weights.input_bytes // 2 and half.saved_bytes < 0.6 * weights.saved_bytes
+    master = estimate_training(model, x, precision="bf16-master")
+    assert master.gradient_bytes == 2 * count and master.optimizer_bytes == 12 * count + 4 * tensors
+    mixed = estimate_training(model, x, precision="bf16-mixed")
+    assert mixed.gradient_bytes == 4 * count and mixed.optimizer_bytes == weights.optimizer_bytes
+    again = estimate_training(model, x, precision="bf16-mixed", recompute="full")
+    assert again.saved_bytes < mixed.saved_bytes and again.gradient_bytes == 4 * count
+    assert all(p.dtype == mt.float32 for p in model.parameters())
+    with pytest.raises(ValueError, match="precision 'fp7' is unknown; there are fp32, bf16"):
+        estimate_training(model, x, precision="fp7")
+
+
+def test_buffers_get_the_precision_and_return():
+    with mt.device("meta"):
+        model, x = mt.nn.Sequential(mt.nn.Linear(4, 4), mt.nn.BatchNorm1d(4)), mt.empty(3, 4)
+    kept = dict(model.named_buffers())
+    assert estimate_training(model, x, precision="bf16").buffer_bytes == 2 * 8 + 8
+    assert all(b is kept[name] for name, b in model.named_buffers())
+
+
+def test_micro_batches():
+    model, x = layers()
+    one, four = estimate_training(model, x), estimate_training(model, x, grad_accumulation=4)
+    assert (four.forward_flops, four.backward_flops) == (4 * one.forward_flops, 4 * one.backward_flops)
+    assert four.forward_peak == one.forward_peak + one.gradient_bytes and four.saved_bytes == one.saved_bytes
+    assert four.gradient_bytes == one.gradient_bytes and "4 micro-batches" in str(four)
+    with pytest.raises(ValueError, match="grad_accumulation must be at least 1, got 0"):
+        estimate_training(model, x, grad_accumulation=0)
+
+
+def test_optimizers_by_name():
+    model, x = layers()
+    assert estimate_training(model, x, optimizer="sgd").optimizer_bytes == 0
+    assert estimate_training(model, x, optimizer="SGD").optimizer == "SGD"
+    together = estimate_training(model, x, foreach=True)
+    assert together.step_peak > estimate_training(model, x).step_peak
+    with pytest.raises(ValueError, match="no optimizer 'sdg'; there are adadelta"):
+        estimate_training(model, x, optimizer="sdg")
+
+
+def test_frozen_parameters_and_the_other_name():
+    model, x = layers()
+    model.first.requires_grad_(False)
+    report = mt.analysis.estimate(model, x, training=True, optimizer="sgd")
+    assert report.frozen_parameters == 16 * 64 + 64 and report.gradient_bytes == 4 * report.trainable_parameters
+    assert report.optimizer_flops == 0 and report.peak.bytes >= report.forward_peak - 4
+
+
+def test_an_optimizer_that_multiplies_matrices():
+    model, x = layers()
+    weights = [p for p in model.parameters() if p.ndim == 2]
+    report = estimate_training(model, x, optimizer=lambda params: mt.optim.Muon([p for p in params if p.ndim == 2]))
+    assert report.optimizer_flops > 5 * sum(2 * min(p.shape) ** 2 * max(p.shape) for p in weights)

@@ -42,6 +42,10 @@ def product(a, b):
     return a @ b
 
 
+def squared(out):
+    return out.square().sum()
+
+
 def make_product():
     return product
 

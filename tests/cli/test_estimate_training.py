@@ -1,0 +1,69 @@
+"""``metatensor estimate --train``."""
+
+import json
+
+import pytest
+
+X = ("--input", "float32[3,8]")
+
+
+def train(run, *arguments):
+    return run("estimate", "models.py:Net", *X, "--train", *arguments)
+
+
+def test_table(models, run):
+    result = train(run, "--by", "op", "--device", "h100-80gb")
+    assert result.exit_code == 0, result.output
+    for text in ("one training step with AdamW", "trainable parameters", "optimizer state", "FLOPs, computed again", "nn.functional.linear",
+                 "h100-sxm-80gb", "are left", "not included"):  # fmt: skip
+        assert text in result.stdout, text
+
+
+def test_json(models, run):
+    found = json.loads(train(run, "--json", "--device", "t4").stdout)
+    assert found["trainable_parameters"] == 144 and found["gradient_bytes"] == 4 * 144
+    assert found["device"]["fits"] is True and found["device"]["memory"] > 10e9
+    assert found["forward_flops"] == 2 * 2 * 3 * 64 and found["excluded"]
+
+
+def test_what_does_not_fit(models, run, tmp_path):
+    result = run("estimate", "models.py:Net", "--args", "4096, depth=2", "-i", "float32[65536,4096]", "--train", "--device", "t4")
+    assert "does not fit" not in result.stdout
+    result = run("estimate", "models.py:Net", "--args", "65536, depth=1", "-i", "float32[1,65536]", "--train", "--device", "t4")
+    assert "does not fit" in result.stdout and "are missing" in result.stdout
+
+
+def test_options(models, run):
+    plain = json.loads(train(run, "--json").stdout)
+    some = json.loads(train(run, "--json", "--optimizer", "sgd", "--precision", "bf16", "--grad-accumulation", "3").stdout)
+    assert some["optimizer"] == "SGD" and some["optimizer_bytes"] == 0 and some["parameter_bytes"] * 2 == plain["parameter_bytes"]
+    assert some["forward_flops"] == 3 * plain["forward_flops"]
+    full = json.loads(train(run, "--json", "--recompute", "full", "--foreach").stdout)
+    assert full["recomputed"] == ["layers.0", "layers.1"]
+    loss = json.loads(train(run, "--json", "--loss", "models.py:squared").stdout)
+    assert loss["saved_bytes"] > plain["saved_bytes"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--train", "--optimizer", "sdg"), "there is no optimizer 'sdg'"),
+        (("--train", "--recompute", "blocks.*"), "no module has such a path"),
+        (("--train", "--precision", "fp7"), "'fp7' is not one of"),
+        (("--train", "--device", "h1000"), "no device profile is named 'h1000'"),
+        (("--train", "--loss", "models.py:nothing"), "has no 'nothing'"),
+        (("--train", "--grad-accumulation", "0"), "--grad-accumulation"),
+        (("--foreach",), "--foreach needs --train"),
+        (("--device", "t4"), "--device needs --train"),
+    ],
+)
+def test_misuse(models, run, arguments, message):
+    result = run("estimate", "models.py:Net", *X, *arguments)
+    assert result.exit_code == 2 and message in result.output.replace("\n", " ")
+
+
+def test_a_failing_model(models, run):
+    result = run("estimate", "models.py:Broken", *X, "--train")
+    assert result.exit_code == 1 and "RuntimeError" in result.stderr and "models.py" in result.stderr
+    result = run("estimate", "models.py:make_product", *X, "-i", "float32[8,2]", "--train")
+    assert result.exit_code == 2 and "--train needs a module" in result.output
