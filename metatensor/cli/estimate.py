@@ -36,7 +36,7 @@ PATIENCE = 0.3
 @click.option("--recompute", metavar="WHAT", help='With --train: none, full, selective, or a pattern of module paths ("layers.*") '
               "[default: none].")
 @click.option("--foreach", is_flag=True, help="With --train: the optimizer updates all parameters together.")
-@click.option("--grad-accumulation", type=click.IntRange(min=1), metavar="N", help="With --train: micro-batches before the optimizer's step.")
+@click.option("--grad-accumulation", type=click.IntRange(min=1), metavar="N", help="With --train: micro-batches before the update.")
 @click.option("--by", type=click.Choice(["op"]), help="With --train: also list the FLOPs of each operator.")
 @click.option("--device", metavar="PROFILE", help="With --train: a device profile, such as h100-80gb; compare its memory.")
 def command(request: Request, depth: int | None, as_json: bool, train: bool, **options: Any) -> None:
