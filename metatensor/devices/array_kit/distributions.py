@@ -225,9 +225,10 @@ def randperm(kit: Any, out: Any, n: int, ticket: Any, *options: Any) -> Any:
     stream = kit.random(ticket)
     if not kit.on_host:
         return stream.bits(n).argsort(kind="stable")
-    drawn: Any = np.empty(n, np.int64)
+    fits = out.dtype == np.int64 and out.flags.c_contiguous
+    drawn: Any = out if fits else np.empty(n, np.int64)
     host.fill_permutation(drawn, stream.seed, stream.ticket)
-    return drawn
+    return None if fits else drawn
 
 
 # Other distributions, by inversion ----------------------------------------------------------------
