@@ -24,7 +24,7 @@ from metatensor.deferred import has_values
 from metatensor.func import _tree
 from metatensor.rules.decompositions import decompositions
 
-__all__ = ["Batched", "Level", "current_level", "current_levels", "is_batched_at", "is_random", "peel", "wrap"]
+__all__ = ["Batched", "Level", "NoBatch", "current_level", "current_levels", "is_batched_at", "is_random", "peel", "wrap"]
 
 VIEW_FLAG = 4  # operator flags, as in _core/op.pxd
 COMPOSITE_FLAG = 8
@@ -125,7 +125,7 @@ class Level(DispatchMode):
     def refuse_random(self, op: Any) -> None:
         """Raise RuntimeError if `randomness` is "error"."""
         if self.randomness == "error":
-            raise RuntimeError(
+            raise NoBatch(
                 f"vmap: the function draws random numbers ({op.name}); pass randomness='different' or 'same'"
             )
 
@@ -210,7 +210,7 @@ class Batched(Tensor):
             )  # fmt: skip
         name = func.functional.name
         if name in _ANSWERS:
-            raise RuntimeError(
+            raise NoBatch(
                 f"vmap: {name} (or bool(), int() or a comparison of a tensor) gives a different result for each member of the "
                 "batch, so code cannot depend on it; use metatensor.where instead of an if statement"
             )
@@ -219,7 +219,7 @@ class Batched(Tensor):
                 return func(*args, **kwargs)
         mutated = args[0] if func.variant == 1 or writes(func) else kwargs.get("out")
         if mutated is not None and not (isinstance(mutated, Batched) and mutated.level is level):
-            raise RuntimeError(
+            raise SharedWrite(
                 f"vmap: {func.name} would write different values for each member of the batch to a tensor that they "
                 "share; create that tensor from one that is mapped over, for example with new_zeros()"
             )
@@ -240,12 +240,14 @@ class Batched(Tensor):
             for way in _WAYS:
                 try:
                     result = way(func, level, args, kwargs, mutated)
-                except OneByOne:
-                    break
+                except SharedWrite:  # to a tensor that the operator itself made
+                    result = NotImplemented
+                except NoBatch:
+                    raise
                 except (RuntimeError, IndexError, TypeError, ValueError):
                     result = NotImplemented  # calling the operator for each member raises a better message
                 if result is not NotImplemented:
-                    return mutated if mutated is not None else result
+                    return result if mutated is None else _changed(mutated)
         return _by_member(func, level, args, kwargs, mutated, random)
 
     def numpy(self, *, force: bool = False) -> Any:
@@ -257,6 +259,15 @@ class Batched(Tensor):
 
     def __repr__(self, *args: Any, **kwargs: Any) -> str:
         return f"Batched(level={self.level.depth}, value={self.value!r})"
+
+
+def _changed(mutated: Any) -> Any:
+    """Return a tensor that has been written to. It requires gradients if its members do now."""
+    for x in _tree.flatten(mutated):
+        if isinstance(x, Batched) and x.value.requires_grad and not x.requires_grad:
+            with DisableTorchFunctionSubclass():
+                x.requires_grad = True
+    return mutated
 
 
 # Random operators whose numbers belong to the elements of their first argument.
@@ -284,8 +295,12 @@ def _drawn_at_once(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[
     return _tree.tree_map(lambda y: wrap(y, level) if isinstance(y, Tensor) else y, result)
 
 
-class OneByOne(Exception):
-    """Raised by a rule if the operator must be called for one member after another."""
+class NoBatch(RuntimeError):
+    """Raised if an operator cannot run for a batch, because what it does depends on the values of a member."""
+
+
+class SharedWrite(NoBatch):
+    """Raised if an operator would write different values for each member to a tensor that they share."""
 
 
 # How an operator runs for all members at once: the first that does not return NotImplemented is taken.
@@ -316,7 +331,7 @@ def _by_copy(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, A
 
 def _by_body(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
     """Run the body of a composite operator, which calls others."""
-    if mutated is not None or not func.functional.flags & COMPOSITE_FLAG:
+    if mutated is not None and (func.variant or "out" in kwargs) or not func.functional.flags & COMPOSITE_FLAG:
         return NotImplemented
     return run_body(func, args, kwargs)
 
@@ -337,17 +352,6 @@ def _by_parts(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, 
 
 
 _WAYS = (_by_rule, _by_copy, _by_body, _by_parts)
-
-
-# Operators that run for one member after another, because their results depend on values in a way that has no form for a
-# batch, or because they are rare. Any other operator without a rule does, too; all of them warn.
-ONE_BY_ONE = frozenset((
-    "_ctc_loss", "_histogramdd_bin_edges", "_histogramdd_from_bin_tensors", "_linalg_lstsq", "_multilabel_margin_loss_forward",
-    "_repeat_interleave_by", "_unravel_index", "as_strided_scatter", "bincount", "conv_tbc", "hash_tensor", "histc", "histogram",
-    "linalg.lstsq", "linspace", "logspace", "narrow", "nn.functional._batch_norm_train", "nn.functional._instance_norm_train",
-    "nn.functional.ctc_loss", "nn.functional.embedding_bag", "nn.functional.gaussian_nll_loss", "nn.functional.one_hot", "nonzero",
-    "nonzero_static", "resize_", "resize_as_", "tensor_split", "unique", "unique_consecutive",
-))  # fmt: skip
 
 
 def _by_member(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any, random: bool) -> Any:
