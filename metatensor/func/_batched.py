@@ -24,7 +24,10 @@ from metatensor.deferred import has_values
 from metatensor.func import _tree
 from metatensor.rules.decompositions import decompositions
 
-__all__ = ["Batched", "Level", "NoBatch", "current_level", "current_levels", "is_batched_at", "is_random", "peel", "wrap"]
+__all__ = [
+    "Batched", "Level", "NoBatch", "by_body", "by_parts", "by_rule", "current_level", "current_levels", "is_batched_at", "is_random",
+    "peel", "wrap", "writes",
+]  # fmt: skip
 
 VIEW_FLAG = 4  # operator flags, as in _core/op.pxd
 COMPOSITE_FLAG = 8
@@ -76,16 +79,16 @@ def current_levels() -> list[Level]:
 
 def is_random(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether this call of an operator draws random numbers."""
-    if not op.flags & RANDOM_FLAG:
+    if not op.flags & RANDOM_FLAG and op.functional.name not in ("rrelu", "nn.functional.rrelu"):
         return False
-    names = op.overloads[0].argument_names
-    given = dict(zip(names, args)) | kwargs
-    if not all(given.get(name, True) for name in _SWITCH if name in names):
+    found = bound_arguments(op, args, kwargs)
+    given = kwargs if found is None else found[1]
+    if any(name in given and not given[name] and given[name] is not None for name in _SWITCH):
         return False
-    probabilities = [name for name in _DROPOUT if name in names]
+    probabilities = [given[name] for name in _DROPOUT if name in given]
     if op.functional.name.endswith("scaled_dot_product_attention") or op.name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
-        return any(given.get(name, 0) for name in probabilities)
-    return all(given.get(name, 1) for name in probabilities)
+        return any(probabilities)
+    return all(isinstance(p, Tensor) or p or p is None for p in probabilities)
 
 
 class Level(DispatchMode):
@@ -106,10 +109,11 @@ class Level(DispatchMode):
     def __exit__(self, *error: Any) -> None:
         _threads.levels.pop()
         super().__exit__(*error)
+        if isinstance(error[1], NoBatch):  # the class is for the rules only
+            raise RuntimeError(str(error[1])).with_traceback(error[2]) from None
 
     def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator without batched arguments. A random operator raises, runs once, or runs once for each
-        member."""
+        """Run an operator without batched arguments. A random operator raises, draws once, or draws for each member."""
         if self.inside_member or not is_random(op, args, kwargs):
             return op(*args, **kwargs)
         self.refuse_random(op)
@@ -120,7 +124,10 @@ class Level(DispatchMode):
                 f"vmap: {op.name} would write different numbers for each member of the batch to a tensor that they "
                 "share; use randomness='same', or a tensor that is mapped over"
             )
-        return wrap(mt.stack([op(*args, **kwargs) for _ in range(self.size)]), self)
+        from metatensor.func._random import drawn_by_all
+
+        result = drawn_by_all(op, self, args, kwargs)
+        return wrap(mt.stack([op(*args, **kwargs) for _ in range(self.size)]), self) if result is NotImplemented else result
 
     def refuse_random(self, op: Any) -> None:
         """Raise RuntimeError if `randomness` is "error"."""
@@ -233,9 +240,11 @@ class Batched(Tensor):
             if result is not NotImplemented:
                 return result
         if random:
-            result = _drawn_at_once(func, level, args, kwargs) if level.randomness == "different" else NotImplemented
+            from metatensor.func._random import drawn
+
+            result = drawn(func, level, args, kwargs, mutated)
             if result is not NotImplemented:
-                return mutated if mutated is not None else result
+                return result
         else:
             for way in _WAYS:
                 try:
@@ -270,31 +279,6 @@ def _changed(mutated: Any) -> Any:
     return mutated
 
 
-# Random operators whose numbers belong to the elements of their first argument.
-_DRAWN_FOR_ELEMENTS = frozenset((
-    "rand_like", "randn_like", "randint_like", "bernoulli", "poisson", "normal_", "uniform_", "exponential_", "cauchy_", "geometric_",
-    "log_normal_", "bernoulli_", "random_", "dropout", "nn.functional.dropout", "native_dropout", "nn.functional.alpha_dropout",
-    "alpha_dropout", "rrelu", "nn.functional.rrelu", "normal",
-))  # fmt: skip
-
-
-def _drawn_at_once(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Draw the numbers of all members with one call."""
-    if func.name not in _DRAWN_FOR_ELEMENTS or not args or not level.size:
-        return NotImplemented
-    first, others = args[0], _tree.flatten([args[1:], kwargs])
-    if not (isinstance(first, Batched) and first.level is level) or any(isinstance(x, Tensor) for x in others):
-        return NotImplemented
-    level.inside_member += 1
-    try:
-        result = func(first.value, *args[1:], **kwargs)
-    finally:
-        level.inside_member -= 1
-    if func.variant or writes(func):
-        return first
-    return _tree.tree_map(lambda y: wrap(y, level) if isinstance(y, Tensor) else y, result)
-
-
 class NoBatch(RuntimeError):
     """Raised if an operator cannot run for a batch, because what it does depends on the values of a member."""
 
@@ -306,7 +290,7 @@ class SharedWrite(NoBatch):
 # How an operator runs for all members at once: the first that does not return NotImplemented is taken.
 
 
-def _by_rule(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
+def by_rule(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
     """Use the rule of the operator. Operators that are views, or element-wise, have one without being named."""
     from metatensor.func._rules import RULES, broadcast, view
 
@@ -319,7 +303,7 @@ def _by_rule(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, A
     return NotImplemented if rule is None else rule(func, level, args, kwargs)
 
 
-def _by_copy(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
+def by_copy(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
     """Compute what an operator is to write, then write it."""
     if mutated is None or not (func.variant or "out" in kwargs) or isinstance(mutated, (list, tuple)):
         return NotImplemented
@@ -329,14 +313,14 @@ def _by_copy(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, A
     return mutated.copy_(result)
 
 
-def _by_body(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
+def by_body(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
     """Run the body of a composite operator, which calls others."""
     if mutated is not None and (func.variant or "out" in kwargs) or not func.functional.flags & COMPOSITE_FLAG:
         return NotImplemented
     return run_body(func, args, kwargs)
 
 
-def _by_parts(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
+def by_parts(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
     """Compute an operator by others: as it is recorded for gradients, or by its decomposition."""
     if mutated is not None:
         return NotImplemented
@@ -351,7 +335,7 @@ def _by_parts(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, 
     return NotImplemented
 
 
-_WAYS = (_by_rule, _by_copy, _by_body, _by_parts)
+_WAYS = (by_rule, by_copy, by_body, by_parts)
 
 
 def _by_member(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any, random: bool) -> Any:
