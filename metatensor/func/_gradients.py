@@ -82,6 +82,13 @@ def _whole(x: Any, levels: list[Level]) -> Any:
     return x
 
 
+def _own_memory(whole: Any) -> Any:
+    """Return all members with memory for each. The gradients of views of members would be shared between members otherwise."""
+    x = _innermost(whole)
+    expanded = any(n > 1 and step == 0 for n, step in zip(x.shape, x.stride(), strict=True))
+    return whole.clone(memory_format=mt.contiguous_format) if expanded else whole
+
+
 def _members(x: Any, levels: list[Level]) -> Any:
     """Undo `_whole`."""
     for level in levels:
@@ -118,7 +125,8 @@ class _Recorded:
     def run(self, func: Callable[..., Any]) -> tuple[Any, Any]:
         aliases, self.nodes = [], []
         for leaf in self.leaves:
-            made, node = duals.fresh(_whole(leaf, self.levels), self.outer)
+            whole = _whole(leaf, self.levels)
+            made, node = duals.fresh(_own_memory(whole) if self.levels else whole, self.outer)
             aliases.append(_members(made, self.levels))
             self.nodes.append(node)
         try:
@@ -309,8 +317,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     output : Any
         The value.
     vjp_fn : callable
-        Takes a gradient for each tensor of the output, in the same structure, and returns those of the arguments: a tuple, or
-        for one argument its gradient alone. It may be called more than once.
+        Takes a gradient for each tensor of the output, in the same structure, and returns those of the arguments: a tuple, also
+        for one argument. It may be called more than once.
 
     Examples
     --------
