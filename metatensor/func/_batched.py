@@ -88,6 +88,8 @@ def is_random(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     probabilities = [given[name] for name in _DROPOUT if name in given]
     if op.functional.name.endswith("scaled_dot_product_attention") or op.name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
         return any(probabilities)
+    if op.functional.name.endswith("dropout") and op.name != "native_dropout" and any(p == 1 for p in probabilities):
+        return False  # all elements are dropped
     return all(isinstance(p, Tensor) or p or p is None for p in probabilities)
 
 

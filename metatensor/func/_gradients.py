@@ -44,6 +44,12 @@ def _outputs(where: str, tree: Any) -> list[Any]:
     return leaves
 
 
+def _real(where: str, tensors: list[Any], what: str) -> None:
+    for i, x in enumerate(tensors):
+        if isinstance(x, Tensor) and x.is_complex():
+            raise RuntimeError(f"{where}: {what} must be real, but number {i} is complex; use vjp or jvp")
+
+
 def _with_aux(where: str, returned: Any, has_aux: bool) -> tuple[Any, Any]:
     if not has_aux:
         return returned, None
@@ -407,7 +413,9 @@ def jacrev(
             return func(*given, **kwargs)
 
         primals = tuple(args[i] for i in at)
+        _real("jacrev", _tree.flatten(primals), "arguments")
         call, _, aux = _recorded_vjp("jacrev", of_chosen, primals, has_aux)
+        _real("jacrev", call.outputs, "outputs")
         rows = []
         for k, y in enumerate(call.outputs):
             found = _rows(call, k, y, chunk_size)
@@ -557,6 +565,7 @@ def jacfwd(
         at = _positions("jacfwd", argnums, len(args))
         chosen = tuple(args[i] for i in at)
         leaves = _tensors("jacfwd", chosen)
+        _real("jacfwd", leaves, "arguments")
 
         def of_chosen(*values: Any) -> Any:
             given = list(args)
@@ -571,6 +580,7 @@ def jacfwd(
             if any(_has_batch(y, level) for y in _tree.flatten([output, aux]) if isinstance(y, Tensor)):
                 raise RuntimeError("jacfwd: the value of the function differs between the columns, because it depends on its tangents")
             columns = [peel(t, level) for t in found]
+        _real("jacfwd", _tree.flatten(output), "outputs")
         rows = []
         for y, t in zip(_tree.flatten(output), columns, strict=True):
             parts, start = [], 0
@@ -593,7 +603,7 @@ def _basis(leaves: list[Any], total: int, level: Level) -> list[Any]:
         n = x.numel()
         basis = mt.zeros((total, n), dtype=x.dtype, device=x.device)
         basis.narrow(0, start, n).fill_diagonal_(1) if n else None
-        made.append(wrap(basis.reshape(total, *x.shape), level) if total else basis.reshape(0, *x.shape))
+        made.append(wrap(basis.reshape(total, *x.shape), level))
         start += n
     return made
 
