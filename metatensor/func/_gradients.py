@@ -21,7 +21,7 @@ from metatensor.autograd.forward_ad import _dual, _unpacked
 from metatensor.func import _tree
 from metatensor.func._batched import Batched, Level, current_levels, peel, wrap
 
-__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]
+__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp", "without_history"]
 
 
 # Parts that the transforms share -------------------------------------------------------------------------------------
@@ -155,7 +155,7 @@ class _Recorded:
                 return x
             if self.outer and duals.reaches_others([_innermost(x)], self.nodes):
                 return x
-            return _without_history(x)
+            return without_history(x)
 
         return _tree.tree_map(one, tree)
 
@@ -174,7 +174,7 @@ class _Recorded:
             if g is None:
                 results.append(mt.zeros_like(leaf, requires_grad=False) if not isinstance(leaf, Batched) else mt.zeros_like(leaf))
                 continue
-            results.append(_members(g if create or not _innermost(g).requires_grad else _without_history(g), self.levels))
+            results.append(_members(g if create or not _innermost(g).requires_grad else without_history(g), self.levels))
         return results
 
 
@@ -193,10 +193,10 @@ def _innermost(x: Any) -> Any:
     return x
 
 
-def _without_history(x: Any) -> Any:
+def without_history(x: Any) -> Any:
     """Return a tensor without its node, but with its tangents."""
     if isinstance(x, Batched):
-        return wrap(_without_history(x.value), x.level)
+        return wrap(without_history(x.value), x.level)
     return duals.without_history(x)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.tensor import Tensor
-from metatensor.func._batched import Level, NoBatch, wrap
+from metatensor.func._batched import Batched, Level, NoBatch, wrap
 from metatensor.func._rules import each, expanded, is_batch, named, written
 
 __all__ = ["along", "reduced"]
@@ -241,6 +241,12 @@ def _masked_scatter(func: Any, level: Level, given: dict[str, Any]) -> Any:
     x, mask, source = given["input"], given["mask"], given["source"]
     shape = mt.broadcast_shapes(x.shape, mask.shape)
     order = mask.expand(shape).reshape(-1).cumsum(0).reshape(shape) - 1
+    most = order.max() if order.numel() else None
+    most = most.value if is_batch(most, level) else most
+    if most is not None and most.device.type != "meta" and not isinstance(most, Batched) and bool((most >= source.numel()).any()):
+        raise NoBatch(f"vmap: masked_scatter needs {int(most.max()) + 1} elements, but the source has {source.numel()}")
+    if not source.numel():
+        source = mt.cat([source.reshape(-1), source.new_zeros(1)])
     return mt.where(mask, mt.take(source, order.clamp(0, max(source.numel() - 1, 0))), x)
 
 
@@ -289,7 +295,9 @@ def _embedding(func: Any, level: Level, given: dict[str, Any]) -> Any:
     made = wrap(mt.nn.functional.embedding(at, table, scale_grad_by_freq=frequencies), level)
     if padding is None or name == "indices" and padding < 0:
         return made
-    return mt.where((index == padding % n).unsqueeze(-1), made.detach(), made)  # the row of the padding has no gradient
+    from metatensor.func._gradients import without_history
+
+    return mt.where((index == padding % n).unsqueeze(-1), without_history(made), made)  # the row of the padding has no gradient
 
 
 @named("embedding_dense_backward")
