@@ -241,7 +241,7 @@ def _masked_scatter(func: Any, level: Level, given: dict[str, Any]) -> Any:
     x, mask, source = given["input"], given["mask"], given["source"]
     shape = mt.broadcast_shapes(x.shape, mask.shape)
     order = mask.expand(shape).reshape(-1).cumsum(0).reshape(shape) - 1
-    most = order.max() if order.numel() else None
+    most: Any = order.max() if order.numel() else None
     most = most.value if is_batch(most, level) else most
     if most is not None and most.device.type != "meta" and not isinstance(most, Batched) and bool((most >= source.numel()).any()):
         raise NoBatch(f"vmap: masked_scatter needs {int(most.max()) + 1} elements, but the source has {source.numel()}")
