@@ -24,7 +24,10 @@ from metatensor.deferred import has_values
 from metatensor.func import _tree
 from metatensor.rules.decompositions import decompositions
 
-__all__ = ["Batched", "Level", "current_level", "current_levels", "is_batched_at", "is_random", "peel", "wrap"]
+__all__ = [
+    "Batched", "Level", "NoBatch", "by_body", "by_parts", "by_rule", "current_level", "current_levels", "is_batched_at", "is_random",
+    "peel", "wrap", "writes",
+]  # fmt: skip
 
 VIEW_FLAG = 4  # operator flags, as in _core/op.pxd
 COMPOSITE_FLAG = 8
@@ -76,16 +79,18 @@ def current_levels() -> list[Level]:
 
 def is_random(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Return whether this call of an operator draws random numbers."""
-    if not op.flags & RANDOM_FLAG:
+    if not op.flags & RANDOM_FLAG and op.functional.name not in ("rrelu", "nn.functional.rrelu"):
         return False
-    names = op.overloads[0].argument_names
-    given = dict(zip(names, args)) | kwargs
-    if not all(given.get(name, True) for name in _SWITCH if name in names):
+    found = bound_arguments(op, args, kwargs)
+    given = kwargs if found is None else found[1]
+    if any(name in given and not given[name] and given[name] is not None for name in _SWITCH):
         return False
-    probabilities = [name for name in _DROPOUT if name in names]
+    probabilities = [given[name] for name in _DROPOUT if name in given]
     if op.functional.name.endswith("scaled_dot_product_attention") or op.name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
-        return any(given.get(name, 0) for name in probabilities)
-    return all(given.get(name, 1) for name in probabilities)
+        return any(probabilities)
+    if op.functional.name.endswith("dropout") and op.name != "native_dropout" and any(p == 1 for p in probabilities):
+        return False  # all elements are dropped
+    return all(isinstance(p, Tensor) or p or p is None for p in probabilities)
 
 
 class Level(DispatchMode):
@@ -106,10 +111,11 @@ class Level(DispatchMode):
     def __exit__(self, *error: Any) -> None:
         _threads.levels.pop()
         super().__exit__(*error)
+        if isinstance(error[1], NoBatch):  # the class is for the rules only
+            raise RuntimeError(str(error[1])).with_traceback(error[2]) from None
 
     def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator without batched arguments. A random operator raises, runs once, or runs once for each
-        member."""
+        """Run an operator without batched arguments. A random operator raises, draws once, or draws for each member."""
         if self.inside_member or not is_random(op, args, kwargs):
             return op(*args, **kwargs)
         self.refuse_random(op)
@@ -120,12 +126,15 @@ class Level(DispatchMode):
                 f"vmap: {op.name} would write different numbers for each member of the batch to a tensor that they "
                 "share; use randomness='same', or a tensor that is mapped over"
             )
-        return wrap(mt.stack([op(*args, **kwargs) for _ in range(self.size)]), self)
+        from metatensor.func._random import drawn_by_all
+
+        result = drawn_by_all(op, self, args, kwargs)
+        return wrap(mt.stack([op(*args, **kwargs) for _ in range(self.size)]), self) if result is NotImplemented else result
 
     def refuse_random(self, op: Any) -> None:
         """Raise RuntimeError if `randomness` is "error"."""
         if self.randomness == "error":
-            raise RuntimeError(
+            raise NoBatch(
                 f"vmap: the function draws random numbers ({op.name}); pass randomness='different' or 'same'"
             )
 
@@ -210,7 +219,7 @@ class Batched(Tensor):
             )  # fmt: skip
         name = func.functional.name
         if name in _ANSWERS:
-            raise RuntimeError(
+            raise NoBatch(
                 f"vmap: {name} (or bool(), int() or a comparison of a tensor) gives a different result for each member of the "
                 "batch, so code cannot depend on it; use metatensor.where instead of an if statement"
             )
@@ -219,7 +228,7 @@ class Batched(Tensor):
                 return func(*args, **kwargs)
         mutated = args[0] if func.variant == 1 or writes(func) else kwargs.get("out")
         if mutated is not None and not (isinstance(mutated, Batched) and mutated.level is level):
-            raise RuntimeError(
+            raise SharedWrite(
                 f"vmap: {func.name} would write different values for each member of the batch to a tensor that they "
                 "share; create that tensor from one that is mapped over, for example with new_zeros()"
             )
@@ -233,19 +242,23 @@ class Batched(Tensor):
             if result is not NotImplemented:
                 return result
         if random:
-            result = _drawn_at_once(func, level, args, kwargs) if level.randomness == "different" else NotImplemented
+            from metatensor.func._random import drawn
+
+            result = drawn(func, level, args, kwargs, mutated)
             if result is not NotImplemented:
-                return mutated if mutated is not None else result
+                return result
         else:
             for way in _WAYS:
                 try:
                     result = way(func, level, args, kwargs, mutated)
-                except OneByOne:
-                    break
+                except SharedWrite:  # to a tensor that the operator itself made
+                    result = NotImplemented
+                except NoBatch:
+                    raise
                 except (RuntimeError, IndexError, TypeError, ValueError):
                     result = NotImplemented  # calling the operator for each member raises a better message
                 if result is not NotImplemented:
-                    return mutated if mutated is not None else result
+                    return result if mutated is None else _changed(mutated)
         return _by_member(func, level, args, kwargs, mutated, random)
 
     def numpy(self, *, force: bool = False) -> Any:
@@ -259,39 +272,27 @@ class Batched(Tensor):
         return f"Batched(level={self.level.depth}, value={self.value!r})"
 
 
-# Random operators whose numbers belong to the elements of their first argument.
-_DRAWN_FOR_ELEMENTS = frozenset((
-    "rand_like", "randn_like", "randint_like", "bernoulli", "poisson", "normal_", "uniform_", "exponential_", "cauchy_", "geometric_",
-    "log_normal_", "bernoulli_", "random_", "dropout", "nn.functional.dropout", "native_dropout", "nn.functional.alpha_dropout",
-    "alpha_dropout", "rrelu", "nn.functional.rrelu", "normal",
-))  # fmt: skip
+def _changed(mutated: Any) -> Any:
+    """Return a tensor that has been written to. It requires gradients if its members do now."""
+    for x in _tree.flatten(mutated):
+        if isinstance(x, Batched) and x.value.requires_grad and not x.requires_grad:
+            with DisableTorchFunctionSubclass():
+                x.requires_grad = True
+    return mutated
 
 
-def _drawn_at_once(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Draw the numbers of all members with one call."""
-    if func.name not in _DRAWN_FOR_ELEMENTS or not args or not level.size:
-        return NotImplemented
-    first, others = args[0], _tree.flatten([args[1:], kwargs])
-    if not (isinstance(first, Batched) and first.level is level) or any(isinstance(x, Tensor) for x in others):
-        return NotImplemented
-    level.inside_member += 1
-    try:
-        result = func(first.value, *args[1:], **kwargs)
-    finally:
-        level.inside_member -= 1
-    if func.variant or writes(func):
-        return first
-    return _tree.tree_map(lambda y: wrap(y, level) if isinstance(y, Tensor) else y, result)
+class NoBatch(RuntimeError):
+    """Raised if an operator cannot run for a batch, because what it does depends on the values of a member."""
 
 
-class OneByOne(Exception):
-    """Raised by a rule if the operator must be called for one member after another."""
+class SharedWrite(NoBatch):
+    """Raised if an operator would write different values for each member to a tensor that they share."""
 
 
 # How an operator runs for all members at once: the first that does not return NotImplemented is taken.
 
 
-def _by_rule(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
+def by_rule(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
     """Use the rule of the operator. Operators that are views, or element-wise, have one without being named."""
     from metatensor.func._rules import RULES, broadcast, view
 
@@ -304,7 +305,7 @@ def _by_rule(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, A
     return NotImplemented if rule is None else rule(func, level, args, kwargs)
 
 
-def _by_copy(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
+def by_copy(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
     """Compute what an operator is to write, then write it."""
     if mutated is None or not (func.variant or "out" in kwargs) or isinstance(mutated, (list, tuple)):
         return NotImplemented
@@ -314,14 +315,14 @@ def _by_copy(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, A
     return mutated.copy_(result)
 
 
-def _by_body(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
+def by_body(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
     """Run the body of a composite operator, which calls others."""
-    if mutated is not None or not func.functional.flags & COMPOSITE_FLAG:
+    if mutated is not None and (func.variant or "out" in kwargs) or not func.functional.flags & COMPOSITE_FLAG:
         return NotImplemented
     return run_body(func, args, kwargs)
 
 
-def _by_parts(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
+def by_parts(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
     """Compute an operator by others: as it is recorded for gradients, or by its decomposition."""
     if mutated is not None:
         return NotImplemented
@@ -336,18 +337,7 @@ def _by_parts(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, 
     return NotImplemented
 
 
-_WAYS = (_by_rule, _by_copy, _by_body, _by_parts)
-
-
-# Operators that run for one member after another, because their results depend on values in a way that has no form for a
-# batch, or because they are rare. Any other operator without a rule does, too; all of them warn.
-ONE_BY_ONE = frozenset((
-    "_ctc_loss", "_histogramdd_bin_edges", "_histogramdd_from_bin_tensors", "_linalg_lstsq", "_multilabel_margin_loss_forward",
-    "_repeat_interleave_by", "_unravel_index", "as_strided_scatter", "bincount", "conv_tbc", "hash_tensor", "histc", "histogram",
-    "linalg.lstsq", "linspace", "logspace", "narrow", "nn.functional._batch_norm_train", "nn.functional._instance_norm_train",
-    "nn.functional.ctc_loss", "nn.functional.embedding_bag", "nn.functional.gaussian_nll_loss", "nn.functional.one_hot", "nonzero",
-    "nonzero_static", "resize_", "resize_as_", "tensor_split", "unique", "unique_consecutive",
-))  # fmt: skip
+_WAYS = (by_rule, by_copy, by_body, by_parts)
 
 
 def _by_member(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any, random: bool) -> Any:

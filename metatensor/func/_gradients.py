@@ -21,7 +21,7 @@ from metatensor.autograd.forward_ad import _dual, _unpacked
 from metatensor.func import _tree
 from metatensor.func._batched import Batched, Level, current_levels, peel, wrap
 
-__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp"]
+__all__ = ["grad", "grad_and_value", "hessian", "jacfwd", "jacrev", "jvp", "linearize", "vjp", "without_history"]
 
 
 # Parts that the transforms share -------------------------------------------------------------------------------------
@@ -42,6 +42,12 @@ def _outputs(where: str, tree: Any) -> list[Any]:
         if not isinstance(leaf, Tensor):
             raise RuntimeError(f"{where}: the function must return Tensors, or nested containers of them, not {type(leaf).__name__}")
     return leaves
+
+
+def _real(where: str, tensors: list[Any], what: str) -> None:
+    for i, x in enumerate(tensors):
+        if isinstance(x, Tensor) and x.is_complex():
+            raise RuntimeError(f"{where}: {what} must be real, but number {i} is complex; use vjp or jvp")
 
 
 def _with_aux(where: str, returned: Any, has_aux: bool) -> tuple[Any, Any]:
@@ -82,6 +88,13 @@ def _whole(x: Any, levels: list[Level]) -> Any:
     return x
 
 
+def _own_memory(whole: Any) -> Any:
+    """Return all members with memory for each. The gradients of views of members would be shared between members otherwise."""
+    x = _innermost(whole)
+    expanded = any(n > 1 and step == 0 for n, step in zip(x.shape, x.stride(), strict=True))
+    return whole.clone(memory_format=mt.contiguous_format) if expanded else whole
+
+
 def _members(x: Any, levels: list[Level]) -> Any:
     """Undo `_whole`."""
     for level in levels:
@@ -118,7 +131,8 @@ class _Recorded:
     def run(self, func: Callable[..., Any]) -> tuple[Any, Any]:
         aliases, self.nodes = [], []
         for leaf in self.leaves:
-            made, node = duals.fresh(_whole(leaf, self.levels), self.outer)
+            whole = _whole(leaf, self.levels)
+            made, node = duals.fresh(_own_memory(whole) if self.levels else whole, self.outer)
             aliases.append(_members(made, self.levels))
             self.nodes.append(node)
         try:
@@ -141,7 +155,7 @@ class _Recorded:
                 return x
             if self.outer and duals.reaches_others([_innermost(x)], self.nodes):
                 return x
-            return _without_history(x)
+            return without_history(x)
 
         return _tree.tree_map(one, tree)
 
@@ -160,7 +174,7 @@ class _Recorded:
             if g is None:
                 results.append(mt.zeros_like(leaf, requires_grad=False) if not isinstance(leaf, Batched) else mt.zeros_like(leaf))
                 continue
-            results.append(_members(g if create or not _innermost(g).requires_grad else _without_history(g), self.levels))
+            results.append(_members(g if create or not _innermost(g).requires_grad else without_history(g), self.levels))
         return results
 
 
@@ -179,10 +193,10 @@ def _innermost(x: Any) -> Any:
     return x
 
 
-def _without_history(x: Any) -> Any:
+def without_history(x: Any) -> Any:
     """Return a tensor without its node, but with its tangents."""
     if isinstance(x, Batched):
-        return wrap(_without_history(x.value), x.level)
+        return wrap(without_history(x.value), x.level)
     return duals.without_history(x)
 
 
@@ -309,8 +323,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     output : Any
         The value.
     vjp_fn : callable
-        Takes a gradient for each tensor of the output, in the same structure, and returns those of the arguments: a tuple, or
-        for one argument its gradient alone. It may be called more than once.
+        Takes a gradient for each tensor of the output, in the same structure, and returns those of the arguments: a tuple, also
+        for one argument. It may be called more than once.
 
     Examples
     --------
@@ -399,7 +413,9 @@ def jacrev(
             return func(*given, **kwargs)
 
         primals = tuple(args[i] for i in at)
+        _real("jacrev", _tree.flatten(primals), "arguments")
         call, _, aux = _recorded_vjp("jacrev", of_chosen, primals, has_aux)
+        _real("jacrev", call.outputs, "outputs")
         rows = []
         for k, y in enumerate(call.outputs):
             found = _rows(call, k, y, chunk_size)
@@ -549,6 +565,7 @@ def jacfwd(
         at = _positions("jacfwd", argnums, len(args))
         chosen = tuple(args[i] for i in at)
         leaves = _tensors("jacfwd", chosen)
+        _real("jacfwd", leaves, "arguments")
 
         def of_chosen(*values: Any) -> Any:
             given = list(args)
@@ -563,6 +580,7 @@ def jacfwd(
             if any(_has_batch(y, level) for y in _tree.flatten([output, aux]) if isinstance(y, Tensor)):
                 raise RuntimeError("jacfwd: the value of the function differs between the columns, because it depends on its tangents")
             columns = [peel(t, level) for t in found]
+        _real("jacfwd", _tree.flatten(output), "outputs")
         rows = []
         for y, t in zip(_tree.flatten(output), columns, strict=True):
             parts, start = [], 0
@@ -585,7 +603,7 @@ def _basis(leaves: list[Any], total: int, level: Level) -> list[Any]:
         n = x.numel()
         basis = mt.zeros((total, n), dtype=x.dtype, device=x.device)
         basis.narrow(0, start, n).fill_diagonal_(1) if n else None
-        made.append(wrap(basis.reshape(total, *x.shape), level) if total else basis.reshape(0, *x.shape))
+        made.append(wrap(basis.reshape(total, *x.shape), level))
         start += n
     return made
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.tensor import Tensor
-from metatensor.func._batched import Level, OneByOne, wrap
-from metatensor.func._rules import each, expanded, is_batch, named
+from metatensor.func._batched import Batched, Level, NoBatch, wrap
+from metatensor.func._rules import each, expanded, is_batch, named, written
 
 __all__ = ["along", "reduced"]
 
@@ -35,7 +35,7 @@ def _axes(dims: Any, ndim: int) -> Any:
 @named("""
     flip roll softmax log_softmax cumsum cumprod logcumsumexp cummax cummin sort argsort topk nn.functional.glu kthvalue mode
     nn.functional.softmax nn.functional.log_softmax nn.functional.softmin msort linalg.cross cross index_select _repeat_interleave
-    diag_embed _fft_c2c _fft_c2r _fft_r2c _softmax_backward_data _log_softmax_backward_data linalg.vecdot
+    diag_embed _fft_c2c _fft_c2r _fft_r2c _softmax_backward_data _log_softmax_backward_data linalg.vecdot _safe_softmax
 """)  # fmt: skip
 def along(func: Any, level: Level, given: dict[str, Any]) -> Any:
     """Apply an operator along dimensions of the members."""
@@ -44,9 +44,10 @@ def along(func: Any, level: Level, given: dict[str, Any]) -> Any:
     x = given[names[0]]
     options = dict(given)
     if func.name in ("index_select",) and is_batch(given["index"], level):
+        index = given["index"].reshape(-1)
         if not x.dim():
-            return NotImplemented
-        return x.movedim(given["dim"], 0)[given["index"]].movedim(0, given["dim"]) if given["index"].dim() else NotImplemented
+            return x.reshape(1)[index].reshape(())
+        return x.movedim(given["dim"], 0)[index].movedim(0, given["dim"])
     if func.name == "roll" and given["dims"] in (None, ()):
         return wrap(x.value.flatten(1).roll(given["shifts"], 1).reshape(x.value.shape), level) if x.dim() else x.clone()
     ndim = max(t.dim() for name, t in tensors.items() if name != "index")
@@ -58,7 +59,7 @@ def along(func: Any, level: Level, given: dict[str, Any]) -> Any:
         whole = expanded(t, level)
         options[name] = whole.reshape(whole.shape[0], *(1,) * (ndim - t.dim()), *t.shape)
     if func.name == "msort":
-        return each(options["input"].sort(1).values, level, (lambda y: y.squeeze(1)) if flat else None)
+        return each(options["input"].sort(1).values, level, _flat if flat else None)
     if func.name == "diag_embed":
         n = x.dim() + 1
         options["dim1"], options["dim2"] = _axis(given["dim1"], n), _axis(given["dim2"], n)
@@ -70,7 +71,12 @@ def along(func: Any, level: Level, given: dict[str, Any]) -> Any:
     if dim is None:  # of nn.functional.softmax
         dim = 0 if ndim in (0, 1, 3) else 1
     options[name] = _axes(dim, ndim)
-    return each(func(**options), level, (lambda y: y.squeeze(1)) if flat else None)
+    return each(func(**options), level, _flat if flat else None)
+
+
+def _flat(y: Any) -> Any:
+    """Return the results of 0-d members, which have been computed from vectors of one element."""
+    return y.reshape(y.shape[0]) if y.numel() == y.shape[0] else y
 
 
 @named("renorm")
@@ -87,7 +93,7 @@ def _renormed(func: Any, level: Level, given: dict[str, Any]) -> Any:
 
 @named("""
     sum mean prod amax amin all any logsumexp var std var_mean std_mean nansum nanmean count_nonzero argmax argmin max min median
-    nanmedian aminmax linalg.vector_norm linalg.matrix_norm quantile nanquantile
+    nanmedian aminmax hash_tensor linalg.vector_norm linalg.matrix_norm quantile nanquantile
 """)
 def reduced(func: Any, level: Level, given: dict[str, Any]) -> Any:
     """Reduce some or all dimensions of each member."""
@@ -157,8 +163,13 @@ def _at_positions(func: Any, level: Level, given: dict[str, Any]) -> Any:
         chosen = mt.zeros(x.shape[given["dim"]], dtype=mt.bool, device=x.device).index_fill(0, index, True)
         chosen = chosen.reshape(-1, *(1,) * (x.dim() - 1 - given["dim"] % x.dim()))
         return mt.where(chosen, given["value"].to(x.dtype), x)
-    if not x.dim() or not index.dim() or not size:
+    if not size:
         return NotImplemented
+    if not x.dim() or not index.dim():
+        given = {**given, "input": x.reshape(1) if not x.dim() else x, "index": index.reshape(-1)}
+        if source is not None:
+            given["source"] = source.reshape(1) if not x.dim() else source.unsqueeze(given["dim"]) if source.dim() < x.dim() else source
+        return func(**given).reshape(x.shape)
     dim = _axis(given["dim"], x.dim())
     whole = expanded(x, level)
     options = dict(given)
@@ -174,11 +185,6 @@ def _at_positions(func: Any, level: Level, given: dict[str, Any]) -> Any:
     return wrap(func(**options).unflatten(0, (size, n)).movedim(1, dim), level)
 
 
-def _written(x: Any, level: Level) -> Any:
-    """Return a copy of a tensor that each member may change."""
-    return x.clone() if is_batch(x, level) else wrap(expanded(x, level).clone(memory_format=mt.contiguous_format), level)
-
-
 @named("_clone_strided")
 def _cloned(func: Any, level: Level, given: dict[str, Any]) -> Any:
     return given["input"].clone()
@@ -187,7 +193,7 @@ def _cloned(func: Any, level: Level, given: dict[str, Any]) -> Any:
 @named("select_scatter slice_scatter diagonal_scatter")
 def _scattered_view(func: Any, level: Level, given: dict[str, Any]) -> Any:
     """Copy the input and write to a view of the copy."""
-    made = _written(given["input"], level)
+    made = written(given["input"], level)
     where = {name: value for name, value in given.items() if name not in ("input", "src")}
     if func.name == "slice_scatter":
         n = made.shape[where["dim"]]
@@ -199,16 +205,10 @@ def _scattered_view(func: Any, level: Level, given: dict[str, Any]) -> Any:
     return made
 
 
-@named("index_put")
-def _index_put(func: Any, level: Level, given: dict[str, Any]) -> Any:
-    names = [name for name in given if name not in ("input",)]
-    return _written(given["input"], level).index_put_(*[given[name] for name in names])
-
-
 @named("_block_diag")
 def _block_diag(func: Any, level: Level, given: dict[str, Any]) -> Any:
-    blocks = given["tensors"]
-    if any(b.dim() != 2 for b in blocks):
+    blocks = [b if b.dim() == 2 else b.reshape(1, -1) for b in given["tensors"]]
+    if any(b.dim() != 2 for b in given["tensors"] if b.dim() > 1):
         return NotImplemented
     widths = [b.shape[1] for b in blocks]
     rows = [mt.nn.functional.pad(b, (sum(widths[:k]), sum(widths[k + 1 :]))) for k, b in enumerate(blocks)]
@@ -226,8 +226,10 @@ def _taken(func: Any, level: Level, given: dict[str, Any]) -> Any:
 @named("put")
 def _put(func: Any, level: Level, given: dict[str, Any]) -> Any:
     x, index, source, size = (*(given[name] for name in ("input", "index", "source")), level.size)
-    if not size or not x.numel():
+    if not size:
         return NotImplemented
+    if not index.numel():
+        return written(x, level)
     whole = expanded(x, level).contiguous()
     shift = mt.arange(size, device=x.device, dtype=index.dtype).reshape(size, *(1,) * index.dim()) * x.numel()
     positions = expanded(index, level) % x.numel() + shift
@@ -239,16 +241,22 @@ def _masked_scatter(func: Any, level: Level, given: dict[str, Any]) -> Any:
     x, mask, source = given["input"], given["mask"], given["source"]
     shape = mt.broadcast_shapes(x.shape, mask.shape)
     order = mask.expand(shape).reshape(-1).cumsum(0).reshape(shape) - 1
+    most: Any = order.max() if order.numel() else None
+    most = most.value if is_batch(most, level) else most
+    if most is not None and most.device.type != "meta" and not isinstance(most, Batched) and bool((most >= source.numel()).any()):
+        raise NoBatch(f"vmap: masked_scatter needs {int(most.max()) + 1} elements, but the source has {source.numel()}")
+    if not source.numel():
+        source = mt.cat([source.reshape(-1), source.new_zeros(1)])
     return mt.where(mask, mt.take(source, order.clamp(0, max(source.numel() - 1, 0))), x)
 
 
 @named("searchsorted")
 def _searchsorted(func: Any, level: Level, given: dict[str, Any]) -> Any:
     x, values = given["sorted_sequence"], given["input"]
-    if not isinstance(values, Tensor) or is_batch(given["sorter"], level) and not is_batch(x, level):
-        return NotImplemented
+    if not isinstance(values, Tensor):
+        values = mt.full((), values, dtype=x.dtype, device=x.device)
     flat = values.dim() == 0
-    options = {**given, "sorted_sequence": expanded(x, level), "input": expanded(values, level)}
+    options = {**given, "sorted_sequence": expanded(x, level).contiguous(), "input": expanded(values, level).contiguous()}
     if given["sorter"] is not None:
         options["sorter"] = expanded(given["sorter"], level)
     if x.dim() == 1:  # all values are looked up in one sequence
@@ -270,29 +278,41 @@ def _bucketize(func: Any, level: Level, given: dict[str, Any]) -> Any:
 @named("nn.functional.embedding embedding")
 def _embedding(func: Any, level: Level, given: dict[str, Any]) -> Any:
     """Look up rows of a table that the members share, or of a table for each."""
-    if given.get("max_norm") is not None:
-        raise OneByOne  # it also changes the table
     name = "indices" if "indices" in given else "input"
     index, weight = given[name], given["weight"]
-    if not is_batch(weight, level):
-        return wrap(func(**{**given, name: index.value}), level)
+    if given.get("max_norm") is not None:  # it also changes the table
+        if not is_batch(weight, level):
+            raise NoBatch("vmap: embedding with max_norm would scale different rows of a table that the members share; map over "
+                          "the table, too")
+        mt.embedding_renorm_(weight.detach(), index, given["max_norm"], given["norm_type"])
+    frequencies, padding, n = given["scale_grad_by_freq"], given["padding_idx"], weight.shape[0]
+    if not is_batch(weight, level) and not frequencies:
+        return wrap(func(**{**given, name: index.value, "max_norm": None} if name == "input" else {**given, name: index.value}), level)
     if not level.size:
         return NotImplemented
-    n = weight.shape[0]
-    shift = mt.arange(level.size, device=index.device, dtype=index.dtype).reshape(level.size, *(1,) * index.dim()) * n
-    return wrap(mt.nn.functional.embedding(expanded(index, level) + shift, weight.value.flatten(0, 1)), level)
+    shift = mt.arange(level.size, device=index.device).reshape(level.size, *(1,) * index.dim()) * n
+    table, at = expanded(weight, level).flatten(0, 1), expanded(index, level) + shift
+    made = wrap(mt.nn.functional.embedding(at, table, scale_grad_by_freq=frequencies), level)
+    if padding is None or name == "indices" and padding < 0:
+        return made
+    from metatensor.func._gradients import without_history
+
+    return mt.where((index == padding % n).unsqueeze(-1), without_history(made), made)  # the row of the padding has no gradient
 
 
 @named("embedding_dense_backward")
 def _embedding_backward(func: Any, level: Level, given: dict[str, Any]) -> Any:
     """Sum the gradients of each row of each member's table."""
     grad, index, n, size = given["grad_output"], given["indices"], given["num_weights"], level.size
-    if given["scale_grad_by_freq"] or not size:
+    if not size:
         return NotImplemented
     rows = expanded(grad, level).reshape(size, -1, grad.shape[-1])
     at = expanded(index, level).reshape(size, -1, 1)
     if given["padding_idx"] >= 0:
         rows = rows.masked_fill(at == given["padding_idx"], 0)
+    if given["scale_grad_by_freq"]:
+        counts = rows.new_zeros((size, n, 1)).scatter_add(1, at, mt.ones_like(at, dtype=rows.dtype))
+        rows = rows / counts.gather(1, at)
     return wrap(rows.new_zeros((size, n, grad.shape[-1])).scatter_add(1, at.expand(rows.shape), rows), level)
 
 
@@ -329,6 +349,25 @@ def _matrices(func: Any, level: Level, given: dict[str, Any]) -> Any:
     return each(func(**options), level)
 
 
+@named("_linalg_lstsq linalg.lstsq")
+def _least_squares(func: Any, level: Level, given: dict[str, Any]) -> Any:
+    """Solve for all members. What a driver does not compute is an empty vector for each."""
+    a, b = given["input"], given["b"]
+    if a.dim() < 2 or not b.dim():
+        return NotImplemented
+    vectors = b.dim() == a.dim() - 1 and b.shape == a.shape[:-1]
+    left, right = expanded(a, level), expanded(b, level)
+    right = right.unsqueeze(-1) if vectors else right
+    if right.dim() < left.dim():
+        right = right.reshape(level.size, *(1,) * (left.dim() - right.dim()), *right.shape[1:])
+    found = func(**{**given, "input": left, "b": right})
+    kind: Any = type(found)
+    solution, *others = found
+    others = [y.expand(level.size, *y.shape) if tuple(y.shape) == (0,) else y for y in others]
+    members = each((solution.squeeze(-1) if vectors else solution, *others), level)
+    return members if kind is tuple else kind(members)
+
+
 @named("linalg.solve_ex")
 def _solved(func: Any, level: Level, given: dict[str, Any]) -> Any:
     a, b = given["A"], given["B"]
@@ -358,13 +397,23 @@ def _added_product(func: Any, level: Level, given: dict[str, Any]) -> Any:
     """Add a product of the members' matrices."""
     x, a, b = list(given.values())[:3]
     beta, alpha = given["beta"], given["alpha"]
-    if given.get("out_dtype") is not None or not (a.is_floating_point() or a.is_complex()):
-        raise OneByOne
+    if given.get("out_dtype") is not None:
+        a, b = a.to(given["out_dtype"]), b.to(given["out_dtype"])
+    if func.name == "addr":
+        dtype = mt.promote_types(mt.promote_types(x.dtype, a.dtype), b.dtype)
+        x, a, b = x.to(dtype), a.to(dtype), b.to(dtype)
+        if dtype is mt.bool:
+            product = mt.outer(a, b) & bool(alpha)
+            return product | x if beta else product | mt.zeros_like(x)
+    if not (a.is_floating_point() or a.is_complex()):
+        beta, alpha = int(beta), int(alpha)
+    if func.name == "addbmm":  # the sum of products is one product of matrices placed side by side
+        a, b = a.movedim(0, 1).flatten(1), b.flatten(0, 1)
     product = mt.outer(a, b) if func.name == "addr" else mt.matmul(a, b)
-    if func.name == "addbmm":
-        product = product.sum(0)
     product = product if alpha == 1 else product * alpha
-    return product if beta == 0 else product + (x if beta == 1 else x * beta)
+    if beta == 0:
+        return product.expand(mt.broadcast_shapes(product.shape, x.shape))
+    return product + (x if beta == 1 else x * beta)
 
 
 @named("vdot")
@@ -395,6 +444,11 @@ def _padded(func: Any, level: Level, given: dict[str, Any]) -> Any:
         return NotImplemented
     made = func(**{**given, "input": images})
     return wrap(made.reshape(level.size, *x.shape[: x.dim() - n], *made.shape[made.dim() - n :]), level)
+
+
+@named("_overlap_add")
+def _overlap_added(func: Any, level: Level, given: dict[str, Any]) -> Any:
+    return wrap(func(given["input"].value.flatten(0, 1), given["step"]).unflatten(0, (level.size, -1)), level)
 
 
 @named("frexp")

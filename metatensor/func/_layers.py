@@ -1,11 +1,11 @@
-"""Batching rules for layers: convolutions, pooling and other operators on images, normalization, attention and losses."""
+"""Batching rules for layers: convolutions, pooling and other operators on images, normalization, attention and bags of embeddings."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import metatensor as mt
-from metatensor.func._batched import Level, wrap
+from metatensor.func._batched import Level, NoBatch, wrap
 from metatensor.func._rules import each, expanded, is_batch, named
 
 __all__ = ["convolved", "folded"]
@@ -194,18 +194,41 @@ def _batch_norm(func: Any, level: Level, given: dict[str, Any]) -> Any:
     training = given.get("training", given.get("use_input_stats", True))
     if not size:
         return NotImplemented
-    if training and is_batch(x, level) and any(not is_batch(s, level) for s in statistics.values()) and func.name != "_batch_norm_forward":
-        return NotImplemented  # running statistics that the members share cannot be updated
+    updated = training and func.name != "_batch_norm_forward"
+    if updated and is_batch(x, level) and x.numel() and any(not is_batch(s, level) for s in statistics.values()):
+        raise NoBatch(f"vmap: {func.name} would update running statistics that the members share; map over these, or use none")
     options = dict(given)
     for name in ("running_mean", "running_var", "weight", "bias"):
         if given.get(name) is not None:
             options[name] = expanded(given[name], level).flatten(0, 1)
+            if name in statistics and not is_batch(given[name], level):
+                options[name] = options[name].clone()
     options["input"] = _groups(expanded(x, level), 1)
 
     def apart(y: Any) -> Any:
         return _ungrouped(y, size, 1 if y.dim() > 1 else 0) if y.numel() else y.expand(size, *y.shape)
 
-    return each(func(**options), level, apart)
+    made = each(func(**options), level, apart)
+    for name, running in statistics.items():  # in training, those of `options` have been updated
+        found = options[name].unflatten(0, (size, -1))
+        if updated and not is_batch(running, level):
+            running.copy_(found[0])
+        elif updated and found.untyped_storage() is not running.value.untyped_storage():
+            running.value.copy_(found)
+    return made
+
+
+@named("nn.functional._batch_norm_train nn.functional._instance_norm_train")
+def _trained(func: Any, level: Level, given: dict[str, Any]) -> Any:
+    """Normalize the channels of all members, side by side, and return their running statistics."""
+    options = dict(given)
+    if not level.size:
+        return NotImplemented
+    for name in ("running_mean", "running_var", "weight", "bias"):
+        if given[name] is not None:
+            options[name] = expanded(given[name], level).flatten(0, 1)
+    options["input"] = _groups(expanded(given["input"], level), 1)
+    return each(func(**options), level, lambda y: _ungrouped(y, level.size, 1 if y.dim() > 1 else 0))
 
 
 # Attention ----------------------------------------------------------------------------------------------------------------
@@ -224,63 +247,42 @@ def _attention(func: Any, level: Level, given: dict[str, Any]) -> Any:
     return each(func(**options), level)
 
 
-# Losses -------------------------------------------------------------------------------------------------------------------
+# Bags ---------------------------------------------------------------------------------------------------------------------
 
 
-@named("nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss")
-def _margins(func: Any, level: Level, given: dict[str, Any]) -> Any:
-    """Compute the losses of all rows, and reduce those of each member."""
-    x, target = given["input"], given["target"]
-    reduction = given["reduction"]
-    if is_batch(given.get("weight"), level) or given["size_average"] is not None or given["reduce"] is not None or not level.size:
+@named("nn.functional.embedding_bag")
+def _embedding_bag(func: Any, level: Level, given: dict[str, Any]) -> Any:
+    """Look up the bags of all members in one table, which holds the rows of all tables."""
+    index, weight, offsets, samples = (given[name] for name in ("input", "weight", "offsets", "per_sample_weights"))
+    size, count, padding = level.size, weight.shape[0], given["padding_idx"]
+    if not size or weight.dim() != 2 or index.dim() not in (1, 2) or (offsets is None) != (index.dim() == 2):
         return NotImplemented
-    rows = expanded(x, level), expanded(target, level)
-    if x.dim() == 2:
-        rows = tuple(r.flatten(0, 1) for r in rows)
-    losses = func(**{**given, "input": rows[0], "target": rows[1], "reduction": "none"})
-    losses = losses.unflatten(0, (level.size, -1)) if x.dim() == 2 else losses
-    if reduction == "none" or x.dim() < 2:
-        return wrap(losses, level)
-    return wrap(losses.mean(1) if reduction == "mean" else losses.sum(1), level)
-
-
-@named("nn.functional.binary_cross_entropy")
-def _binary_cross_entropy(func: Any, level: Level, given: dict[str, Any]) -> Any:
-    x, target, weight = given["input"], given["target"], given["weight"]
-    if given["size_average"] is not None or given["reduce"] is not None:
+    if samples is not None and samples.shape != index.shape or padding is not None and not -count <= padding < count:
         return NotImplemented
-    whole = {"input": expanded(x, level), "target": expanded(target, level)}
-    losses = wrap(func(**{**given, **whole, "weight": None, "reduction": "none"}), level)
-    return _reduced(losses if weight is None else losses * weight, given["reduction"])
-
-
-def _reduced(losses: Any, reduction: str) -> Any:
-    return losses if reduction == "none" else losses.mean() if reduction == "mean" else losses.sum()
-
-
-@named("nn.functional.cosine_embedding_loss")
-def _cosine_embedding_loss(func: Any, level: Level, given: dict[str, Any]) -> Any:
-    a, b, target, margin = (given[name] for name in ("input1", "input2", "target", "margin"))
-    if given["size_average"] is not None or given["reduce"] is not None:
-        return NotImplemented
-    tiny = 1e-8
-    similarity = (a * b).sum(-1) / (((a * a).sum(-1) + tiny) * ((b * b).sum(-1) + tiny)).sqrt()
-    apart = (similarity - margin).clamp(min=0)
-    losses = mt.where(target == 1, 1 - similarity, mt.where(target == -1, apart, mt.zeros_like(similarity)))
-    return _reduced(losses, given["reduction"])
-
-
-@named("_nll_loss_forward")
-def _nll_loss(func: Any, level: Level, given: dict[str, Any]) -> Any:
-    """Pick the entries of the targets."""
-    x, target, weight, ignored = (given[name] for name in ("input", "target", "weight", "ignore_index"))
-    dim = 1 if x.dim() > 1 else 0
-    kept = target != ignored
-    at = mt.where(kept, target, 0)
-    picked = -(x.gather(dim, at.unsqueeze(dim)).squeeze(dim) if target.dim() or dim else x.gather(0, at.reshape(1)).reshape(()))
-    weights = kept.to(x.dtype) if weight is None else mt.where(kept, weight.index_select(0, at.reshape(-1)).reshape(at.shape), 0)
-    losses = mt.where(kept, picked * weights, mt.zeros_like(picked))
-    total = weights.sum()
-    if given["reduction"] == "none":
-        return losses, mt.zeros_like(total)
-    return (losses.sum() / total if given["reduction"] == "mean" else losses.sum()), total
+    if given["max_norm"] is not None:
+        if is_batch(index, level) and not is_batch(weight, level):
+            raise NoBatch("vmap: embedding_bag with max_norm would scale different rows of a table that the members share; map "
+                          "over the table, too")
+        mt.embedding_renorm_(weight.detach(), index, given["max_norm"], given["norm_type"])
+    every = mt.arange(size, device=weight.device)
+    table, at, rows = weight, expanded(index, level), index.shape[0]
+    if is_batch(weight, level) or given["scale_grad_by_freq"]:  # frequencies are those in a member
+        at = at.to(mt.int64)
+        table, moved = expanded(weight, level).flatten(0, 1), at + every.reshape(size, *(1,) * index.dim()) * count
+        if padding is not None:  # one row for the padding of all members
+            moved = mt.where(at == padding % count, size * count, moved)
+            table, padding = mt.cat([table, table.new_zeros((1, table.shape[1]))]), size * count
+        at = moved
+    options = {**given, "weight": table, "input": at.flatten(0, 1), "max_norm": None, "padding_idx": padding}
+    if samples is not None:
+        options["per_sample_weights"] = expanded(samples, level).flatten(0, 1)
+    if offsets is not None:
+        bags = offsets.shape[0] - given["include_last_offset"]
+        if bags <= 0 or offsets.dim() != 1:
+            return NotImplemented
+        starts = expanded(offsets, level)[:, :bags].to(mt.int64)
+        if is_batch(offsets, level) and starts.device.type != "meta" and bool((starts[:, 0] != 0).any() | (starts > rows).any()):
+            raise NoBatch("embedding_bag: the first offset must be 0, and the others must not exceed the number of indices")
+        options |= {"offsets": (starts + every.unsqueeze(1) * rows).flatten(), "include_last_offset": False}
+        options["input"] = options["input"].to(mt.int64)
+    return wrap(func(**options).unflatten(0, (size, -1)), level)

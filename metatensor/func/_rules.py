@@ -18,7 +18,7 @@ from metatensor._core.thread import DisableTorchFunctionSubclass
 from metatensor.func import _tree
 from metatensor.func._batched import Batched, Level, wrap
 
-__all__ = ["RULES", "broadcast", "each", "expanded", "is_batch", "named", "view"]
+__all__ = ["RULES", "broadcast", "each", "expanded", "is_batch", "named", "view", "written"]
 
 Rule = Callable[[Any, Level, tuple[Any, ...], dict[str, Any]], Any]
 
@@ -63,6 +63,11 @@ def expanded(x: Any, level: Level) -> Any:
 def each(result: Any, level: Level, change: Callable[[Any], Any] | None = None) -> Any:
     """Return the results for all members, after `change`, as batched tensors."""
     return _tree.tree_map(lambda y: wrap(y if change is None else change(y), level) if isinstance(y, Tensor) else y, result)
+
+
+def written(x: Any, level: Level) -> Any:
+    """Return a copy of a tensor that each member may change."""
+    return x.clone() if is_batch(x, level) else wrap(expanded(x, level).clone(memory_format=mt.contiguous_format), level)
 
 
 def _value(x: Any, level: Level) -> Any:
@@ -138,11 +143,23 @@ _FORMATS = (None, mt.preserve_format, mt.contiguous_format)
 @_rule(_UNARY)
 def _unary(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Apply an element-wise operator to all members at once. The batch dimension does not affect the results."""
-    if any(isinstance(x, Batched) for x in _tree.flatten([args[1:], kwargs])) or kwargs.get("memory_format") not in _FORMATS:
+    if any(isinstance(x, Batched) for x in _tree.flatten([args[1:], kwargs])):
         return NotImplemented
     value = args[0].value
+    if kwargs.get("memory_format") not in _FORMATS:
+        return _formatted(func, level, value, args, kwargs)
     result = func(value, *args[1:], **kwargs)
     return wrap(result, level) if result.shape == value.shape else NotImplemented
+
+
+def _formatted(func: Any, level: Level, value: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Apply an element-wise operator whose result has, for each member, the strides of a memory format."""
+    member = _plain(func, *args, **kwargs)
+    strides = (1 + sum((n - 1) * s for n, s in zip(member.shape, member.stride(), strict=True)), *member.stride())
+    made = value.new_empty_strided((value.shape[0], *member.shape), strides, dtype=member.dtype, device=member.device)
+    if func.name == "empty_like":
+        return wrap(made, level)
+    return wrap(made.copy_(func(value, *args[1:], **{**kwargs, "memory_format": mt.contiguous_format})), level)
 
 
 def _promoted(tensors: list[Any]) -> Any:
@@ -208,9 +225,9 @@ def view(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any])
     if not _is_batch(x, level) or not x.value.shape[0] or any(isinstance(y, Batched) for y in _tree.flatten([args[1:], kwargs])):
         return NotImplemented
     value, storage = x.value, x.untyped_storage()
-    with DisableTorchFunctionSubclass():
+    with DisableTorchFunctionSubclass(), mt.set_grad_enabled(mt.is_grad_enabled() and func.variant != 1):
         members = func(*args, **kwargs)
-    if any(y.untyped_storage() is not storage or y.dtype is not x.dtype or y.is_conj() for y in _tree.flatten(members)):
+    if any(y.untyped_storage() is not storage or y.dtype is not x.dtype or y.is_conj() != value.is_conj() for y in _tree.flatten(members)):
         return NotImplemented
     size, step = value.shape[0], value.stride(0)
 
@@ -227,9 +244,12 @@ def view(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any])
 def _reshaped(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Reshape all members. Copy them if there is no view of this shape."""
     found = view(func, level, args, kwargs)
-    if found is not NotImplemented or func.variant or any(isinstance(x, mt.dtype) for x in args[1:]):
-        return found
     x = args[0]
+    if found is NotImplemented and func.name == "view" and len(args) == 2 and isinstance(args[1], mt.dtype) and _is_batch(x, level):
+        _plain(func, *args)
+        return wrap(x.value.view(args[1]), level)
+    if found is not NotImplemented or func.variant or any(isinstance(y, mt.dtype) for y in args[1:]):
+        return found
     if not _is_batch(x, level):
         return NotImplemented
     return wrap(x.value.reshape(x.value.shape[0], *_plain(func, *args, **kwargs).shape), level)
@@ -266,6 +286,10 @@ def _joined(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, An
     dim = args[1] if len(args) > 1 else kwargs.get("dim", 0)
     size = next(x.value.shape[0] for x in tensors if _is_batch(x, level))
     ndim = max(x.dim() for x in tensors) + (func.name == "stack")
+    if func.name != "stack" and ndim > 1:  # an empty vector fits tensors of any shape
+        shape = next(x.shape for x in tensors if x.dim() == ndim)
+        shape = [0 if d == dim % ndim else n for d, n in enumerate(shape)]
+        tensors = [x.new_empty(shape) if tuple(x.shape) == (0,) else x for x in tensors]
     return wrap(func([_at_front(x, level, size) for x in tensors], dim=_shifted(dim, ndim)), level)
 
 
@@ -275,17 +299,14 @@ def _product(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, A
     a, b = args if len(args) == 2 else (args[0], kwargs["other"])
     shape = _plain(func, a, b).shape
     ndim = max(a.dim(), b.dim(), 2)
-    left: Any = _value(a, level)
-    right: Any = _value(b, level)
-    left = left.unsqueeze(-2) if a.dim() == 1 else left
-    right = right.unsqueeze(-1) if b.dim() == 1 else right
-    for x, value in ((a, left), (b, right)):
+
+    def matrices(x: Any, at: int) -> Any:
+        value = _value(x, level)
+        value = value.unsqueeze(at) if x.dim() == 1 else value
         missing = ndim - max(x.dim(), 2)
-        if _is_batch(x, level) and missing:
-            value = value.reshape(value.shape[0], *(1,) * missing, *value.shape[1:])
-        left, right = (value, right) if x is a else (left, value)
-    if a is b:
-        return NotImplemented
+        return value.reshape(value.shape[0], *(1,) * missing, *value.shape[1:]) if _is_batch(x, level) and missing else value
+
+    left, right = matrices(a, -2), matrices(b, -1)
     result = mt.matmul(left, right)
     return wrap(result.reshape(result.shape[0], *shape), level)
 
@@ -326,4 +347,4 @@ def _indexed(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, A
     return wrap(result, level)
 
 
-from metatensor.func import _indices, _layers  # noqa: E402, F401  they register rules
+from metatensor.func import _indices, _layers, _losses, _values  # noqa: E402, F401  they register rules

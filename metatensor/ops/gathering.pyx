@@ -298,7 +298,7 @@ define("gather(Tensor input, int dim, Tensor index, *, bool sparse_grad=False) -
 gradient("gather", linear="input", input=lambda grad, input, dim, index: grad.new_zeros(input.shape).scatter_add(dim, index, grad))
 define("take(Tensor input, Tensor index) -> Tensor", take_meta, OUT | EXACT_OUT | NO_OVERLAP,
        "Elements of the flattened `input` at the int64 positions `index`. The result has the shape of `index`.")
-gradient("take", linear="input", input=lambda grad, input, index: ops.zeros_like(input, dtype=grad.dtype).put_(index, grad, True))
+gradient("take", linear="input", input="positions.taken")
 define("take_along_dim(Tensor input, Tensor indices, int? dim=None) -> Tensor",
        take_along_dim_body, COMPOSITE | OUT | EXACT_OUT | NO_OVERLAP,
        "`gather` after broadcasting `input` and `indices` in all dimensions but `dim`. Without `dim`, gather from the "

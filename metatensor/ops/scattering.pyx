@@ -392,7 +392,13 @@ cdef object index_put_in_place(Call* c):
 
 
 cdef object index_put_body(Call* c):
-    return _put(c, <Tensor>call("clone", (tensor_arg(c, 0),)))
+    cdef Tensor t = call("clone", (tensor_arg(c, 0),))
+    if isinstance(arg(c, 1), (list, tuple)):
+        for index in arg(c, 1):
+            if getattr(type(index), "_overrides_operators_only", False):     # members of a batch, which need copies of their own
+                t = index.new_empty(t.shape, dtype=t.dtype, device=t.storage.device).copy_(t)
+                break
+    return _put(c, t)
 
 
 define("index_put(Tensor input, any indices, Tensor values, bool accumulate=False) -> Tensor", index_put_body,

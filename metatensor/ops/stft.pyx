@@ -145,6 +145,8 @@ define("stft(Tensor input, int n_fft, int? hop_length=None, int? win_length=None
 cdef int _check_envelope(Call* c, Tensor envelope) except -1:
     """Raise RuntimeError if the windows do not cover all of the result. If `envelope` has no data, check nothing."""
     cdef Tensor least = <Tensor>call("min", (call("abs", (envelope,)),))
+    while getattr(type(least), "_overrides_operators_only", False):
+        least = (<object>least).value.amin()    # of all members of a batch
     if least.storage.data is not None and (<object>least).item() < LEAST_ENVELOPE:
         fail(c, "the windows leave a part of the signal uncovered: the sum of their squares is 0 somewhere")
     return 0

@@ -351,3 +351,22 @@ def test_errors_like_torch(name):
         else:
             raised.append(None)
     assert raised[1] is not None and raised[0] is raised[1]
+
+
+def test_gradients_of_each_member_for_a_shared_argument():
+    """The gradient is one for each member, also where the function uses views of the argument."""
+    w = mt.from_numpy(np.random.default_rng(0).standard_normal((2, 4, 4)))
+    x = mt.from_numpy(np.random.default_rng(1).standard_normal((3, 2, 4)))
+    functions = [
+        lambda w, a: mt.einsum("ni,oij,nj->no", a, w, a).sum(),
+        lambda w, a: (a @ w[0].mT).sum(),
+        lambda w, a: (w.reshape(8, 4) * a[0]).square().sum(),
+        lambda w, a: mt.nn.functional.bilinear(a, a, w).sum(),
+        lambda w, a: mt.nn.functional.conv1d(a.unsqueeze(0), w[:, :2]).square().sum(),
+        lambda w, a: sum((part * a.sum()).sum() for part in w.unbind(1)),
+    ]
+    for f in functions:
+        want = mt.stack([grad(f)(w, a) for a in x])
+        for given in (w, w.expand(3, *w.shape), w.repeat(3, 1, 1, 1)):
+            got = vmap(grad(f), in_dims=(None if given is w else 0, 0))(given, x)
+            np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-10, atol=1e-12)

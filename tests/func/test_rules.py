@@ -7,7 +7,6 @@ import pytest
 
 import metatensor as mt
 from metatensor.func import grad, jacrev, vmap
-from metatensor.func._batched import ONE_BY_ONE
 
 F = mt.nn.functional
 
@@ -82,10 +81,16 @@ def test_gradients_of_members(name):
     assert rows.shape == (*function(*[x[0] for x in given]).shape, *shapes[0])
 
 
-def test_an_operator_that_runs_one_by_one_warns():
-    assert "bincount" in ONE_BY_ONE
-    with pytest.warns(UserWarning, match="bincount has no rule"):
-        vmap(lambda x: mt.bincount(x, minlength=3))(mt.tensor([[0, 1], [2, 2]]))
+def test_a_custom_operator_without_a_rule_runs_one_by_one_and_warns():
+    from metatensor.torch_api import torch
+
+    @torch.library.custom_op("rules::reversed", mutates_args=())
+    def reverse(x: torch.Tensor) -> torch.Tensor:
+        return x.flip(0)
+
+    reverse.register_fake(lambda x: torch.empty_like(x))
+    with pytest.warns(UserWarning, match="reversed has no rule"):
+        assert vmap(lambda x: reverse(x))(mt.tensor([[0, 1], [2, 3]])).tolist() == [[1, 0], [3, 2]]
 
 
 def test_custom_rules():

@@ -47,7 +47,7 @@ def _bias(mask: Any, like: Any) -> Any:
     """Return a mask as numbers to add: 0 where it allows attention, -inf elsewhere."""
     if mask is None or mask.dtype is not mt.bool:
         return mask
-    return mt.zeros(mask.shape, dtype=like.dtype, device=like.device).masked_fill_(~mask, -math.inf)
+    return mask.new_zeros(mask.shape, dtype=like.dtype).masked_fill_(~mask, -math.inf)
 
 
 def _causal(query: Any, key: Any) -> Any:

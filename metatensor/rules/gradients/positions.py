@@ -7,7 +7,10 @@ from typing import Any
 from metatensor._core.gradient_parts import conj
 from metatensor._core.gradients import ops
 
-__all__ = ["filled_slices", "gathered", "index_of", "reduced_by_index", "reduced_by_scatter", "scattered", "taken_slices", "unselected"]
+__all__ = [
+    "filled_slices", "gathered", "index_of", "reduced_by_index", "reduced_by_scatter", "scattered", "taken", "taken_slices",
+    "unselected",
+]  # fmt: skip
 
 
 def index_of(indices: list, dims: tuple) -> tuple:
@@ -28,6 +31,15 @@ def gathered(grad: Any, dim: int, index: Any, shape: tuple) -> Any:
     whole = grad.new_zeros(shape)
     whole[tuple(slice(n) for n in made.shape)] = made
     return whole
+
+
+def taken(grad: Any, input: Any, index: Any) -> Any:
+    """Return the gradient of `take`, which has the strides of a copy of the input."""
+    if input.is_contiguous():
+        zeros = grad.new_zeros(input.shape)
+    else:
+        zeros = grad.new_empty_strided(input.shape, ops.empty_like(input, device="meta").stride()).zero_()
+    return zeros.put_(index, grad, True)
 
 
 def taken_slices(grad: Any, dim: int, index: Any, shape: tuple) -> Any:

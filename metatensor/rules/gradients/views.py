@@ -91,8 +91,7 @@ def without(grad: Any, view: str, *arguments: Any) -> Any:
 
 def _laid_out(grad: Any, layout: Any) -> Any:
     """Return a copy of `grad` that is laid out in memory as the input was."""
-    made = ops.empty_strided(layout.shape, layout.strides, dtype=grad.dtype, device=grad.device)
-    return made.copy_(grad)
+    return grad.new_empty_strided(layout.shape, layout.strides).copy_(grad)
 
 
 def strided_part(grad: Any, layout: Any, size: tuple, stride: tuple, offset: int | None) -> Any:
