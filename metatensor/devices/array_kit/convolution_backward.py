@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from metatensor.devices.array_kit.convolution import Window, correlate, correlate_back, spans, tiles
+from metatensor.devices.array_kit.convolution import Patches, Window, correlate, correlate_back, spans, tiles
 from metatensor.devices.array_kit.registry import kernel
 
 __all__: list[str] = []
+
+# The least number of elements of a part of a patch.
+LEAST = 8
 
 
 def correlate_weight(kit: Any, out: Any, image: Any, rows: Any, window: Window, groups: int) -> None:
@@ -16,16 +19,16 @@ def correlate_weight(kit: Any, out: Any, image: Any, rows: Any, window: Window, 
 
     The image is (N, C, spatial...). The products are summed over the batch and the positions.
     """
-    xp, places, channels = kit.xp, math.prod(window.kernel), image.shape[1]
-    total = xp.zeros((groups, rows.shape[1] // groups, channels // groups * places), out.dtype)
-    for images, ranges in tiles(kit, len(image), rows.shape[2:], channels * places):
-        shape = (images.stop - images.start, channels, *window.kernel, *(b - a for a, b in ranges))
-        patches = xp.empty(shape, out.dtype)
-        window.gather(patches, image, ranges, images)
-        columns = patches.reshape(shape[0], groups, channels // groups * places, -1)
-        part = rows[spans(images, ranges)].reshape(shape[0], groups, rows.shape[1] // groups, -1)
-        total += xp.matmul(part, columns.swapaxes(-1, -2)).sum(0)
-    out[...] = total.reshape(out.shape)
+    xp, channels = kit.xp, image.shape[1]
+    patches = Patches(kit, image, out.dtype, window, groups, LEAST)
+    total = xp.zeros((patches.parts, groups, patches.depth, rows.shape[1] // groups), out.dtype)
+    for images, ranges in tiles(kit, len(image), rows.shape[2:], channels * math.prod(window.kernel)):
+        part_rows = rows[spans(images, ranges)]
+        part_rows = part_rows.reshape(len(part_rows), groups, rows.shape[1] // groups, -1).swapaxes(-1, -2)
+        for part, columns in patches.matrices(images, ranges):
+            total[part] += xp.matmul(columns, part_rows).sum(0)
+    split = total.reshape(patches.parts, groups, channels // groups, -1, rows.shape[1] // groups)
+    out[...] = split.transpose(1, 4, 2, 0, 3).reshape(out.shape)
 
 
 def _conj(array: Any) -> Any:
