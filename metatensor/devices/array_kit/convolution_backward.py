@@ -12,6 +12,9 @@ __all__: list[str] = []
 
 # The least number of elements of a part of a patch.
 LEAST = 8
+# BLAS multiplies two small matrices in row order faster than by a transposed one. From this number of elements of a part
+# on, that saves more than the transposed copy costs.
+LEAST_COPIED = 32
 
 
 def correlate_weight(kit: Any, out: Any, image: Any, rows: Any, window: Window, groups: int) -> None:
@@ -23,10 +26,12 @@ def correlate_weight(kit: Any, out: Any, image: Any, rows: Any, window: Window, 
     patches = Patches(kit, image, out.dtype, window, groups, LEAST)
     total = xp.zeros((patches.parts, groups, patches.depth, rows.shape[1] // groups), out.dtype)
     for images, ranges in tiles(kit, len(image), rows.shape[2:], channels * math.prod(window.kernel)):
-        part_rows = rows[spans(images, ranges)]
-        part_rows = part_rows.reshape(len(part_rows), groups, rows.shape[1] // groups, -1).swapaxes(-1, -2)
+        factor = rows[spans(images, ranges)]
+        factor = factor.reshape(len(factor), groups, rows.shape[1] // groups, -1).swapaxes(-1, -2)
+        if kit.on_host and patches.depth >= LEAST_COPIED:
+            factor = xp.ascontiguousarray(factor)
         for part, columns in patches.matrices(images, ranges):
-            total[part] += xp.matmul(columns, part_rows).sum(0)
+            total[part] += xp.matmul(columns, factor).sum(0)
     split = total.reshape(patches.parts, groups, channels // groups, -1, rows.shape[1] // groups)
     out[...] = split.transpose(1, 4, 2, 0, 3).reshape(out.shape)
 
