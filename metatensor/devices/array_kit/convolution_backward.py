@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from metatensor.devices.array_kit.convolution import Patches, Window, correlate, correlate_back, spans, tiles
+from metatensor.devices.array_kit.normalization import channel_sums
 from metatensor.devices.array_kit.registry import kernel
 
 __all__: list[str] = []
@@ -57,4 +58,4 @@ def convolution_backward(
             image, rows = (grad_output, _conj(input)) if transposed else (_conj(input), grad_output)
             correlate_weight(kit, out[1], image, rows, window, groups)
     if output_mask[2]:
-        out[2][...] = grad_output.sum((0, *range(2, grad_output.ndim)))
+        out[2][...] = channel_sums(kit, grad_output)
