@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from metatensor.devices.array_kit import host
 from metatensor.devices.array_kit.pointwise import by_parts, in_dtype, is_integral, is_single, pieces, unary
 from metatensor.devices.array_kit.registry import kernel
@@ -12,6 +14,8 @@ from metatensor.devices.array_kit.registry import kernel
 # The constants of SELU: Klambauer et al., "Self-Normalizing Neural Networks", 2017.
 SELU_ALPHA = 1.6732632423543772848170429916717
 SELU_SCALE = 1.0507009873554804934193349852946
+
+_ROW = 4096
 
 unary("nn.functional.softsign", lambda xp, x: x / (1 + xp.absolute(x)))
 unary("nn.functional.tanhshrink", lambda xp, x: x - xp.tanh(x))
@@ -22,7 +26,15 @@ unary("nn.functional.hardswish", lambda xp, x: x * (xp.clip(x + 3, 0, 6) / 6))
 
 @kernel("relu", "nn.functional.relu")
 def relu(kit: Any, out: Any, input: Any, *_: Any) -> None:
-    kit.xp.maximum(input, input.dtype.type(0), out=out)
+    zero = input.dtype.type(0)
+    if kit.on_host and input.size >= _ROW and input.dtype == out.dtype and input.flags.c_contiguous and out.flags.c_contiguous:
+        # NumPy's vectorized loop takes two arrays. With a number, it takes twice the time.
+        input, out = input.reshape(-1), out.reshape(-1)
+        whole = input.size // _ROW * _ROW
+        zeros = np.zeros(_ROW, input.dtype)
+        np.maximum(input[:whole].reshape(-1, _ROW), zeros, out=out[:whole].reshape(-1, _ROW))
+        input, out = input[whole:], out[whole:]
+    kit.xp.maximum(input, zero, out=out)
 
 
 @kernel("nn.functional.relu6")

@@ -5,18 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from metatensor.devices.array_kit.registry import kernel
 
 
-def _zeroed(kit: Any, values: Any, mask: Any) -> Any:
+def _zeroed(kit: Any, out: Any, values: Any, mask: Any) -> Any:
     """Return the values with 0 where the mask is True. On the host a bitwise "and" takes a tenth of the time of `where`."""
-    if not kit.on_host or values.dtype.kind != "f" or values.shape != mask.shape or not values.ndim:
+    same = kit.on_host and values.dtype == out.dtype and values.shape == mask.shape
+    if not same or values.dtype.kind != "f" or not values.ndim:
         return kit.xp.where(mask, values.dtype.type(0), values)
-    bits = values.view(f"u{values.itemsize}")
-    ones = mask.astype(bits.dtype)
-    ones -= 1  # all bits where the mask is False
-    ones &= bits
-    return ones.view(values.dtype)
+    bits = np.dtype(f"i{values.itemsize}")
+    ones = (mask.view(np.int8) - np.int8(1)).astype(bits)  # -1, which is all bits, where the mask is False
+    np.bitwise_and(ones, values.view(bits), out=out.view(bits))
+    return out
 
 
 @kernel("sigmoid_backward")
@@ -33,7 +35,7 @@ def tanh(kit: Any, out: Any, grad: Any, output: Any) -> Any:
 
 @kernel("threshold_backward")
 def threshold(kit: Any, out: Any, grad: Any, input: Any, bound: float) -> Any:
-    return _zeroed(kit, grad, input <= bound)
+    return _zeroed(kit, out, grad, input <= bound)
 
 
 @kernel("leaky_relu_backward")
@@ -43,7 +45,7 @@ def leaky_relu(kit: Any, out: Any, grad: Any, input: Any, slope: float) -> Any:
 
 @kernel("hardtanh_backward")
 def hardtanh(kit: Any, out: Any, grad: Any, input: Any, low: float, high: float) -> Any:
-    return _zeroed(kit, grad, (input <= low) | (input >= high))
+    return _zeroed(kit, out, grad, (input <= low) | (input >= high))
 
 
 @kernel("gelu_backward")

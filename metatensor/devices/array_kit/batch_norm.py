@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from metatensor.devices.array_kit.normalization import by_channel, scaled_by_channel, standardized
+from metatensor.devices.array_kit.normalization import by_channel, centred, scaled_by_channel, standardized
 from metatensor.devices.array_kit.reduction import variance
 from metatensor.devices.array_kit.registry import kernel
 
@@ -44,14 +44,15 @@ def batch_norm_stats(kit: Any, out: Any, input: Any, weight: Any, bias: Any, eps
 def batch_norm_train(
     kit: Any, out: Any, input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, momentum: float, eps: float
 ) -> Any:
-    axes = _channel_axes(input)
-    var, mean = variance(kit.xp, input, axes, 0, True)
-    count = math.prod(input.shape[axis] for axis in axes)
-    result = input - mean.astype(input.dtype)
-    result *= (1 / kit.xp.sqrt(var + var.dtype.type(eps))).astype(input.dtype)
+    result, mean, var = centred(kit, input, out[0])
+    scale = 1 / kit.xp.sqrt(var + var.dtype.type(eps))
+    result *= by_channel(scale if weight is None else scale * weight, input.ndim).astype(input.dtype)
+    if bias is not None:
+        result += by_channel(bias, input.ndim)
+    count = math.prod(input.shape[axis] for axis in _channel_axes(input))
     unbiased = var * (count / (count - 1)) if count > 1 else var
     return (
-        scaled_by_channel(result, weight, bias),
+        result,
         _updated(running_mean, mean, momentum) if count else running_mean,
         _updated(running_var, unbiased, momentum) if count else running_var,
     )
@@ -59,7 +60,7 @@ def batch_norm_train(
 
 @kernel("nn.functional._batch_statistics")
 def batch_statistics(kit: Any, out: Any, input: Any, weight: Any, eps: float) -> Any:
-    var, mean = variance(kit.xp, input, _channel_axes(input), 0)
+    _, mean, var = centred(kit, input)
     return mean, 1 / kit.xp.sqrt(var + var.dtype.type(eps))
 
 

@@ -23,6 +23,8 @@ __all__ = ["Window", "per_dimension", "spans"]
 # launches.
 HOST_TILE = 1 << 19
 DEVICE_TILE = 1 << 24
+# The least number of elements of a part of a patch if the products of the parts are added.
+LEAST_SUM = 32
 _ALL = slice(None)
 _EACH = (_ALL, _ALL)  # the whole batch and all channels
 
@@ -70,13 +72,18 @@ class Window:
 
     def gather(self, patches: Any, image: Any, positions: Sequence[tuple[int, int]], images: slice = slice(None)) -> None:
         """Copy the patches of ``image`` (N, C, spatial...) at ``positions`` to (N, C, kernel..., positions...)."""
-        whole = (..., *(slice(0, last - first) for first, last in positions))
-        found = [(offset, self.overlap(offset, image.shape[2:], positions)) for offset in self.offsets()]
-        if any(places is None or places[0] != whole for _, places in found):
-            patches[...] = 0
-        for offset, places in found:
-            if places is not None:
-                patches[_EACH + offset][places[0]] = image[(images, _ALL) + tuple(places[1][1:])]
+        for offset in self.offsets():
+            part, found = patches[_EACH + offset], self.overlap(offset, image.shape[2:], positions)
+            if found is None:
+                part[...] = 0
+                continue
+            for axis, inside in enumerate(found[0][1:], 2):
+                before = (_ALL,) * axis
+                if inside.start > 0:
+                    part[(*before, slice(0, inside.start))] = 0
+                if inside.stop < part.shape[axis]:
+                    part[(*before, slice(inside.stop, None))] = 0
+            part[found[0]] = image[(images, _ALL, *found[1][1:])]
 
     def scatter(self, image: Any, patches: Any, positions: Sequence[tuple[int, int]]) -> None:
         """Add the patches (N, C, kernel..., positions...) to the image (N, C, spatial...) at their positions."""
@@ -125,46 +132,111 @@ def spans(images: slice, ranges: Sequence[tuple[int, int]]) -> tuple[slice, ...]
     return (images, _ALL, *(slice(*each) for each in ranges))
 
 
+class Patches:
+    """The patches of an image (N, C, spatial...) as matrices (N, groups, C / groups * kernel, positions), tile by tile.
+
+    On the host, a patch is split along the first kernel dimension: the parts at one position of the kernel are a slice
+    of the parts at another, shifted by rows of the image, so that a single copy serves several of them. The products of
+    the parts with the kernel are added, which does not pay if a part has only a few elements.
+    """
+
+    def __init__(self, kit: Any, image: Any, dtype: Any, window: Window, groups: int, least: int) -> None:
+        self.xp, self.image, self.dtype, self.window, self.groups = kit.xp, image, dtype, window, groups
+        self.rest = tuple(window.kernel[1:])
+        self.channels = image.shape[1] // groups
+        split = kit.on_host and window.kernel[0] > 1 and self.channels * math.prod(self.rest) >= least
+        self.parts = window.kernel[0] if split else 1
+        self.depth = self.channels * math.prod(window.kernel) // self.parts
+        self.buffer = kit.xp.empty(0, dtype)
+
+    def weights(self, weight: Any) -> Any:
+        """Return the weight (R, C / groups, kernel...) as matrices (parts, groups, R / groups, depth)."""
+        split = weight.reshape(self.groups, -1, self.channels, self.parts, self.depth // self.channels)
+        return split.transpose(3, 0, 1, 2, 4).reshape(self.parts, self.groups, -1, self.depth)
+
+    def matrices(self, images: slice, ranges: Sequence[tuple[int, int]]) -> Iterator[tuple[int, Any]]:
+        """Yield the number of each part of the patches at these positions, and its matrix. It is valid until the next."""
+        (first, last), window = ranges[0], self.window
+        if self.parts == 1:
+            yield 0, self._matrix(images, ranges, window)
+            return
+        stride, dilation = window.stride[0], window.dilation[0]
+        line = math.prod(b - a for a, b in ranges[1:])
+        # Positions of the kernel that are a multiple of the stride apart see the same rows of the image. They share them
+        # unless the tile has so few rows that most of those between the first and the last position are not shared.
+        apart = stride if dilation * (self.parts - 1) <= (last - first) * stride else dilation * self.parts
+        for phase in range(min(apart, dilation * self.parts)):
+            rows = {part: (dilation * part - phase) // stride for part in range(self.parts) if dilation * part % apart == phase}
+            if rows:
+                low, high = min(rows.values()), max(rows.values())
+                one = Window((1, *self.rest), window.stride, (window.before[0] - phase, *window.before[1:]), window.dilation)
+                matrix = self._matrix(images, [(first + low, last + high), *ranges[1:]], one)
+                for part, row in rows.items():
+                    yield part, matrix[..., (row - low) * line : (row - low + last - first) * line]
+
+    def _matrix(self, images: slice, ranges: Sequence[tuple[int, int]], window: Window) -> Any:
+        count, lengths = images.stop - images.start, [b - a for a, b in ranges]
+        shape = (count, self.image.shape[1], *window.kernel, *lengths)
+        if self.buffer.size < math.prod(shape):
+            self.buffer = self.xp.empty(math.prod(shape), self.dtype)
+        patches = self.buffer[: math.prod(shape)].reshape(shape)
+        window.gather(patches, self.image, ranges, images)
+        return patches.reshape(count, self.groups, -1, math.prod(lengths))
+
+
 def correlate(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Window, groups: int) -> None:
     """Compute the convolution of (N, C, spatial...) into ``out``. As in neural networks, the kernel is not flipped."""
     xp, places = kit.xp, math.prod(window.kernel)
     channels = weight.shape[1]
     if not out.size:
         return
-    matrix = weight.reshape(groups, len(weight) // groups, channels * places)
     shift = 0 if bias is None else bias.reshape(-1, *[1] * (weight.ndim - 2))
     plain = places == 1 and set(window.stride) == {1} and not any(window.before) and not isinstance(image, Converted)
-    if not matrix.size:
+    if not weight.size:
         out[...] = xp.broadcast_to(xp.asarray(shift, out.dtype), out.shape[1:])
     elif plain and image.flags.c_contiguous and out.flags.c_contiguous and image.dtype == out.dtype:
+        matrix = weight.reshape(groups, len(weight) // groups, channels)
         product = out.reshape(len(out), groups, matrix.shape[1], -1)
         xp.matmul(matrix, image.reshape(len(image), groups, channels, -1), out=product)
         if bias is not None:
             out += shift
     else:
-        buffer, elements = None, image.shape[1] * places
+        patches = Patches(kit, image, out.dtype, window, groups, LEAST_SUM)
+        weights = patches.weights(weight)
+        elements = image.shape[1] * places + (out.shape[1] if patches.parts > 1 else 0)
         if isinstance(out, Converted):
             # The product is wider than the stored result, so count it as part of the tile.
-            elements += image.shape[1] + 2 * out.shape[1]
+            elements += 2 * image.shape[1] + 2 * out.shape[1]
         for images, ranges in tiles(kit, len(out), out.shape[2:], elements):
-            shape = (images.stop - images.start, image.shape[1], *window.kernel, *(b - a for a, b in ranges))
-            if buffer is None:
-                buffer = xp.empty(math.prod(shape), out.dtype)
-            patches = buffer[: math.prod(shape)].reshape(shape)
-            window.gather(patches, image, ranges, images)
-            product = xp.matmul(matrix, patches.reshape(shape[0], groups, channels * places, -1))
-            product = product.reshape(shape[0], out.shape[1], *shape[weight.ndim :])
+            lengths = [b - a for a, b in ranges]
+            where, shape = spans(images, ranges), (images.stop - images.start, out.shape[1], *lengths)
+            whole = tuple(lengths[1:]) == out.shape[3:] and not isinstance(out, Converted) and out.flags.c_contiguous
+            product = out[where] if whole else xp.empty(shape, out.dtype)
+            matrix = product.reshape(len(product), groups, -1, math.prod(lengths))
+            for number, (part, columns) in enumerate(patches.matrices(images, ranges)):
+                if number == 0:
+                    xp.matmul(weights[part], columns, out=matrix)
+                else:
+                    matrix += xp.matmul(weights[part], columns)
             if bias is not None:
                 product += shift
-            out[spans(images, ranges)] = product
-            del product
+            if not whole:
+                out[where] = product
+            del product, matrix
 
 
 def correlate_back(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Window, groups: int) -> None:
     """Compute the transposed convolution: add a scaled copy of the kernel to ``out`` for each element of the image."""
     xp, n = kit.xp, weight.ndim - 2
-    out[...] = 0 if bias is None else bias.reshape(-1, *[1] * n)
     channels, places = weight.shape[1], math.prod(window.kernel)
+    if kit.on_host and weight.size and image.size and set(window.stride) == {1} and len(weight) <= 4 * out.shape[1]:
+        # This is the convolution with the flipped kernel. It saves the products that are added to the image.
+        flipped = xp.flip(weight, tuple(range(2, n + 2))).reshape(groups, -1, channels, *window.kernel).swapaxes(1, 2)
+        before = [step * (size - 1) - pad for step, size, pad in zip(window.dilation, window.kernel, window.before, strict=True)]
+        turned = Window(window.kernel, window.stride, before, window.dilation)
+        correlate(kit, out, image, flipped.reshape(-1, len(weight) // groups, *window.kernel), bias, turned, groups)
+        return
+    out[...] = 0 if bias is None else bias.reshape(-1, *[1] * n)
     if not weight.size or not image.size:
         return
     matrix = weight.reshape(groups, -1, channels * places).swapaxes(1, 2)

@@ -5,10 +5,17 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from metatensor.devices.array_kit.convolution import Window, correlate, correlate_back, spans, tiles
+from metatensor.devices.array_kit.convolution import Patches, Window, correlate, correlate_back, spans, tiles
+from metatensor.devices.array_kit.normalization import channel_sums
 from metatensor.devices.array_kit.registry import kernel
 
 __all__: list[str] = []
+
+# The least number of elements of a part of a patch.
+LEAST = 8
+# BLAS multiplies two small matrices in row order faster than by a transposed one. From this number of elements of a part
+# on, that saves more than the transposed copy costs.
+LEAST_COPIED = 32
 
 
 def correlate_weight(kit: Any, out: Any, image: Any, rows: Any, window: Window, groups: int) -> None:
@@ -16,16 +23,18 @@ def correlate_weight(kit: Any, out: Any, image: Any, rows: Any, window: Window, 
 
     The image is (N, C, spatial...). The products are summed over the batch and the positions.
     """
-    xp, places, channels = kit.xp, math.prod(window.kernel), image.shape[1]
-    total = xp.zeros((groups, rows.shape[1] // groups, channels // groups * places), out.dtype)
-    for images, ranges in tiles(kit, len(image), rows.shape[2:], channels * places):
-        shape = (images.stop - images.start, channels, *window.kernel, *(b - a for a, b in ranges))
-        patches = xp.empty(shape, out.dtype)
-        window.gather(patches, image, ranges, images)
-        columns = patches.reshape(shape[0], groups, channels // groups * places, -1)
-        part = rows[spans(images, ranges)].reshape(shape[0], groups, rows.shape[1] // groups, -1)
-        total += xp.matmul(part, columns.swapaxes(-1, -2)).sum(0)
-    out[...] = total.reshape(out.shape)
+    xp, channels = kit.xp, image.shape[1]
+    patches = Patches(kit, image, out.dtype, window, groups, LEAST)
+    total = xp.zeros((patches.parts, groups, patches.depth, rows.shape[1] // groups), out.dtype)
+    for images, ranges in tiles(kit, len(image), rows.shape[2:], channels * math.prod(window.kernel)):
+        factor = rows[spans(images, ranges)]
+        factor = factor.reshape(len(factor), groups, rows.shape[1] // groups, -1).swapaxes(-1, -2)
+        if kit.on_host and patches.depth >= LEAST_COPIED:
+            factor = xp.ascontiguousarray(factor)
+        for part, columns in patches.matrices(images, ranges):
+            total[part] += xp.matmul(columns, factor).sum(0)
+    split = total.reshape(patches.parts, groups, channels // groups, -1, rows.shape[1] // groups)
+    out[...] = split.transpose(1, 4, 2, 0, 3).reshape(out.shape)
 
 
 def _conj(array: Any) -> Any:
@@ -49,4 +58,4 @@ def convolution_backward(
             image, rows = (grad_output, _conj(input)) if transposed else (_conj(input), grad_output)
             correlate_weight(kit, out[1], image, rows, window, groups)
     if output_mask[2]:
-        out[2][...] = grad_output.sum((0, *range(2, grad_output.ndim)))
+        out[2][...] = channel_sums(kit, grad_output)

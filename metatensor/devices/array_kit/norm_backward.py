@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from metatensor.devices.array_kit.normalization import channel_sums
 from metatensor.devices.array_kit.registry import kernel
 
 __all__: list[str] = []
@@ -69,19 +70,19 @@ def batch_norm(
     mean = (save_mean if train else running_mean).reshape(each)
     scale = (save_invstd if train else 1 / xp.sqrt(running_var + running_var.dtype.type(eps))).reshape(each)
     factor = scale if weight is None else scale * weight.reshape(each)
-    total = grad_out.sum(dims, keepdims=True)
+    dtype = grad_out.dtype
+    total = channel_sums(kit, grad_out).reshape(each)
     if output_mask[1] or (train and output_mask[0]):
-        x = (input - mean).astype(grad_out.dtype, copy=False)
-        x *= scale
-        product = (grad_out * x).sum(dims, keepdims=True)
+        x = xp.subtract(input, mean, out=out[0]) if output_mask[0] and input.dtype == dtype else (input - mean).astype(dtype)
+        product = channel_sums(kit, grad_out, x).reshape(each) * scale
         if output_mask[1]:
             out[1][...] = product.reshape(-1)
     if output_mask[0] and train:
         n = max(1, math.prod(input.shape[d] for d in dims))
-        x *= product / -n
+        x *= (product * scale / -n).astype(dtype)
         x += grad_out
-        x -= total / n
-        x *= factor
+        x -= (total / n).astype(dtype)
+        x *= factor.astype(dtype)
         out[0][...] = x
     elif output_mask[0]:
         out[0][...] = grad_out * factor

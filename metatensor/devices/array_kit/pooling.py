@@ -35,18 +35,22 @@ def _flat(xp: Any, coordinates: Sequence[Any], sizes: Sequence[int]) -> Any:
 def maxima(xp: Any, out: Any, image: Any, window: Window, indices: Any = None) -> None:
     """Write the maximum of each window to ``out`` and its flat position in the image to ``indices``."""
     sizes, positions = image.shape[2:], [(0, size) for size in out.shape[2:]]
-    out[...] = _lowest(out.dtype)
     offsets = list(window.offsets())
+    first = window.overlap(offsets[0], sizes, positions)
+    begun = int(first is not None and first[0] == (..., *(slice(*position) for position in positions)))
+    out[...] = image[first[1]] if first is not None and begun else _lowest(out.dtype)
     # Small numbers of the offsets of the maxima, from 1: writing positions under a mask would take far longer.
-    numbers = None if indices is None else xp.zeros(out.shape, np.uint8 if len(offsets) < 255 else np.int32)
+    numbers = None if indices is None else xp.full(out.shape, begun, np.uint8 if len(offsets) < 255 else np.int32)
     # The largest element is NaN if one is. To find out costs a wait on other devices, more than it saves.
     nans = image.dtype.kind == "f" and bool(xp is not np or (image.size and np.isnan(image.max())))
-    for number, offset in enumerate(offsets, 1):
+    for number, offset in enumerate(offsets[begun:], 1 + begun):
         found = window.overlap(offset, sizes, positions)
         if found is None:
             continue
         current, candidate = out[found[0]], image[found[1]]
         if numbers is not None:
+            if xp is np:  # several passes over contiguous memory are faster, even with the copy
+                candidate = np.ascontiguousarray(candidate)
             better = candidate > current
             if nans:
                 better |= candidate != candidate
@@ -63,7 +67,7 @@ def _write_positions(xp: Any, indices: Any, numbers: Any, offsets: list, sizes: 
     scale = [math.prod(sizes[d + 1 :]) for d in range(n)]
     shifts = [sum(k * step * unit for k, step, unit in zip(offset, window.dilation, scale, strict=True)) for offset in offsets]
     starts = [xp.arange(indices.shape[d + 2]) * window.stride[d] - window.before[d] for d in range(n)]
-    indices[...] = _flat(xp, starts, sizes) + xp.asarray([0, *shifts], np.int64)[numbers]
+    xp.add(xp.take(xp.asarray([0, *shifts], np.int64), numbers), _flat(xp, starts, sizes), out=indices)
     first = numbers == 0
     if xp is not np or first.any():
         inside = [xp.where(start < 0, start % window.dilation[d], start) for d, start in enumerate(starts)]

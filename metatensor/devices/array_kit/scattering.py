@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,17 @@ def grid(kit: Any, index: Any, dim: int) -> tuple[Any, ...]:
     )
 
 
+def flat_grid(kit: Any, index: Any, dim: int, shape: tuple[int, ...]) -> Any:
+    """Return `grid` as a vector of positions in a contiguous array of the given shape."""
+    dim %= index.ndim
+    units = [math.prod(shape[i + 1 :]) for i in range(index.ndim)]
+    start = kit.xp.zeros((), np.int64)
+    for i, coordinates in enumerate(grid(kit, index, dim)):
+        if i != dim:
+            start = start + coordinates * units[i]
+    return (index * np.int64(units[dim]) + start).reshape(-1)
+
+
 def along(ndim: int, dim: int, index: Any) -> tuple[Any, ...]:
     """Return the key that selects slices along ``dim`` by a vector of indices."""
     return (slice(None),) * (dim % ndim) + (index.reshape(-1),)
@@ -60,7 +72,6 @@ def extreme(dtype: Any, reduce: str) -> Any:
 def reduce_at(kit: Any, out: Any, key: Any, values: Any, reduce: str, include_self: bool = True) -> None:
     """Reduce ``values`` into ``out[key]``. The present contents are included only if ``include_self`` is true."""
     xp = kit.xp
-    values = xp.broadcast_to(values, out[key].shape)
     if not include_self:
         out[key] = IDENTITY[reduce] if reduce in IDENTITY else extreme(out.dtype, reduce)
     accumulate_at(xp, UFUNCS[reduce], out, key, values)
@@ -83,11 +94,14 @@ def scatter(kit: Any, out: Any, input: Any, dim: int, index: Any, src: Any, redu
         values = src[tuple([slice(size) for size in index.shape])]
     else:
         values = kit.xp.asarray(fit(out.dtype, src)).astype(out.dtype)
-    key = grid(kit, index, dim)
     if reduce == "set":
-        out[key] = values
+        out[grid(kit, index, dim)] = values
+    elif out.flags.c_contiguous:
+        # With a single vector of indices, NumPy takes a tenth of the time.
+        values = kit.xp.broadcast_to(values, index.shape).reshape(-1)
+        reduce_at(kit, out.reshape(-1), flat_grid(kit, index, dim, out.shape), values, reduce, include_self)
     else:
-        reduce_at(kit, out, key, values, reduce, include_self)
+        reduce_at(kit, out, grid(kit, index, dim), values, reduce, include_self)
 
 
 @kernel("scatter", "scatter.value")

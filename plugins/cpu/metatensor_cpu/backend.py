@@ -20,6 +20,12 @@ SMALL_FLOATS = {
 }
 
 
+# A block of this many bytes is freed at the start. From then on, the malloc of glibc keeps up to twice as much freed
+# memory. Until a program frees such a block, malloc gives the memory of each training step back to the system, and the
+# next step waits for its pages to be mapped again.
+KEPT_MEMORY = 1 << 24
+
+
 class CpuBackend(ArrayBackend):
     """The cpu device. `Tensor.numpy` and `from_numpy` share memory with its arrays."""
 
@@ -27,4 +33,5 @@ class CpuBackend(ArrayBackend):
 
     def __init__(self) -> None:
         limit_blas()
+        np.empty(KEPT_MEMORY, np.uint8)
         super().__init__("cpu", np, dtypes=SMALL_FLOATS, special="scipy.special", table=TABLE)
