@@ -121,7 +121,8 @@ cdef class Walk:
                 if node.edges[k].node != NULL:
                     self.visits[self.add(<Node>node.edges[k].node)].pending += 1
             i += 1
-        qsort(self.visits, self.n_visits, sizeof(Visit), _later)
+        if self.n_visits:
+            qsort(self.visits, self.n_visits, sizeof(Visit), _later)
         for i in range(self.n_visits):
             self.set_place(<Node>self.visits[i].node, i)
         self.grads = <PyObject**>PyMem_Calloc(max(self.n_grads, 1), sizeof(PyObject*))

@@ -146,8 +146,17 @@ def allow_mutation_on_saved_tensors() -> Iterator[dict]:
 
 
 def increment_version(tensor: Any) -> None:
-    """Count an in-place change of a tensor, or of each tensor of a sequence, that was made behind metatensor's back."""
-    tensors: Any = (tensor,) if isinstance(tensor, mt.Tensor) else tensor
+    """Count an in-place change of a tensor, or of each tensor of a sequence, that was made behind metatensor's back.
+
+    Raises
+    ------
+    TypeError
+        If a value is not a tensor. Then nothing is counted.
+    """
+    tensors = (tensor,) if isinstance(tensor, mt.Tensor) else tuple(tensor)
+    for t in tensors:
+        if not isinstance(t, mt.Tensor):
+            raise TypeError(f"increment_version: expected a tensor or a sequence of tensors, got a {type(t).__name__}")
     for t in tensors:
         t._increment_version()
 

@@ -123,3 +123,13 @@ def test_backward_with_inputs_runs_hooks_of_leaves():
     z = x * 3
     (z * w).sum().backward(inputs=[x, z])
     assert calls == [[3.0, 3.0]] and z.grad.tolist() == [1, 1] and w.grad is None
+
+
+def test_increment_version():
+    a, b = mt.zeros(2, device="meta"), mt.zeros(2, device="meta")
+    mt.autograd.graph.increment_version(a)
+    mt.autograd.graph.increment_version([a, b])
+    assert (a._version, b._version) == (2, 1)
+    with pytest.raises(TypeError, match="increment_version: expected a tensor or a sequence of tensors, got a list"):
+        mt.autograd.graph.increment_version((a, [b]))
+    assert (a._version, b._version) == (2, 1)
