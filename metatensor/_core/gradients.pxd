@@ -25,6 +25,7 @@ cdef struct Kept:
     What what
     int index               # of the argument or the result
     unsigned long long wanted_by   # the functions that take it
+    int kept_as             # of the layout of an argument: the number of the saved value that is the argument itself, or -1
 
 
 cdef class Function:
@@ -48,14 +49,16 @@ cdef class Rule:
     cdef bint sparing                   # nothing is kept that no wanted gradient needs
     cdef bint strided                   # `through` is for calls whose first two arguments are not both contiguous
     cdef dict named                     # name -> NamedRule
+    cdef object default_named           # what the namer gives if its arguments are absent or false, or None
     cdef list functions
     cdef int n_slots, n_kept
     cdef bint lists                     # an argument is a list of tensors
     cdef bint numbers                   # an argument may be a number
+    cdef bint plain                     # calls that write to nothing are recorded by `record_plain`
     cdef int slots[MAX_ARGS]            # arguments with a gradient, in order: one edge each, lists one for each member
     cdef int function_of[MAX_ARGS]      # by argument with a gradient: the number of its function
     cdef Kept kept[MAX_PARAMETERS]
-    cdef object outputs                 # the outputs that have gradients, or None for all
+    cdef unsigned long long outputs     # the outputs that have gradients, a bit each
     cdef Overload overload
     cdef object called(self, str name)
 

@@ -23,7 +23,7 @@ an argument's name and ``_layout``
     For a joint rule, which computes several gradients: a tuple that says which are wanted.
 """
 cimport cython
-from metatensor._core.graph cimport Node
+from metatensor._core.graph cimport INLINE_EDGES, INLINE_SAVED, Node
 from metatensor._core.op cimport K_OPERAND, K_TENSOR, K_TENSORS, Overload, find
 from metatensor._core.saved cimport unpack
 from metatensor._core.late import found_body, later
@@ -235,7 +235,7 @@ cdef object prepared(Overload ov):
 
 cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rules):
     cdef Rule rule
-    cdef int i
+    cdef int i, k
     if isinstance(node, str) and "." in node:
         node = found_body(node)
     rule = Rule.__new__(Rule)
@@ -243,7 +243,7 @@ cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rul
     rule.in_place = _in_place.get(ov.qualname)
     rule.strided, rule.sparing = ov.qualname in _strided, ov.qualname in _sparing
     rule.named_by = -1
-    rule.outputs = None if outputs is None else frozenset(outputs)
+    rule.outputs = <unsigned long long>-1 if outputs is None else sum([1 << i for i in set(outputs)])
     rule.functions, rule.named = [], {}
     if callable(node):
         rule.namer = node
@@ -277,6 +277,13 @@ cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rul
             rule.function_of[rule.n_slots] = len(rule.functions)
             rule.functions.append(_function(rule, ov, rules[name], i, len(rule.functions)))
         rule.n_slots += 1
+    rule.plain = not (ov.mutates or rule.lists or rule.n_slots > INLINE_EDGES or rule.n_kept > INLINE_SAVED)
+    for i in range(rule.n_kept):
+        rule.kept[i].kept_as = -1
+        for k in range(rule.n_kept):
+            if rule.kept[i].what == KEEP_LAYOUT and rule.kept[k].what == KEEP_ARGUMENT and rule.kept[k].index == rule.kept[i].index:
+                rule.kept[i].kept_as = k
+        rule.plain = rule.plain and (rule.kept[i].what == KEEP_RESULT or ov.slots[rule.kept[i].index].kind != K_TENSORS)
     return rule
 
 

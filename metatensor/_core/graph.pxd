@@ -1,12 +1,13 @@
 """The graph that the backward pass walks: nodes, edges and saved values."""
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport INLINE_DIMS, dim_t
 
 
 cdef enum:
     INLINE_EDGES = 3
-    INLINE_SAVED = 3
+    INLINE_SAVED = 4
 
 
 cdef struct Edge:
@@ -27,6 +28,8 @@ cdef enum SavedKind:
     SAVED_OBJECT            # an argument that is no tensor, a SavedTensor, or several of them
     SAVED_INPUT             # a tensor argument itself
     SAVED_RESULT            # a detached alias of a result; a reference to the result would be a cycle
+    SAVED_LAYOUT            # a tensor that is kept anyway, of which the Layout is asked for
+    SAVED_STORAGE           # the storage of a contiguous result, of which an alias is made when it is unpacked
 
 
 cdef struct Saved:
@@ -71,7 +74,8 @@ cdef class NodeExtra:
 # node before it. Only such nodes are tracked by the garbage collector: traversing all would cost more than making them.
 cdef int track(object o) except -1
 cdef int untrack(object o) except -1
-cdef bint is_tracked(PyObject* o) noexcept
+cdef extern from "Python.h":
+    bint is_tracked "PyObject_GC_IsTracked" (PyObject* o) noexcept
 cdef int set_room(Node node, int edges, int saved, int outputs) except -1
 cdef int set_outputs_room(Node node, int n) except -1
 cdef int set_output(Node node, int i, Tensor t) except -1
@@ -79,13 +83,26 @@ cdef int set_edge(Node node, int i, Node to, int output) except -1
 cdef NodeExtra node_extra(Node node)
 cdef object exposed(Node node)
 cdef object registered(object hooks, object fn, str name)
-cdef unsigned long long next_sequence() noexcept
 cdef str where_called(Node node)
 
 cdef struct GraphHooks:
     int (*apply_rule)(Node node, PyObject** grads, const char* wanted, PyObject** to) except -1
 
 cdef GraphHooks graph_hooks         # set by `gradients`
+cdef unsigned long long last_sequence
+
+
+cdef inline unsigned long long next_sequence() noexcept:
+    global last_sequence
+    last_sequence += 1
+    return last_sequence
+
+
+cdef inline void new_edge(Node node, int i, PyObject* to, int output) noexcept:
+    """Set an edge that is not set, in room that there is."""
+    Py_INCREF(<object>to)
+    node.edges[i].node = to
+    node.edges[i].output = output
 
 
 cdef inline bint wants(Node node, const char* wanted, int i) noexcept:

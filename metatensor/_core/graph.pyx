@@ -10,19 +10,13 @@ from collections import OrderedDict
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_INCREF, Py_XDECREF
+from cpython.ref cimport Py_XDECREF
 from metatensor._core.layout cimport copy_dims
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport INLINE_DIMS, dim_t
 from metatensor._core.late import later
 
-cdef unsigned long long _sequence = 0
-
-
-cdef unsigned long long next_sequence() noexcept:
-    global _sequence
-    _sequence += 1
-    return _sequence
+cdef unsigned long long last_sequence = 0
 
 
 # Nodes --------------------------------------------------------------------------------------
@@ -155,11 +149,10 @@ cdef NodeExtra node_extra(Node node):
 cdef extern from "Python.h":
     void PyObject_GC_UnTrack(void* o)
     void PyObject_GC_Track(void* o)
-    int PyObject_GC_IsTracked(PyObject* o) noexcept
 
 
 cdef int track(object o) except -1:
-    if not PyObject_GC_IsTracked(<PyObject*>o):
+    if not is_tracked(<PyObject*>o):
         PyObject_GC_Track(<void*>o)
     return 0
 
@@ -167,10 +160,6 @@ cdef int track(object o) except -1:
 cdef int untrack(object o) except -1:
     PyObject_GC_UnTrack(<void*>o)
     return 0
-
-
-cdef bint is_tracked(PyObject* o) noexcept:
-    return PyObject_GC_IsTracked(o)
 
 
 cdef object registered(object hooks, object fn, str name):
@@ -225,9 +214,7 @@ cdef int set_output(Node node, int i, Tensor t) except -1:
 
 
 cdef int set_edge(Node node, int i, Node to, int output) except -1:
-    Py_INCREF(to)
-    node.edges[i].node = <PyObject*>to
-    node.edges[i].output = output
+    new_edge(node, i, <PyObject*>to, output)
     return 0
 
 

@@ -528,6 +528,12 @@ cdef object call(str name, tuple args, dict kwargs=None):
 
 cdef object as_declared(Op op, object result):
     """Return `result` if it matches the schema. Raise TypeError if a mode or an override returned something else."""
+    if type(result) is tuple and len(<tuple>result) == op.first.nreturns:
+        for each in <tuple>result:
+            if not isinstance(each, Tensor):
+                break
+        else:
+            return result
     if (isinstance(result, Tensor) and op.first.nreturns == 1) or any([
             (<list>(<Overload>ov).refs)[0]._admits(result, Tensor) for ov in op.overloads]):
         return result

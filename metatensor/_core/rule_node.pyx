@@ -3,21 +3,21 @@ cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from metatensor._core.gradients cimport (
-    FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function, Kept, NamedRule,
-    Parameter, Rule, rule_of,
+    FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_ARGUMENT, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function,
+    Kept, NamedRule, Parameter, Rule, rule_of,
 )
 from metatensor._core.graph cimport (
-    SAVED_OBJECT, Node, graph_hooks, is_tracked, next_sequence, node_extra, set_edge, set_output, set_outputs_room, set_room,
-    untrack, wants, where_called,
+    SAVED_INPUT, SAVED_LAYOUT, SAVED_OBJECT, Node, graph_hooks, is_tracked, new_edge, next_sequence, node_extra, set_edge,
+    set_output, set_outputs_room, set_room, untrack, wants, where_called,
 )
 from metatensor._core.history cimport input_outline, node_of, rebase, set_node
 from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_TENSORS, VIEW, Call, Overload, call, make_returns
 from metatensor._core.saved cimport keep, keep_result, keep_tensor, keep_tensors, layout_of, unpack
 from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
-from metatensor._core.tensor cimport Tensor
+from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.thread cimport hints, thread_state
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONTIGUOUS, T_NONLEAF, T_REQUIRES_GRAD
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONTIGUOUS, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, T_VIEW
 from metatensor._core cimport graph
 from metatensor._core.late import later
 
@@ -123,12 +123,18 @@ cdef int _link_missing(Node node, Call* c, Overload ov) except -1:
     return tracked
 
 
+cdef inline bint _is_kept(Rule rule, int k, unsigned long long given, unsigned long long functions) noexcept:
+    """Return whether a node keeps an argument. As in PyTorch, what only one gradient needs is not kept if that is not wanted."""
+    cdef unsigned long long users = rule.kept[k].wanted_by & given
+    return users & functions or users & (users - 1) and not rule.sparing
+
+
 cdef Node begin(Call* c, Overload ov):
     """Return a node with the edges and saved arguments of a call. Its outputs are set later."""
     cdef Node node = Node.__new__(Node)
     cdef Rule rule
     cdef Kept* kept
-    cdef unsigned long long users, given
+    cdef unsigned long long given
     cdef int k, tracked
     if rule_of(ov) is False:
         tracked = _link_missing(node, c, ov)
@@ -145,9 +151,7 @@ cdef Node begin(Call* c, Overload ov):
             given = _given(rule, c)
             for k in range(rule.n_kept):
                 kept = &rule.kept[k]
-                users = kept.wanted_by & given
-                # As in PyTorch, an argument that only one gradient needs is not kept if that is not wanted.
-                if kept.what != KEEP_RESULT and (users & node.functions or users & (users - 1) and not rule.sparing):
+                if kept.what != KEEP_RESULT and _is_kept(rule, k, given, node.functions):
                     _keep_argument(c, node, k, kept)
     node.sequence = next_sequence()     # after those of its inputs, of which some may just have been made, for views
     if not tracked and not hints.saved_hooks:
@@ -173,12 +177,19 @@ cdef class _Missing:
 
 cdef object _named(Rule rule, Call* c):
     cdef PyObject* args[MAX_NAMER]
+    cdef bint default = True
     cdef int i
     if rule.in_place is not None and c.variant == IN_PLACE:
         return rule.called(rule.in_place)
     for i in range(rule.n_namer):
         args[i] = c.args[rule.namer_slots[i]]
-    return rule.called(<str?>PyObject_Vectorcall(rule.namer, args, rule.n_namer, NULL))
+        default = default and <object>args[i] is (None if rule.overload.slots[rule.namer_slots[i]].optional else False)
+    if default and rule.default_named is not None:
+        return rule.default_named
+    named = rule.called(<str?>PyObject_Vectorcall(rule.namer, args, rule.n_namer, NULL))
+    if default:
+        rule.default_named = named
+    return named
 
 
 cpdef object renamed(object t, str name):
@@ -231,12 +242,62 @@ cdef inline bint _differentiable(Tensor t) noexcept:
     return t.dtype.kind == KIND_FLOAT or t.dtype.kind == KIND_COMPLEX
 
 
+cdef int record_plain(Call* c, Rule rule, Tensor result) except -1:
+    """Record a call with few tensors, one result, and nothing special about it: `record`, in one function."""
+    cdef Node node = Node.__new__(Node), to
+    cdef Kept* kept
+    cdef PyObject* value
+    cdef unsigned long long functions = 0, given = _given(rule, c) if rule.numbers else <unsigned long long>-1
+    cdef int k, output
+    cdef bint tracked = False
+    node.rule = rule if rule.namer is None or rule.named_by >= 0 and <object>c.args[rule.named_by] is None else _named(rule, c)
+    node.edges, node.n_edges = node.inline_edges, rule.n_slots
+    node.saved, node.n_saved = node.inline_saved, rule.n_kept
+    for k in range(rule.n_slots):
+        value = c.args[rule.slots[k]]
+        if not isinstance(<object>value, Tensor) or not (<Tensor>value).flags & T_REQUIRES_GRAD:
+            continue
+        functions |= 1ULL << rule.function_of[k]
+        if (<Tensor>value).node != NULL and (<Tensor>value).flags & (T_NONLEAF | T_VIEW) == T_NONLEAF:
+            new_edge(node, k, (<Tensor>value).node, (<Tensor>value).output)
+        else:
+            to = node_of(<Tensor>value, &output)
+            new_edge(node, k, <PyObject*>to, output)
+        tracked = tracked or is_tracked(node.edges[k].node)
+    node.functions = functions
+    node.sequence = next_sequence()
+    node.outputs, node.n_outputs = &node.inline_output, 1
+    set_output(node, 0, result)
+    set_node(result, node, 0)
+    for k in range(rule.n_kept):
+        kept = &rule.kept[k]
+        if kept.what == KEEP_RESULT:
+            if kept.wanted_by & given:
+                keep_result(node, k, result, kept.index)
+        elif _is_kept(rule, k, given, functions):
+            value = c.args[kept.index]
+            if kept.kept_as >= 0 and _is_kept(rule, kept.kept_as, given, functions) and isinstance(<object>value, Tensor):
+                keep(node, k, <object>value, SAVED_LAYOUT)
+            elif kept.what == KEEP_ARGUMENT and isinstance(<object>value, Tensor) and not (<Tensor>value).flags & T_INFERENCE:
+                Py_INCREF(<object>value)
+                node.saved[k].value = value
+                node.saved[k].kind = SAVED_INPUT
+                node.saved[k].version = version_of(<Tensor>value)
+            else:
+                _keep_argument(c, node, k, kept)
+    if not tracked:
+        untrack(node)
+    return 0
+
+
 cdef int record(Call* c, Overload ov, object result) except -1:
     """Record a call that wrote to no argument."""
     cdef Node node
     if isinstance(result, Tensor):
         if not _differentiable(<Tensor>result):
             return 0
+        if c.variant == FUNCTIONAL and rule_of(ov) is not False and (<Rule>ov.gradient).plain and not hints.saved_hooks | hints.anomaly:
+            return record_plain(c, <Rule>ov.gradient, <Tensor>result)
         node = begin(c, ov)
         set_outputs_room(node, 1)
         set_output(node, 0, <Tensor>result)
@@ -256,10 +317,11 @@ cdef int record(Call* c, Overload ov, object result) except -1:
 
 cdef int _set_outputs(Node node, object results) except -1:
     cdef Rule rule = node_rule(node)
+    cdef unsigned long long which = <unsigned long long>-1 if rule is None else rule.outputs
     cdef int i
     set_outputs_room(node, len(results))
     for i, r in enumerate(results):
-        if isinstance(r, Tensor) and _differentiable(<Tensor>r) and (rule is None or rule.outputs is None or i in rule.outputs):
+        if isinstance(r, Tensor) and _differentiable(<Tensor>r) and (which >> min(i, 63)) & 1:
             set_output(node, i, <Tensor>r)
             set_node(<Tensor>r, node, i)
     return 0

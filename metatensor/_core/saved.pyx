@@ -1,21 +1,26 @@
 """The values that nodes save, and how rules get them back.
 
-An argument is saved as it is and keeps its history. A result is saved as an alias without history, because its node
-would refer to itself; it is given its node when it is unpacked. A tensor that has been changed in place since is an
+An argument is saved as it is and keeps its history. A result is saved without history, because its node would refer to
+itself: as its storage where its layout follows from its sizes, else as an alias. It is given its node when it is unpacked.
+A tensor that has been changed in place since is an
 error. Under `saved_tensors_hooks` a node holds what the pack hook returned, and where the tensor came from.
 """
 cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from metatensor._core.graph cimport SAVED_INPUT, SAVED_OBJECT, SAVED_RESULT, Node, Saved, SavedKind, where_called
+from metatensor._core.graph cimport (
+    SAVED_INPUT, SAVED_LAYOUT, SAVED_OBJECT, SAVED_RESULT, SAVED_STORAGE, Node, Output, Saved, SavedKind, where_called,
+)
 from metatensor._core.history cimport node_of, set_node
-from metatensor._core.layout cimport copy_dims
+from metatensor._core.layout cimport copy_dims, row_major
 from metatensor._core.op cimport call
 from metatensor._core.size cimport make_tuple
-from metatensor._core.tensor cimport Tensor, version_of
+from metatensor._core.dtype cimport DType
+from metatensor._core.storage cimport Storage
+from metatensor._core.tensor cimport Tensor, over_storage, version_of
 from metatensor._core.thread cimport ThreadState, hints, innermost_hooks, thread_state
-from metatensor._core.types cimport INLINE_DIMS, T_INFERENCE, T_REQUIRES_GRAD, dim_t
+from metatensor._core.types cimport INLINE_DIMS, MAX_DIMS, T_CONTIGUOUS, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from metatensor._core.versions cimport carrying, detached
 
 
@@ -93,10 +98,26 @@ cdef int keep_tensors(Node node, int k, list tensors) except -1:
     return keep(node, k, _Several(tuple([saved_tensor(<Tensor>t, False, 0) for t in tensors])), SAVED_OBJECT)
 
 
+cdef bint _is_plain(Tensor t) noexcept:
+    """Return whether the layout of a tensor follows from its sizes. Strides of dimensions of size 1 may be any."""
+    cdef dim_t expected = 1
+    cdef int i
+    for i in range(t.ndim - 1, -1, -1):
+        if t.strides[i] != expected:
+            return False
+        expected *= max(t.sizes[i], 1)
+    return t.offset == 0
+
+
 cdef int keep_result(Node node, int k, Tensor t, int output) except -1:
-    """Save output `output` of the node."""
+    """Save output `output` of the node, which is set already."""
     if _packing():
         return keep(node, k, saved_tensor(t, True, output), SAVED_OBJECT)
+    if (t.flags == T_CONTIGUOUS | T_REQUIRES_GRAD | T_NONLEAF and t.extra is None and type(t) is Tensor and not hints.duals
+            and _is_plain(t)):
+        node.saved[k].version = t.storage.version - t.storage.uncounted
+        node.saved[k].output = output
+        return keep(node, k, t.storage, SAVED_STORAGE)
     t = alias_of_result(t)
     node.saved[k].version = version_of(t)
     node.saved[k].output = output
@@ -195,6 +216,14 @@ cdef int _check_unchanged(Node node, Tensor t, unsigned long long version) excep
     return 0
 
 
+cdef Tensor _over(Node node, Storage storage, int output):
+    """Return the contiguous result of a node."""
+    cdef Output* o = &node.outputs[output]
+    cdef dim_t strides[MAX_DIMS]
+    row_major(o.ndim, o.sizes, strides)
+    return over_storage(storage, <DType>o.dtype, o.ndim, o.sizes, strides, 0)
+
+
 cdef object unpack(Node node, Saved* s):
     """Return a saved value. Raise RuntimeError if it was freed, or if the tensor has been changed since."""
     cdef Tensor t
@@ -210,9 +239,17 @@ cdef object unpack(Node node, Saved* s):
         if isinstance(value, _Several):
             return [(<SavedTensor>member).unpacked(node) for member in (<_Several>value).members]
         return value
-    t = <Tensor>value
+    if s.kind == SAVED_LAYOUT:
+        return layout_of(<Tensor>value)
+    if s.kind == SAVED_STORAGE:
+        t = _over(node, <Storage>value, s.output)
+    else:
+        t = <Tensor>value
     if version_of(t) != s.version:
         _check_unchanged(node, t, s.version)
+    if s.kind == SAVED_STORAGE and _wanted_again(node, s.output):
+        set_node(t, node, s.output)
+        return t
     if s.kind == SAVED_RESULT and _wanted_again(node, s.output):
         return _with_node(t, node, s.output)
     return t

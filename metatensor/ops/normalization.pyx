@@ -11,7 +11,7 @@ from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONTIG
 from metatensor.ops.operands cimport Operands, no_operands, refuse, shape_operand
 from metatensor.ops.pointwise cimport elementwise_result
 from metatensor.ops.reduction cimport require_floating
-from metatensor._core.gradients import gradient, ops, recorded_as
+from metatensor._core.gradients import gradient, recorded_as
 
 
 # Checks --------------------------------------------------------------------------------
@@ -300,7 +300,7 @@ define("nn.functional.local_response_norm(Tensor input, int size, float alpha=0.
 # Gradients ---------------------------------------------------------------------------------
 
 recorded_as("nn.functional.layer_norm", lambda input, normalized_shape, weight, bias, eps:
-            ops.native_layer_norm(input, normalized_shape, weight, bias, eps)[0])
+            call("native_layer_norm", (input, normalized_shape, weight, bias, eps))[0])
 recorded_as("nn.functional.rms_norm", "norm.rms_norm")
 recorded_as("nn.functional.group_norm", "norm.group_norm")
 recorded_as("nn.functional.normalize", "norm.normalize")

@@ -138,6 +138,9 @@ class UpdateRule(Optimizer):
         """
         raise NotImplementedError
 
+    def at_step(self, option: SimpleNamespace) -> None:
+        """Add what `update` needs of ``option.step`` alone to ``option``. Called when the step is not the last parameter's."""
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         for group in self.param_groups:
@@ -182,19 +185,31 @@ class UpdateRule(Optimizer):
 
     def _step_group(self, group: Group) -> None:
         """Update the parameters of a group: first make all states, then count the step, then apply the rule."""
-        chosen = [(p, p.grad, self._state(p, p.grad, group)) for p in group["params"] if p.grad is not None]
+        chosen = []
+        for p in group["params"]:
+            grad = p.grad
+            if grad is not None:
+                chosen.append((p, grad, self._state(p, grad, group)))
         if not chosen:
             return
         option = SimpleNamespace(**{key: self._value(value, chosen) for key, value in group.items() if key not in ("params", "step")})
+        decay = getattr(option, "weight_decay", 0) if self.decays_weights else 0
+        decoupled = decay != 0 and getattr(option, "decoupled_weight_decay", False)
+        option.shrink, option.decay = (1 - option.lr * decay, 0) if decoupled else (None, decay)
         option.many = bool(self.listwise and group.get("foreach") and not group.get("differentiable"))
         if option.many:
             self._step_together(chosen, option)
             return
         before = None  # what PyTorch's loop still refers to while it updates the next parameter
+        last = None
+        maximize = group.get("maximize") and not self.sparse
         for p, grad, state in chosen:
             if "step" in state:
                 option.step = self._advance(p, state)
-            if group.get("maximize") and not self.sparse:
+                if option.step != last:
+                    last = option.step
+                    self.at_step(option)
+            if maximize:
                 grad = -grad
             if p.is_complex() and self.complex_as_real:
                 real = {key: _as_real(value) for key, value in state.items()}
@@ -213,6 +228,8 @@ class UpdateRule(Optimizer):
             count = self._advance(p, state) if "step" in state else None
             batches.setdefault((p.device, p.dtype, count, *state), []).append((p, grad, state))
         for (_, _, option.step, *names), batch in batches.items():
+            if option.step is not None:
+                self.at_step(option)
             real = batch[0][0].is_complex() and self.complex_as_real
             view = _as_real if real else _same
             states = {key: Many([view(state[key]) for _, _, state in batch]) for key in names}
@@ -228,27 +245,28 @@ class UpdateRule(Optimizer):
     def _advance(self, p: Any, state: dict[str, Any]) -> float:
         """Count a step of a parameter, and return the number of steps. It is read from the counter only if others wrote to it."""
         counts = self.__dict__.setdefault("_counts", {})
-        before, version, count = counts.get(p, (None, 0, 0.0))
         step = state["step"]
-        if before is not step or step._version != version:
-            before = None
+        known = counts.get(p)
+        if known is not None and known[0] is step and known[1] == step._version:
+            step += 1
+            known[1] += 1
+            known[2] += 1
+            return known[2]
         state["step"] += 1
         step = state["step"]
-        if not isinstance(step, mt.Tensor):
-            return float(step)
-        count = _count(step) if before is None else count + 1
-        if has_data(step) and not step.is_inference():
-            counts[p] = step, step._version, count
+        count = _count(step)
+        if isinstance(step, mt.Tensor) and has_data(step) and not step.is_inference():
+            counts[p] = [step, step._version, count]
         return count
 
     def _state(self, p: Any, grad: Any, group: Group) -> dict[str, Any]:
         """Return the state of a parameter, made if this is its first step."""
-        name = type(self).__name__
         if grad.is_sparse != self.sparse:
+            name = type(self).__name__
             need, have = ("a sparse", "a dense") if self.sparse else ("a dense", "a sparse")
             raise RuntimeError(f"{name}: {need} gradient is needed, but the parameter of shape {tuple(p.shape)} has {have} one")
         if group.get("capturable") and p.device.type == "cpu":
-            raise AssertionError(f"{name}: capturable needs parameters on an accelerator, got one on cpu")
+            raise AssertionError(f"{type(self).__name__}: capturable needs parameters on an accelerator, got one on cpu")
         return self.state.get(p) or self.begin(p, group)
 
     @staticmethod
@@ -262,11 +280,10 @@ class UpdateRule(Optimizer):
         return value.item() if has_data(value) else [number(value, p) for p, _, _ in chosen][0]
 
     def _apply(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:
-        decay = getattr(option, "weight_decay", 0) if self.decays_weights else 0
-        if decay != 0 and getattr(option, "decoupled_weight_decay", False):
-            p.mul_(1 - option.lr * decay)
-        elif decay != 0:
-            grad = grad.add(p, alpha=decay)
+        if option.shrink is not None:
+            p.mul_(option.shrink)
+        elif option.decay != 0:
+            grad = grad.add(p, alpha=option.decay)
         return self.update(p, grad, state, option)
 
 

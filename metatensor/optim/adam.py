@@ -71,13 +71,18 @@ class Adam(UpdateRule):
         if option.foreach and not option.capturable and (any(tensors) or isinstance(option.lr, mt.Tensor)):
             raise ValueError(f"{type(self).__name__}: tensors as lr or betas with foreach=True need capturable=True")
 
+    def at_step(self, option: SimpleNamespace) -> None:
+        decay1, decay2 = option.betas
+        option.correction = math.sqrt(1 - decay2**option.step)
+        option.rate = -option.lr / (1 - decay1**option.step)
+
     def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:
         decay1, decay2 = option.betas
         mean = average(state["exp_avg"], grad, decay1)
         square = average_square(state["exp_avg_sq"], grad, decay2)
         if option.amsgrad:
             square = raise_to(state["max_exp_avg_sq"], square)
-        root, correction = square.sqrt(), math.sqrt(1 - decay2**option.step)
-        root = (root.div_(correction) if option.many else root / correction).add_(option.eps)
-        p.addcdiv_(mean, root, value=-option.lr / (1 - decay1**option.step))
+        root = square.sqrt()
+        root = (root.div_(option.correction) if option.many else root / option.correction).add_(option.eps)
+        p.addcdiv_(mean, root, value=option.rate)
         return root

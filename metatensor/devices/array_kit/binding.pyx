@@ -9,7 +9,7 @@ cimport numpy as cnp
 from cpython.buffer cimport PyBUF_SIMPLE, PyBUF_WRITABLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.object cimport PyObject, PyTypeObject
 from cpython.ref cimport Py_INCREF
-from metatensor._core.dtype cimport F16, F4E2M1X2, DType
+from metatensor._core.dtype cimport F16, F4E2M1X2, N_DTYPES, DType
 from metatensor._core.slots cimport use_vectorcall
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT, KIND_INT, MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, dim_t
@@ -41,6 +41,24 @@ cdef dim_t ADOPTED = 1 << 16
 cdef object _ndarray = np.ndarray
 cdef object _generic = np.generic
 cdef dict _IN_SINGLE = {"dtype": np.dtype("f4"), "casting": "unsafe"}
+
+cdef list _NUMBERS = [{} for _ in range(N_DTYPES)]     # by dtype code: {number: array}. Decoded dtypes have no ufuncs
+cdef int _MOST_NUMBERS = 256
+
+
+cdef object _number(object value, DType dtype, object raw):
+    """Return an operand with the value of a Python number: a kept array, which a ufunc takes in half a number's time."""
+    cdef dict known = <dict>_NUMBERS[dtype.code]
+    cdef object found
+    if dtype.code == F16 or not value or value != value:     # computed in float32; -0.0 is equal to 0.0, NaN to nothing
+        return value
+    found = known.get(value)
+    if found is None:
+        if len(known) >= _MOST_NUMBERS:
+            known.clear()
+        with np.errstate(over="ignore"):
+            found = known[value] = np.array(value, raw)
+    return found
 cdef object _UINT8 = np.dtype("u1")
 cnp.import_array()
 
@@ -247,7 +265,7 @@ cdef class Binding:
 
     cdef bint direct(self, Tensor out, PyObject** args, int n) except -1:
         """Call the ufunc directly if all operands have the same dtype. Return True if that computed the result."""
-        cdef object given
+        cdef object given, target, operand
         cdef DType dtype = None
         cdef Tensor t
         cdef long long number
@@ -278,13 +296,20 @@ cdef class Binding:
             if <object>args[self.operands + i] != self.rest[i]:
                 return False
         given = PyTuple_New(self.operands + (not self.out_by_name))
+        target = self.views.array(out)
         for i in range(self.operands):
-            _put(given, i, self.views.array(<Tensor>args[i]) if isinstance(<object>args[i], Tensor) else <object>args[i])
+            operand = <object>args[i]
+            if operand is out:
+                _put(given, i, target)
+            elif isinstance(operand, Tensor):
+                _put(given, i, self.views.array(<Tensor>operand))
+            else:
+                _put(given, i, _number(operand, dtype, self.views.raws[dtype.code]))
         if self.out_by_name:
-            given_by_name = {"out": self.views.array(out)} | (_IN_SINGLE if dtype.code == F16 else {})
+            given_by_name = {"out": target} | (_IN_SINGLE if dtype.code == F16 else {})
             PyObject_Call(self.ufunc, given, <PyObject*>given_by_name)
             return True
-        _put(given, self.operands, self.views.array(out))
+        _put(given, self.operands, target)
         # NumPy converts float16 blockwise: it computes in float32 and rounds once, without temporary arrays.
         PyObject_Call(self.ufunc, given, NULL if dtype.code != F16 else <PyObject*>_IN_SINGLE)
         return True
