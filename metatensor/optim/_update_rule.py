@@ -281,7 +281,7 @@ class UpdateRule(Optimizer):
             return tuple(UpdateRule._value(item, chosen) for item in value)
         if not isinstance(value, mt.Tensor):
             return value
-        # A hyperparameter without data is rejected unless the parameters have no data either.
+        # `number` rejects a hyperparameter without data if the parameters have data.
         return value.item() if has_data(value) else [number(value, p) for p, _, _ in chosen][0]
 
     def _apply(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:
