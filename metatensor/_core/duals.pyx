@@ -89,7 +89,8 @@ def fresh(Tensor t not None, bint linked):
 def reaches_others(list tensors, list own):
     """Return whether tensors depend on a leaf or on an argument of a running transform.
 
-    The nodes in `own` do not count, unless one of them passes gradients on."""
+    The nodes in `own` do not count, unless one of them passes gradients on.
+    """
     cdef int output, i
     cdef Node node
     cdef list queue = []

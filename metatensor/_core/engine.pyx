@@ -1,8 +1,8 @@
 """The backward pass: a walk over the graph, starting at the latest call.
 
-A node is visited after all nodes that contribute to its gradient. Descending sequence numbers are such an order, because
-every node has a larger number than the nodes of its inputs. Leaves are the exception: their gradients are accumulated as
-soon as the last contribution has arrived.
+A node is visited after all nodes that contribute to its gradient. Descending sequence numbers are such an order,
+because every node has a larger number than the nodes of its inputs. Leaves are the exception: their gradients are
+accumulated as soon as the last contribution has arrived.
 """
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
@@ -390,7 +390,8 @@ cdef inline bint _same(Output* o, Tensor t) noexcept:
 cdef Tensor fitted(Tensor g, Output* o, Node node, int i):
     """Return `g` summed to the sizes of `o` and converted to its dtype. Raise if the sizes do not broadcast.
 
-    If `o` is real, the real part of `g` is taken."""
+    If `o` is real, the real part of `g` is taken.
+    """
     cdef int d, lead
     cdef DType dtype = <DType>o.dtype
     if g.ndim != o.ndim or not _same(o, g):
@@ -474,9 +475,9 @@ def current_walk():
 def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs=None, bint accumulate=False):
     """Run a backward pass from `roots`, pairs (node, number of the output), whose gradients are `grads`.
 
-    Without `inputs`, gradients are accumulated into the leaves. With `inputs`, which are also such pairs, a list of their
-    gradients is returned. It has None for an input without a gradient. With `accumulate`, it also has None for a leaf, into
-    which the gradient is accumulated.
+    Without `inputs`, gradients are accumulated into the leaves. With `inputs`, which are also such pairs, a list of
+    their gradients is returned. It has None for an input without a gradient. With `accumulate`, it also has None for a
+    leaf, into which the gradient is accumulated.
     """
     cdef Walk walk = Walk.__new__(Walk)
     cdef ThreadState state = thread_state()

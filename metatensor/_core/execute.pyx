@@ -270,7 +270,8 @@ cdef int _before_mutation(Call* c, Overload ov, bint grad) except -1:
 cdef list _written_without_rule(Call* c, Overload ov):
     """Return (tensor, node) pairs for the tensors that an operator without a rule writes to.
 
-    Backward through these nodes raises."""
+    Backward through these nodes raises.
+    """
     cdef list pairs = []
     cdef int i
     for i in range(ov.nslots):

@@ -3,21 +3,22 @@
 A tensor may have one tangent for each *level*. Levels are numbered and nested: inner levels begin later and have larger
 numbers. The tangent at a level is a tensor, which may itself have tangents at outer levels.
 
-A call first runs as if its arguments had no tangents, and is recorded with the original arguments. Then the tangents of the
-results are computed level by level, from the outermost to the innermost. For the computation at one level, the tangents of
-the arguments at that level and at inner levels are removed, so that levels do not mix. The first of these ways that applies
-is used:
+A call first runs as if its arguments had no tangents, and is recorded with the original arguments. Then the tangents
+of the results are computed level by level, from the outermost to the innermost. For the computation at one level, the
+tangents of the arguments at that level and at inner levels are removed, so that levels do not mix. The first of these
+ways that applies is used:
 
 - an operator that declares a function for tangents: that function;
 - a view: the same view of the tangent;
-- an element-wise operator of real numbers: its gradient rule, which multiplies by the derivative, applied to the tangents;
+- an element-wise operator of real numbers: its gradient rule, which multiplies by the derivative, applied to the
+  tangents;
 - an operator that is declared linear: the operator itself, applied to the tangents;
 - any other operator with a gradient rule: the transpose of the rule, which is linear in the gradient;
 - a composite operator without a rule: the operators that its body calls.
 
-``gradient(..., linear="input+bias weight")`` declares that an operator is linear in each group of arguments while the others
-are constant. Arguments joined by + form one group. When the tangent of another group is computed, the arguments of the
-summand are left out.
+``gradient(..., linear="input+bias weight")`` declares that an operator is linear in each group of arguments while the
+others are constant. Arguments joined by + form one group. When the tangent of another group is computed, the arguments
+of the summand are left out.
 
 ``gradient(..., tangent=function)`` declares a function for tangents. The names of its parameters determine what it
 receives: an argument, its tangent (the name followed by ``_tangent``; None if there is none), or ``result``.

@@ -1,7 +1,7 @@
 """Functions that several gradient rules share.
 
-This module is imported with the operators. It has no annotations, because importing `typing` takes a tenth of the time in
-which the package is imported.
+This module is imported with the operators. It has no annotations, because importing `typing` takes a tenth of the time
+in which the package is imported.
 """
 
 from metatensor._core.gradients import ops

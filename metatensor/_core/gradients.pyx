@@ -84,19 +84,20 @@ def gradient(str name not None, /, *, node=None, in_place=None, written=None, jo
     name : str
         The operator, such as ``"mul"``, or an overload of it, such as ``"max.dim"``.
     node : str or callable, optional
-        The name of the nodes, or a function that returns it for arguments of the call. Default: ``MulBackward0`` for "mul".
+        The name of the nodes, or a function that returns it for arguments of the call. Default: ``MulBackward0`` for
+        "mul".
     in_place : str, optional
         The name of the nodes of the in-place variant, if it differs.
     written : dict of callable, optional
         The functions for the in-place variant, if they differ. They may need the result instead of the old value.
     joint : callable, optional
-        A function that returns the gradients of several arguments as a tuple. These arguments are then given in `rules` with
-        the value True.
+        A function that returns the gradients of several arguments as a tuple. These arguments are then given in
+        `rules` with the value True.
     outputs : sequence of int, optional
         The outputs that have a gradient. Default: all that are floating-point or complex.
     sparing : bool
-        Keep an argument only if a wanted gradient depends on it. By default, as in PyTorch, an argument on which several
-        gradients depend is always kept.
+        Keep an argument only if a wanted gradient depends on it. By default, as in PyTorch, an argument on which
+        several gradients depend is always kept.
     linear : str, optional
         The arguments in which the operator is linear, for forward mode. See `metatensor._core.forward`.
     tangent : callable, optional
@@ -133,10 +134,11 @@ def recorded_as(str name not None, through=DECOMPOSITION, *, written=None, bint 
     through : callable, optional
         A function of the operator's arguments that computes it by calling others. If it returns NotImplemented, the
         operator's own rule is used. The meta kernel checks the arguments first, except for operators that draw random
-        numbers. Default: the operator's decomposition. FORMULA: the decomposition, computed in the dtypes of the arguments.
+        numbers. Default: the operator's decomposition. FORMULA: the decomposition, computed in the dtypes of the
+        arguments.
     written : callable, optional
-        A function that computes the in-place variant: it writes to its first argument and returns it. By default the result
-        of `through` is copied into the first argument.
+        A function that computes the in-place variant: it writes to its first argument and returns it. By default the
+        result of `through` is copied into the first argument.
     strided : bool
         Do this only if the first two arguments, which are tensors, are not both contiguous.
     """
@@ -174,7 +176,8 @@ def prepare_again(Overload ov not None):
 class Operators:
     """The operators of a namespace as attributes, looked up on first use.
 
-    Rules are declared before all operators exist, so they refer to operators through this class."""
+    Rules are declared before all operators exist, so they refer to operators through this class.
+    """
 
     def __init__(self, prefix=""):
         self._prefix = prefix

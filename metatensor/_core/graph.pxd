@@ -70,9 +70,9 @@ cdef class NodeExtra:
     cdef object forward_stack   # call stack of the operator's call, in anomaly mode
 
 
-# A node refers to older nodes and to tensors, so it can be part of a cycle only if Python code was attached to it or to a
-# node that it leads to. Only such nodes are tracked by the garbage collector, because traversing all nodes would cost more
-# than creating them.
+# A node refers to older nodes and to tensors, so it can be part of a cycle only if Python code was attached to it or
+# to a node that it leads to. Only such nodes are tracked by the garbage collector, because traversing all nodes would
+# cost more than creating them.
 cdef int track(object o) except -1
 cdef int untrack(object o) except -1
 cdef extern from "Python.h":

@@ -38,8 +38,8 @@ cdef class Node:
     cdef int apply(self, PyObject** grads, const char* wanted, PyObject** to) except -1:
         """Compute the gradients of the inputs.
 
-        `grads` holds a borrowed reference or NULL for each output. `wanted` states which edges need a gradient; NULL means
-        all. For each of these edges, store a new reference in `to`, or leave NULL if the gradient is zero.
+        `grads` holds a borrowed reference or NULL for each output. `wanted` states which edges need a gradient; NULL
+        means all. For each of these edges, store a new reference in `to`, or leave NULL if the gradient is zero.
         """
         return graph_hooks.apply_rule(self, grads, wanted, to)
 

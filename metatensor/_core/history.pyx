@@ -107,8 +107,8 @@ cdef object _contiguous_format():
 cdef bint _owned_alone(Tensor g) noexcept:
     """Return whether only the backward pass and the caller refer to the values of `g`.
 
-    If `g` has no values, only references to `g` itself count. Parts of one gradient may then become the gradients of several
-    leaves and share its storage, as in PyTorch.
+    If `g` has no values, only references to `g` itself count. Parts of one gradient may then become the gradients of
+    several leaves and share its storage, as in PyTorch.
     """
     cdef Py_ssize_t owners = 1
     if not has_values(g.storage):
@@ -124,8 +124,8 @@ cdef bint _owned_alone(Tensor g) noexcept:
 cdef int _accumulate(Tensor variable, Tensor g) except -1:
     """Add `g` to the gradient of a tensor.
 
-    The first gradient is stored without a copy if nothing else refers to it and it has the right strides. Later ones are
-    added in place, unless the computation of gradients is recorded.
+    The first gradient is stored without a copy if nothing else refers to it and it has the right strides. Later ones
+    are added in place, unless the computation of gradients is recorded.
     """
     cdef TensorExtra extra = extra_of(variable)
     cdef bint create = thread_state().grad_enabled
@@ -223,7 +223,8 @@ def attach(Tensor t not None, Node node not None, int output):
 cdef Output* input_outline(Node node, int i) except NULL:
     """Return the metadata of the tensor that edge `i` of a node stands for.
 
-    For a leaf it is updated first, because the leaf's data may have been replaced."""
+    For a leaf it is updated first, because the leaf's data may have been replaced.
+    """
     cdef AccumulateGrad leaf
     if isinstance(<object>node.edges[i].node, AccumulateGrad):
         leaf = <AccumulateGrad><object>node.edges[i].node

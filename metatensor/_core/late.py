@@ -43,7 +43,8 @@ def replace(name, function):
 def found_body(place):
     """Return the function of `metatensor.rules.gradients` at `place`, such as ``"module.function"``.
 
-    A function is returned unchanged."""
+    A function is returned unchanged.
+    """
     if not isinstance(place, str):
         return place
     module, _, name = place.rpartition(".")

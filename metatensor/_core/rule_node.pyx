@@ -41,7 +41,8 @@ cdef Way way_of(Call* c, Overload ov) except *:
 cdef object by_others(Call* c, Overload ov):
     """Compute an operator by calling others, which are recorded.
 
-    For an in-place call they get a copy of the target, because they may save it."""
+    For an in-place call they get a copy of the target, because they may save it.
+    """
     cdef int i
     if c.variant != IN_PLACE:
         result = PyObject_Vectorcall((<Rule>ov.gradient).through, c.args, ov.nslots, NULL)
@@ -59,7 +60,8 @@ cdef object by_others(Call* c, Overload ov):
 cdef inline int _link(Node node, int i, Tensor t) except -1:
     """Set edge `i` if the tensor requires grad.
 
-    Return 0 if it does not, 3 if the garbage collector tracks its node, and 1 otherwise."""
+    Return 0 if it does not, 3 if the garbage collector tracks its node, and 1 otherwise.
+    """
     cdef int output
     cdef Node to
     if not t.flags & T_REQUIRES_GRAD:
@@ -72,7 +74,8 @@ cdef inline int _link(Node node, int i, Tensor t) except -1:
 cdef int _link_all(Node node, Rule rule, Call* c) except -1:
     """Set the edges of a node, and the functions of its rule that are wanted.
 
-    Return a true value if the garbage collector tracks a node that it leads to."""
+    Return a true value if the garbage collector tracks a node that it leads to.
+    """
     cdef Overload ov = <Overload>c.overload
     cdef Tensor t
     cdef int i = 0, k, linked, tracked = 0, edges = rule.n_slots
@@ -132,7 +135,8 @@ cdef int _link_missing(Node node, Call* c, Overload ov) except -1:
 cdef inline bint _is_kept(Rule rule, int k, unsigned long long given, unsigned long long functions) noexcept:
     """Return whether a node keeps an argument.
 
-    As in PyTorch, an argument that only one gradient needs is not kept if that gradient is not wanted."""
+    As in PyTorch, an argument that only one gradient needs is not kept if that gradient is not wanted.
+    """
     cdef unsigned long long users = rule.kept[k].wanted_by & given
     return users & functions or users & (users - 1) and not rule.sparing
 

@@ -321,7 +321,8 @@ cdef object _times_derivative(Node node, Tensor result, list links, bint recorde
 cdef object _transposed(Node node, list results, list links, bint recorded):
     """Return the tangents as the transpose of the rule.
 
-    The rule is linear in the gradients of the results. Its derivative with respect to them is applied to the tangents."""
+    The rule is linear in the gradients of the results. Its derivative with respect to them is applied to the tangents.
+    """
     cdef ThreadState state = thread_state()
     cdef bint was = state.grad_enabled
     cdef _Linked link

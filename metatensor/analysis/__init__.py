@@ -1,10 +1,10 @@
 """Determine what a model costs and whether it runs, by running it on meta, without data or an accelerator.
 
-`estimate` reports parameters, FLOPs, peak memory and shapes, per module and in total. `estimate_training` reports the cost
-of a training step. `check` tests whether a model runs and stays within budgets, and if it fails, shows where.
-`MemoryTracker` counts the bytes of the storages that any code creates. `device_profile` returns the capacity and speed of
-an accelerator. `allocator` contains a model of PyTorch's caching allocator, and `load_snapshot` reads the memory snapshots
-that PyTorch writes.
+`estimate` reports parameters, FLOPs, peak memory and shapes, per module and in total. `estimate_training` reports the
+cost of a training step. `check` tests whether a model runs and stays within budgets, and if it fails, shows where.
+`MemoryTracker` counts the bytes of the storages that any code creates. `device_profile` returns the capacity and speed
+of an accelerator. `allocator` contains a model of PyTorch's caching allocator, and `load_snapshot` reads the memory
+snapshots that PyTorch writes.
 """
 
 from metatensor._core.memory import MemoryTracker

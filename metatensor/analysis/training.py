@@ -149,8 +149,8 @@ def estimate_training(
 ) -> TrainingReport:
     """Run one training step of a model on meta and report its cost.
 
-    The step consists of ``model(*inputs, **kwargs)``, the loss, backward and the optimizer. All figures are measured during the
-    run and not derived from the model's size. The model must be on meta. It is unchanged afterwards.
+    The step consists of ``model(*inputs, **kwargs)``, the loss, backward and the optimizer. All figures are measured
+    during the run and not derived from the model's size. The model must be on meta. It is unchanged afterwards.
 
     Parameters
     ----------
@@ -165,12 +165,12 @@ def estimate_training(
         Name of an optimizer of `metatensor.optim`, or a function that creates one from the list of parameters. Default:
         "adamw".
     precision : str, optional
-        "fp32"; "bf16" or "fp16" (weights and activations); "bf16-mixed" or "fp16-mixed" (autocast over float32 weights);
-        "bf16-master" or "fp16-master" (half weights, of which the optimizer keeps float32 copies). Default: the model's
-        own dtypes.
+        "fp32"; "bf16" or "fp16" (weights and activations); "bf16-mixed" or "fp16-mixed" (autocast over float32
+        weights); "bf16-master" or "fp16-master" (half weights, of which the optimizer keeps float32 copies). Default:
+        the model's own dtypes.
     recompute : str
-        The modules that backward recomputes: "none", "full" (each layer of a list of layers of one class), "selective" (the
-        same, but results of matrix products and convolutions are kept), or a pattern of module paths such as
+        The modules that backward recomputes: "none", "full" (each layer of a list of layers of one class), "selective"
+        (the same, but results of matrix products and convolutions are kept), or a pattern of module paths such as
         ``"layers.*"``.
     foreach : bool
         Whether the optimizer updates all parameters together. Default False.

@@ -61,8 +61,9 @@ def _unraveled(i: int, shape: Sequence[int]) -> tuple[int, ...]:
 def _analytic(func: Callable, inputs: tuple, differentiated: list, k: int) -> list:
     """Return, for each input, the gradients of the elements of output `k`.
 
-    The matrix for an input has shape (output.numel(), input.numel()), or twice as many rows if the output is complex: the
-    gradients of the real parts, then those of the imaginary parts."""
+    The matrix for an input has shape (output.numel(), input.numel()), or twice as many rows if the output is complex:
+    the gradients of the real parts, then those of the imaginary parts.
+    """
     output = _outputs(func, inputs)[k]
     columns: list[list] = [[] for _ in differentiated]
     for part in (1, 1j) if output.is_complex() else (1,):

@@ -166,8 +166,8 @@ class Function(metaclass=_FunctionMeta):
     def vmap(info: Any, in_dims: tuple, *args: Any) -> Any:
         """Compute the function for a batch. Return the outputs and the positions of their batch dimensions.
 
-        `info` has the attributes `batch_size` and `randomness`. `in_dims` holds the batch dimension of each argument, or None
-        if all members of the batch share the argument.
+        `info` has the attributes `batch_size` and `randomness`. `in_dims` holds the batch dimension of each argument,
+        or None if all members of the batch share the argument.
         """
         raise NotImplementedError("autograd.Function: define vmap, or set generate_vmap_rule = True, to use the function under vmap")
 

@@ -1,8 +1,9 @@
 """Derivatives of functions of one or several tensors.
 
-In all of them, `func` takes one or several tensors and returns one tensor or a tuple of tensors. Several inputs are given
-as a tuple, and the derivatives are then a tuple too. If an output does not depend on an input, the derivative is zero; with
-``strict=True``, RuntimeError is raised instead. With ``create_graph=True``, the results can be differentiated again.
+In all of them, `func` takes one or several tensors and returns one tensor or a tuple of tensors. Several inputs are
+given as a tuple, and the derivatives are then a tuple too. If an output does not depend on an input, the derivative is
+zero; with ``strict=True``, RuntimeError is raised instead. With ``create_graph=True``, the results can be
+differentiated again.
 """
 
 from __future__ import annotations
@@ -226,8 +227,8 @@ def jacobian(
     Returns
     -------
     Tensor or nested tuple of Tensor
-        For each output and each input, a tensor of shape ``(*output.shape, *input.shape)``. Outputs form the outer tuple and
-        inputs the inner one, if they were tuples.
+        For each output and each input, a tensor of shape ``(*output.shape, *input.shape)``. Outputs form the outer
+        tuple and inputs the inner one, if they were tuples.
 
     Examples
     --------

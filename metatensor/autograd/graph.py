@@ -56,8 +56,8 @@ class saved_tensors_hooks:
     Parameters
     ----------
     pack_hook : callable
-        Called with each tensor that is saved. It returns any object, which is kept in place of the tensor. It must not change
-        the tensor.
+        Called with each tensor that is saved. It returns any object, which is kept in place of the tensor. It must not
+        change the tensor.
     unpack_hook : callable
         Called with that object when backward needs the tensor. It returns a tensor with the same values.
 
@@ -149,7 +149,8 @@ def allow_mutation_on_saved_tensors() -> Iterator[dict]:
 def increment_version(tensor: Any) -> None:
     """Increment the version counter of a tensor, or of each tensor in a sequence.
 
-    Call this after changing the memory of a tensor by other means than metatensor's operators."""
+    Call this after changing the memory of a tensor by other means than metatensor's operators.
+    """
     tensors: Any = (tensor,) if isinstance(tensor, mt.Tensor) else tensor
     for t in tensors:
         t._increment_version()

@@ -29,13 +29,14 @@ def overload_of(name: str) -> Any:
 def gradient(name: str, /, *function_or_names: Any, **rules: Callable[..., Any]) -> Any:
     """Declare the gradient of an operator.
 
-    There are two ways. With keyword arguments, each keyword names an argument of the operator, and its value is a function
-    that returns the gradient of that argument. Otherwise the result is a decorator for one function that returns the gradients
-    of the named arguments, by default of all tensor arguments, as a tuple.
+    There are two ways. With keyword arguments, each keyword names an argument of the operator, and its value is a
+    function that returns the gradient of that argument. Otherwise the result is a decorator for one function that
+    returns the gradients of the named arguments, by default of all tensor arguments, as a tuple.
 
-    The names of a function's parameters determine what it receives, and therefore what a call keeps: ``grad`` is the gradient
-    of the result, the name of an argument is that argument, ``result`` or the name of a result is that result, and the name of
-    an argument followed by ``_meta`` is a `Spec` of it. See docs/gradients.md. A function must not capture variables.
+    The names of a function's parameters determine what it receives, and therefore what a call keeps: ``grad`` is the
+    gradient of the result, the name of an argument is that argument, ``result`` or the name of a result is that
+    result, and the name of an argument followed by ``_meta`` is a `Spec` of it. See docs/gradients.md. A function must
+    not capture variables.
 
     Parameters
     ----------
@@ -137,7 +138,8 @@ _derived: set[str] = set()  # operators that are differentiated through their de
 def compute_through(name: str, function: Callable[..., Any], *, derived: bool = False) -> None:
     """Use `function` to compute an operator while gradients are recorded. It is called with all arguments by position.
 
-    If it returns NotImplemented, the operator's kernel runs. If `derived`, a gradient that is declared later replaces it.
+    If it returns NotImplemented, the operator's kernel runs. If `derived`, a gradient that is declared later replaces
+    it.
     """
     overload = overload_of(name)
     with _lock:
@@ -151,13 +153,14 @@ def compute_through(name: str, function: Callable[..., Any], *, derived: bool = 
             _derived.add(name)
 
 
-# Gradients with a context ----------------------------------------------------------------------------------------------
+# Gradients with a context -----------------------------------------------------------------------------------------------
 
 
 class _Call:
     """The nesting of the arguments or results of a call, whose tensors are passed on as a flat list.
 
-    It holds no tensors after the call."""
+    It holds no tensors after the call.
+    """
 
     def __init__(self, arguments: tuple, keep: bool = True) -> None:
         self.flat: list = []

@@ -1,7 +1,8 @@
 """Backward hooks of modules.
 
-An identity is recorded before and after the call of a module. The gradients of its node are those of the module's inputs, or
-of its outputs."""
+An identity is recorded before and after the call of a module. The gradients of its node are those of the module's
+inputs, or of its outputs.
+"""
 
 from __future__ import annotations
 

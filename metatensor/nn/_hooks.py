@@ -208,8 +208,8 @@ class Hooks:
         Parameters
         ----------
         hook : callable
-            Called as ``hook(module, grad_input, grad_output)``. Both are tuples, with None for an argument or result that is
-            not a tensor or has no gradient. The hook returns None or a tuple that replaces `grad_input`.
+            Called as ``hook(module, grad_input, grad_output)``. Both are tuples, with None for an argument or result
+            that is not a tensor or has no gradient. The hook returns None or a tuple that replaces `grad_input`.
         prepend : bool
             Run it before this module's other hooks. Default False.
 

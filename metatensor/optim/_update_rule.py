@@ -86,9 +86,9 @@ def average_square(mean: Any, value: Any, decay: float) -> Any:
 class UpdateRule(Optimizer):
     """Base of optimizers that update each parameter by the same formula.
 
-    A subclass passes on the arguments of its constructor with ``super().__init__(params, vars())``, and defines `ranges`,
-    `state_tensors` and `update`. With ``foreach=True`` all parameters are updated together if `listwise` is True; the
-    results are the same. ``fused`` has no effect.
+    A subclass passes on the arguments of its constructor with ``super().__init__(params, vars())``, and defines
+    `ranges`, `state_tensors` and `update`. With ``foreach=True`` all parameters are updated together if `listwise` is
+    True; the results are the same. ``fused`` has no effect.
 
     Raises
     ------
@@ -132,17 +132,18 @@ class UpdateRule(Optimizer):
     def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:
         """Update ``p`` in place.
 
-        ``option`` holds the hyperparameters of the group as numbers. ``option.step`` is the number of this step, from 1.
-        ``option.many`` is True if ``p``, ``grad`` and the state are lists of tensors (`Many`). The return value is kept alive
-        until the next parameter has been updated, so that peak memory is that of PyTorch, which keeps temporary tensors as
-        long.
+        ``option`` holds the hyperparameters of the group as numbers. ``option.step`` counts steps
+        from 1. ``option.many`` is True if ``p``, ``grad`` and the state are lists of tensors (`Many`). The return value is
+        kept alive until the next parameter has been updated, so that peak memory is that of PyTorch, which keeps
+        temporary tensors as long.
         """
         raise NotImplementedError
 
     def at_step(self, option: SimpleNamespace) -> None:
         """Add to ``option`` the values that depend only on ``option.step``.
 
-        This is called before `update` if the step differs from that of the previous parameter."""
+        This is called before `update` if the step differs from that of the previous parameter.
+        """
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -248,7 +249,8 @@ class UpdateRule(Optimizer):
     def _advance(self, p: Any, state: dict[str, Any]) -> float:
         """Increment the step counter of a parameter, and return the number of steps.
 
-        The value is read from the counter tensor only if other code has written to it."""
+        The value is read from the counter tensor only if other code has written to it.
+        """
         counts = self.__dict__.setdefault("_counts", {})
         step = state["step"]
         known = counts.get(p)

@@ -61,7 +61,8 @@ def _chosen(op: Any, overload: Any, backend: DeviceBackend, reference: str) -> l
 def _double(backend: DeviceBackend, name: str, spec: Spec) -> Spec:
     """Return `spec` with complex numbers in double precision if the device supports it.
 
-    Gradients of functions that consist of many operators are rounded often."""
+    Gradients of functions that consist of many operators are rounded often.
+    """
     return spec._replace(dtype="complex128") if spec.dtype == "complex64" and _has(backend, "complex128") else spec
 
 

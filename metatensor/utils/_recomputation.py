@@ -1,9 +1,9 @@
 """Recomputation of the tensors that a checkpointed function saved. `metatensor.utils.checkpoint` uses it.
 
-While the function runs for the first time, every tensor that it saves for backward is replaced by a `_Ticket`, which holds
-the number of the tensor in the order of saving. When backward unpacks the first ticket, the function runs again. The tensors
-that it saves this time are kept until their tickets are unpacked. A separate node saves the arguments, so that an enclosing
-checkpoint can replace them by tickets as well.
+While the function runs for the first time, every tensor that it saves for backward is replaced by a `_Ticket`, which
+holds the number of the tensor in the order of saving. When backward unpacks the first ticket, the function runs again.
+The tensors that it saves this time are kept until their tickets are unpacked. A separate node saves the arguments, so
+that an enclosing checkpoint can replace them by tickets as well.
 """
 
 from __future__ import annotations
@@ -51,7 +51,8 @@ class State:
 class _Done(BaseException):
     """Raised to end a recomputation when all tensors have been saved.
 
-    It derives from BaseException, so that the function does not catch it by ``except Exception``."""
+    It derives from BaseException, so that the function does not catch it by ``except Exception``.
+    """
 
 
 class _Ticket:
@@ -99,8 +100,8 @@ class Recomputation:
     state : State
         What the recomputation restores.
     early_stop, check, debug : bool
-        Whether the recomputation ends when all tensors have been saved, whether the tensors are compared with those of the
-        first call, and whether errors list the operators that ran.
+        Whether the recomputation ends when all tensors have been saved, whether the tensors are compared with those of
+        the first call, and whether errors list the operators that ran.
     again : context manager
         The context inside which the function is recomputed.
     """

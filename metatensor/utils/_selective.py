@@ -87,7 +87,9 @@ def _is_random(op: Any) -> bool:
 def _always_runs(func: Any) -> bool:
     """Return True for operators that run in every recomputation.
 
-    These are views and operators that return uninitialized memory, which cost nothing, and operators that write to arguments."""
+    These are views and operators that return uninitialized memory, which cost nothing, and operators that write to
+    arguments.
+    """
     return func.is_view or func._schema.is_mutable or "empty" in func.op.name
 
 
@@ -147,8 +149,8 @@ def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_ent
     policy_fn_or_list : callable or list
         Either a function ``policy(context, op, *args, **kwargs)``, where ``op`` is an overload such as
         ``torch.ops.aten.mm.default``, or a list of the overloads whose results are kept. The function returns a
-        `CheckpointPolicy`, or a bool that states whether to keep the results. It is called while the checkpointed function
-        runs for the first time, for all operators except views and those that write to an argument.
+        `CheckpointPolicy`, or a bool that states whether to keep the results. It is called while the checkpointed
+        function runs for the first time, for all operators except views and those that write to an argument.
     allow_cache_entry_mutation : bool
         Whether results that were kept may be changed in place. Default False.
 

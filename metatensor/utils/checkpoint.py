@@ -110,9 +110,9 @@ def checkpoint(
     function : callable
         The function to call. It must do the same when it is called again.
     use_reentrant : bool, optional
-        If False, backward recomputes the tensors that the function saved. If True, backward calls the whole function again
-        and runs a nested backward pass. The function then takes positional arguments only, and `inputs` cannot be passed to
-        backward. Default: True, with a warning.
+        If False, backward recomputes the tensors that the function saved. If True, backward calls the whole function
+        again and runs a nested backward pass. The function then takes positional arguments only, and `inputs` cannot
+        be passed to backward. Default: True, with a warning.
     context_fn : callable
         Function that returns two context managers: one for the first call, one for the recomputation.
     determinism_check : str
@@ -184,7 +184,8 @@ class CheckpointFunction(mt.autograd.Function):
         ctx.values = [None if isinstance(value, mt.Tensor) else value for value in args]
         ctx.places = [i for i, value in enumerate(args) if isinstance(value, mt.Tensor)]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
-        # Some operators use other kernels while gradients are recorded. Both calls of the function must round in the same way.
+        # Some operators use other kernels while gradients are recorded. Both calls of the function must round in the
+        # same way.
         with mt.enable_grad(), mt.autograd.graph.saved_tensors_hooks(_forget, _forget):
             return map_tensors(_detached, run_function(*args))
 

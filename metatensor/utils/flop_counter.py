@@ -120,7 +120,8 @@ def conv_backward_flop(
 ) -> int:
     """Return the FLOPs of the gradients of a convolution. `output_mask` states which of input and weight get one.
 
-    As in PyTorch, groups are ignored for the weight's gradient: all pairs of an input and an output channel are counted.
+    As in PyTorch, groups are ignored for the weight's gradient: all pairs of an input and an output channel are
+    counted.
     """
     small = x_shape if transposed else grad_out_shape
     total = 0

@@ -34,13 +34,13 @@ class CachingAllocator:
     Attributes
     ----------
     reserved, allocated, active, requested : int
-        Bytes of all segments (``reserved``), of blocks in use (``allocated``), and of blocks in use or pending (``active``).
-        ``requested`` is the sum of the requests, which is less than ``allocated`` because of rounding.
+        Bytes of all segments (``reserved``), of blocks in use (``allocated``), and of blocks in use or pending
+        (``active``). ``requested`` is the sum of the requests, which is less than ``allocated`` because of rounding.
     segments : dict of int to Segment
         The segments by address.
     segments_requested, segments_returned, retries : int
-        Number of requests to the driver (for expandable segments: of mappings of pages), of returns to it, and of requests
-        that were repeated after the cache was emptied.
+        Number of requests to the driver (for expandable segments: of mappings of pages), of returns to it, and of
+        requests that were repeated after the cache was emptied.
     """
 
     def __init__(self, settings: AllocatorSettings | None = None, *, capacity: int | None = None,
@@ -233,7 +233,8 @@ class CachingAllocator:
     def _return_oversize(self, free: FreeBlocks, size: int) -> bool:
         """Return oversize cached blocks to the driver: the smallest one that is large enough, else the largest ones.
 
-        Oversize blocks are those that are never split because of ``max_split_size``. Return whether they cover ``size``.
+        Oversize blocks are those that are never split because of ``max_split_size``. Return whether they cover
+        ``size``.
         """
         needed = max(size, self.settings.max_split_size or 0)
         whole = [block for _, address in free.keys if not (block := free.at[address]).segment.page]
@@ -255,7 +256,8 @@ class CachingAllocator:
     def _collect_garbage(self, pool_id: object) -> None:
         """If reserved memory is above the threshold, return whole cached segments of the large pool to the driver.
 
-        Each round returns the segments of at least average age."""
+        Each round returns the segments of at least average age.
+        """
         threshold = self.settings.garbage_collection_threshold
         if not threshold or self.capacity is None:
             return

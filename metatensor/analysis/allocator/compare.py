@@ -39,15 +39,15 @@ class Agreement:
     events : int
         Number of events in the trace.
     allocations, allocations_same : int
-        Number of requests for a block, and how many of them got the address that the model expected. If the model expected
-        new memory from the driver, the request must have got new memory of the expected size.
+        Number of requests for a block, and how many of them got the address that the model expected. If the model
+        expected new memory from the driver, the request must have got new memory of the expected size.
     requests, requests_same : int
         Number of requests to the driver, and how many of them had the time and size that the model expected.
     returns, returns_same : int
         Number of returns of memory to the driver, and how many of them were whole free segments or whole free pages.
     blocks, blocks_same : int
-        Number of blocks in the snapshot, and how many of them the model has with the same address, size and state at the
-        end of the trace.
+        Number of blocks in the snapshot, and how many of them the model has with the same address, size and state at
+        the end of the trace.
     reserved, reserved_model : int
         Bytes of all segments in the snapshot, and in the model after the trace.
     peak_reserved, peak_reserved_model : int
@@ -90,14 +90,14 @@ def compare(snapshot: Snapshot, device: int = 0, settings: AllocatorSettings | N
     device : int, default 0
         Index of the device.
     settings : AllocatorSettings, optional
-        Default: the settings that the snapshot records. If it records none, PyTorch's defaults, with expandable segments if
-        the snapshot contains any.
+        Default: the settings that the snapshot records. If it records none, PyTorch's defaults, with expandable
+        segments if the snapshot contains any.
 
     Notes
     -----
-    The state before the first event is reconstructed by undoing the events from the final state. For blocks that were in use at
-    both times, the snapshot records the size. The size of a block that was freed in between is assumed to be its rounded
-    request, plus the bytes after it if these are too few for a separate block.
+    The state before the first event is reconstructed by undoing the events from the final state. For
+    blocks that were in use at both times, the snapshot records the size. The size of a block that was freed in between
+    is assumed to be its rounded request, plus the bytes after it if these are too few for a separate block.
     """
     settings = settings or snapshot.settings or AllocatorSettings()
     trace = snapshot.traces[device] if device < len(snapshot.traces) else ()

@@ -125,10 +125,11 @@ def replay(events: Iterable[Any], settings: AllocatorSettings | str | None = Non
     ----------
     events : iterable
         The events in order. ``(id, nbytes)`` or ``(id, nbytes, stream)`` allocates; ``(id, None)`` frees. An id is any
-        hashable value, and may be used again after it is freed. Requests of 0 bytes take no memory. `EMPTY_CACHE` returns
-        cached memory to the driver.
+        hashable value, and may be used again after it is freed. Requests of 0 bytes take no memory. `EMPTY_CACHE`
+        returns cached memory to the driver.
     settings : AllocatorSettings or str, optional
-        The settings of the allocator. A string has the format of ``PYTORCH_CUDA_ALLOC_CONF``. Default: PyTorch's defaults.
+        The settings of the allocator. A string has the format of ``PYTORCH_CUDA_ALLOC_CONF``. Default: PyTorch's
+        defaults.
     capacity : int, optional
         Bytes that the driver can provide, such as `DeviceProfile.visible_memory` minus the context. Default: unlimited.
     timeline : bool, default True

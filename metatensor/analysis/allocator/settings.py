@@ -43,12 +43,12 @@ class AllocatorSettings:
     max_non_split_rounding : int, default 20 MiB
         A block that is not split may exceed the request by less than this.
     roundup_power2_divisions : int or tuple of 16 int, default 0
-        Number of equal steps into which the range between two powers of two is divided. The size of a block is rounded up
-        to the next step if that is coarser than multiples of 512 bytes. 0 and 1 have no effect. A tuple holds the number
-        for each power of two from 1 MiB on.
+        Number of equal steps into which the range between two powers of two is divided. The size of a block is rounded
+        up to the next step if that is coarser than multiples of 512 bytes. 0 and 1 have no effect. A tuple holds the
+        number for each power of two from 1 MiB on.
     garbage_collection_threshold : float, default 0
-        If more than this fraction of the capacity is reserved, unused cached segments are returned before a new segment is
-        requested. 0 means never.
+        If more than this fraction of the capacity is reserved, unused cached segments are returned before a new
+        segment is requested. 0 means never.
     expandable_segments : bool, default False
         Whether each stream and pool has a single segment, to which pages are added.
     """

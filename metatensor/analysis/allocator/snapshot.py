@@ -51,10 +51,10 @@ class SnapshotSegment(NamedTuple):
 class TraceEvent(NamedTuple):
     """An event of the recorded history.
 
-    ``action`` is ``alloc``, ``free_requested``, ``free_completed``, ``segment_alloc``, ``segment_free``, ``segment_map``,
-    ``segment_unmap``, ``oom``, ``snapshot``, or an action that later versions of PyTorch added. ``size`` is in bytes.
-    ``time_us`` is None in snapshots of early versions. ``frames`` are mappings with ``name``, ``filename`` and ``line``, the
-    innermost frame first.
+    ``action`` is ``alloc``, ``free_requested``, ``free_completed``, ``segment_alloc``, ``segment_free``,
+    ``segment_map``, ``segment_unmap``, ``oom``, ``snapshot``, or an action that later versions of PyTorch added.
+    ``size`` is in bytes. ``time_us`` is None in snapshots of early versions. ``frames`` are mappings with ``name``,
+    ``filename`` and ``line``, the innermost frame first.
     """
 
     action: str
@@ -84,7 +84,8 @@ class Snapshot:
     segments : tuple of SnapshotSegment
         The segments of all devices.
     traces : tuple of tuple of TraceEvent
-        The recorded history of each device. Early events may be missing, because PyTorch keeps a limited number of them.
+        The recorded history of each device. Early events may be missing, because PyTorch keeps a limited number of
+        them.
     settings : AllocatorSettings or None
         Settings of the allocator; None in snapshots of early versions, which do not have them.
     recorded_settings : mapping
@@ -117,9 +118,9 @@ class Snapshot:
     def events(self, device: int = 0, *, returns: bool = True) -> Iterator[Any]:
         """Yield the history of a device as events for `replay`, so that it can be replayed with other settings.
 
-        The blocks that were in use before the history come first, in the order of addresses. A block is freed at the time when
-        it may be reused. With ``returns``, the cache is emptied whenever memory was returned to the driver. (The history does
-        not record whether the program emptied the cache or memory was needed.)
+        The blocks that were in use before the history come first, in the order of addresses. A block is freed at the
+        time when it may be reused. With ``returns``, the cache is emptied whenever memory was returned to the driver.
+        (The history does not record whether the program emptied the cache or memory was needed.)
 
         >>> from metatensor.analysis import allocator
         >>> snapshot = allocator.load_snapshot("snapshot.pickle")                           # doctest: +SKIP
@@ -153,8 +154,8 @@ class Snapshot:
 def load_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     """Read a memory snapshot that `torch.cuda.memory._dump_snapshot` wrote.
 
-    The file is a pickle. The interpreter that reads checkpoints reads it too: it imports nothing, calls nothing, and takes time
-    and memory in proportion to the file.
+    The file is a pickle. The interpreter that reads checkpoints reads it too: it imports nothing, calls nothing, and
+    takes time and memory in proportion to the file.
 
     Raises
     ------

@@ -1,7 +1,8 @@
 """Kernels of the gradients of normalization layers.
 
-Let x = (input - mean) / deviation be the normalized input and g the gradient of the result times the weight. The gradient
-of the input is then (g - mean(g) - x mean(g x)) / deviation. Means are over the elements that were normalized together.
+Let x = (input - mean) / deviation be the normalized input and g the gradient of the result times the weight. The
+gradient of the input is then (g - mean(g) - x mean(g x)) / deviation. Means are over the elements that were normalized
+together.
 """
 
 from __future__ import annotations

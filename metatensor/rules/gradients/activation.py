@@ -47,7 +47,8 @@ def softmax(grad: Any, result: Any, dim: Any) -> Any:
 def softmax_again(grad: Any, grad_output: Any, output: Any, dim: int) -> Any:
     """Return the gradient of softmax's gradient for its result.
 
-    With the result y and its gradient g, the gradient of softmax is y * (g - sum(y * g)). It is differentiated by y."""
+    With the result y and its gradient g, the gradient of softmax is y * (g - sum(y * g)). It is differentiated by y.
+    """
     first, second = ((x * output).sum(dim, True) for x in (grad, grad_output))
     return grad * (grad_output - second) - grad_output * first
 

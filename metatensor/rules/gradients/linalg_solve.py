@@ -182,8 +182,8 @@ def matrix_exp(grad: Any, input: Any) -> Any:
 def _reflections(result: Any, grad: Any, vectors: Any, tau: Any, transposed: bool) -> Any:
     """Differentiate W = H[1] ... H[k] C, or H[k]^H ... H[1]^H C if transposed, where H[i] = 1 - tau[i] v[i] v[i]^H.
 
-    For each factor from the first to the last, remove it from W and apply its adjoint to the gradient. Return the gradients
-    of the vectors and of tau.
+    For each factor from the first to the last, remove it from W and apply its adjoint to the gradient. Return the
+    gradients of the vectors and of tau.
     """
     m, k = vectors.shape[-2], tau.shape[-1]
     columns: list[Any] = [None] * k

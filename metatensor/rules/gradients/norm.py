@@ -19,8 +19,8 @@ def _wide(x: Any) -> Any:
 def _affine_gradients(grad: Any, normal: Any, rstd: Any, weight: Any, inner: Any, outer: Any, shape: Any, mask: Any, dtypes: Any) -> tuple:
     """Return the gradients of input, weight and bias.
 
-    `normal` is the normalized input, which has mean 0 and variance 1 over the dimensions `inner`. The parameters are shared
-    along the dimensions `outer`.
+    `normal` is the normalized input, which has mean 0 and variance 1 over the dimensions `inner`. The parameters are
+    shared along the dimensions `outer`.
     """
     first = second = third = None
     if mask[0]:

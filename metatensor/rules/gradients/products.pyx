@@ -1,6 +1,7 @@
 """Gradients of matrix products, and products in terms of recorded operators.
 
-The module is compiled, because models call these functions most often."""
+The module is compiled, because models call these functions most often.
+"""
 from metatensor._core.layout cimport mul_dims
 from metatensor._core.op cimport call
 from metatensor._core.saved cimport Layout

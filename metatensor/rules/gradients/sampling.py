@@ -42,7 +42,8 @@ def _bounded(x: Any, size: int, padding: str, align: bool) -> Any:
 def _picked(image: Any, places: Any) -> Any:
     """Return the pixels of `image` (N, C, sizes...) at integer positions, and 0 outside the image.
 
-    `places` holds one tensor (N, P) for each spatial dimension."""
+    `places` holds one tensor (N, P) for each spatial dimension.
+    """
     n, channels = image.shape[:2]
     flat, inside = None, None
     for place, size in zip(places, image.shape[2:]):

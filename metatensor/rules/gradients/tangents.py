@@ -128,7 +128,8 @@ def batch_norm(
     return made, None, None
 
 
-# Eigenvectors and singular vectors: norms and phases are fixed, so the component of a tangent along its vector is known.
+# Eigenvectors and singular vectors: norms and phases are fixed, so the component of a tangent along its vector is
+# known.
 
 
 def eigh(input_tangent: Any, result: Any) -> tuple[Any, Any]:
