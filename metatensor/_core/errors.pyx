@@ -151,7 +151,7 @@ def written_overlap(str name, Tensor target not None, why):
 
 
 def leaf_inplace(str name not None, str what=""):
-    """Return the error for an in-place op on a leaf that requires grad. `what` names the part of the leaf, if it is a part."""
+    """Return the error for an in-place op on a leaf that requires grad, or on the part of it that `what` names."""
     return RuntimeError(f"{name}(): {what}a leaf tensor that requires grad cannot be changed in place; "
                         "use metatensor.no_grad()")
 

@@ -49,7 +49,7 @@ cdef class FunctionNode(Node):
         return any_grad
 
     def _set_outputs(self, list outputs, list written):
-        """Make this the node of the differentiable outputs. `written` states which of them are arguments changed in place."""
+        """Make this the node of the differentiable outputs. `written` is True for arguments that were changed in place."""
         cdef int i
         cdef Tensor t
         set_outputs_room(self, <int>len(outputs))

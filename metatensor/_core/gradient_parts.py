@@ -38,7 +38,7 @@ def times(x, factor):
 
 
 def share(grad, a, b, lost):
-    """Return the gradient of an operand of a maximum or minimum: 0 where the mask `lost` is True, half where `a` equals `b`."""
+    """Return the gradient of an operand of a maximum or minimum: 0 where `lost` is True, half where `a` equals `b`."""
     return ops.where(a == b, grad / 2, grad).masked_fill_(lost, 0)
 
 

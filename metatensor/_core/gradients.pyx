@@ -64,7 +64,7 @@ cdef class NamedRule:
 
 linear_in = {}              # qualified name of an overload -> the arguments in which it is linear
 tangents = {}               # qualified name of an overload -> function that computes its tangent
-cdef dict _through = {}     # qualified name of an overload -> function that computes it by calling other operators, or DECOMPOSITION
+cdef dict _through = {}     # qualified name of an overload -> function that calls other operators instead, or DECOMPOSITION
 cdef set _sparing = set()   # qualified names of overloads that keep only what wanted gradients depend on
 cdef dict _through_writes = {}  # qualified name of an overload -> the same for its in-place variant
 cdef set _strided = set()   # qualified names of overloads for which `_through` is used only for non-contiguous arguments

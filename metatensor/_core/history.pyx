@@ -79,7 +79,7 @@ cdef Node accumulator_of(Tensor t):
 
 
 cdef bint _laid_out_for(Tensor g, Tensor variable) except -1:
-    """Return whether `g` has the layout of a gradient: the strides of `variable` if that is dense, else row-major strides."""
+    """Return whether `g` has the right strides: those of `variable` if it is dense, else row-major strides."""
     cdef int i
     if not is_dense(variable.ndim, variable.sizes, variable.strides):
         return is_row_major(g.ndim, g.sizes, g.strides)
@@ -340,7 +340,7 @@ cdef class CopySlices(Node):
     """The node of a tensor after an operator changed a view of it."""
 
     cdef int place_of(self, int i) noexcept:
-        """Return the edge that corresponds to edge `i` of the operator's node. Edge 0 stands for the old value of the tensor."""
+        """Return the edge for edge `i` of the operator's node. Edge 0 stands for the old value of the tensor."""
         if self.target < 0:
             return i + 1
         return 0 if i == self.target else i + 1 if i < self.target else i

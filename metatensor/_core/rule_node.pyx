@@ -255,7 +255,7 @@ cdef inline bint _differentiable(Tensor t) noexcept:
 
 
 cdef int record_plain(Call* c, Rule rule, Tensor result) except -1:
-    """Record a call of a rule with the flag `plain`: one result, few tensors, no special cases. A faster form of `record`."""
+    """Record a call whose rule is `plain`: one result, few tensors, no special cases. A faster form of `record`."""
     cdef Node node = Node.__new__(Node), to
     cdef Kept* kept
     cdef PyObject* value

@@ -18,7 +18,7 @@ __all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_s
 
 
 class GradientEdge(NamedTuple):
-    """An output of a node. It can be passed to `backward` and `grad` in place of a tensor, and does not keep the tensor alive.
+    """An output of a node. `backward` and `grad` take it in place of a tensor, which it does not keep alive.
 
     Parameters
     ----------

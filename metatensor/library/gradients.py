@@ -132,7 +132,7 @@ def _declare(name: str, overload: Any, **how: Any) -> None:
         _derived.discard(name)
 
 
-_derived: set[str] = set()  # operators that are differentiated through their decomposition or body until a gradient is declared
+_derived: set[str] = set()  # operators differentiated through their decomposition or body until a gradient is declared
 
 
 def compute_through(name: str, function: Callable[..., Any], *, derived: bool = False) -> None:

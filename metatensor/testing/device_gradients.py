@@ -95,7 +95,7 @@ def _compare(op: Any, overload: Any, backend: DeviceBackend, reference: str, rep
 
 
 def _gradients(op: Any, sample: Sample, device: str, strided: bool) -> Any:
-    """Return the gradients of a call's tensors by name, None if no result requires grad, or the exception that was raised."""
+    """Return the gradients of a call's tensors by name, None if no result requires grad, or the exception raised."""
     import metatensor as mt
 
     arguments = sample.on(device, strided)

@@ -1,4 +1,4 @@
-"""A model of PyTorch's caching allocator. It decides which block a request gets, and when memory is requested and returned.
+"""A model of PyTorch's caching allocator: its choice of blocks, and its requests and returns of memory.
 
 The rules are those of PyTorch's notes on CUDA memory management. No memory is allocated; addresses are plain integers.
 """
@@ -156,7 +156,7 @@ class CachingAllocator:
         return remaining > SMALL and (limit is None or size < limit)
 
     def best_fit(self, free: FreeBlocks, size: int) -> Block | None:
-        """Return the smallest usable free block of at least ``size`` bytes, or None. Among equal blocks, return the first."""
+        """Return the smallest usable free block of at least ``size`` bytes, the first of equal ones, or None."""
         keys = free.keys
         position = free.first_of(size)
         if position == len(keys):
@@ -390,6 +390,6 @@ def _growth(block: Block) -> int:
 
 
 def _pages(block: Block) -> tuple[int, int]:
-    """Return the start and end of the whole pages inside a block. If there are none, the end may be less than the start."""
+    """Return the start and end of the whole pages inside a block. The end may be less than the start if there are none."""
     base, page = block.segment.address, block.segment.page
     return -(-(block.address - base) // page) * page + base, (block.address + block.size - base) // page * page + base

@@ -181,7 +181,7 @@ def _carve(model: CachingAllocator, block: Block, address: int) -> Block:
 
 
 def _map_range(model: CachingAllocator, free: FreeBlocks, address: int, size: int, others: Iterable[int] = ()) -> Block | None:
-    """Map a range of addresses of an expandable segment, which is created if necessary. Return the free block that contains it.
+    """Map a range of addresses of an expandable segment, which is created if necessary. Return its free block.
 
     Return None if the range is already mapped. ``others`` are addresses at which other segments begin.
     """

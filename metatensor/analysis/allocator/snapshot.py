@@ -26,7 +26,7 @@ class SnapshotError(ValueError):
 
 
 class SnapshotBlock(NamedTuple):
-    """A block at the time of the snapshot: address, size, requested bytes, and state (``active_allocated``, ``inactive``, ...)."""
+    """A block at the time of the snapshot. States are ``active_allocated``, ``inactive`` and others. Sizes are in bytes."""
 
     address: int
     size: int

@@ -229,7 +229,7 @@ def multi_margin_loss_backward(grad: Any, input: Any, target: Any, p: int, margi
 
 
 def _targets(input: Any, target: Any) -> tuple[Any, Any, Any]:
-    """Return the targets as rows (0 where they do not count), a mask of those that count, and a mask of the target classes."""
+    """Return rows of targets (0 where they do not count), a mask of those that count, and a mask of the target classes."""
     t = target.reshape(-1, input.shape[-1] if input.dim() else 1)
     valid = (t == -1).to(mt.int64).cumsum(1) == 0
     safe = mt.where(valid, t, 0)

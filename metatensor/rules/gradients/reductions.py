@@ -145,7 +145,7 @@ def shared(grad: Any, input: Any, dims: Any, keepdim: bool, result: Any) -> Any:
 
 
 def shared_by_all(grad: Any, input: Any, result: Any) -> Any:
-    """Return the gradient of a maximum, minimum or median of all elements. Equal elements get equal parts; NaN equals NaN."""
+    """Return the gradient of a maximum, minimum or median of all elements. Equal elements, also NaN, get equal parts."""
     equal = ops.where(ops.isnan(result), ops.isnan(input), input == result)
     return grad * equal / equal.sum()
 
@@ -257,7 +257,7 @@ def between_rows(grad: Any, x1: Any, x2: Any, p: float, result: Any) -> Any:
 
 
 def cdist_node(x1: Any, x2: Any, p: float, compute_mode: Any) -> str:
-    """Return the name of the node. PyTorch computes Euclidean distances of many rows with a matrix product, then reshapes."""
+    """Return the name of PyTorch's last node. Euclidean distances of many rows are a reshaped matrix product there."""
     if p != 2 or compute_mode in (2, "donot_use_mm_for_euclid_dist"):
         return "CdistBackward0"
     always = compute_mode in (1, "use_mm_for_euclid_dist")

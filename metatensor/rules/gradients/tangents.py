@@ -128,8 +128,7 @@ def batch_norm(
     return made, None, None
 
 
-# Eigenvectors and singular vectors: norms and phases are fixed, so the component of a tangent along its vector is
-# known.
+# Eigenvectors and singular vectors: norms and phases are fixed, which determines a tangent's component along its vector.
 
 
 def eigh(input_tangent: Any, result: Any) -> tuple[Any, Any]:
