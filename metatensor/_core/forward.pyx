@@ -17,8 +17,8 @@ ways that applies is used:
 - a composite operator without a rule: the operators that its body calls.
 
 ``gradient(..., linear="input+bias weight")`` declares that an operator is linear in each group of arguments while the
-others are constant. Arguments joined by + form one group. When the tangent of another group is computed, the arguments
-of the summand are left out.
+others are constant. Arguments joined by + form one group. Those after a + are summands, which are replaced by zero when
+the tangent of another group is computed.
 
 ``gradient(..., tangent=function)`` declares a function for tangents. The names of its parameters determine what it
 receives: an argument, its tangent (the name followed by ``_tangent``; None if there is none), or ``result``.
