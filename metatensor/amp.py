@@ -185,7 +185,7 @@ def autocast_decrement_nesting() -> int:
 
 
 def _as_now() -> Callable[[], Any]:
-    """Return a function that returns a context manager. Inside it autocast is as it was when `_as_now` was called."""
+    """Return a function that makes context managers. Inside them autocast is as it was when `_as_now` was called."""
     enabled, dtypes, kind, cached = dict(_state.enabled), dict(_state.dtypes), _state.kind, _state.cache_enabled
 
     @contextlib.contextmanager

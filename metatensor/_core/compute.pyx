@@ -121,7 +121,7 @@ cdef object compute(Call* c, Overload ov, object result):
 cdef object compute_values(Call* c, Overload ov, object result):
     """Call the device's kernel. All tensors among the arguments must hold data.
 
-    What a kernel or decomposition calls is not recorded: the call itself is.
+    Operators that a kernel or decomposition calls are not recorded, because the call itself is.
     """
     cdef ThreadState state
     if not c.flags & T_REQUIRES_GRAD:
@@ -278,7 +278,7 @@ cdef object _decompose(Call* c, Overload ov, object result):
         raise errors.no_kernel(ov.qualname, d, names_of(ov))
     cdef ThreadState state = thread_state()
     cdef bint was = state.grad_enabled
-    state.grad_enabled = False      # the call itself is recorded, not what computes it
+    state.grad_enabled = False      # the call itself is recorded, not the operators that compute it
     try:
         value = body(*[_argument(c, ov, i) for i in range(ov.nslots)])
     finally:

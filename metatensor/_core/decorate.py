@@ -5,8 +5,10 @@ import inspect
 
 
 def run_inside(context, function):
-    """Return a function that calls `function` inside `context`. A generator function runs inside it until it ends; the
-    context is left while the generator waits for its next request."""
+    """Return a function that calls `function` inside `context`.
+
+    The body of a generator function runs inside the context. The context is left whenever the generator yields.
+    """
     if inspect.isgeneratorfunction(function):
         return _generate_inside(context, function)
 

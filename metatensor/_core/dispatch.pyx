@@ -264,7 +264,7 @@ cdef int bind(Overload ov, Call* c, PyObject** args, Py_ssize_t n, PyObject* kwn
     cdef SlotSpec* slots = ov.slots
     cdef Py_ssize_t k
     cdef int i, given = <int>n, start = given
-    cdef unsigned long long seen = 0        # the slots of keywords
+    cdef unsigned long long seen = 0        # bit set of the slots that were passed by keyword
     cdef bint lacking = False
     c.overload = <PyObject*>ov
     c.device = NULL
@@ -442,14 +442,14 @@ cdef object dispatch(Call* c):
 
 
 cdef object run(Call* c):
-    """Run a call below all modes, with the tangents of its arguments if they have some."""
+    """Run a call below all modes, and compute tangents if an argument has one."""
     if hints.duals and has_duals(c):
         return run_duals(c)
     return run_plain(c)
 
 
 cdef int _find_history(Call* c, Overload ov) except -1:
-    """Note which arguments require grad because the base of a view has got a history."""
+    """Set the flags of the call for views that require grad only since their base was changed in place."""
     cdef int i
     for i in range(ov.nslots):
         value = <object>c.args[i]
@@ -471,7 +471,7 @@ cdef object run_plain(Call* c):
     if way == AS_UNIT:
         return _as_unit(c, ov)
     if way == BY_OTHERS and ov.flags & (RANDOM | COMPOSITE):
-        result = by_others(c, ov)       # the meta kernel would draw numbers or call the parts
+        result = by_others(c, ov)       # before the meta kernel, which would draw random numbers or call the parts
         if result is not NotImplemented:
             return result
         way = AS_IT_IS
@@ -482,7 +482,7 @@ cdef object run_plain(Call* c):
     else:
         result = python_meta(c)
     if way == BY_OTHERS:
-        result = None           # the meta kernel has checked the arguments
+        result = None           # not needed: the meta kernel only checked the arguments
         result = by_others(c, ov)
         if result is not NotImplemented:
             return result
@@ -494,7 +494,7 @@ cdef object run_plain(Call* c):
 
 
 cdef object _unseen(Call* c, Overload ov):
-    """Run a meta kernel whose result only says what the result must look like: its storage does not count."""
+    """Run a meta kernel whose result only describes the real result. Memory trackers ignore its storage."""
     cdef MemoryTracker tracker = pause_tracking()
     try:
         return ov.meta(c) if ov.meta != NULL else python_meta(c)
@@ -503,7 +503,7 @@ cdef object _unseen(Call* c, Overload ov):
 
 
 cdef object _as_unit(Call* c, Overload ov):
-    """Run a composite body without recording its calls, and record the call itself."""
+    """Run a composite body without recording the operators in it, and record the call as a whole."""
     cdef object result
     thread_state().grad_enabled = False
     try:
@@ -550,7 +550,7 @@ cdef object invoke(PyObject* callee, PyObject** args, int n):
 
 
 cdef object _bound(Op op, tuple args, dict kwargs, bint running):
-    """Bind arguments. Return the overload and the arguments by name, or if `running` what the body of the operator returns."""
+    """Bind arguments. Return the overload and the arguments by name; if `running`, run the body and return its result."""
     cdef Call c
     cdef Misfit m
     cdef Overload ov
@@ -586,12 +586,12 @@ cdef object _bound(Op op, tuple args, dict kwargs, bint running):
 
 
 def bound_arguments(Op op not None, tuple args not None, dict kwargs not None):
-    """Return the overload that a call fits and its arguments by name, or None."""
+    """Return the overload that matches a call and the arguments by name, or None if no overload matches."""
     return _bound(op, args, kwargs, False)
 
 
 def run_body(Op op not None, tuple args not None, dict kwargs not None):
-    """Run the body of a composite operator, whatever the classes of its arguments are."""
+    """Run the body of a composite operator, without overrides by the classes of its arguments."""
     return _bound(op, args, kwargs, True)
 
 

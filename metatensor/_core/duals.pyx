@@ -1,4 +1,4 @@
-"""Levels of forward mode, and the tangents of tensors. `forward` computes those of the results of calls."""
+"""Levels of forward mode, and the tangents of tensors. `forward` computes the tangents of results."""
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -12,7 +12,7 @@ from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport KIND_COMPLEX, T_CONJ, T_DUAL, T_NEG, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
 from metatensor._core.versions cimport carrying, detached
 
-cdef set _active = set()                    # the numbers of the levels in effect
+cdef set _active = set()                    # the numbers of the active levels
 cdef unsigned long long _last = 0
 
 
@@ -26,24 +26,24 @@ def enter_level():
 
 
 def leave_level(level):
-    """End a level. Tangents at it do not count any more."""
+    """End a level. Tangents at this level are ignored from now on."""
     _active.discard(level)
     hints.duals -= 1
 
 
 def set_limit(limit):
-    """Ignore, in this thread, tangents of the levels from `limit` on; None means no limit. Return the limit before."""
+    """Ignore tangents of level `limit` and all inner levels in this thread. None means no limit. Return the old limit."""
     cdef ThreadState state = thread_state()
     was = state.dual_limit
     state.dual_limit = <unsigned long long>-1 if limit is None else limit
     return was
 
 
-# Nodes that stand for arguments ------------------------------------------------------------------------------
+# Nodes of aliases of arguments -------------------------------------------------------------------------------
 
 @cython.trashcan(True)
 cdef class Stand(Node):
-    """Passes the gradient of a tensor on, or ends the graph there if it is not linked."""
+    """The node of an alias of a tensor. If it is linked, it passes the gradient on to the tensor's node."""
 
     cdef str node_name(self):
         return "AliasBackward0"
@@ -59,7 +59,7 @@ cdef class Stand(Node):
 @cython.trashcan(True)
 cdef class TransformInput(Stand):
     """The node of an argument that a function transform differentiates with respect to."""
-    cdef public bint active         # the transform is running its function
+    cdef public bint active         # whether the transform is running its function
 
 
 cdef Stand stand_for(type cls, Tensor t):
@@ -71,7 +71,7 @@ cdef Stand stand_for(type cls, Tensor t):
 
 
 def fresh(Tensor t not None, bint linked):
-    """Return an alias of `t` with a node of its own, and that node. If `linked`, gradients pass on to `t`."""
+    """Return an alias of `t` with a node of its own, and that node. If `linked`, gradients are passed on to `t`."""
     cdef Tensor made = carrying(detached(t), t)
     cdef TransformInput stand = <TransformInput>stand_for(TransformInput, t)
     cdef int output
@@ -87,7 +87,10 @@ def fresh(Tensor t not None, bint linked):
 
 
 def reaches_others(list tensors, list own):
-    """Return whether tensors depend on a leaf, or on the argument of a running transform, besides those whose nodes are `own`."""
+    """Return whether tensors depend on a leaf or on an argument of a running transform.
+
+    The nodes in `own` do not count, unless one of them passes gradients on.
+    """
     cdef int output, i
     cdef Node node
     cdef list queue = []
@@ -126,7 +129,7 @@ cdef int _collect(Tensor t, unsigned long long limit, set found) except -1:
 
 
 cdef list levels_of(Call* c, Overload ov):
-    """Return the levels of the arguments, outermost first."""
+    """Return the levels at which arguments have tangents, outermost first."""
     cdef unsigned long long limit = thread_state().dual_limit
     cdef set found = set()
     cdef int i
@@ -151,7 +154,7 @@ cdef bint has_duals(Call* c) except -1:
 
 
 cdef Tensor tangent_at(Tensor t, object level):
-    """Return the tangent of `t`, or None. That of a view is a view of the tangent of its base."""
+    """Return the tangent of `t` at `level`, or None. The tangent of a view is a view of its base's tangent."""
     cdef Tensor found, part
     if t.flags & T_DUAL:
         found = <Tensor>(<TensorExtra>t.extra).tangents.get(level)
@@ -217,7 +220,7 @@ cdef int attach(Tensor t, object level, Tensor tangent) except -1:
 
 
 cdef Tensor stripped(Tensor t, object level):
-    """Return an alias of `t`, with its history, that has no tangents at `level` or inside it."""
+    """Return an alias of `t` that keeps its history, but not its tangents at `level` and inner levels."""
     cdef Tensor made = detached(t)
     cdef Node node
     cdef int output
@@ -250,12 +253,12 @@ def tangent_of(Tensor t not None, level):
 
 
 def primal_of(Tensor t not None, level):
-    """Return an alias of `t` without the tangents at `level` and inside it."""
+    """Return an alias of `t` without its tangents at `level` and inner levels."""
     return stripped(t, level)
 
 
 def tangents(Tensor t not None):
-    """Return the tangents of `t` that count, by level."""
+    """Return the tangents of `t` at active levels, by level."""
     cdef set found = set()
     if maybe_dual(t):
         _collect(t, <unsigned long long>-1, found)
@@ -263,28 +266,28 @@ def tangents(Tensor t not None):
 
 
 def without_history(Tensor t not None):
-    """Return an alias of `t` that has its tangents and no node."""
+    """Return an alias of `t` that keeps its tangents but has no node."""
     return carrying(detached(t), t)
 
 
 def copy_tangents(Tensor copy not None, Tensor t not None):
-    """Give a copy of a tensor that is about to be changed copies of its tangents."""
+    """Give `copy` copies of the tangents of `t`. `copy` was made because `t` is about to be changed in place."""
     for level, tangent in tangents(t).items():
         put_tangent(copy, level, <Tensor>call("clone", (tangent,)))
 
 
 def is_plain(Tensor t not None):
-    """Return whether operators on `t` run without asking its class."""
+    """Return whether the class of `t` does not override operators."""
     return not t.flags & T_OVERRIDES
 
 
 def in_use():
-    """Return whether there is a level."""
+    """Return whether a forward-mode level is active."""
     return hints.duals != 0
 
 
 def put_tangents(Tensor t not None, dict given):
-    """Give `t` tangents, by level, and return it."""
+    """Attach tangents to `t`, given by level, and return `t`."""
     for level, tangent in given.items():
         put_tangent(t, level, <Tensor?>tangent)
     return t

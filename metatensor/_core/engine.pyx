@@ -1,8 +1,8 @@
-"""The backward pass: a walk over the graph, latest call first.
+"""The backward pass: a walk over the graph, starting at the latest call.
 
-Every node is younger than the nodes of its inputs, so the order of descending sequence numbers visits a node after
-all that contribute to its gradient. Leaves are the exception: their gradients are accumulated as soon as the last
-contribution has arrived.
+A node is visited after all nodes that contribute to its gradient. Descending sequence numbers are such an order,
+because every node has a larger number than the nodes of its inputs. Leaves are the exception: their gradients are
+accumulated as soon as the last contribution has arrived.
 """
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
@@ -31,10 +31,10 @@ cdef extern from "Python.h":
 cdef struct Visit:
     PyObject* node          # borrowed; `Walk.nodes` owns it
     unsigned long long sequence
-    int slot                # the first of its gradients in `Walk.grads`
-    int pending             # contributions to a leaf that have not arrived yet
-    bint needed             # a gradient that was asked for depends on it
-    bint captured           # one of its gradients is asked for
+    int slot                # index of its first gradient in `Walk.grads`
+    int pending             # number of contributions to a leaf that have not arrived yet
+    bint needed             # whether a requested gradient depends on the node
+    bint captured           # whether one of its own gradients is requested
 
 
 cdef int _later(const void* a, const void* b) noexcept nogil:
@@ -49,11 +49,11 @@ cdef class Walk:
     cdef Visit* visits
     cdef int n_visits, room, n_grads
     cdef PyObject** grads               # owned references, or NULL
-    cdef dict elsewhere                 # places of the nodes that another walk is visiting, or None
-    cdef dict captures                  # (place of a node, output) -> numbers of the inputs that want it
+    cdef dict elsewhere                 # places of nodes that another walk is visiting too, or None
+    cdef dict captures                  # (place of a node, output) -> numbers of the inputs that request this gradient
     cdef list results
     cdef bint keep, create, only_inputs, accumulate
-    cdef unsigned long long number      # no other walk has it
+    cdef unsigned long long number      # unique among all walks
 
     def __dealloc__(self):
         cdef int i
@@ -69,7 +69,7 @@ cdef class Walk:
         PyMem_Free(self.visits)
 
     cdef int place_of(self, Node node) except -2:
-        """Return the place of a node, or -1 if the walk does not visit it."""
+        """Return the place of a node in `visits`, or -1 if this walk does not visit it."""
         if node.walk == <PyObject*>self:
             return node.place
         if self.elsewhere is None:
@@ -87,7 +87,7 @@ cdef class Walk:
         return 0
 
     cdef int add(self, Node node) except -1:
-        """Visit a node. Return its place."""
+        """Add a node to the visits, unless it is there already. Return its place."""
         cdef int place = self.place_of(node)
         cdef Visit* visit
         if place >= 0:
@@ -112,7 +112,7 @@ cdef class Walk:
         return place
 
     cdef int discover(self) except -1:
-        """Visit everything that the nodes so far lead to, and put the visits in order."""
+        """Add all nodes that can be reached from those added so far, and sort the visits."""
         cdef int i = 0, k
         cdef Node node
         while i < self.n_visits:
@@ -131,7 +131,7 @@ cdef class Walk:
         return 0
 
     cdef int find_needed(self) except -1:
-        """Find the nodes that lead to a gradient that was asked for: first the leaves, then the earliest calls."""
+        """Mark the nodes on which requested gradients depend: first the leaves, then the calls, earliest first."""
         cdef int i = self.n_visits, k, place
         cdef Node node
         for place in range(self.n_visits):
@@ -149,7 +149,7 @@ cdef class Walk:
         return 0
 
     cdef int contribute(self, Node to, int output, object g) except -1:
-        """Add a gradient to those of an output."""
+        """Add `g` to the gradient of an output of node `to`."""
         cdef PyObject** slot = &self.grads[self.visits[self.place_of(to)].slot + output]
         if slot[0] == NULL:
             Py_INCREF(g)
@@ -165,7 +165,7 @@ cdef class Walk:
 
     cdef object total(self, PyObject** slot, Tensor g):
         cdef Tensor old = <Tensor>slot[0]
-        # The slot and `old` are the only references: nobody sees the buffer change.
+        # The slot and `old` are the only references, so the buffer may be changed in place.
         if not self.create and old.storage.device is not META and Py_REFCNT(slot[0]) <= 2 \
                 and Py_REFCNT(<PyObject*>old.storage) == 1 and old.base is None and old.dtype is g.dtype \
                 and is_dense(old.ndim, old.sizes, old.strides):
@@ -180,11 +180,11 @@ cdef class Walk:
                 if i & 255 == 0:
                     PyErr_CheckSignals()
             elif self.visits[i].pending == 0:
-                self.visit(i)       # a leaf that is itself differentiated
+                self.visit(i)       # no node contributes to this leaf: it is one of the roots
         return 0
 
     cdef int visit(self, int place) except -1:
-        """Compute the gradients of a node's inputs, and hand them on."""
+        """Compute the gradients of a node's inputs, and add them to the nodes of the inputs."""
         cdef Visit* at = &self.visits[place]
         cdef Node node = <Node>at.node
         cdef PyObject** grads = self.grads + at.slot
@@ -327,7 +327,7 @@ cdef class Walk:
         return 0
 
     cdef int replace(self, Node node, PyObject** values, int n, tuple given, object result, str what) except -1:
-        """Replace gradients by those that a hook returned."""
+        """Replace gradients by the return value of a hook."""
         cdef int i
         cdef PyObject* old
         if result is None:
@@ -365,10 +365,10 @@ cdef int check_nan(Node node, PyObject** made) except -1:
     return 0
 
 
-# Gradients that fit ----------------------------------------------------------------------------------
+# Fitting gradients -----------------------------------------------------------------------------------
 
 cdef object checked(Node node, int i, object g):
-    """Return the gradient for edge `i` of a node with the sizes, dtype and device of the tensor that it is for."""
+    """Return `g`, converted to the sizes, dtype and device of the tensor that edge `i` of a node stands for."""
     cdef Output* o
     cdef Tensor t
     if not isinstance(g, Tensor):
@@ -389,7 +389,10 @@ cdef inline bint _same(Output* o, Tensor t) noexcept:
 
 
 cdef Tensor fitted(Tensor g, Output* o, Node node, int i):
-    """Return `g` summed to the sizes of `o`, real if that is, in its dtype. Raise if the sizes do not allow it."""
+    """Return `g` summed to the sizes of `o` and converted to its dtype. Raise if the sizes do not broadcast.
+
+    If `o` is real, the real part of `g` is taken.
+    """
     cdef int d, lead
     cdef DType dtype = <DType>o.dtype
     if g.ndim != o.ndim or not _same(o, g):
@@ -438,7 +441,7 @@ cdef Tensor conformed(Node node, int output, Tensor g, str what):
 
 
 cdef int _check_edge(Node node, object output) except -1:
-    """Raise if a node has no such output, or one without a gradient."""
+    """Raise if a node has no output of this number, or if the output has no gradient."""
     if node is None:
         raise RuntimeError("backward: the edge has no node")
     if not 0 <= output < node.n_outputs or node.outputs[<int>output].dtype == NULL:
@@ -447,7 +450,7 @@ cdef int _check_edge(Node node, object output) except -1:
 
 
 def walk_number(tensors):
-    """Return a number of the running walk, and how many of `tensors` it reaches."""
+    """Return the number of the running backward pass, and how many of `tensors` it reaches."""
     cdef int output, reached = 0
     cdef Tensor t
     cdef Node node
@@ -463,18 +466,19 @@ def walk_number(tensors):
 
 
 def current_walk():
-    """Return the number of the running walk and whether it computes the gradients of given inputs only, or None."""
+    """Return None if no backward pass is running, else its number and whether it computes only requested gradients."""
     cdef Walk walk = thread_state().walk
     return None if walk is None else (walk.number, bool(walk.only_inputs))
 
 
-# Entry ---------------------------------------------------------------------------------------------------
+# Entry points --------------------------------------------------------------------------------------------
 
 def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs=None, bint accumulate=False):
-    """Walk the graph from `roots`, pairs of a node and the number of an output, whose gradients are `grads`.
+    """Run a backward pass from `roots`, pairs (node, number of the output), whose gradients are `grads`.
 
-    Without `inputs`, accumulate into the leaves. With `inputs`, pairs as well, return a list of their gradients, with
-    None where there is none, or, with `accumulate`, where the gradient was accumulated into a leaf.
+    Without `inputs`, gradients are accumulated into the leaves. With `inputs`, which are also such pairs, a list of
+    their gradients is returned. It has None for an input without a gradient. With `accumulate`, it also has None for a
+    leaf, into which the gradient is accumulated.
     """
     cdef Walk walk = Walk.__new__(Walk)
     cdef ThreadState state = thread_state()
@@ -517,7 +521,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
 
 
 def gradient_edge(Tensor t not None):
-    """Return the node of a tensor that requires grad, and the number of its output that the tensor is."""
+    """Return the node of a tensor that requires grad, and the tensor's number among the node's outputs."""
     cdef int output
     cdef Node node
     if not t.flags & T_REQUIRES_GRAD:

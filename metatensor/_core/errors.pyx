@@ -151,13 +151,13 @@ def written_overlap(str name, Tensor target not None, why):
 
 
 def leaf_inplace(str name not None, str what=""):
-    """Return the error for an in-place op on a leaf that requires grad, or on `what` of it."""
+    """Return the error for an in-place op on a leaf that requires grad, or on the part of it that `what` names."""
     return RuntimeError(f"{name}(): {what}a leaf tensor that requires grad cannot be changed in place; "
                         "use metatensor.no_grad()")
 
 
 def fixed_view_inplace(str name not None):
-    """Return the error for an in-place op on a view whose history cannot follow."""
+    """Return the error for an in-place op on a view whose change cannot be recorded in the history of its base."""
     return RuntimeError(f"{name}(): a view that was made under no_grad() or inference_mode(), or that an autograd.Function returned, "
                         "cannot be changed in place while gradients are recorded; change it under no_grad(), or clone() it first")
 

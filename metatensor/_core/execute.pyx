@@ -268,7 +268,10 @@ cdef int _before_mutation(Call* c, Overload ov, bint grad) except -1:
 
 
 cdef list _written_without_rule(Call* c, Overload ov):
-    """Return the tensors that an operator without a rule writes to, with nodes for them: backward through them raises."""
+    """Return (tensor, node) pairs for the tensors that an operator without a rule writes to.
+
+    Backward through these nodes raises.
+    """
     cdef list pairs = []
     cdef int i
     for i in range(ov.nslots):
@@ -468,7 +471,7 @@ cdef object _in_place(Call* c, Overload ov, object result):
     direct = unchanged or _check_target(c, ov, target, made)
     _check_leaf(c, target)
     if grad and ov.flags & COMPOSITE and made is not target:
-        call("copy_", (target, made))       # the calls of the body are recorded, and so is this
+        call("copy_", (target, made))       # recorded, like the operators in the body
         return target
     if grad and not ov.flags & COMPOSITE:
         node = begin(c, ov)

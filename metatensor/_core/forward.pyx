@@ -1,24 +1,27 @@
-"""Forward mode: tensors with tangents, and how operators compute the tangents of their results.
+"""Forward-mode differentiation: calls whose arguments have tangents.
 
-A tensor may have a tangent for each *level*. Levels are numbered; later ones have larger numbers and are inside earlier
-ones. The tangent at a level is a tensor that may itself have tangents at outer levels.
+A tensor may have one tangent for each *level*. Levels are numbered and nested: inner levels begin later and have larger
+numbers. The tangent at a level is a tensor, which may itself have tangents at outer levels.
 
-A call whose arguments have tangents runs once as if they had none, and is recorded with the arguments as they are. Then,
-from the outermost level to the innermost, the tangents of the results are computed from those of the arguments. The
-arguments then have no tangents at that level or inside it, so levels do not mix. How, is derived from what the operator
-declares:
+A call first runs as if its arguments had no tangents, and is recorded with the original arguments. Then the tangents
+of the results are computed level by level, from the outermost to the innermost. For the computation at one level, the
+tangents of the arguments at that level and at inner levels are removed, so that levels do not mix. The first of these
+ways that applies is used:
 
-- a view, or an operator that is linear: the operator itself, applied to the tangents;
-- an element-wise operator of real numbers: its rule for gradients, which multiplies by the derivative;
-- an operator with a function of its own for tangents: that function;
-- any other operator with a rule: the rule is linear in the gradient, so its own gradient is the tangent;
-- a composite operator without a rule: its parts.
+- an operator that declares a function for tangents: that function;
+- a view: the same view of the tangent;
+- an element-wise operator of real numbers: its gradient rule, which multiplies by the derivative, applied to the
+  tangents;
+- an operator that is declared linear: the operator itself, applied to the tangents;
+- any other operator with a gradient rule: the transpose of the rule, which is linear in the gradient;
+- a composite operator without a rule: the operators that its body calls.
 
-``gradient(..., linear="input+bias weight")`` says that an operator is linear in the arguments of each group, the others
-unchanged. Arguments joined by + are summands: they are left out when another group is computed.
+``gradient(..., linear="input+bias weight")`` declares that an operator is linear in each group of arguments while the
+others are constant. Arguments joined by + form one group. Those after a + are summands, which are replaced by zero when
+the tangent of another group is computed.
 
-``gradient(..., tangent=function)`` gives a function. Its parameters are names of arguments, those names with ``_tangent``
-(None if there is none), and ``result``.
+``gradient(..., tangent=function)`` declares a function for tangents. The names of its parameters determine what it
+receives: an argument, its tangent (the name followed by ``_tangent``; None if there is none), or ``result``.
 """
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
@@ -46,7 +49,7 @@ cdef object _primal(Call* c):
     """Run a call as if its arguments had no tangents."""
     cdef ThreadState state = thread_state()
     cdef unsigned long long was = state.dual_limit
-    cdef Call own = c[0]        # a meta kernel may exchange arguments
+    cdef Call own = c[0]        # a copy, because a meta kernel may change the arguments of a call
     own.keep = NULL
     state.dual_limit = 0
     try:
@@ -90,7 +93,7 @@ cdef object run_duals(Call* c):
 
 
 cdef object _composite(Call* c, Overload ov):
-    """Run a composite operator, whose parts compute the tangents."""
+    """Run a composite operator. The operators that it calls compute the tangents."""
     cdef Call f
     if c.variant == IN_PLACE and not ov.mutates:
         _functional(c, &f)
@@ -103,7 +106,7 @@ cdef object _composite(Call* c, Overload ov):
 
 
 cdef int _save_tangents(object result) except -1:
-    """Give the results that a node saved the tangents that the results have now."""
+    """Attach the tangents of the results to the aliases that their node saved."""
     cdef Node node
     cdef int k, output
     cdef Tensor t
@@ -124,7 +127,7 @@ cdef int _save_tangents(object result) except -1:
 
 
 cdef int _functional(Call* c, Call* f) except -1:
-    """Fill `f` with the call of the functional variant with the same arguments."""
+    """Fill `f` with a call of the functional variant, with the same arguments."""
     cdef Overload ov = <Overload>c.overload
     cdef Op base = (<Op>c.op).base
     f[0] = c[0]
@@ -138,9 +141,9 @@ cdef int _functional(Call* c, Call* f) except -1:
 
 
 cdef Arguments _at_level(Call* c, Overload ov, object level, Call* to, bint overwritten):
-    """Fill `to` with the call without the tangents at `level` and inside it.
+    """Fill `to` with the call, without tangents at `level` and inner levels. Return the tangents at `level`.
 
-    If the call overwrites its first argument, which is then copied, `overwritten` is True.
+    If `overwritten`, the call overwrites its first argument, which is therefore copied.
     """
     cdef Arguments a = Arguments.__new__(Arguments)
     cdef bint grad = thread_state().grad_enabled
@@ -180,7 +183,7 @@ cdef Arguments _at_level(Call* c, Overload ov, object level, Call* to, bint over
 
 
 cdef Tensor _copied(Tensor t):
-    """Return a copy with the same history."""
+    """Return a copy of the values with the same history."""
     cdef ThreadState state = thread_state()
     cdef bint was = state.grad_enabled
     cdef Tensor made
@@ -232,10 +235,10 @@ cdef Tensor _own(Tensor tangent, Arguments a):
     return tangent
 
 
-# Writes ------------------------------------------------------------------------------------------------------------
+# In-place calls ----------------------------------------------------------------------------------------------------
 
 cdef object _write(Call* c, Overload ov, list levels):
-    """Run a call that changes its first argument, and change the tangents of that, too."""
+    """Run a call that changes its first argument, and change the tangents of this argument accordingly."""
     cdef Tensor target = <Tensor>c.args[0]
     cdef Call f
     cdef dict new = {}
@@ -283,7 +286,7 @@ cdef object _write(Call* c, Overload ov, list levels):
 
 
 cdef object _written_to(Call* c, Overload ov, Tensor target, object level):
-    """Return the new tangent of a tensor that an operator writes to, or NotImplemented if it has been written."""
+    """Return the new tangent of a tensor that an operator writes to, or NotImplemented if it was updated in place."""
     cdef Call at
     cdef Arguments a
     cdef Tensor own
@@ -323,7 +326,7 @@ cdef object _written_to(Call* c, Overload ov, Tensor target, object level):
 
 
 cdef Tensor _zeros_for(Tensor t, object like):
-    """Return zeros with the layout of `t`, a tensor of the class of `like`."""
+    """Return zeros with the layout of `t`, in a tensor of the class of `like`."""
     if like is not None and (<Tensor>like).flags & T_OVERRIDES:
         return <Tensor>call("new_zeros", (like, t.shape), {"dtype": t.dtype})
     made = call("empty_strided", (t.shape, make_tuple(t.ndim, t.strides)), {"dtype": t.dtype, "device": t.storage.device})
@@ -331,7 +334,7 @@ cdef Tensor _zeros_for(Tensor t, object like):
 
 
 cdef Tensor _writable(Tensor target, object level, object like):
-    """Return the tangent of `target`, to be written to. Zeros are the tangent of a tensor without one, and of its base."""
+    """Return a tangent of `target` that can be written to. If there is none, attach zeros to `target` and its base."""
     cdef Tensor tangent = tangent_at(target, level), base
     cdef bint mixed = like is not None and (<Tensor>like).flags & T_OVERRIDES
     if tangent is not None and (not mixed or tangent.flags & T_OVERRIDES):

@@ -1,4 +1,4 @@
-"""The node of a custom function, whose gradients a Python method computes."""
+"""Nodes of custom functions, whose gradients are computed by a Python method."""
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -49,7 +49,7 @@ cdef class FunctionNode(Node):
         return any_grad
 
     def _set_outputs(self, list outputs, list written):
-        """Make this the node of the outputs that are tensors with a gradient. `written` says which of them are changed arguments."""
+        """Make this the node of the differentiable outputs. `written` is True for arguments that were changed in place."""
         cdef int i
         cdef Tensor t
         set_outputs_room(self, <int>len(outputs))
@@ -61,7 +61,7 @@ cdef class FunctionNode(Node):
                 raise RuntimeError(f"{self.node_name()}: an argument that is a view cannot be marked dirty; return a new tensor")
             set_node(t, self, i)
             if t.base is not None:
-                t.flags |= T_FIXED_VIEW     # its base does not lead to this node
+                t.flags |= T_FIXED_VIEW     # the history of its base does not include this node
 
     cdef str node_name(self):
         return type(self).__name__

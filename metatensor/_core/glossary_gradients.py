@@ -1,4 +1,4 @@
-"""Descriptions of the arguments of operators that compute gradients."""
+"""Descriptions of the arguments of operators that compute gradients. See `metatensor._core.glossary`."""
 
 __all__ = ["GENERAL", "SPECIFIC"]
 

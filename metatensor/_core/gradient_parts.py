@@ -1,6 +1,7 @@
-"""Parts that several rules for gradients share.
+"""Functions that several gradient rules share.
 
-They are imported with the operators. Annotations would need `typing`, whose import takes a tenth of the package's.
+This module is imported with the operators. It has no annotations, because importing `typing` takes a tenth of the time
+in which the package is imported.
 """
 
 from metatensor._core.gradients import ops
@@ -25,7 +26,7 @@ class Bodies:
 
 
 def conj(x):
-    """Return the complex conjugate of a tensor or number; what is real is returned unchanged."""
+    """Return the complex conjugate of a tensor or number. Real values are returned unchanged."""
     if isinstance(x, Tensor):
         return x.conj() if x.dtype.is_complex else x
     return x.conjugate()
@@ -37,17 +38,17 @@ def times(x, factor):
 
 
 def share(grad, a, b, lost):
-    """Return the gradient of the elements of an operand that were not lost; equal elements get half of it each."""
+    """Return the gradient of an operand of a maximum or minimum: 0 where `lost` is True, half where `a` equals `b`."""
     return ops.where(a == b, grad / 2, grad).masked_fill_(lost, 0)
 
 
 def numbered(name, input, other):
-    """Return the name of a node of two operands, which ends in 0, in 1 if the first is a number, in 2 if the second is."""
+    """Return the name of a node of two operands. It ends in 1 if `input` is a number, in 2 if `other` is one, else in 0."""
     return name + ("2" if not isinstance(other, Tensor) else "0" if isinstance(input, Tensor) else "1")
 
 
 def unknown(name, argument):
-    """Raise NotImplementedError for an argument for which an operator has no derivative in closed form."""
+    """Raise NotImplementedError for an argument whose derivative has no closed form."""
     raise NotImplementedError(f"{name}: there is no formula for the gradient of the argument {argument!r}")
 
 
@@ -61,19 +62,19 @@ def restored(grad, shape, dims, keepdim):
 
 
 def logical_axes(dims, ndim: int):
-    """Return dimensions as a sorted list of numbers that are not negative; None or () stands for all."""
+    """Return dimensions as a sorted list of non-negative numbers. None and () stand for all dimensions."""
     if dims is None or (isinstance(dims, (tuple, list)) and not dims):
         return list(range(ndim))
     return sorted(d % max(ndim, 1) for d in (dims if isinstance(dims, (tuple, list)) else (dims,)))
 
 
 def no_sparse(name):
-    """Return the error for a gradient that would be sparse."""
+    """Return the error for a gradient that would have to be sparse."""
     return NotImplementedError(f"{name}(): with sparse=True the gradient would be a sparse tensor, and there are none; pass sparse=False")
 
 
 def within(grad, shape, view, *arguments):
-    """Return zeros of `shape` in which the part that the operator `view` selects is `grad`."""
+    """Return a tensor of `shape` that has `grad` in the part that the operator `view` selects, and zeros elsewhere."""
     whole = grad.new_zeros(shape)
     getattr(ops, view)(whole, *arguments).copy_(grad)
     return whole
@@ -85,6 +86,6 @@ def spread(grad, shape, dims, keepdim):
 
 
 def inverse_order(dims):
-    """Return the order of dimensions that undoes the order `dims`."""
+    """Return the inverse permutation of `dims`."""
     order = [d % len(dims) for d in dims]
     return [order.index(d) for d in range(len(dims))]

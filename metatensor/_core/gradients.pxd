@@ -1,4 +1,4 @@
-"""Rules for gradients."""
+"""Gradient rules of operators."""
 from metatensor._core.op cimport Overload
 from metatensor._core.types cimport MAX_ARGS
 
@@ -17,54 +17,54 @@ cdef enum What:
 
 cdef struct Parameter:
     Source source
-    int index               # of the saved value or the output
+    int index               # number of the saved value or of the output
 
 
-# Something that the nodes of a rule save.
+# A value that the nodes of a rule save.
 cdef struct Kept:
     What what
-    int index               # of the argument or the result
-    unsigned long long wanted_by   # the functions that take it
-    int kept_as             # of the layout of an argument: the number of the saved value that is the argument itself, or -1
+    int index               # number of the argument or of the result
+    unsigned long long wanted_by   # bit set of the functions that take it
+    int kept_as             # for a layout: the number of the saved value that is the tensor itself, or -1
 
 
 cdef class Function:
     """A function of a rule."""
     cdef object body
-    cdef int n_parameters, slot         # slot: the argument whose gradient it returns, or -1 for a joint function
+    cdef int n_parameters, slot         # slot: number of the argument that it differentiates by, or -1 for a joint function
     cdef Parameter parameters[MAX_PARAMETERS]
 
 
 cdef class Rule:
     """The gradient of an overload."""
-    cdef readonly str name              # of its nodes
-    cdef object through                 # function that computes the operator by others, or None
-    cdef object through_write           # the same for the in-place variant: it writes to the first argument and returns that
-    cdef str in_place                   # the name of the nodes of the in-place variant, or None
-    cdef Rule written                   # the rule of the in-place variant, or None if it has the same
-    cdef object namer                   # function of the call's arguments that returns the name, or None
-    cdef int namer_slots[MAX_NAMER]     # the arguments that it takes
+    cdef readonly str name              # name of its nodes
+    cdef object through                 # function that computes the operator by calling others, or None
+    cdef object through_write           # the same for the in-place variant; it writes to its first argument and returns it
+    cdef str in_place                   # name of the nodes of the in-place variant, or None if it is the same
+    cdef Rule written                   # rule of the in-place variant, or None if it is the same
+    cdef object namer                   # function that returns the name of the node for arguments of the call, or None
+    cdef int namer_slots[MAX_NAMER]     # numbers of the arguments that the namer takes
     cdef int n_namer
-    cdef int named_by                   # the only argument of the namer, if it may be None: then the name is `name`; or -1
-    cdef bint sparing                   # nothing is kept that no wanted gradient needs
-    cdef bint strided                   # `through` is for calls whose first two arguments are not both contiguous
+    cdef int named_by                   # the namer's only argument if it may be None (then `name` is used), else -1
+    cdef bint sparing                   # whether only values that a wanted gradient needs are kept
+    cdef bint strided                   # whether `through` is used only if the first two arguments are not both contiguous
     cdef dict named                     # name -> NamedRule
-    cdef object default_named           # what the namer gives if its arguments are absent or false, or None
+    cdef object default_named           # name that the namer returns if its arguments are absent or false, or None
     cdef list functions
     cdef int n_slots, n_kept
-    cdef bint lists                     # an argument is a list of tensors
-    cdef bint numbers                   # an argument may be a number
-    cdef bint plain                     # calls that write to nothing are recorded by `record_plain`
-    cdef int slots[MAX_ARGS]            # arguments with a gradient, in order: one edge each, lists one for each member
-    cdef int function_of[MAX_ARGS]      # by argument with a gradient: the number of its function
+    cdef bint lists                     # whether an argument is a list of tensors
+    cdef bint numbers                   # whether a differentiable argument may be a number
+    cdef bint plain                     # whether calls that write to no argument are recorded by `record_plain`
+    cdef int slots[MAX_ARGS]            # arguments with a gradient, in order: one edge each, or one per member of a list
+    cdef int function_of[MAX_ARGS]      # for each argument with a gradient, the number of its function
     cdef Kept kept[MAX_PARAMETERS]
-    cdef unsigned long long outputs     # the outputs that have gradients, a bit each
+    cdef unsigned long long outputs     # bit set of the outputs that have gradients
     cdef Overload overload
     cdef object called(self, str name)
 
 
 cdef class NamedRule:
-    """A rule whose nodes have a name that depends on the call."""
+    """A rule with the node name for one kind of call."""
     cdef readonly str name
     cdef readonly Rule rule
 

@@ -1,10 +1,10 @@
-"""Rules for gradients: what an operator's node saves and computes.
+"""Gradient rules: the values that an operator's node saves, and the functions that compute its gradients.
 
-A rule is declared beside the operator's `define`, as one function for each argument that has a gradient::
+A rule is declared next to the operator's `define`, with one function for each argument that has a gradient::
 
     gradient("mul", input=lambda grad, other: grad * other.conj(), other=lambda grad, input: grad * input.conj())
 
-The names of a function's parameters say what it receives, and so what the node keeps:
+The names of a function's parameters determine what it receives, and therefore what the node keeps:
 
 ``grad``
     The gradient of the first output. An output without a gradient counts as zeros.
@@ -16,11 +16,11 @@ The names of a function's parameters say what it receives, and so what the node 
 an argument's name
     The argument. A tensor is saved.
 an argument's name and ``_meta``
-    A Spec with the shape, dtype and device of a tensor argument. Nothing is kept of the tensor.
+    A Spec with the shape, dtype and device of a tensor argument. The tensor is not kept.
 an argument's name and ``_layout``
-    Shape, strides, storage offset, dtype and device. Nothing is kept of the tensor.
+    A Layout with the shape, strides, storage offset, dtype and device of a tensor argument. The tensor is not kept.
 ``wanted``
-    For a joint rule, which computes several gradients: a tuple that says which are wanted.
+    For a joint function, which computes several gradients: a tuple of bools that states which of them are wanted.
 """
 cimport cython
 from metatensor._core.graph cimport INLINE_EDGES, INLINE_SAVED, Node
@@ -48,7 +48,7 @@ cdef class Rule:
         raise AttributeError(f"{self.name} has no attribute '_saved_{name}'")
 
     cdef object called(self, str name):
-        """Return this rule with another name for the node."""
+        """Return this rule with another name for its nodes."""
         cdef NamedRule made = self.named.get(name)
         if made is None:
             made = self.named[name] = NamedRule.__new__(NamedRule)
@@ -64,10 +64,10 @@ cdef class NamedRule:
 
 linear_in = {}              # qualified name of an overload -> the arguments in which it is linear
 tangents = {}               # qualified name of an overload -> function that computes its tangent
-cdef dict _through = {}     # qualified name of an overload -> function that computes it by other operators, or DECOMPOSITION
+cdef dict _through = {}     # qualified name of an overload -> function that calls other operators instead, or DECOMPOSITION
 cdef set _sparing = set()   # qualified names of overloads that keep only what wanted gradients depend on
 cdef dict _through_writes = {}  # qualified name of an overload -> the same for its in-place variant
-cdef set _strided = set()   # those for which `_through` is for arguments that are not contiguous
+cdef set _strided = set()   # qualified names of overloads for which `_through` is used only for non-contiguous arguments
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
 cdef dict _written = {}     # qualified name of an overload -> functions by argument, for its in-place variant
@@ -75,35 +75,37 @@ cdef dict _written = {}     # qualified name of an overload -> functions by argu
 
 def gradient(str name not None, /, *, node=None, in_place=None, written=None, joint=None, outputs=None, bint sparing=False,
              linear=None, tangent=None, **rules):
-    """Declare the gradient of an operator. See the module's docstring for the functions.
+    """Declare the gradient of an operator. The module's docstring describes the functions.
 
     A composite operator with a rule is recorded as one node.
 
     Parameters
     ----------
     name : str
-        The operator, ``"mul"``, or an overload of it, ``"max.dim"``.
+        The operator, such as ``"mul"``, or an overload of it, such as ``"max.dim"``.
     node : str or callable, optional
-        The name of the nodes, or a function of arguments of the call that returns it. Default: ``MulBackward0`` for "mul".
+        The name of the nodes, or a function that returns it for arguments of the call. Default: ``MulBackward0`` for
+        "mul".
     in_place : str, optional
-        The name of the nodes of the in-place variant, if it has another.
+        The name of the nodes of the in-place variant, if it differs.
     written : dict of callable, optional
-        The functions of the in-place variant, if it has others: they may need the result instead of the old value.
+        The functions for the in-place variant, if they differ. They may need the result instead of the old value.
     joint : callable, optional
-        Returns the gradients of several arguments as a tuple. Then each of `rules` is True for an argument that has one.
+        A function that returns the gradients of several arguments as a tuple. These arguments are then given in
+        `rules` with the value True.
     outputs : sequence of int, optional
         The outputs that have a gradient. Default: all that are floating-point or complex.
     sparing : bool
-        Keep an argument only if a wanted gradient depends on it. By default, as in PyTorch, one on which several gradients
-        depend is always kept.
+        Keep an argument only if a wanted gradient depends on it. By default, as in PyTorch, an argument on which
+        several gradients depend is always kept.
     linear : str, optional
-        The arguments in which the operator is linear, for forward mode: see `forward` in this package.
+        The arguments in which the operator is linear, for forward mode. See `metatensor._core.forward`.
     tangent : callable, optional
-        Returns the tangent of the result in forward mode: see `forward` in this package.
+        A function that returns the tangent of the result in forward mode. See `metatensor._core.forward`.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
 
-    In place of a function there may be its place in `metatensor.rules.gradients`, ``"losses.nll_loss"``.
+    A function may also be given by its place in `metatensor.rules.gradients`, such as ``"losses.nll_loss"``.
     """
     if sparing:
         _sparing.add(name)
@@ -123,21 +125,22 @@ FORMULA = object()          # the decomposition, without computing float16 and b
 
 
 def recorded_as(str name not None, through=DECOMPOSITION, *, written=None, bint strided=False):
-    """Compute an operator by others when gradients are recorded.
+    """Compute an operator by calling others while gradients are recorded. They are recorded in its place.
 
     Parameters
     ----------
     name : str
         The operator or overload.
     through : callable, optional
-        Computes the operator by others, given its arguments. If it returns NotImplemented, the rules of the operator
-        are used. The meta kernel checks the arguments first, except for operators that draw random numbers. Default:
-        the operator's decomposition. FORMULA: the decomposition, computed in the dtypes of the arguments.
+        A function of the operator's arguments that computes it by calling others. If it returns NotImplemented, the
+        operator's own rule is used. The meta kernel checks the arguments first, except for operators that draw random
+        numbers. Default: the operator's decomposition. FORMULA: the decomposition, computed in the dtypes of the
+        arguments.
     written : callable, optional
-        Computes the in-place variant: it writes to its first argument, and returns that. By default the result of
-        `through` is copied there.
+        A function that computes the in-place variant: it writes to its first argument and returns it. By default the
+        result of `through` is copied into the first argument.
     strided : bool
-        Do so only if the first two arguments, which are tensors, are not both contiguous.
+        Do this only if the first two arguments, which are tensors, are not both contiguous.
     """
     _through[name] = through
     if written is not None:
@@ -147,13 +150,13 @@ def recorded_as(str name not None, through=DECOMPOSITION, *, written=None, bint 
 
 
 def parts_of(str name not None):
-    """Return the function that computes an overload by others when gradients are recorded, or None."""
+    """Return the function that computes an overload while gradients are recorded, or None. See `recorded_as`."""
     through = _through.get(name)
     return None if through is DECOMPOSITION or through is None else found_body(through)
 
 
 def same_gradient(str name not None, str other not None, str node not None):
-    """Declare that operator `name` has the rules of `other`, and nodes of the name `node`."""
+    """Declare that operator `name` has the gradient rule of `other`, and that its nodes are named `node`."""
     _, joint, outputs, rules = _declared[other]
     _declared[name] = (node, joint, outputs, rules)
     if other in linear_in:
@@ -161,17 +164,20 @@ def same_gradient(str name not None, str other not None, str node not None):
 
 
 def tables():
-    """Return the functions that compute operators by others, and the declared rules, by the names of overloads."""
+    """Return the functions declared by `recorded_as` and the declared rules, both by names of overloads."""
     return _through, _declared
 
 
 def prepare_again(Overload ov not None):
-    """Prepare the rule of an operator that may have been called already. Raise TypeError if a function does not fit."""
+    """Prepare the rule of an overload again, after its declaration changed. Raise TypeError if a function does not fit."""
     ov.gradient = prepared(ov)
 
 
 class Operators:
-    """The operators of a namespace as attributes, found when they are first used. For rules, which are declared earlier."""
+    """The operators of a namespace as attributes, looked up on first use.
+
+    Rules are declared before all operators exist, so they refer to operators through this class.
+    """
 
     def __init__(self, prefix=""):
         self._prefix = prefix
@@ -189,7 +195,7 @@ special = Operators("special.")
 
 
 def declared():
-    """Return the names of the overloads that have a rule."""
+    """Return the names of the overloads that have a gradient rule."""
     return sorted([*_declared, *_through])
 
 

@@ -1,4 +1,4 @@
-"""The graph that the backward pass walks: nodes, edges and saved values."""
+"""The autograd graph: nodes, edges and saved values."""
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from metatensor._core.tensor cimport Tensor
@@ -15,7 +15,7 @@ cdef struct Edge:
     int output              # the output of `node` that the gradient is for
 
 
-# What a node knows of a tensor that its operator returned. Its gradient has the same sizes, dtype and device.
+# The metadata of a tensor that the node's operator returned. Its gradient has the same sizes, dtype and device.
 cdef struct Output:
     PyObject* dtype         # interned; NULL for a result that has no gradient
     PyObject* device        # interned
@@ -25,26 +25,26 @@ cdef struct Output:
 
 
 cdef enum SavedKind:
-    SAVED_OBJECT            # an argument that is no tensor, a SavedTensor, or several of them
+    SAVED_OBJECT            # an argument that is not a tensor, a SavedTensor, or several of them
     SAVED_INPUT             # a tensor argument itself
     SAVED_RESULT            # a detached alias of a result; a reference to the result would be a cycle
-    SAVED_LAYOUT            # a tensor that is kept anyway, of which the Layout is asked for
-    SAVED_STORAGE           # the storage of a contiguous result, of which an alias is made when it is unpacked
+    SAVED_LAYOUT            # a tensor that is kept anyway, of which a function takes the Layout
+    SAVED_STORAGE           # the storage of a contiguous result; unpacking makes an alias over it
 
 
 cdef struct Saved:
-    PyObject* value         # owned; NULL if it is not wanted, or was freed
+    PyObject* value         # owned; NULL if the value is not needed or was freed
     unsigned long long version
     SavedKind kind
-    int output              # of a result: its number
+    int output              # for a result, its number
 
 
 cdef class Node:
     cdef object rule                        # the Rule of an operator; None in subclasses
     cdef unsigned long long sequence        # later nodes have larger numbers
     cdef int n_edges, n_saved, n_outputs
-    cdef bint released                      # the saved values have been freed
-    cdef unsigned long long functions       # which functions of the rule are wanted
+    cdef bint released                      # whether the saved values have been freed
+    cdef unsigned long long functions       # bit set of the rule's functions whose gradients are wanted
     cdef Edge* edges
     cdef Saved* saved
     cdef Output* outputs
@@ -61,17 +61,18 @@ cdef class Node:
 
 
 cdef class NodeExtra:
-    """What few nodes have."""
-    cdef dict tensor_hooks      # by output: hooks of that tensor, called with its gradient
-    cdef dict retained          # by output: a weak reference to the tensor that keeps its gradient
+    """Rarely used attributes of a node."""
+    cdef dict tensor_hooks      # output -> hooks of that tensor, called with its gradient
+    cdef dict retained          # output -> weak reference to a tensor that called `retain_grad`
     cdef object pre_hooks       # called with the gradients of the outputs
     cdef object post_hooks      # called with the gradients of the inputs and outputs
     cdef dict metadata
-    cdef object forward_stack   # where the operator was called, in anomaly mode
+    cdef object forward_stack   # call stack of the operator's call, in anomaly mode
 
 
-# A node refers to older nodes and to tensors, so it is no part of a cycle unless Python code was attached to it or to a
-# node before it. Only such nodes are tracked by the garbage collector: traversing all would cost more than making them.
+# A node refers to older nodes and to tensors, so it can be part of a cycle only if Python code was attached to it or
+# to a node that it leads to. Only such nodes are tracked by the garbage collector, because traversing all nodes would
+# cost more than creating them.
 cdef int track(object o) except -1
 cdef int untrack(object o) except -1
 cdef extern from "Python.h":
@@ -99,7 +100,7 @@ cdef inline unsigned long long next_sequence() noexcept:
 
 
 cdef inline void new_edge(Node node, int i, PyObject* to, int output) noexcept:
-    """Set an edge that is not set, in room that there is."""
+    """Set edge `i`, which must have been allocated and not been set before."""
     Py_INCREF(<object>to)
     node.edges[i].node = to
     node.edges[i].output = output

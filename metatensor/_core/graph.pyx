@@ -1,9 +1,9 @@
-"""The graph that the backward pass walks.
+"""The autograd graph, which the backward pass walks.
 
-A node stands for a call whose results require grad. It holds edges to the nodes of the call's inputs and the values
-that its gradient needs. Results own their node, nodes own the nodes of their inputs, and nothing refers back, so a
-graph is freed as soon as its results are. Edges, saved values and the sizes of results are C arrays: most nodes need
-no memory besides their own.
+A node represents a call whose results require grad. It holds edges to the nodes of the call's inputs, and the values
+that the gradients need. Results own their node, and nodes own the nodes of their inputs. There are no references in the
+other direction, so a graph is freed together with its results. Edges, saved values and the sizes of results are C
+arrays, which are stored inside the node unless they are large.
 """
 from collections import OrderedDict
 
@@ -24,7 +24,7 @@ cdef unsigned long long last_sequence = 0
 @cython.freelist(256)
 @cython.trashcan(True)      # a graph may be a million nodes deep
 cdef class Node:
-    """A call in the graph of gradients.
+    """A call in the autograd graph.
 
     ``Tensor.grad_fn`` is the node that computes the gradients of the call's inputs from those of its results.
     """
@@ -38,13 +38,13 @@ cdef class Node:
     cdef int apply(self, PyObject** grads, const char* wanted, PyObject** to) except -1:
         """Compute the gradients of the inputs.
 
-        `grads` has a borrowed reference or NULL for each output. `wanted` says which edges need a gradient; NULL means
-        all. Store a new reference in `to` for each of them, or leave NULL where the gradient is zero.
+        `grads` holds a borrowed reference or NULL for each output. `wanted` states which edges need a gradient; NULL
+        means all. For each of these edges, store a new reference in `to`, or leave NULL if the gradient is zero.
         """
         return graph_hooks.apply_rule(self, grads, wanted, to)
 
     cdef int release(self) except -1:
-        """Free the saved values. The node cannot be applied again if it had any."""
+        """Free the saved values. A node that had saved values cannot be applied again."""
         if self.n_saved:
             _free_saved(self)
             self.released = True
@@ -59,13 +59,13 @@ cdef class Node:
 
     @property
     def next_functions(self):
-        """For each input that can have a gradient, its node or None, and the number of that node's output."""
+        """For each differentiable input, a pair of its node (or None) and the number of that node's output."""
         return tuple([(None if self.edges[i].node == NULL else exposed(<Node>self.edges[i].node), self.edges[i].output)
                       for i in range(self.n_edges)])
 
     @property
     def metadata(self):
-        """A dictionary for any use."""
+        """A dictionary for user data."""
         cdef NodeExtra extra = node_extra(self)
         if extra.metadata is None:
             extra.metadata = {}
@@ -102,7 +102,7 @@ cdef class Node:
         return registered(extra.pre_hooks, fn, "register_prehook")
 
     def __call__(self, *grads):
-        """Compute the gradients of the inputs from those of the outputs, hooks left out."""
+        """Compute the gradients of the inputs from those of the outputs, without calling hooks."""
         cdef PyObject** given = <PyObject**>PyMem_Calloc(max(self.n_outputs, 1), sizeof(PyObject*))
         cdef PyObject** made = <PyObject**>PyMem_Calloc(max(self.n_edges, 1), sizeof(PyObject*))
         cdef int i
@@ -182,7 +182,7 @@ cdef void* _room(int n, int inline_room, void* inline_memory, size_t size) excep
 
 
 cdef int set_room(Node node, int edges, int saved, int outputs) except -1:
-    """Make room for edges, saved values and outputs, all unset. A node gets room once."""
+    """Allocate the arrays of edges, saved values and outputs, all unset. Call this once for each node."""
     node.edges = <Edge*>_room(edges, INLINE_EDGES, node.inline_edges, sizeof(Edge))
     node.n_edges = edges
     node.saved = <Saved*>_room(saved, INLINE_SAVED, node.inline_saved, sizeof(Saved))
@@ -191,14 +191,14 @@ cdef int set_room(Node node, int edges, int saved, int outputs) except -1:
 
 
 cdef int set_outputs_room(Node node, int n) except -1:
-    """Make room for the outputs of a node that had none."""
+    """Allocate the array of outputs of a node that has none yet."""
     node.outputs = <Output*>_room(n, 1, &node.inline_output, sizeof(Output))
     node.n_outputs = n
     return 0
 
 
 cdef int set_output(Node node, int i, Tensor t) except -1:
-    """Note the sizes, dtype and device of output `i`."""
+    """Store the sizes, dtype and device of output `i`."""
     cdef Output* o = &node.outputs[i]
     cdef dim_t* sizes = o.inline_sizes
     if t.ndim > INLINE_DIMS:
@@ -255,11 +255,11 @@ cdef int _free_arrays(Node node) noexcept:
     return 0
 
 
-# What Python sees ------------------------------------------------------------------------------------
+# Python's view of nodes--------------------------------------------------------------------------------
 
 cdef extern from *:
     """
-    /* The arrays of a node are part of what the garbage collector sees. */
+    /* Let the garbage collector traverse and clear the arrays of a node. */
     static traverseproc mt_node_traverse;
     static inquiry mt_node_clear;
     static int (*mt_visit_arrays)(PyObject *, visitproc, void *);
@@ -315,7 +315,7 @@ cdef dict _classes = {}     # name -> class
 
 
 cdef object exposed(Node node):
-    """Return the node as Python code sees it: as an instance of a class of its name.
+    """Return the node as an instance of a class that has the node's name, for use in Python.
 
     Nodes are created without that class, because instances of classes made at run time are slower to create.
     """
@@ -331,7 +331,7 @@ cdef object exposed(Node node):
 # Messages ------------------------------------------------------------------------------------------------
 
 cdef str where_called(Node node):
-    """Return where the node's operator was called, for messages. It is known in anomaly mode only."""
+    """Return a text for messages that shows where the node's operator was called. It is empty unless anomaly mode is on."""
     if node.extra is None or node.extra.forward_stack is None:
         return ""
     return f"\nThe operator was called here:\n{node.extra.forward_stack}"

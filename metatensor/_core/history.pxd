@@ -1,4 +1,4 @@
-"""Which node made a tensor."""
+"""The histories of tensors: which node belongs to which tensor."""
 from cpython.object cimport PyObject
 from metatensor._core.graph cimport Node, Output
 from metatensor._core.tensor cimport Tensor
@@ -9,11 +9,11 @@ cdef class AccumulateGrad(Node):
 
 
 cdef class CopySlices(Node):
-    """The node of a tensor into whose view an operator wrote. It replaces that part of the gradient."""
+    """The node of a tensor after an operator changed a view of it. It replaces that part of the gradient."""
     cdef Node function          # the node of the operator
-    cdef Tensor base            # an alias with the layout of the tensor and no values
-    cdef Tensor view            # likewise of the view
-    cdef int target             # the edge of `function` that is for the view before the write, or -1
+    cdef Tensor base            # a tensor with the layout of the changed tensor and no values
+    cdef Tensor view            # a tensor with the layout of the view and no values
+    cdef int target             # the edge of `function` for the old value of the view, or -1
     cdef int place_of(self, int i) noexcept
 
 

@@ -1,4 +1,4 @@
-"""Which node made a tensor: leaves and their accumulators, results, and views of a tensor that was written to."""
+"""The histories of tensors: nodes of leaves, of results, and of views and bases that were changed in place."""
 from _thread import RLock
 
 cimport cython
@@ -29,7 +29,7 @@ _accumulating = RLock()
 # Leaves ---------------------------------------------------------------------------------------
 
 @cython.final
-@cython.no_gc_clear         # the leaf refers to this object as long as `variable` is set
+@cython.no_gc_clear         # clearing `variable` would leave the leaf with a dangling pointer to this object
 cdef class AccumulateGrad(Node):
     """The node of a leaf. It adds gradients to the leaf's ``grad``."""
 
@@ -79,7 +79,7 @@ cdef Node accumulator_of(Tensor t):
 
 
 cdef bint _laid_out_for(Tensor g, Tensor variable) except -1:
-    """Whether `g` may become the gradient: with the strides of a dense variable, else contiguous."""
+    """Return whether `g` has the right strides: those of `variable` if it is dense, else row-major strides."""
     cdef int i
     if not is_dense(variable.ndim, variable.sizes, variable.strides):
         return is_row_major(g.ndim, g.sizes, g.strides)
@@ -105,10 +105,10 @@ cdef object _contiguous_format():
 
 
 cdef bint _owned_alone(Tensor g) noexcept:
-    """Whether nobody but the walk and the caller sees the values of `g`.
+    """Return whether only the backward pass and the caller refer to the values of `g`.
 
-    Without values it is enough that nobody else refers to `g` itself, as in PyTorch, where parts of one gradient may become
-    the gradients of several leaves and keep all of its storage.
+    If `g` has no values, only references to `g` itself count. Parts of one gradient may then become the gradients of
+    several leaves and share its storage, as in PyTorch.
     """
     cdef Py_ssize_t owners = 1
     if not has_values(g.storage):
@@ -117,19 +117,19 @@ cdef bint _owned_alone(Tensor g) noexcept:
         if Py_REFCNT(<PyObject*>g.base) > 1:
             return False
         owners = 2
-    # The walk's buffer and the caller's argument refer to `g`.
+    # The backward pass's buffer and the caller's argument are the two references to `g`.
     return Py_REFCNT(<PyObject*>g) <= 2 and Py_REFCNT(<PyObject*>g.storage) <= owners
 
 
 cdef int _accumulate(Tensor variable, Tensor g) except -1:
     """Add `g` to the gradient of a tensor.
 
-    A first gradient is stored as it is if nobody else sees it and it has the right strides. Later ones are added in
-    place, unless the sum is to be differentiated.
+    The first gradient is stored without a copy if nothing else refers to it and it has the right strides. Later ones
+    are added in place, unless the computation of gradients is recorded.
     """
     cdef TensorExtra extra = extra_of(variable)
     cdef bint create = thread_state().grad_enabled
-    # A kernel may let other threads run, which may add to the same gradient.
+    # A kernel may release the GIL, and other threads may add to the same gradient.
     with _accumulating:
         if extra.grad is None:
             if not create and _owned_alone(g) and _laid_out_for(g, variable):
@@ -152,7 +152,7 @@ def accumulate(Tensor variable not None, Tensor gradient not None):
 
 @cython.final
 cdef class Unrecorded(Node):
-    """The node of a result whose call was not recorded, such as a copy of a result. Backward through it raises."""
+    """The node of a tensor whose call was not recorded, such as a copy of a result. Backward through it raises."""
 
     def __cinit__(self, *args):
         set_room(self, 0, 0, 1)
@@ -168,7 +168,7 @@ cdef class Unrecorded(Node):
 
 
 cdef Node node_of(Tensor t, int* output):
-    """Return the node of a tensor that requires grad, and which of its outputs the tensor is."""
+    """Return the node of a tensor that requires grad. Set `output` to the tensor's number among its outputs."""
     cdef Node unrecorded
     if not t.flags & T_NONLEAF:
         output[0] = 0
@@ -184,7 +184,7 @@ cdef Node node_of(Tensor t, int* output):
 
 
 cdef bint _has_history(Tensor t) except -1:
-    """Return whether a tensor requires grad. A view may do so since its base was written to."""
+    """Return whether a tensor requires grad. This may have become true for a view when its base was changed in place."""
     cdef Tensor base
     if (t.flags & (T_REQUIRES_GRAD | T_VIEW | T_FIXED_VIEW)) != T_VIEW:
         return t.flags & T_REQUIRES_GRAD != 0
@@ -193,7 +193,7 @@ cdef bint _has_history(Tensor t) except -1:
         return False
     if t.dtype is not base.dtype and not (t.dtype.kind == KIND_COMPLEX and base.dtype.kind == KIND_FLOAT
                                           or t.dtype.kind == KIND_FLOAT and base.dtype.kind == KIND_COMPLEX):
-        return False        # bytes that are seen as another dtype
+        return False        # a view of the bytes as another dtype
     _look_again(t)
     return True
 
@@ -221,7 +221,10 @@ def attach(Tensor t not None, Node node not None, int output):
 
 
 cdef Output* input_outline(Node node, int i) except NULL:
-    """Return what is known of the tensor for edge `i` of a node. A leaf may have been given other data since."""
+    """Return the metadata of the tensor that edge `i` of a node stands for.
+
+    For a leaf it is updated first, because the leaf's data may have been replaced.
+    """
     cdef AccumulateGrad leaf
     if isinstance(<object>node.edges[i].node, AccumulateGrad):
         leaf = <AccumulateGrad><object>node.edges[i].node
@@ -241,7 +244,7 @@ cdef int forget(Tensor t) except -1:
 # Writes ---------------------------------------------------------------------------------------------
 
 cdef Tensor part_of(Tensor whole, Tensor base, Tensor view):
-    """Return the part of `whole` that `view` is of `base`. The layout of `whole` is that of `base`."""
+    """Return the view of `whole` that corresponds to `view` as a view of `base`. `whole` has the layout of `base`."""
     cdef dim_t offset = view.offset - base.offset
     cdef int i
     if view.dtype is base.dtype:
@@ -257,7 +260,7 @@ cdef Tensor part_of(Tensor whole, Tensor base, Tensor view):
         return <Tensor>call("as_strided", (whole, make_tuple(view.ndim, view.sizes), make_tuple(view.ndim, view.strides),
                                            whole.offset + view.offset - 2 * base.offset))
     if view.dtype.kind != base.dtype.kind and view.dtype.itemsize == 2 * base.dtype.itemsize:
-        # The real and the imaginary part are neighbours in the base.
+        # In the base, the real and the imaginary part of a number are adjacent.
         whole = <Tensor>call("as_strided", (
             whole, (*make_tuple(view.ndim, view.sizes), 2), (*[2 * view.strides[i] for i in range(view.ndim)], 1),
             whole.offset + 2 * view.offset - base.offset))
@@ -266,7 +269,7 @@ cdef Tensor part_of(Tensor whole, Tensor base, Tensor view):
 
 
 cdef int _look_again(Tensor t) except -1:
-    """Give a view the node that computes it from its base, which has been changed since."""
+    """Set the node of a view to one that computes it from its base, which has been changed in place since."""
     cdef bint was = thread_state().grad_enabled
     cdef Tensor again
     thread_state().grad_enabled = True
@@ -286,7 +289,7 @@ cdef Tensor _outline(Tensor t):
 
 
 cdef int rebase(Tensor t, Node node, int target) except -1:
-    """Make `node` the node of `t`, which its operator changed in place. Edge `target` of the node is for the old `t`."""
+    """Make `node` the node of `t`, which was changed in place. Edge `target` of `node` stands for the old value of `t`."""
     cdef CopySlices slices
     cdef Tensor base
     cdef Node old
@@ -314,12 +317,12 @@ cdef int rebase(Tensor t, Node node, int target) except -1:
     _move_retained(base, slices, 0)
     set_node(base, slices, 0)
     set_node(t, slices, 0)
-    extra_of(t).seen = version_of(t) - 1        # its node is found when it is asked for
+    extra_of(t).seen = version_of(t) - 1        # outdated, so that the node is determined when it is first needed
     return 0
 
 
 cdef int _move_retained(Tensor t, Node to, int output) except -1:
-    """Let a tensor that keeps its gradient keep that of its new node instead."""
+    """If `retain_grad` was called on `t`, move the entry to the tensor's new node."""
     cdef NodeExtra extra
     if not t.flags & T_RETAINS_GRAD or t.node == NULL or (<Node>t.node).extra is None:
         return 0
@@ -334,10 +337,10 @@ cdef int _move_retained(Tensor t, Node to, int output) except -1:
 
 @cython.final
 cdef class CopySlices(Node):
-    """The node of a tensor into whose view an operator wrote."""
+    """The node of a tensor after an operator changed a view of it."""
 
     cdef int place_of(self, int i) noexcept:
-        """Return the edge that stands for edge `i` of the operator's node; edge 0 is for the tensor before."""
+        """Return the edge for edge `i` of the operator's node. Edge 0 stands for the old value of the tensor."""
         if self.target < 0:
             return i + 1
         return 0 if i == self.target else i + 1 if i < self.target else i

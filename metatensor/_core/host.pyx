@@ -209,7 +209,7 @@ cdef bint is_sequence(object value) except -1:
 
 
 cdef object _first(object sequence):
-    """Return the first item of a sequence that says that it has items."""
+    """Return the first item of a sequence whose length is not 0."""
     try:
         return next(iter(sequence))
     except Exception as error:

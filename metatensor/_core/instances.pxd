@@ -2,7 +2,7 @@
 
 `Tensor.__new__` called from Python returns a valid, empty tensor. The instance
 dictionary is created when the first attribute is set (tp_dictoffset). It and the
-node of the graph of gradients are traversed and cleared here.
+autograd node are traversed and cleared here.
 """
 from cpython.object cimport PyObject
 

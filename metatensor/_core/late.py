@@ -41,7 +41,10 @@ def replace(name, function):
 
 
 def found_body(place):
-    """Return a function of `metatensor.rules.gradients` given its place, ``"module.function"``. Functions are returned as they are."""
+    """Return the function of `metatensor.rules.gradients` at `place`, such as ``"module.function"``.
+
+    A function is returned unchanged.
+    """
     if not isinstance(place, str):
         return place
     module, _, name = place.rpartition(".")

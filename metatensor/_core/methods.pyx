@@ -240,7 +240,7 @@ def _retains_grad(Tensor self not None):
 
 
 def retain_grad(Tensor self not None):
-    """Keep the gradient of a tensor that is not a leaf in its ``grad``.
+    """Store the gradient of this non-leaf tensor in its ``grad`` during backward.
 
     Raises
     ------
@@ -269,9 +269,9 @@ def backward(Tensor self not None, gradient=None, retain_graph=None, create_grap
     Parameters
     ----------
     gradient : Tensor, optional
-        The gradient of this tensor, of its shape. Default: 1, for a tensor of one element.
+        The gradient of this tensor, with the same shape. Default: 1, which requires a tensor of one element.
     retain_graph : bool, optional
-        Keep the saved values, so that the graph can be walked again. Default: `create_graph`.
+        Keep the saved values, so that backward can run through the graph again. Default: `create_graph`.
     create_graph : bool
         Record the computation, so that the gradients can be differentiated. Default False.
     inputs : Tensor or sequence of Tensor, optional
@@ -286,7 +286,7 @@ def backward(Tensor self not None, gradient=None, retain_graph=None, create_grap
 
 
 def register_hook(Tensor self not None, hook):
-    """Call ``hook(grad)`` when the gradient of this tensor is known. The hook returns None or another gradient.
+    """Call ``hook(grad)`` when the gradient of this tensor is known. The hook returns None or a gradient that replaces it.
 
     Returns
     -------

@@ -174,7 +174,7 @@ cdef object run_modes(Call* c):
     while state.level > 0:
         mode = <Mode>state.modes[state.level - 1]
         if hints.duals and mode.rank == OPERATORS and has_duals(c):
-            return run_duals(c)         # the mode receives the calls that compute the tangents, too
+            return run_duals(c)         # the mode also receives the calls that compute the tangents
         if ov.flags & COMPOSITE and not mode.sees(c):
             return run(c)       # the ops it calls will reach the mode
         if isinstance(mode, TorchDispatchMode) and not state.dispatch_disabled:

@@ -156,7 +156,7 @@ cdef class Op:
         return _library().decomposition(self.name)(function)
 
     def gradient(self, *function_or_names, **rules):
-        """Declare the gradient. Use it as a decorator or with a function for each argument. See `metatensor.library.gradient`."""
+        """Declare the gradient, as a decorator or with a function per argument. See `metatensor.library.gradient`."""
         return _library().gradient(self.name, *function_or_names, **rules)
 
     def flops(self, function):

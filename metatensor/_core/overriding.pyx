@@ -189,7 +189,7 @@ cdef object ask_dispatch(Call* c):
 
 
 cdef object _below_gradients(Call* c, object mode, list asked):
-    """Call ``__torch_dispatch__`` with gradients disabled, and record the call if gradients are wanted."""
+    """Call ``__torch_dispatch__`` with gradients disabled. Record the call if gradients are enabled."""
     cdef Overload ov = <Overload>c.overload
     cdef ThreadState state = thread_state()
     cdef bint recording = state.grad_enabled, grad

@@ -1,4 +1,4 @@
-"""Recording calls of operators."""
+"""Recording of operator calls."""
 from metatensor._core.graph cimport Node
 from metatensor._core.op cimport Call, Overload
 

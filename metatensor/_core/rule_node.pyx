@@ -1,4 +1,4 @@
-"""Nodes of operators: recording a call, and applying its rule."""
+"""Nodes of operators: recording a call, and applying its gradient rule."""
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
@@ -39,7 +39,10 @@ cdef Way way_of(Call* c, Overload ov) except *:
 
 
 cdef object by_others(Call* c, Overload ov):
-    """Compute an operator by others, which are recorded. In place, they get a copy, because they may save it."""
+    """Compute an operator by calling others, which are recorded.
+
+    For an in-place call they get a copy of the target, because they may save it.
+    """
     cdef int i
     if c.variant != IN_PLACE:
         result = PyObject_Vectorcall((<Rule>ov.gradient).through, c.args, ov.nslots, NULL)
@@ -55,7 +58,10 @@ cdef object by_others(Call* c, Overload ov):
 
 
 cdef inline int _link(Node node, int i, Tensor t) except -1:
-    """Set edge `i` for a tensor that requires grad. Return 0 if it does not, 1, or 3 if its node is tracked for cycles."""
+    """Set edge `i` if the tensor requires grad.
+
+    Return 0 if it does not, 3 if the garbage collector tracks its node, and 1 otherwise.
+    """
     cdef int output
     cdef Node to
     if not t.flags & T_REQUIRES_GRAD:
@@ -66,7 +72,10 @@ cdef inline int _link(Node node, int i, Tensor t) except -1:
 
 
 cdef int _link_all(Node node, Rule rule, Call* c) except -1:
-    """Set the edges of a node, and which functions of its rule are wanted. Return True if a node that it leads to is tracked."""
+    """Set the edges of a node, and the functions of its rule that are wanted.
+
+    Return a true value if the garbage collector tracks a node that it leads to.
+    """
     cdef Overload ov = <Overload>c.overload
     cdef Tensor t
     cdef int i = 0, k, linked, tracked = 0, edges = rule.n_slots
@@ -95,7 +104,7 @@ cdef int _link_all(Node node, Rule rule, Call* c) except -1:
 
 
 cdef inline unsigned long long _given(Rule rule, Call* c) noexcept:
-    """Return the functions whose argument is not a number."""
+    """Return the bit set of the functions whose argument is not a number."""
     cdef unsigned long long given = 0
     cdef object value
     cdef int k
@@ -109,7 +118,7 @@ cdef inline unsigned long long _given(Rule rule, Call* c) noexcept:
 
 
 cdef int _link_missing(Node node, Call* c, Overload ov) except -1:
-    """Set edges to all tensor arguments of an operator without a rule; backward through its node raises."""
+    """Set edges to all tensor arguments of an operator without a rule. Backward through its node raises."""
     cdef list given = []
     cdef int i, tracked = 0
     for i in range(ov.nslots):
@@ -124,7 +133,10 @@ cdef int _link_missing(Node node, Call* c, Overload ov) except -1:
 
 
 cdef inline bint _is_kept(Rule rule, int k, unsigned long long given, unsigned long long functions) noexcept:
-    """Return whether a node keeps an argument. As in PyTorch, what only one gradient needs is not kept if that is not wanted."""
+    """Return whether a node keeps an argument.
+
+    As in PyTorch, an argument that only one gradient needs is not kept if that gradient is not wanted.
+    """
     cdef unsigned long long users = rule.kept[k].wanted_by & given
     return users & functions or users & (users - 1) and not rule.sparing
 
@@ -153,7 +165,7 @@ cdef Node begin(Call* c, Overload ov):
                 kept = &rule.kept[k]
                 if kept.what != KEEP_RESULT and _is_kept(rule, k, given, node.functions):
                     _keep_argument(c, node, k, kept)
-    node.sequence = next_sequence()     # after those of its inputs, of which some may just have been made, for views
+    node.sequence = next_sequence()     # after the nodes of its inputs, some of which may just have been created for views
     if not tracked and not hints.saved_hooks:
         untrack(node)
     if hints.anomaly:
@@ -164,7 +176,7 @@ cdef Node begin(Call* c, Overload ov):
 
 @cython.final
 cdef class _Missing:
-    """Stands for the rule of an operator that has none."""
+    """Takes the place of the rule of an operator that has none."""
     cdef readonly str name
     cdef readonly str op
 
@@ -193,7 +205,7 @@ cdef object _named(Rule rule, Call* c):
 
 
 cpdef object renamed(object t, str name):
-    """Give the node of a new tensor, if it has one, the name that it has in PyTorch, and return the tensor."""
+    """Rename the node of a new tensor to PyTorch's name, if the tensor has a node. Return the tensor."""
     cdef Node node
     if (<Tensor>t).flags & T_NONLEAF and (<Tensor>t).node != NULL:
         node = <Node>(<Tensor>t).node
@@ -220,7 +232,7 @@ cdef int _keep_argument(Call* c, Node node, int k, Kept* kept) except -1:
 
 
 cdef Tensor _before_write(Tensor t):
-    """Return a copy of the values that the operator is about to replace, with their history."""
+    """Return a copy, with its history, of a tensor that the operator is about to overwrite."""
     cdef bint was = thread_state().grad_enabled
     cdef Tensor copy
     cdef Node node
@@ -243,7 +255,7 @@ cdef inline bint _differentiable(Tensor t) noexcept:
 
 
 cdef int record_plain(Call* c, Rule rule, Tensor result) except -1:
-    """Record a call with few tensors, one result, and nothing special about it: `record`, in one function."""
+    """Record a call whose rule is `plain`: one result, few tensors, no special cases. A faster form of `record`."""
     cdef Node node = Node.__new__(Node), to
     cdef Kept* kept
     cdef PyObject* value
@@ -335,7 +347,7 @@ cdef Rule node_rule(Node node):
 
 
 cdef int _keep_results(Call* c, Node node, object result) except -1:
-    """Save the results that the rule has a use for."""
+    """Save the results that the rule needs."""
     cdef Rule rule = node_rule(node)
     cdef Kept* kept
     cdef unsigned long long given
@@ -356,7 +368,7 @@ cdef int _keep_results(Call* c, Node node, object result) except -1:
 
 
 cdef int record_write(Call* c, Overload ov, Node node, object target) except -1:
-    """Record a call that wrote to `target`. `node` is what `begin` returned before."""
+    """Record a call that wrote to `target`. `node` was returned by `begin` before the call."""
     cdef Rule rule = node_rule(node)
     cdef int edge = -1
     set_outputs_room(node, 1)
@@ -364,7 +376,7 @@ cdef int record_write(Call* c, Overload ov, Node node, object target) except -1:
     if rule is not None and rule.n_slots and rule.slots[0] == 0:
         edge = 0
     if ov.flags & VIEW and (<Tensor>target).base is not None:
-        set_node(<Tensor>target, node, 0)       # a view with another shape now; the values of its base are as before
+        set_node(<Tensor>target, node, 0)       # the shape of the view was changed; the values of its base were not
     else:
         rebase(<Tensor>target, node, edge)
     return _keep_results(c, node, target)
@@ -373,7 +385,7 @@ cdef int record_write(Call* c, Overload ov, Node node, object target) except -1:
 # Applying a rule -------------------------------------------------------------------------------------------------
 
 cdef object _spec_of(graph.Output* o):
-    """Return the Spec of a tensor, from what a node knows of it."""
+    """Return the Spec of a tensor, given the metadata that a node stores."""
     cdef Spec s = Spec.__new__(Spec)
     s.shape = make_tuple(o.ndim, o.sizes)
     s.dtype = <object>o.dtype
@@ -458,7 +470,7 @@ cdef object _run(Node node, Rule rule, Function f, int edge, PyObject** grads, c
             value = cache[p.index]
             if value is None:
                 value = cache[p.index] = unpack(node, &node.saved[p.index])
-            args[i] = <PyObject*>value      # the cache holds it
+            args[i] = <PyObject*>value      # borrowed; `cache` owns the reference
             continue
         elif p.source == FROM_META:
             value = _spec_of(input_outline(node, edge))

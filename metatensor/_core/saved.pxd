@@ -6,8 +6,8 @@ from metatensor._core.types cimport INLINE_DIMS, dim_t
 
 
 cdef class SavedTensor:
-    """A tensor that is saved: itself, an alias of a result, or what the pack hook made of it."""
-    cdef object value               # a Tensor, what the pack hook returned, or None
+    """A saved tensor: the tensor itself, an alias of a result, or the object that the pack hook returned."""
+    cdef object value               # a Tensor, the object that the pack hook returned, or None
     cdef object unpack_hook         # or None
     cdef unsigned long long version
     cdef Node made_by               # the node of a packed argument, or None
@@ -17,12 +17,12 @@ cdef class SavedTensor:
 
 
 cdef class Layout:
-    """What a rule receives as the layout of an argument."""
+    """The layout of an argument, as a rule receives it."""
     cdef PyObject* _dtype           # interned
     cdef PyObject* _device          # interned
     cdef int ndim
     cdef readonly dim_t offset
-    cdef dim_t* sizes               # and strides after them; points into `inline_sizes` or memory of its own
+    cdef dim_t* sizes               # followed by the strides; points into `inline_sizes` or to allocated memory
     cdef dim_t inline_sizes[2 * INLINE_DIMS]
 
 

@@ -1,9 +1,9 @@
-"""The values that nodes save, and how rules get them back.
+"""The values that nodes save, and how they are restored for rules.
 
-An argument is saved as it is and keeps its history. A result is saved without history, because its node would refer to
-itself: as its storage where its layout follows from its sizes, else as an alias. It is given its node when it is unpacked.
-A tensor that has been changed in place since is an
-error. Under `saved_tensors_hooks` a node holds what the pack hook returned, and where the tensor came from.
+An argument is saved as it is, with its history. A result is saved without history, because its node would otherwise
+refer to itself: as its storage if its layout follows from its sizes, else as an alias. Its node is attached again when
+it is unpacked. Unpacking a tensor that has been changed in place since raises an error. Under `saved_tensors_hooks`, a
+node holds the object that the pack hook returned, and the node of the packed tensor.
 """
 cimport cython
 from cpython.mem cimport PyMem_Free, PyMem_Malloc
@@ -110,7 +110,7 @@ cdef bint _is_plain(Tensor t) noexcept:
 
 
 cdef int keep_result(Node node, int k, Tensor t, int output) except -1:
-    """Save output `output` of the node, which is set already."""
+    """Save output `output` of the node. The outputs of the node must have been set."""
     if _packing():
         return keep(node, k, saved_tensor(t, True, output), SAVED_OBJECT)
     if (t.flags == T_CONTIGUOUS | T_REQUIRES_GRAD | T_NONLEAF and t.extra is None and type(t) is Tensor and not hints.duals
@@ -125,12 +125,12 @@ cdef int keep_result(Node node, int k, Tensor t, int output) except -1:
 
 
 cdef Tensor alias_of_result(Tensor t):
-    """Return an alias without history. That of a subclass is made by its ``__torch_dispatch__``."""
+    """Return an alias without history. For a subclass, its ``__torch_dispatch__`` creates the alias."""
     return carrying(detached(t), t) if type(t) is Tensor else <Tensor>call("detach", (t,))
 
 
 cdef SavedTensor saved_tensor(Tensor t, bint is_result, int output):
-    """Return a saved argument, or output `output` of the node that saves it."""
+    """Return a `SavedTensor` of an argument, or of output `output` of the node that saves it."""
     cdef SavedTensor s = SavedTensor.__new__(SavedTensor)
     cdef ThreadState state = thread_state()
     cdef bint was = state.grad_enabled
@@ -179,7 +179,7 @@ cdef class SavedTensor:
         return t
 
     def __call__(self, Node node not None):
-        """Return the tensor as `node`, which saved it, needs it."""
+        """Return the tensor for `node`, which saved it."""
         return self.unpacked(node)
 
 
@@ -193,12 +193,12 @@ cdef class _Several:
 
 
 def save(t, output=None):
-    """Return a `SavedTensor` of an argument, or of an output with its number. `t` may be None."""
+    """Return a `SavedTensor` of an argument, or of the output number `output`. `t` may be None."""
     return saved_tensor(<Tensor?>t if t is not None else None, output is not None, output or 0)
 
 
 cdef inline bint _wanted_again(Node node, int output):
-    """Whether a result is to be differentiated once more."""
+    """Return whether an unpacked result needs its node, because its gradient will be differentiated again."""
     return thread_state().grad_enabled and output < node.n_outputs and node.outputs[output].dtype != NULL
 
 
@@ -217,7 +217,7 @@ cdef int _check_unchanged(Node node, Tensor t, unsigned long long version) excep
 
 
 cdef Tensor _over(Node node, Storage storage, int output):
-    """Return the contiguous result of a node."""
+    """Return a contiguous alias of a result, over its storage."""
     cdef Output* o = &node.outputs[output]
     cdef dim_t strides[MAX_DIMS]
     row_major(o.ndim, o.sizes, strides)

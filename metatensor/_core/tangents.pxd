@@ -1,11 +1,11 @@
-"""How the tangents of the results of a call are computed."""
+"""Computation of the tangents of a call's results."""
 from metatensor._core.op cimport Call, Overload
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT
 
 
 cdef class Arguments:
-    """The arguments of a call at a level: without the tangents there, which are kept by slot."""
+    """The arguments of a call without their tangents at a level, and these tangents by slot."""
     cdef list held, tangents
     cdef bint recorded          # whether the computation of the tangents is to be recorded
 

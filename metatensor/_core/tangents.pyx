@@ -1,4 +1,4 @@
-"""The tangents of the results of a call, from those of its arguments; see `forward`."""
+"""Computation of the tangents of a call's results from those of its arguments. See `forward`."""
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
@@ -19,7 +19,8 @@ from metatensor._core.versions cimport carrying, detached
 from metatensor._core.gradients import linear_in, tangents as tangent_functions
 from metatensor._core.late import found_body, later
 
-# Operators whose results may be written over an argument, although an element depends on several elements.
+# Operators with the flag ELEMENTWISE, because their result may overwrite an argument, whose elements depend on several
+# elements.
 _MIXING = frozenset((
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "cumprod", "cumsum", "index_add", "index_copy", "index_fill", "index_reduce",
     "masked_scatter", "put", "renorm", "scatter", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add",
@@ -33,7 +34,7 @@ cdef class Arguments:
 
 
 cdef object tangents_of(Call* c, Overload ov, object result, Arguments a):
-    """Return the tangent of the result, a sequence if there are several, or None."""
+    """Return the tangent of the result, a sequence of tangents if there are several results, or None."""
     function = tangent_functions.get(ov.qualname)
     if function is not None:
         return _by_function(c, ov, result, a, found_body(function))
@@ -51,7 +52,7 @@ cdef object tangents_of(Call* c, Overload ov, object result, Arguments a):
 # By the operator itself ------------------------------------------------------------------------------------------
 
 cdef object _zero(Call* c, Overload ov, int i):
-    """Return what stands for an argument that does not contribute."""
+    """Return a zero to pass for argument `i`, or None if the argument is optional."""
     value = <object>c.args[i]
     if isinstance(value, Tensor):
         return None if ov.slots[i].optional else call("zeros_like", (value,))
@@ -59,7 +60,7 @@ cdef object _zero(Call* c, Overload ov, int i):
 
 
 cdef object _on_tangents(Call* c, Overload ov, Arguments a, object group, object left_out):
-    """Call the operator with the tangents of the arguments in `group`, without those in `left_out`."""
+    """Call the operator with tangents in place of the arguments in `group`, and zeros in place of those in `left_out`."""
     cdef Call f = c[0]
     cdef int i
     cdef list held = []
@@ -98,7 +99,7 @@ cdef object _on_tangents(Call* c, Overload ov, Arguments a, object group, object
 
 
 cdef object _start_in_storage(Tensor t, Tensor tangent, object sizes, object strides, object offset):
-    """Return the offset in the storage of the tangent of a part of `t`, or None if the part has other elements than `t`."""
+    """Return the storage offset of the tangent of a strided part of `t`, or None if the part reaches beyond `t`."""
     start = t.offset if offset is None else offset
     reach = sum([(n - 1) * s for n, s in zip(sizes, strides)])
     if start < t.offset or start + reach >= t.offset + max(extent(t.ndim, t.sizes, t.strides), 1):
@@ -107,13 +108,13 @@ cdef object _start_in_storage(Tensor t, Tensor tangent, object sizes, object str
 
 
 cdef Tensor _in_storage(Tensor tangent, Tensor t):
-    """Return a tangent in a storage of its own in which it is where `t` is in its storage."""
+    """Return a copy of `tangent` in a new storage, at the same offset and with the same strides as `t`."""
     whole = call("zeros", (t.storage.size_bytes // t.dtype.itemsize,), {"dtype": t.dtype, "device": t.storage.device})
     part = call("as_strided", (whole, t.shape, make_tuple(t.ndim, t.strides), t.offset))
     return <Tensor>call("copy_", (part, tangent))
 
 
-cdef dict _parsed = {}      # qualified name of an overload -> its groups and its summands, as numbers of arguments
+cdef dict _parsed = {}      # qualified name of an overload -> its groups and its summands, as argument numbers
 
 
 cdef object _by_linearity(Call* c, Overload ov, Arguments a, str groups):
@@ -158,11 +159,11 @@ cdef object _by_function(Call* c, Overload ov, object result, Arguments a, objec
     return function(*given)
 
 
-# By the rule for gradients ---------------------------------------------------------------------------------------
+# By the gradient rule --------------------------------------------------------------------------------------------
 
 @cython.final
 cdef class _Linked:
-    """An argument of a recorded call: its stand, which is linked to `node` in the end, and its tangent."""
+    """An argument of a call that is recorded again: its `Stand`, which is linked to `node` afterwards, and its tangent."""
     cdef Stand stand
     cdef Node node
     cdef int output, edge
@@ -170,7 +171,7 @@ cdef class _Linked:
 
 
 cdef Tensor _with_stand(Tensor t, object tangent, bint recorded, list links, list marked):
-    """Return an alias of an argument that its call records with a stand, or `t` if it needs none."""
+    """Return an alias of an argument whose node is a new `Stand`, or `t` itself if it needs no derivative."""
     cdef _Linked link
     cdef Tensor made
     if not differentiable(t) or (tangent is None and not (recorded and t.flags & T_REQUIRES_GRAD)):
@@ -207,7 +208,7 @@ cdef object _aliases(object result):
 
 
 cdef object _recorded_again(Call* c, Overload ov, object result, Arguments a, list links):
-    """Return aliases of the results, made by a node of their own for the arguments of `c`, which are replaced by aliases."""
+    """Return aliases of the results, with a new node for the call. The arguments of `c` are replaced by aliases."""
     cdef ThreadState state = thread_state()
     cdef list marked = [], held = a.held
     cdef Tensor t
@@ -267,7 +268,7 @@ cdef object _by_rule(Call* c, Overload ov, object result, Arguments a):
 
 
 cdef object _apply(Node node, list grads, list edges):
-    """Return the gradients of the given edges, with None where there is none."""
+    """Return the gradients that `node` computes for the given edges, with None for an absent gradient."""
     cdef PyObject* many[256]
     cdef PyObject* given[64]
     cdef char wanted[256]
@@ -290,7 +291,7 @@ cdef object _apply(Node node, list grads, list edges):
 
 
 cdef object _times_derivative(Node node, Tensor result, list links, bint recorded):
-    """Apply the rule of an element-wise operator to the tangents. Return None if it does more than multiply."""
+    """Apply the rule of an element-wise operator to the tangents. Return None if a result has another shape."""
     cdef ThreadState state = thread_state()
     cdef bint was = state.grad_enabled
     cdef _Linked link
@@ -318,7 +319,10 @@ cdef object _times_derivative(Node node, Tensor result, list links, bint recorde
 
 
 cdef object _transposed(Node node, list results, list links, bint recorded):
-    """Differentiate the rule, which is linear in the gradients of the results, with respect to these."""
+    """Return the tangents as the transpose of the rule.
+
+    The rule is linear in the gradients of the results. Its derivative with respect to them is applied to the tangents.
+    """
     cdef ThreadState state = thread_state()
     cdef bint was = state.grad_enabled
     cdef _Linked link

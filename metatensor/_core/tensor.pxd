@@ -29,10 +29,10 @@ cdef class TensorExtra:
     """Attributes that few tensors have."""
     cdef object grad
     cdef VersionCounter versions            # the counter of `_version`; None means the storage's counter
-    cdef unsigned long long seen            # of a view: the version of its base that `node` belongs to
-    cdef PyObject* accumulator              # of a leaf: its AccumulateGrad while there is one, which owns the tensor
-    cdef object hooks                       # of a leaf: its hooks by kind, or None
-    cdef dict tangents                      # of forward mode: by the number of their level, or None
+    cdef unsigned long long seen            # for a view: the version of its base for which `node` is valid
+    cdef PyObject* accumulator              # for a leaf: borrowed; its AccumulateGrad node, which owns the tensor, or NULL
+    cdef object hooks                       # for a leaf: its hooks by kind, or None
+    cdef dict tangents                      # forward-mode tangents by level, or None
 
 
 cdef class VersionCounter:
@@ -97,8 +97,8 @@ cdef struct Hooks:
     int (*setitem)(Tensor t, object index, object value) except -1
     object (*item)(Tensor t)
     object (*tolist)(Tensor t)
-    bint (*has_history)(Tensor t) except -1     # whether a tensor requires grad, for views of a base that was written to
-    bint late_views                             # a base has got its history by a write
+    bint (*has_history)(Tensor t) except -1     # whether a tensor requires grad, also if the base of a view changed
+    bint late_views                             # whether a base without history has ever got one from an in-place change
 
 cdef Hooks hooks
 cdef PyObject* slot_ops[N_SLOTS]

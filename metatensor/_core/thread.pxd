@@ -7,9 +7,9 @@ cdef struct Hints:
     int trackers
     int default_devices
     int recorders
-    int saved_hooks     # `saved_tensors_hooks` in effect
-    int anomaly         # anomaly mode is on, for all threads
-    int duals           # levels of forward mode in effect
+    int saved_hooks     # number of active `saved_tensors_hooks`
+    int anomaly         # anomaly mode, of all threads: see `set_anomaly`
+    int duals           # number of active forward-mode levels
 
 cdef Hints hints
 

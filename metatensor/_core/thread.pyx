@@ -127,7 +127,7 @@ cdef class _DisableTorchDispatch:
 
 # Hooks for saved tensors ------------------------------------------------------------------------------
 
-cdef object _refusal = None     # why the hooks cannot be used now
+cdef object _refusal = None     # message of the error that entering the hooks raises, or None
 
 
 def push_saved_tensors_hooks(pack, unpack):
@@ -148,7 +148,7 @@ def pop_saved_tensors_hooks():
 
 
 def set_saved_tensors_hooks_refusal(message):
-    """Let `push_saved_tensors_hooks` raise RuntimeError with this message; None allows it. Return the message before."""
+    """Make `push_saved_tensors_hooks` raise RuntimeError with this message; None allows it. Return the old message."""
     global _refusal
     before = _refusal
     _refusal = message
@@ -156,9 +156,9 @@ def set_saved_tensors_hooks_refusal(message):
 
 
 def set_anomaly(int mode):
-    """Set anomaly mode: 0 off, 1 note where every recorded call was made, 2 also check gradients for NaN.
+    """Set anomaly mode: 0 is off, 1 stores the call stack of every recorded call, 2 also checks gradients for NaN.
 
-    Return the mode before.
+    Return the old mode.
     """
     cdef int was = hints.anomaly
     hints.anomaly = mode

@@ -31,7 +31,7 @@ cdef enum TensorFlag:
     T_FRESH = 512       # created by `Tensor.__new__`; `__init__` has not run yet
     T_BUFFER = 1024     # has been registered as a buffer of a module
     T_MULTI_VIEW = 4096  # one of several views that one op returned for a tensor that requires grad
-    T_FIXED_VIEW = 8192  # a view that was made where gradients were not recorded, or by an autograd.Function
+    T_FIXED_VIEW = 8192  # a view that was created while gradients were not recorded, or by an autograd.Function
     T_DUAL = 16384      # has tangents; see forward.pyx
     T_RETRIED = 2048    # a flag of calls, not of tensors: `refuse` in ops/operands repeats the call with another dtype
 

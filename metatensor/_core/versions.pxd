@@ -2,5 +2,5 @@
 from metatensor._core.tensor cimport Tensor, VersionCounter
 
 cdef Tensor detached(Tensor t)                  # shares the storage and the counter of t
-cdef Tensor carrying(Tensor t, Tensor source)  # t, with the tangents of source
+cdef Tensor carrying(Tensor t, Tensor source)  # attach the tangents of source to t
 cdef VersionCounter own_versions(Tensor t)

@@ -15,7 +15,7 @@ cdef Tensor detached(Tensor t):
 
 
 cdef Tensor carrying(Tensor t, Tensor source):
-    """Give `t`, a detached alias of `source`, its tangents, and return it."""
+    """Attach the tangents of `source` to `t`, a detached alias of it. Return `t`."""
     if source.flags & T_DUAL and source.extra is not None and (<TensorExtra>source.extra).tangents is not None:
         extra_of(t).tangents = dict((<TensorExtra>source.extra).tangents)
         t.flags |= T_DUAL

@@ -1,9 +1,10 @@
 """Determine what a model costs and whether it runs, by running it on meta, without data or an accelerator.
 
-`estimate` reports parameters, FLOPs, peak memory and shapes, per module and in total. `estimate_training` reports what a
-training step costs. `check` tells whether a model runs and stays within budgets, and if it fails, where. `MemoryTracker`
-counts the bytes of the storages that any code makes. `device_profile` returns what an accelerator can hold and how fast it is,
-`allocator` has a model of PyTorch's caching allocator, and `load_snapshot` reads the snapshots that it writes.
+`estimate` reports parameters, FLOPs, peak memory and shapes, per module and in total. `estimate_training` reports the
+cost of a training step. `check` tests whether a model runs and stays within budgets, and if it fails, shows where.
+`MemoryTracker` counts the bytes of the storages that any code creates. `device_profile` returns the capacity and speed
+of an accelerator. `allocator` contains a model of PyTorch's caching allocator, and `load_snapshot` reads the memory
+snapshots that PyTorch writes.
 """
 
 from metatensor._core.memory import MemoryTracker

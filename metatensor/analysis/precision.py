@@ -1,4 +1,4 @@
-"""Precisions of a training step: the dtypes of weights, activations and of what the optimizer updates."""
+"""Precisions of a training step: the dtypes of weights, activations and the optimizer's copies of the weights."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["PRECISIONS", "Precision", "precision_named"]
 
 @dataclass(frozen=True)
 class Precision:
-    """One way to train in fewer bits. ``str()`` gives its name."""
+    """The dtypes of a training step. ``str()`` returns the name."""
 
     name: str
     weights: Any = None
@@ -58,7 +58,7 @@ class Precision:
 
     @contextmanager
     def forward(self) -> Iterator[None]:
-        """Run the forward pass and the loss of a step inside the block."""
+        """Return a context manager inside which the forward pass and the loss run."""
         with ExitStack() as stack:
             if self.autocast is not None:
                 stack.enter_context(mt.autocast("meta", dtype=self.autocast))
@@ -77,11 +77,11 @@ PRECISIONS = {
         Precision("fp16-master", weights=mt.float16, masters=mt.float32),
     )
 }
-"""The precisions by name. "mixed" is autocast over float32 weights; "master" is half weights with float32 copies."""
+"""The precisions by name. "mixed" is autocast over float32 weights, "master" is half weights with float32 copies."""
 
 
 def precision_named(name: str | None) -> Precision:
-    """Return the precision of a name, or for None one that changes nothing. Raise ValueError for an unknown name."""
+    """Return the precision named `name`. None gives one that changes nothing. Raise ValueError for an unknown name."""
     if name is None:
         return Precision("as the model is")
     if name not in PRECISIONS:

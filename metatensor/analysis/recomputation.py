@@ -1,4 +1,4 @@
-"""Compute parts of a model again in backward, without a change of its code."""
+"""Recompute parts of a model in backward without changing its code."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from metatensor.utils.checkpoint import CheckpointPolicy, checkpoint, create_sel
 __all__ = ["recomputed", "repeated_layers"]
 
 PRODUCTS = ("mm", "bmm", "addmm", "baddbmm", "convolution")
-"""The operators whose results "selective" keeps, because computing them again costs most."""
+"""The operators whose results "selective" keeps, because recomputing them is most expensive."""
 
 
 def repeated_layers(model: Any) -> list[tuple[str, Any]]:
     """Return the paths and modules of a model's layers: members of a list of at least two modules of one class.
 
-    Of lists inside each other, the outermost counts.
+    For nested lists, only the outermost one is considered.
     """
     found: list[tuple[str, Any]] = []
     taken: tuple[str, ...] = ()
@@ -76,18 +76,18 @@ def recomputed(model: Any, what: str) -> Iterator[list[str]]:
     model : nn.Module
         The model. Its code is not changed.
     what : str
-        "none"; "full": each of its repeated layers; "selective": the same, but results of matrix products and convolutions
-        are kept; or a pattern of module paths such as ``"encoder.layer.*"``.
+        "none", "full" (each repeated layer), "selective" (each repeated layer, but results of matrix products and
+        convolutions are kept), or a pattern of module paths such as ``"encoder.layer.*"``.
 
     Yields
     ------
     list of str
-        The paths of the modules that are computed again.
+        The paths of the modules that are recomputed.
 
     Raises
     ------
     ValueError
-        If there are no such modules.
+        If no module matches.
     """
     if what == "none":
         yield []

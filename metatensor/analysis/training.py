@@ -28,7 +28,7 @@ __all__ = ["TrainingReport", "estimate_training", "optimizer_named"]
 
 @dataclass
 class TrainingReport:
-    """The cost of one training step, in bytes and floating-point operations. ``str()`` gives a table."""
+    """The cost of one training step, in bytes and floating-point operations. ``str()`` returns a table."""
 
     model: str
     """Name of the model's class."""
@@ -40,36 +40,36 @@ class TrainingReport:
     trainable_parameters: int
     """Number of elements of the parameters that require grad."""
     frozen_parameters: int
-    """Number of elements of the others."""
+    """Number of elements of the parameters that do not require grad."""
     parameter_bytes: int
     buffer_bytes: int
     input_bytes: int
     forward_peak: int
-    """The most memory of tensors that the forward pass and the loss created."""
+    """Peak memory of tensors that the forward pass and the loss created."""
     saved_bytes: int
-    """What is left of it for the backward pass, and the loss."""
+    """Memory of these tensors that is still in use when backward begins: saved tensors and the loss."""
     backward_peak: int
-    """The most memory of tensors created by the forward and backward passes, during the latter: saved ones and gradients."""
+    """Peak memory during the backward pass, of tensors that the forward and backward passes created."""
     gradient_bytes: int
-    """What is left after the backward pass."""
+    """Memory of the tensors that are left after the backward pass."""
     optimizer_bytes: int
-    """The state of the optimizer, with its own copies of the parameters if the precision has them."""
+    """The state of the optimizer, including its float32 copies of the parameters if the precision has them."""
     step_peak: int
-    """The most memory of temporary tensors during the optimizer's step."""
+    """Peak memory of temporary tensors during the optimizer's step."""
     forward_flops: int
     backward_flops: int
-    """Without what is computed again."""
+    """Floating-point operations of the backward pass, without recomputation."""
     recompute_flops: int
-    """What backward computes again."""
+    """Floating-point operations of recomputation in the backward pass."""
     optimizer_flops: int
     peak: Peak
-    """The greatest memory of tensors that the forward and backward passes created, and the operator that reached it."""
+    """Peak memory of tensors that the forward and backward passes created, and the operator that reached it."""
     flops_by_op: dict[str, int] = field(default_factory=dict)
     """Floating-point operations of the whole step by operator."""
     recomputed: list[str] = field(default_factory=list)
-    """Paths of the modules that backward computes again because of `recompute`."""
+    """Paths of the modules that backward recomputes because of `recompute`."""
     without_gradient: list[str] = field(default_factory=list)
-    """Parameters that require grad and got none."""
+    """Names of parameters that require grad but got no gradient."""
 
     @property
     def flops(self) -> int:
@@ -78,12 +78,12 @@ class TrainingReport:
 
     @property
     def fixed_bytes(self) -> int:
-        """Memory that is needed all the time after the first step: parameters, buffers, inputs and the optimizer's state."""
+        """Memory that is permanently in use after the first step: parameters, buffers, inputs and the optimizer's state."""
         return self.parameter_bytes + self.buffer_bytes + self.input_bytes + self.optimizer_bytes
 
     @property
     def total_bytes(self) -> int:
-        """Memory of a step after the first one, at its peak."""
+        """Peak memory of a step after the first one."""
         return self.fixed_bytes + max(self.forward_peak, self.backward_peak, self.gradient_bytes + self.step_peak)
 
     def to_dict(self) -> dict[str, Any]:
@@ -110,7 +110,7 @@ class TrainingReport:
         return lines + [(f"FLOPs, {name}", count_text(count)) for name, count in flops]
 
     def notes(self) -> list[str]:
-        """Return what the table leaves out or assumes."""
+        """Return notes on what the table omits or assumes."""
         notes = []
         if self.peak.op:
             inside = f" in {self.peak.module}" if self.peak.module else ""
@@ -135,7 +135,7 @@ class TrainingReport:
 
 
 def optimizer_named(name: str) -> Any:
-    """Return the class of optimizer of a name, in any case. Raise ValueError if there is none."""
+    """Return the optimizer class with this name, ignoring case. Raise ValueError if there is none."""
     values = ((key, getattr(mt.optim, key)) for key in dir(mt.optim) if key[0].isupper() and key != "Optimizer")
     classes = {key.lower(): value for key, value in values if isinstance(value, type) and issubclass(value, mt.optim.Optimizer)}
     if name.lower() not in classes:
@@ -147,10 +147,10 @@ def estimate_training(
     model: Any, /, *inputs: Any, loss: Callable[[Any], Any] | None = None, optimizer: Any = "adamw", precision: str | None = None,
     recompute: str = "none", foreach: bool = False, grad_accumulation: int = 1, **kwargs: Any,
 ) -> TrainingReport:
-    """Run one training step of a model on meta, ``model(*inputs, **kwargs)``, backward and the optimizer, and report its cost.
+    """Run one training step of a model on meta and report its cost.
 
-    All figures are read off the run: nothing is computed from the model's size. The model, which must be on meta, is left
-    as it was.
+    The step consists of ``model(*inputs, **kwargs)``, the loss, backward and the optimizer. All figures are measured
+    during the run and not derived from the model's size. The model must be on meta. It is unchanged afterwards.
 
     Parameters
     ----------
@@ -159,16 +159,19 @@ def estimate_training(
     *inputs, **kwargs
         Arguments of the model, on meta, for one micro-batch.
     loss : callable, optional
-        Function of the output that returns the loss, one number. Default: the sum of the means of all floating-point tensors
-        in the output.
+        Function that computes the loss, a tensor of one element, from the output. Default: the sum of the means of all
+        floating-point tensors in the output.
     optimizer : str or callable
-        Name of an optimizer of `metatensor.optim`, or a function of the list of parameters that returns one. Default: "adamw".
+        Name of an optimizer of `metatensor.optim`, or a function that creates one from the list of parameters. Default:
+        "adamw".
     precision : str, optional
-        "fp32"; "bf16" or "fp16": weights and activations; "bf16-mixed" or "fp16-mixed": autocast over float32 weights;
-        "bf16-master" or "fp16-master": half weights, of which the optimizer has float32 copies. Default: as the model is.
+        "fp32"; "bf16" or "fp16" (weights and activations); "bf16-mixed" or "fp16-mixed" (autocast over float32
+        weights); "bf16-master" or "fp16-master" (half weights, of which the optimizer keeps float32 copies). Default:
+        the model's own dtypes.
     recompute : str
-        What backward computes again: "none", "full" (each layer, of lists of layers of one class), "selective" (the same,
-        but results of matrix products and convolutions are kept), or a pattern of module paths such as ``"layers.*"``.
+        The modules that backward recomputes: "none", "full" (each layer of a list of layers of one class), "selective"
+        (the same, but results of matrix products and convolutions are kept), or a pattern of module paths such as
+        ``"layers.*"``.
     foreach : bool
         Whether the optimizer updates all parameters together. Default False.
     grad_accumulation : int
@@ -182,7 +185,7 @@ def estimate_training(
     Raises
     ------
     ValueError
-        If a parameter or buffer is not on meta, no parameter requires grad, or an option has no meaning.
+        If a parameter or buffer is not on meta, no parameter requires grad, or an option has an invalid value.
     RuntimeError
         If the loss does not require grad.
 
@@ -244,7 +247,7 @@ def _report(
 
 
 def _maker(optimizer: Any, foreach: bool) -> Callable[[list[Any]], Any]:
-    """Return the function that makes the optimizer of a list of parameters."""
+    """Return a function that creates the optimizer for a list of parameters."""
     make = optimizer_named(optimizer) if isinstance(optimizer, str) else optimizer
     return (lambda params: make(params, foreach=True)) if foreach else make
 
@@ -261,7 +264,7 @@ class _Flops:
 
 
 class _Step:
-    """A training step, to be run several times."""
+    """A training step that can be run several times."""
 
     def __init__(self, model: Any, given: tuple, loss: Callable[[Any], Any], make: Callable[[list[Any]], Any], way: Precision) -> None:
         self.model, (self.args, self.kwargs), self.loss, self.make, self.way = model, given, loss, make, way
@@ -272,7 +275,7 @@ class _Step:
             return self.loss(self.model(*self.args, **self.kwargs))
 
     def masters(self, params: list[Any]) -> list[Any]:
-        """Return what the optimizer updates."""
+        """Return the tensors that the optimizer updates: the parameters, or their copies."""
         if self.way.masters is None:
             return params
         return [p.detach().to(self.way.masters).requires_grad_() for p in params]
@@ -290,10 +293,10 @@ class _Step:
                     master.grad = None
 
     def memory(self, named: dict[str, Any], times: int) -> tuple[dict[str, Any], str]:
-        """Run a step, and return its figures in bytes, and the optimizer's name."""
+        """Run a step. Return its figures in bytes, and the optimizer's name."""
         figures: dict[str, Any] = {"forward_peak": 0, "saved_bytes": 0, "backward_peak": 0}
         with MemoryTracker() as memory:
-            for _ in range(min(times, 2)):  # later passes are like the second
+            for _ in range(min(times, 2)):  # further passes have the same peak as the second
                 kept = memory.current
                 memory.reset_peak()
                 loss = self.forward()
@@ -315,7 +318,7 @@ class _Step:
         return figures, type(optimizer).__name__
 
     def flops(self) -> _Flops:
-        """Run a step, and return its operations."""
+        """Run a step, and return its floating-point operations."""
         observer = RunObserver(Inventory(self.model))
         with observer:
             loss = self.forward()
@@ -338,7 +341,7 @@ def _clear(named: dict[str, Any]) -> None:
 
 
 def _mean(output: Any) -> Any:
-    """Return the sum of the means of the tensors that require grad, each once."""
+    """Return the sum of the means of the tensors in the output that require grad, counting each tensor once."""
     total = None
     for t in _once(output):
         one = t.float().mean()

@@ -1,4 +1,4 @@
-"""`backward` and `grad`: the entries to the backward pass."""
+"""`backward` and `grad`, the functions that start a backward pass."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _sequence(values: Any) -> tuple:
 
 
 def _target(where: str, i: int, into: Any) -> tuple[Any, int]:
-    """Return the edge of an input whose gradient is asked for."""
+    """Return the edge of an input whose gradient is requested."""
     if not isinstance(into, (mt.Tensor, GradientEdge)):
         raise RuntimeError(f"{where}: input {i} is {type(into).__name__}, not a Tensor or GradientEdge")
     if isinstance(into, mt.Tensor) and not into.requires_grad:
@@ -39,7 +39,7 @@ def _edge(where: str, root: Any) -> tuple[Any, int]:
 
 
 def _first_gradient(where: str, root: Any, given: Any) -> Any:
-    """Return the gradient with which the walk begins at `root`: the given one, or 1 for a scalar."""
+    """Return the initial gradient of `root`: `given`, or 1 if that is None and `root` is a scalar."""
     if given is None:
         if not isinstance(root, mt.Tensor):
             raise RuntimeError(f"{where}: pass the gradient of a GradientEdge; only that of a scalar tensor is known to be 1")
@@ -97,14 +97,14 @@ def backward(
     tensors : Tensor, GradientEdge or sequence
         The tensors to differentiate. They require grad.
     grad_tensors : Tensor, None or sequence, optional
-        For each tensor its own gradient, of the same shape, so that the result is a product with the Jacobian. None
-        stands for 1, for a tensor of one element.
+        The gradient of each tensor, of the same shape. The results are vector-Jacobian products with these gradients.
+        None stands for 1 and requires a tensor of one element.
     retain_graph : bool, optional
-        Keep the saved values, so that the graph can be walked again. Default: `create_graph`.
+        Keep the saved values, so that backward can run through the graph again. Default: `create_graph`.
     create_graph : bool
         Record the computation of the gradients, so that they can be differentiated. Default False.
     grad_variables : optional
-        A former name of `grad_tensors`.
+        An old name of `grad_tensors`.
     inputs : Tensor, GradientEdge or sequence, optional
         Accumulate the gradients of these tensors only.
 
@@ -163,7 +163,7 @@ def grad(
     inputs : Tensor, GradientEdge or sequence
         The tensors, leaves or not, whose gradients are returned.
     grad_outputs : Tensor, None or sequence, optional
-        For each output its own gradient. None stands for 1, for an output of one element.
+        The gradient of each output. None stands for 1 and requires an output of one element.
     retain_graph, create_graph : bool
         As for `backward`.
     only_inputs : bool
@@ -171,14 +171,15 @@ def grad(
     allow_unused : bool, optional
         Return None for an input that the outputs do not depend on, instead of raising. Default: `materialize_grads`.
     is_grads_batched : bool
-        The gradients in `grad_outputs` have a further first dimension, and so have the results.
+        Whether the gradients in `grad_outputs` have an additional first dimension, the batch. The results then have it
+        too. Default False.
     materialize_grads : bool
-        Return zeros instead of None.
+        Return zeros instead of None. Default False.
 
     Returns
     -------
     tuple of Tensor or None
-        For each input, its gradient.
+        The gradient of each input.
 
     Raises
     ------

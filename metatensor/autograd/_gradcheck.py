@@ -25,12 +25,12 @@ def _outputs(func: Callable, inputs: tuple) -> tuple:
 
 
 def _differences(func: Callable, inputs: tuple, x: Any, eps: float) -> list:
-    """Return, for each output, the derivatives along each element of `x`: a matrix, (x.numel(), output.numel()).
+    """Return, for each output, a matrix of shape (x.numel(), output.numel()): its derivatives by the elements of `x`.
 
-    The derivatives for the imaginary part of a complex element are i times its row, in further rows.
+    If `x` is complex, as many further rows follow, with the derivatives by the imaginary parts.
     """
     rows: list = []
-    values = x.data  # writes to it are not counted as changes of x
+    values = x.data  # has a version counter of its own, so that writes to it do not invalidate saved values
     steps = (eps, eps * 1j) if x.is_complex() else (eps,)
     for step in steps:
         for i in range(x.numel()):
@@ -46,7 +46,7 @@ def _differences(func: Callable, inputs: tuple, x: Any, eps: float) -> list:
 
 
 def _numbers(t: Any) -> Any:
-    """Return a copy of a result, or zeros in place of one that has no derivatives."""
+    """Return a copy of a result, or zeros if the result is neither floating-point nor complex."""
     return t.detach().clone() if t.is_floating_point() or t.is_complex() else mt.zeros_like(t, dtype=mt.float64)
 
 
@@ -59,7 +59,11 @@ def _unraveled(i: int, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _analytic(func: Callable, inputs: tuple, differentiated: list, k: int) -> list:
-    """Return, for each input, the gradients of the elements of output `k`: a matrix, (output parts, input.numel())."""
+    """Return, for each input, the gradients of the elements of output `k`.
+
+    The matrix for an input has shape (output.numel(), input.numel()), or twice as many rows if the output is complex:
+    the gradients of the real parts, then those of the imaginary parts.
+    """
     output = _outputs(func, inputs)[k]
     columns: list[list] = [[] for _ in differentiated]
     for part in (1, 1j) if output.is_complex() else (1,):
@@ -73,10 +77,10 @@ def _analytic(func: Callable, inputs: tuple, differentiated: list, k: int) -> li
 
 
 def _expected(numeric: Any, x: Any, output: Any) -> Any:
-    """Return the gradients that finite differences predict, as `_analytic` arranges them.
+    """Return the gradients that finite differences predict, in the layout of `_analytic`.
 
-    With the real and imaginary parts of an output as separate functions, the gradient for ``z = x + iy`` is
-    ``d/dx + i d/dy``.
+    The real and the imaginary part of an output count as separate functions. The gradient of each with respect to
+    ``z = x + iy`` is ``d/dx + i d/dy``.
     """
     n = x.numel()
     parts = [numeric.real, numeric.imag] if output.is_complex() else [numeric.real if numeric.is_complex() else numeric]
@@ -117,21 +121,21 @@ def gradcheck(
     raise_exception : bool
         Raise GradcheckError, rather than return False, if a gradient is wrong.
     nondet_tol : float
-        How far the gradients of two runs may differ.
+        Largest allowed difference between the gradients of two runs.
     check_undefined_grad : bool
-        Also check that outputs without a gradient count as zeros.
+        Also check that an absent gradient of an output counts as zeros.
     check_grad_dtypes : bool
-        Also check that gradients have the dtype of their tensors.
+        Also check that each gradient has the dtype of its tensor.
     check_batched_grad : bool
-        Also compute the gradients of a batch, under `vmap`, and compare.
+        Also compute the gradients of a batch under `vmap`, and compare them.
     check_forward_ad : bool
-        Also compare the tangents of forward mode with the differences. Default False.
+        Also compare the tangents that forward mode computes with the differences. Default False.
     check_batched_forward_grad : bool
-        Also compute the tangents of a batch, under `vmap`, and compare.
+        Also compute the tangents of a batch under `vmap`, and compare them.
     check_backward_ad : bool
-        Compare the gradients. Default True.
+        Compare the gradients that backward computes. Default True.
     fast_mode, masked
-        Accepted; the whole Jacobian of strided tensors is always compared.
+        Accepted for compatibility. The whole Jacobian is always compared.
 
     Returns
     -------
@@ -211,7 +215,7 @@ def _check(func: Callable, given: tuple, differentiated: list, eps: float, atol:
 
 
 def _check_forward(func: Callable, given: tuple, differentiated: list, eps: float, atol: float, rtol: float, batched: bool) -> None:
-    """Compare the tangents along each element of each input with differences."""
+    """Compare the tangents in the direction of each element of each input with differences."""
     for k, x in enumerate(differentiated):
         numeric = _differences(func, given, x, eps)
         directions = _units(x)
@@ -230,7 +234,7 @@ def _check_forward(func: Callable, given: tuple, differentiated: list, eps: floa
 
 
 def _units(x: Any) -> list:
-    """Return a tangent of `x` for each element, and for its imaginary part."""
+    """Return the unit tangents of `x`: one for each element and, if `x` is complex, one for each imaginary part."""
     made = []
     for part in (1, 1j) if x.is_complex() else (1,):
         for i in range(x.numel()):
@@ -241,7 +245,7 @@ def _units(x: Any) -> list:
 
 
 def _tangents(func: Callable, given: tuple, x: Any, tangent: Any) -> list:
-    """Return the tangents of all outputs for one of `x`."""
+    """Return the tangents of all outputs if `x` has the tangent `tangent`."""
     from metatensor.autograd import forward_ad
 
     with forward_ad.dual_level():
@@ -252,7 +256,7 @@ def _tangents(func: Callable, given: tuple, x: Any, tangent: Any) -> list:
 
 
 def _check_undefined(func: Callable, given: tuple, differentiated: list) -> None:
-    """Check that absent gradients give absent or zero gradients."""
+    """Check that an absent gradient of one output, with zeros for the others, results in absent or zero gradients."""
     outputs = _outputs(func, given)
     if len(outputs) < 2:
         return
@@ -293,7 +297,7 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """Compare the gradients of a function's gradients with central differences.
+    """Compare the second derivatives of a function with central differences of its gradients.
 
     Parameters
     ----------
@@ -304,9 +308,9 @@ def gradgradcheck(
     grad_outputs : Tensor or tuple, optional
         The gradients of the outputs. Random by default.
     gen_non_contig_grad_outputs : bool
-        Draw gradients of the outputs that are not contiguous. Default False.
+        Make the random `grad_outputs` non-contiguous. Default False.
     check_fwd_over_rev, check_rev_over_rev : bool
-        Whether the gradients are differentiated in forward mode and in reverse mode. Default: reverse mode.
+        Whether to differentiate the gradients in forward mode, and in reverse mode. Default: only in reverse mode.
 
     The other parameters are those of `gradcheck`.
 

@@ -1,4 +1,4 @@
-"""Hooks that wait for the gradients of several tensors."""
+"""Hooks that are called when the gradients of several tensors are known."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class _Handles:
 
 
 def register_multi_grad_hook(tensors: Sequence[Any], fn: Callable[..., Any], *, mode: str = "all") -> _Handles:
-    """Call `fn` once in a backward pass, when gradients of several tensors are known.
+    """Call `fn` once in each backward pass, when the gradients of several tensors are known.
 
     Parameters
     ----------
     tensors : sequence of Tensor
-        They require grad.
+        The tensors. They must require grad.
     fn : callable
-        With mode "all" called with a list of gradients, in the order of `tensors`, with None for a tensor that has none;
-        with mode "any" called with the first gradient that is known.
+        In mode "all" it is called with a list of gradients in the order of `tensors`, with None for a tensor without a
+        gradient. In mode "any" it is called with the first gradient that is computed.
     mode : {"all", "any"}
-        When `fn` is called.
+        Whether `fn` waits for the gradients of all tensors, or is called after the first. Default "all".
 
     Returns
     -------
@@ -52,7 +52,7 @@ def register_multi_grad_hook(tensors: Sequence[Any], fn: Callable[..., Any], *, 
     for i, t in enumerate(tensors):
         if not isinstance(t, Tensor):
             raise TypeError(f"register_multi_grad_hook: tensor {i} is {type(t).__name__}, not a Tensor")
-    seen: dict[int, list] = {}  # walk -> gradients so far
+    seen: dict[int, list] = {}  # number of the backward pass -> gradients so far
 
     def hook_for(i: int) -> Callable[[Any], None]:
         def hook(gradient: Any) -> None:

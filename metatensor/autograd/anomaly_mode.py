@@ -1,4 +1,4 @@
-"""Anomaly mode: every recorded call notes where it was made, and gradients with NaN are an error."""
+"""Anomaly mode: every recorded call stores its call stack, and gradients with NaN raise an error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["call_stack", "detect_anomaly", "set_detect_anomaly"]
 
 
 def call_stack() -> str:
-    """Return the call stack of the code that is running, the package's own calls left out."""
+    """Return the current call stack as text, without the package's own frames."""
     frames = []
     frame: Any = sys._getframe(1)
     while frame is not None:
@@ -46,7 +46,7 @@ class set_detect_anomaly:
 
 
 class detect_anomaly:
-    """A context manager in which an error of backward says where its operator was called, and a NaN is an error.
+    """A context manager for debugging backward: errors show where the operator was called, and a NaN raises an error.
 
     Parameters
     ----------

@@ -20,32 +20,32 @@ __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_le
 
 class _Stack(threading.local):
     def __init__(self) -> None:
-        self.numbers: list[int] = []  # of the levels of this thread, as `metatensor._core.duals` counts them
+        self.numbers: list[int] = []  # the levels of this thread, by their numbers in `metatensor._core.duals`
 
 
 _stack = _Stack()
 
 
 class UnpackedDualTensor(NamedTuple):
-    """A tensor without tangent, and its tangent, which may be None."""
+    """A tensor without its tangent (``primal``), and the tangent, which may be None."""
 
     primal: Any
     tangent: Any
 
 
 def enter_dual_level() -> int:
-    """Begin a level inside the current one, and return it: the number of levels around it."""
+    """Begin a level inside the current one. Return the level: 0 for the outermost one, 1 for the next, and so on."""
     _stack.numbers.append(duals.enter_level())
     return len(_stack.numbers) - 1
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """End a level. Tensors have no tangents at that level any more.
+    """End a level. Tensors lose their tangents at that level.
 
     Parameters
     ----------
     level : int, optional
-        The level, which must be the innermost one. Default: that.
+        The level to end. It must be the innermost one, which is the default.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
 
 class dual_level:
-    """A context manager, or decorator, inside which tensors can have tangents.
+    """A context manager or decorator inside which tensors can have tangents.
 
     Examples
     --------
@@ -100,14 +100,14 @@ def _number(level: int | None) -> int | None:
 
 
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
-    """Return a view of a tensor that has a tangent.
+    """Return a view of `tensor` that has the given tangent.
 
     Parameters
     ----------
     tensor : Tensor
         A floating-point or complex tensor.
     tangent : Tensor
-        A tensor of the same shape. It is the tangent itself, not a copy, if dtype and strides are the same.
+        A tensor of the same shape. It is used without a copy if it has the dtype and strides of `tensor`.
     level : int, optional
         The level of the tangent. Default: the innermost one.
 
@@ -116,7 +116,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
     RuntimeError
         If there is no level, the shapes differ, or the tensor has a tangent at that level already.
     ValueError
-        If one of the two is neither floating-point nor complex.
+        If `tensor` or `tangent` is neither floating-point nor complex.
     """
     number = _number(level)
     if number is None:
@@ -134,7 +134,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
 
 
 def _dual(tensor: Any, tangent: Any, number: int) -> Any:
-    """Return a view of `tensor` with a tangent. Of batched tensors all members have one."""
+    """Return a view of `tensor` with a tangent. If `tensor` is batched, every member of the batch gets one."""
     if not duals.is_plain(tensor):
         batches = later("_batched")
         if isinstance(tensor, batches.Batched):
@@ -145,13 +145,13 @@ def _dual(tensor: Any, tangent: Any, number: int) -> Any:
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
-    """Return a tensor without its tangent, and the tangent, or None if it has none.
+    """Return `tensor` without its tangent, and the tangent. The tangent is None if the tensor has none.
 
     Parameters
     ----------
     tensor : Tensor
     level : int, optional
-        The level of the tangent. Default: the innermost one. Without a level no tensor has a tangent.
+        The level of the tangent. Default: the innermost one. Outside all levels, no tensor has a tangent.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Custom functions with gradients of their own."""
+"""Custom functions that define their own gradients."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class FunctionCtx:
     Attributes
     ----------
     needs_input_grad : tuple of bool
-        For each argument, whether its gradient is wanted.
+        For each argument, whether its gradient is needed.
     saved_tensors : tuple of Tensor or None
-        What was passed to `save_for_backward`.
+        The tensors that were passed to `save_for_backward`.
     """
 
     def save_for_backward(self, *tensors: Any) -> None:
@@ -71,16 +71,16 @@ class BackwardCFunction(FunctionNode, FunctionCtx):
     saved_for_forward: tuple = ()
     _saved: Any = None
     _forward_cls: Any = None
-    _at_level: Any = None  # the level of forward mode that `jvp` runs for
+    _at_level: Any = None  # the forward-mode level for which `jvp` runs, or None
 
     @property
     def saved_tensors(self) -> tuple:
-        """What was passed to `save_for_backward`.
+        """The tensors that were passed to `save_for_backward`.
 
         Raises
         ------
         RuntimeError
-            If the tensors were freed by an earlier backward, or one has been changed in place.
+            If an earlier backward freed the tensors, or one of them has been changed in place.
         """
         if self._at_level is not None:
             return tuple(t if t is None else primal_of(t, self._at_level) for t in self.saved_for_forward)
@@ -95,7 +95,7 @@ class BackwardCFunction(FunctionNode, FunctionCtx):
         self._saved = _FREED if self._saved else self._saved
 
     def _keep(self, outputs: list) -> None:
-        """Save what `save_for_backward` was given; outputs without their history, which would be a cycle."""
+        """Save the tensors given to `save_for_backward`. Outputs are saved without history, to avoid a reference cycle."""
         self._saved = [save(t, next((i for i, o in enumerate(outputs) if o is t), None)) for t in self.to_save]
         self.to_save = ()
 
@@ -118,7 +118,7 @@ class _FunctionMeta(type):
 
 
 class Function(metaclass=_FunctionMeta):
-    """Base class of functions with gradients of their own.
+    """Base class of functions that define their own gradients.
 
     A subclass defines `forward` and `backward` as static methods and is called through `apply`.
 
@@ -152,28 +152,28 @@ class Function(metaclass=_FunctionMeta):
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        """Return the gradient of each argument of `forward`, None for one that has none."""
+        """Return the gradient of each argument of `forward`, or None for an argument without a gradient."""
         raise NotImplementedError(f"{type(ctx).__name__}: the autograd.Function has no backward; define backward(ctx, *grads)")
 
     vjp = backward
 
     @staticmethod
     def jvp(ctx: Any, *grad_inputs: Any) -> Any:
-        """Return the tangents of the outputs from those of the arguments."""
+        """Return the tangents of the outputs, given the tangents of the arguments."""
         raise NotImplementedError("autograd.Function: define jvp to use the function in forward mode")
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> Any:
-        """Compute with a batch. Return the outputs, and where their batch dimension is.
+        """Compute the function for a batch. Return the outputs and the positions of their batch dimensions.
 
-        `info` has the attributes `batch_size` and `randomness`; `in_dims` says for each argument which dimension is mapped over,
-        None if it is shared.
+        `info` has the attributes `batch_size` and `randomness`. `in_dims` holds the batch dimension of each argument,
+        or None if all members of the batch share the argument.
         """
         raise NotImplementedError("autograd.Function: define vmap, or set generate_vmap_rule = True, to use the function under vmap")
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Call `forward` without recording its calls, and make the outputs' gradients those that `backward` computes."""
+        """Call `forward` without recording it. Gradients of the outputs are then computed by `backward`."""
         tensors = [a for a in args if isinstance(a, Tensor)]
         if not all(is_plain(a) for a in tensors):
             made = later("batched_apply")(cls, args, kwargs)
@@ -221,7 +221,7 @@ class Function(metaclass=_FunctionMeta):
 
 
 def _push(cls: Any, ctx: Any, args: tuple, made: list, outputs: list, levels: list) -> None:
-    """Give the outputs the tangents that `jvp` computes, from the outermost level to the innermost."""
+    """Attach the tangents that `jvp` computes to the outputs, from the outermost level to the innermost."""
     for level in levels:
         given = [tangent_of(a, level) if isinstance(a, Tensor) else None for a in args]
         if ctx.materialize_grads:
@@ -247,7 +247,7 @@ def _push(cls: Any, ctx: Any, args: tuple, made: list, outputs: list, levels: li
 
 
 def _zeros_for(value: Any) -> Any:
-    """Return a tangent that is zero, or None for a value that can have none."""
+    """Return a zero tangent, or None for a value that cannot have a tangent."""
     if not isinstance(value, Tensor) or not (value.is_floating_point() or value.is_complex()):
         return None
     return mt.zeros_like(primal_of(value, 0)).detach()
@@ -258,7 +258,7 @@ def _has_gradient(made: Any, output: Any, ctx: Any) -> bool:
 
 
 def _output(output: Any, inputs: tuple, ctx: Any) -> Any:
-    """Return an output that can have a node of its own: an argument that was not changed is returned as a view."""
+    """Return an output that can get its own node. An argument that was returned unchanged is replaced by a view."""
     if not isinstance(output, Tensor) or any(output is t for t in ctx.dirty_tensors):
         return output
     if any(output is t for t in inputs):
@@ -268,7 +268,7 @@ def _output(output: Any, inputs: tuple, ctx: Any) -> Any:
 
 
 class InplaceFunction(Function):
-    """A function with an attribute that says whether it works in place.
+    """A function with an attribute `inplace`, which states whether it works in place.
 
     Parameters
     ----------
@@ -285,7 +285,7 @@ class NestedIOFunction(Function):
 
 
 def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a ``backward`` that cannot be differentiated itself: differentiating its results raises RuntimeError."""
+    """Decorate a ``backward`` that cannot be differentiated. Differentiating its results raises RuntimeError."""
 
     @functools.wraps(fn)
     def wrapped(ctx: Any, *args: Any) -> Any:
@@ -301,7 +301,7 @@ def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Once(Function):
-    """The identity, whose gradient raises."""
+    """An identity whose backward raises."""
 
     generate_vmap_rule = True
 

@@ -1,8 +1,9 @@
 """Derivatives of functions of one or several tensors.
 
-`func` takes one tensor or several, and returns one or several. Several are a tuple, here and in the results. With
-``strict=True`` a function that does not depend on an argument raises RuntimeError; otherwise its derivatives are zeros.
-With ``create_graph=True`` results can be differentiated further.
+In all of them, `func` takes one or several tensors and returns one tensor or a tuple of tensors. Several inputs are
+given as a tuple, and the derivatives are then a tuple too. If an output does not depend on an input, the derivative is
+zero; with ``strict=True``, RuntimeError is raised instead. With ``create_graph=True``, the results can be
+differentiated again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
 
 def _tuple(values: Any, where: str, what: str) -> tuple[bool, tuple]:
-    """Return whether values were given as a tuple, and the tuple. They must be tensors."""
+    """Return whether `values` is a tuple, and the values as a tuple. Raise TypeError if one is not a tensor."""
     many = isinstance(values, tuple)
     found = values if many else (values,)
     for value in found:
@@ -32,7 +33,7 @@ def _form(many: bool, values: Any) -> Any:
 
 
 def _arguments(inputs: tuple, create_graph: bool, need_graph: bool = True) -> tuple:
-    """Return new tensors to differentiate with respect to. With `create_graph` their gradients go on to `inputs`."""
+    """Return new tensors to differentiate with respect to. With `create_graph`, they are connected to `inputs`."""
     made = []
     for x in inputs:
         if create_graph and (x.requires_grad or not need_graph):
@@ -47,7 +48,7 @@ def _result(values: tuple, create_graph: bool) -> tuple:
 
 
 def _vector(v: Any, like: tuple, where: str, many: bool, what: str) -> tuple:
-    """Return `v` as a tuple of tensors with the shapes of `like`. None stands for 1 where there is one number."""
+    """Return `v` as a tuple of tensors with the shapes of `like`. None stands for 1 if `like` is a single number."""
     if v is None:
         if len(like) != 1 or like[0].numel() != 1:
             raise RuntimeError(f"{where}: v may be None only if {what} is a single tensor of one element")
@@ -70,7 +71,7 @@ def _check_outputs(outputs: tuple, where: str, strict: bool) -> None:
 
 
 def _filled(found: Any, inputs: tuple, where: str, strict: bool, create_graph: bool, what: str) -> tuple:
-    """Return gradients with zeros for None."""
+    """Return the gradients, with zeros in place of None."""
     made = []
     for i, (g, x) in enumerate(zip(found, inputs, strict=True)):
         if g is None and strict:
@@ -85,7 +86,7 @@ def _filled(found: Any, inputs: tuple, where: str, strict: bool, create_graph: b
 def _gradients(
     outputs: tuple, inputs: tuple, weights: Any = None, create_graph: bool = False, keep: Any = None, batched: bool = False
 ) -> tuple:
-    """Return the gradients of those outputs that have some, None where there is none."""
+    """Return the gradients of the outputs that require grad, with None for an input on which none of them depends."""
     given = (None,) * len(outputs) if weights is None else weights
     pairs = [(y, w) for y, w in zip(outputs, given, strict=True) if y.requires_grad]
     if not pairs:
@@ -95,14 +96,14 @@ def _gradients(
 
 
 def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
-    """Return the value of a function, and the product of a vector and its Jacobian.
+    """Return the value of a function, and the product of a vector with its Jacobian.
 
     Parameters
     ----------
     func : callable
     inputs : Tensor or tuple of Tensor
     v : Tensor or tuple of Tensor, optional
-        A tensor for each output. May be left out for a single output of one element.
+        A tensor for each output. It is optional if there is a single output of one element.
     create_graph, strict : bool
         See the module's documentation.
 
@@ -125,7 +126,7 @@ def vjp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 
 def _pushed(where: str, func: Any, arguments: tuple, vectors: tuple) -> tuple[bool, tuple, tuple]:
-    """Return the outputs of a function, and their tangents, None for those that have none."""
+    """Return whether `func` returned a tuple, its outputs, and their tangents, with None for an absent tangent."""
     number = duals.enter_level()
     try:
         given = [_dual(x, t, number) for x, t in zip(arguments, vectors, strict=True)]
@@ -137,7 +138,7 @@ def _pushed(where: str, func: Any, arguments: tuple, vectors: tuple) -> tuple[bo
 
 
 def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
-    """Return the value of a function, and the product of its Jacobian and a vector.
+    """Return the value of a function, and the product of its Jacobian with a vector.
 
     Parameters
     ----------
@@ -168,7 +169,7 @@ def jvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 
 def _rows(outputs: tuple, arguments: tuple, create_graph: bool, strict: bool) -> list:
-    """Return, for each output and input, the Jacobian: one backward pass for each element of the outputs."""
+    """Return the Jacobian for each output and input. This runs one backward pass for each element of the outputs."""
     made = []
     for i, y in enumerate(outputs):
         rows: list[list] = [[] for _ in arguments]
@@ -219,15 +220,15 @@ def jacobian(
     create_graph, strict : bool
         See the module's documentation.
     vectorize : bool
-        Compute all rows, or columns, as one batch. Default False.
+        Compute all rows or columns as one batch. Default False.
     strategy : {"reverse-mode", "forward-mode"}
-        Whether rows or columns are computed. Forward mode needs ``vectorize=True``.
+        Reverse mode computes rows, forward mode computes columns. Forward mode needs ``vectorize=True``.
 
     Returns
     -------
     Tensor or nested tuple of Tensor
-        For each output and each input, a tensor of shape ``(*output.shape, *input.shape)``; a tuple for each where outputs or
-        inputs are a tuple.
+        For each output and each input, a tensor of shape ``(*output.shape, *input.shape)``. Outputs form the outer
+        tuple and inputs the inner one, if they were tuples.
 
     Examples
     --------
@@ -268,7 +269,7 @@ def _forward_jacobian(func: Any, many: bool, given: tuple, create_graph: bool, s
 
 
 def _scalar(func: Any, where: str) -> Any:
-    """Return `func` with a check that it returns one number."""
+    """Return a function that calls `func` and checks that it returns a tensor of one element."""
 
     def checked(*arguments: Any) -> Any:
         many, outputs = _tuple(func(*arguments), where, "what the function returns")
@@ -288,7 +289,7 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:
-    """Return the second derivatives of a function that returns one number.
+    """Return the Hessian of a function that returns a tensor of one element.
 
     Parameters
     ----------
@@ -299,7 +300,7 @@ def hessian(
     vectorize : bool
         Compute all rows as one batch. Default False.
     outer_jacobian_strategy : {"reverse-mode", "forward-mode"}
-        How the gradients are differentiated. Forward mode needs ``vectorize=True``.
+        The mode in which the gradients are differentiated. Forward mode needs ``vectorize=True``.
 
     Returns
     -------
@@ -333,7 +334,7 @@ def hessian(
 
 
 def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
-    """Return the value of a function that returns one number, and the product of a vector and its second derivatives.
+    """Return the value of a function that returns a tensor of one element, and the product of a vector with its Hessian.
 
     Parameters
     ----------
@@ -354,9 +355,9 @@ def vhp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool
 
 
 def hvp(func: Callable[..., Any], inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False) -> tuple[Any, Any]:
-    """Return the value of a function that returns one number, and the product of its second derivatives and a vector.
+    """Return the value of a function that returns a tensor of one element, and the product of its Hessian with a vector.
 
-    As second derivatives are symmetric, that is the product that `vhp` computes.
+    Because the Hessian is symmetric, this is the same product that `vhp` computes.
 
     Parameters
     ----------

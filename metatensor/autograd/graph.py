@@ -1,4 +1,4 @@
-"""The graph of gradients: nodes, edges, hooks on several tensors, and hooks on saved tensors."""
+"""The autograd graph: nodes, edges, hooks on several tensors, and hooks on saved tensors."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["GradientEdge", "Node", "allow_mutation_on_saved_tensors", "disable_s
 
 
 class GradientEdge(NamedTuple):
-    """An output of a node. It stands for a tensor where gradients are asked for, and does not keep the tensor.
+    """An output of a node. `backward` and `grad` take it in place of a tensor, which it does not keep alive.
 
     Parameters
     ----------
     node : Node
-        The node that computed the tensor, or the leaf's AccumulateGrad.
+        The node of the call that returned the tensor, or the AccumulateGrad node of a leaf.
     output_nr : int
-        Which of the node's outputs the tensor is.
+        The index of the tensor among the outputs of that call.
     ownership_token : optional
-        Keeps alive what the node needs. Default None.
+        An object that must stay alive as long as the edge. Default None.
     """
 
     node: Any
@@ -36,7 +36,7 @@ class GradientEdge(NamedTuple):
 
 
 def get_gradient_edge(tensor: Any) -> GradientEdge:
-    """Return the edge of a tensor that requires grad.
+    """Return the `GradientEdge` of a tensor that requires grad.
 
     Raises
     ------
@@ -51,12 +51,13 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
 
 
 class saved_tensors_hooks:
-    """A context manager that lets functions pack tensors when they are saved for backward, and unpack them when used.
+    """A context manager that calls functions to pack tensors that are saved for backward, and to unpack them again.
 
     Parameters
     ----------
     pack_hook : callable
-        Called with each tensor that is saved. It returns any object, which is kept instead, and must not change the tensor.
+        Called with each tensor that is saved. It returns any object, which is kept in place of the tensor. It must not
+        change the tensor.
     unpack_hook : callable
         Called with that object when backward needs the tensor. It returns a tensor with the same values.
 
@@ -82,14 +83,14 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """A context manager that keeps the tensors that are saved for backward in the memory of the cpu.
+    """A context manager that stores tensors saved for backward in host memory.
 
     Parameters
     ----------
     pin_memory : bool
         Copy into page-locked memory. Default False.
     device_type : str
-        The device whose memory is pinned for. Default "cuda".
+        The device type for which memory is pinned. It has no effect. Default "cuda".
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
@@ -108,7 +109,7 @@ class save_on_cpu(saved_tensors_hooks):
 
 @contextlib.contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
-    """Return a context manager in which `saved_tensors_hooks` raises RuntimeError with the given message."""
+    """Return a context manager inside which entering `saved_tensors_hooks` raises RuntimeError with the given message."""
     before = set_saved_tensors_hooks_refusal(error_message)
     try:
         yield
@@ -117,14 +118,14 @@ def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
 
 
 class _Held:
-    """Stands for a tensor that was saved, in `allow_mutation_on_saved_tensors`."""
+    """A key of the copies that `allow_mutation_on_saved_tensors` makes."""
 
 
 @contextlib.contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[dict]:
-    """Return a context manager in which tensors that were saved for backward may be changed in place.
+    """Return a context manager inside which tensors that were saved for backward may be changed in place.
 
-    A copy of every saved tensor is made at once; backward uses it.
+    Every saved tensor is copied immediately, and backward uses the copy.
     """
     copies: dict[Any, Any] = {}
 
@@ -162,4 +163,4 @@ def increment_version(tensor: Any) -> None:
 
 
 def set_warn_on_accumulate_grad_stream_mismatch(enabled: bool) -> None:
-    """Do nothing: gradients are accumulated on the stream that is current."""
+    """Do nothing. Gradients are always accumulated on the current stream."""

@@ -62,9 +62,9 @@ class Request(NamedTuple):
             return run_check(model, tuple(self.inputs), self.named_inputs, budgets, progress)
 
     def train(self, options: dict[str, Any]) -> Any:
-        """Run a training step with the options of `estimate_training`. Return an object with its report, or the failure.
+        """Run a training step with the options of `estimate_training`. Return a `Trained` with the report, or the failure.
 
-        Options without a meaning for the model raise a usage error.
+        Invalid options raise a usage error.
         """
         model = self._made()
         if isinstance(model, CheckResult):

@@ -18,7 +18,7 @@ _lock = threading.Lock()
 
 
 def overload_of(name: str) -> Any:
-    """Return the overload of this name: ``"acme::rope"``, ``"max.dim"``."""
+    """Return the overload named `name`, such as ``"acme::rope"`` or ``"max.dim"``."""
     overloads = get_op(name).functional.overloads
     for overload in overloads:
         if overload.qualname == name:
@@ -29,29 +29,30 @@ def overload_of(name: str) -> Any:
 def gradient(name: str, /, *function_or_names: Any, **rules: Callable[..., Any]) -> Any:
     """Declare the gradient of an operator.
 
-    Without further arguments, or with names of arguments, return a decorator of one function that returns the gradients
-    of these arguments as a tuple; by default, of all tensor arguments. With keywords, each is an argument and a function
-    that returns its gradient.
+    There are two ways. With keyword arguments, each keyword names an argument of the operator, and its value is a
+    function that returns the gradient of that argument. Otherwise the result is a decorator for one function that
+    returns the gradients of the named arguments, by default of all tensor arguments, as a tuple.
 
-    The names of a function's parameters say what it receives, and therefore what a call keeps: ``grad``, the gradient of
-    the result; the name of an argument; ``result``, or the name of a result; the name of an argument and ``_meta`` for a
-    `Spec` of it. See docs/gradients.md. A function must not capture variables.
+    The names of a function's parameters determine what it receives, and therefore what a call keeps: ``grad`` is the
+    gradient of the result, the name of an argument is that argument, ``result`` or the name of a result is that
+    result, and the name of an argument followed by ``_meta`` is a `Spec` of it. See docs/gradients.md. A function must
+    not capture variables.
 
     Parameters
     ----------
     name : str
-        The name of one schema, ``"acme::rope"``.
+        The name of one schema, such as ``"acme::rope"``.
     *function_or_names : callable or str
-        Names of the arguments whose gradients the function returns, or the function itself.
+        Names of the arguments whose gradients the decorated function returns, or the function itself.
     **rules : callable
-        For an argument, the function that returns its gradient.
+        For each named argument, the function that returns its gradient.
 
     Raises
     ------
     RuntimeError
         If the operator has a gradient already, or writes to an argument.
     TypeError
-        If a function has a parameter that the operator does not know, or captures variables.
+        If a function captures variables, or has a parameter whose name does not belong to the operator.
 
     Examples
     --------
@@ -101,12 +102,12 @@ def _writable(name: str) -> Any:
 
 
 def has_gradient(name: str) -> bool:
-    """Return whether a gradient is declared for an overload."""
+    """Return whether the overload named `name` has a declared gradient."""
     return any(name in table for table in tables())
 
 
 def _replace(overload: Any, through: Any = None, joint: Any = None, rules: Any = None) -> None:
-    """Declare a gradient in place of an earlier one. If a function does not fit, nothing is changed."""
+    """Replace the gradient of an overload. If a function does not fit, the old gradient is kept."""
     name, (by_others, declared) = overload.qualname, tables()
     before = by_others.pop(name, None), declared.pop(name, None)
     if through is not None:
@@ -131,13 +132,14 @@ def _declare(name: str, overload: Any, **how: Any) -> None:
         _derived.discard(name)
 
 
-_derived: set[str] = set()  # operators whose gradient is that of their decomposition or body, until one is declared
+_derived: set[str] = set()  # operators differentiated through their decomposition or body until a gradient is declared
 
 
 def compute_through(name: str, function: Callable[..., Any], *, derived: bool = False) -> None:
-    """Let `function` compute an operator where gradients are recorded. It is called with all arguments by position.
+    """Use `function` to compute an operator while gradients are recorded. It is called with all arguments by position.
 
-    If it returns NotImplemented, the operator's kernel runs. A `derived` gradient gives way to a declared one.
+    If it returns NotImplemented, the operator's kernel runs. If `derived`, a gradient that is declared later replaces
+    it.
     """
     overload = overload_of(name)
     with _lock:
@@ -151,31 +153,34 @@ def compute_through(name: str, function: Callable[..., Any], *, derived: bool = 
             _derived.add(name)
 
 
-# Gradients by a context ------------------------------------------------------------------------------------------------
+# Gradients with a context -----------------------------------------------------------------------------------------------
 
 
 class _Call:
-    """How arguments or results are nested whose tensors are passed on one by one. It holds no tensor after the call."""
+    """The nesting of the arguments or results of a call, whose tensors are passed on as a flat list.
+
+    It holds no tensors after the call.
+    """
 
     def __init__(self, arguments: tuple, keep: bool = True) -> None:
         self.flat: list = []
-        self.sizes: list[int | None] = []  # the length of a list of tensors, None for other arguments
+        self.sizes: list[int | None] = []  # for each argument the length of a list of tensors, or None
         for value in arguments:
             is_list = isinstance(value, (list, tuple)) and any(isinstance(t, Tensor) for t in value)
             self.sizes.append(len(value) if is_list else None)
             if keep:
                 self.flat += value if is_list else [value]
-        self.outputs: _Call | None = None  # how the results are nested, unless there is one
+        self.outputs: _Call | None = None  # the nesting of the results, or None for a single result
         self.kind: type = tuple
         self.keywords: dict[str, Any] = {}
 
     def nested(self, flat: Any) -> tuple:
-        """Arrange values as the arguments are."""
+        """Return flat values in the nesting of the arguments."""
         values = iter(flat)
         return tuple(next(values) if size is None else [next(values) for _ in range(size)] for size in self.sizes)
 
     def flattened(self, name: str, gradients: Any) -> list:
-        """Return gradients one by one. Raise RuntimeError if they are not arranged as the arguments are."""
+        """Return the gradients as a flat list. Raise RuntimeError if their nesting differs from that of the arguments."""
         gradients = gradients if isinstance(gradients, tuple) else (gradients,)
         if len(gradients) > len(self.sizes) and all(g is None for g in gradients[len(self.sizes) :]):
             gradients = gradients[: len(self.sizes)]
@@ -202,7 +207,7 @@ def function_gradient(
     setup_context: Callable[..., Any] | None = None,
     compute: Callable[..., Any] | None = None,
 ) -> None:
-    """Declare the gradient of an operator by a function of a context, as of an `autograd.Function`.
+    """Declare the gradient of an operator by functions that take a context, like those of an `autograd.Function`.
 
     Parameters
     ----------
@@ -211,10 +216,10 @@ def function_gradient(
     backward : callable
         ``backward(ctx, *grads)`` returns the gradients of the positional arguments.
     setup_context : callable, optional
-        ``setup_context(ctx, inputs, output)`` saves on `ctx` what `backward` needs. If the operator has keyword-only
+        ``setup_context(ctx, inputs, output)`` stores in `ctx` what `backward` needs. If the operator has keyword-only
         arguments, it also receives ``keyword_only_inputs``, a dict.
     compute : callable, optional
-        Computes the operator. Default: calls it.
+        Function that computes the operator. Default: the operator itself.
 
     Raises
     ------

@@ -148,7 +148,7 @@ def meta(name):
 
 
 def _gradient_of_body(name, function):
-    """Let the calls of the body of a view be recorded, unless a gradient is declared."""
+    """Differentiate a view through the operators in its body, unless a gradient is declared."""
     from metatensor.library.gradients import compute_through, overload_of
 
     keywords = [a.name for a in parse(overload_of(name).text).arguments if a.kwonly]

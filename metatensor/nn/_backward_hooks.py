@@ -1,4 +1,8 @@
-"""Backward hooks of modules: identities around a module whose gradients are those of its inputs and outputs."""
+"""Backward hooks of modules.
+
+An identity is recorded before and after the call of a module. The gradients of its node are those of the module's
+inputs, or of its outputs.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +16,7 @@ __all__ = ["Watch"]
 
 
 class _Identity(Function):
-    """Returns its tensors as views."""
+    """Returns views of its arguments."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Any) -> Any:
@@ -32,9 +36,9 @@ class Watch:
     module : Module
         The module.
     hooks, pre_hooks : dict
-        Hooks for the gradients of the inputs, and for those of the outputs.
+        Hooks that receive the gradients of the inputs, and pre-hooks, which receive those of the outputs.
     older : bool
-        The hooks are of the older kind, attached to the node of the output.
+        Whether the hooks were registered by `register_backward_hook`. They are attached to the node of the output.
     """
 
     def __init__(self, module: Any, hooks: dict, pre_hooks: dict, older: bool) -> None:
@@ -42,10 +46,10 @@ class Watch:
         self._n_inputs, self._n_outputs = 0, 0
         self._places: list[int] = []
         self._grad_output: Any = None
-        self._waits = False  # the gradients of the inputs are computed
+        self._waits = False  # whether an input requires grad, so that the hooks wait for the inputs' gradients
 
     def inputs(self, args: tuple) -> tuple:
-        """Return the arguments with a node whose outputs' gradients are those of the inputs."""
+        """Pass the arguments through an identity. The gradients of its outputs are those of the module's inputs."""
         self._n_inputs = len(args)
         if self.older or not self.hooks:
             return args
@@ -69,7 +73,7 @@ class Watch:
         return None if changed is given else tuple(changed[place] for place in self._places)
 
     def outputs(self, output: Any) -> Any:
-        """Return the output with a node whose gradients are those of the outputs."""
+        """Pass the output through an identity. The gradients that its node receives are those of the module's outputs."""
         if self.older:
             return self._older(output)
         parts = output if isinstance(output, tuple) else (output,)

@@ -208,8 +208,8 @@ class Hooks:
         Parameters
         ----------
         hook : callable
-            Called as ``hook(module, grad_input, grad_output)`` with tuples, None for what is no tensor or has no gradient.
-            It returns None or a tuple that replaces `grad_input`.
+            Called as ``hook(module, grad_input, grad_output)``. Both are tuples, with None for an argument or result
+            that is not a tensor or has no gradient. The hook returns None or a tuple that replaces `grad_input`.
         prepend : bool
             Run it before this module's other hooks. Default False.
 
@@ -226,9 +226,9 @@ class Hooks:
         return _add(self._backward_table(full=True), hook, prepend)
 
     def register_backward_hook(self, hook: Callable) -> RemovableHandle:
-        """Register a hook of the older kind: it runs after the last operator of the module, with that operator's gradients.
+        """Register a hook that runs after backward of the module's last operator, with that operator's gradients.
 
-        Raise RuntimeError if the module has a hook from `register_full_backward_hook`.
+        New code should use `register_full_backward_hook`. Raise RuntimeError if the module has such a hook.
         """
         return _add(self._backward_table(full=False), hook)
 
@@ -417,7 +417,7 @@ def call_with_hooks(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
 
 
 def _watched(module: Module) -> Any:
-    """Return what calls the module's backward hooks, or None if it has none."""
+    """Return a `Watch` that calls the module's backward hooks, or None if it has none."""
     own = module.__dict__
     if not (own.get("_backward_hooks") or own.get("_backward_pre_hooks") or _global_backward_hooks or _global_backward_pre_hooks):
         return None

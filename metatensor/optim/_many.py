@@ -1,4 +1,4 @@
-"""Tensors that are updated together, as ``foreach=True`` asks for: every operation runs on all of them before the next one."""
+"""Tensors that are updated together, for ``foreach=True``: every operation runs on all of them before the next one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ __all__ = ["Many", "raise_to"]
 
 
 class Many:
-    """A list of tensors whose methods work on each of them. Arguments that are lists too are taken one by one.
+    """A list of tensors. Its methods call the method of the same name on each tensor.
 
-    All results of an operation exist at once, as in PyTorch.
+    An argument that is a `Many` itself passes one of its members to each call. As in PyTorch, all results of an
+    operation exist at the same time.
     """
 
     def __init__(self, tensors: Sequence[Any]) -> None:
@@ -28,7 +29,7 @@ class Many:
                 getattr(t, name)(*[arg.tensors[i] if isinstance(arg, Many) else arg for arg in args], **kwargs)
                 for i, t in enumerate(self.tensors)
             ]
-            # Operations in place return the tensors themselves.
+            # In-place operations return the tensors themselves.
             return self if all(a is b for a, b in zip(made, self.tensors, strict=True)) else Many(made)
 
         return on_each
@@ -38,7 +39,7 @@ class Many:
 
 
 def raise_to(target: Any, other: Any) -> Any:
-    """Replace each element of `target` by the greater one of it and that of `other`."""
+    """Replace each element of `target` by the maximum of it and the corresponding element of `other`."""
     if isinstance(target, Many):
         for a, b in zip(target.tensors, other.tensors, strict=True):
             raise_to(a, b)

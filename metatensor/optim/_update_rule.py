@@ -86,9 +86,9 @@ def average_square(mean: Any, value: Any, decay: float) -> Any:
 class UpdateRule(Optimizer):
     """Base of optimizers that update each parameter by the same formula.
 
-    A subclass passes the arguments of its constructor on, by ``super().__init__(params, vars())``, and defines
-    `ranges`, `state_tensors` and `update`. ``foreach=True`` updates all parameters together, if the rule can; the numbers
-    are the same. ``fused`` changes nothing.
+    A subclass passes on the arguments of its constructor with ``super().__init__(params, vars())``, and defines
+    `ranges`, `state_tensors` and `update`. With ``foreach=True`` all parameters are updated together if `listwise` is
+    True; the results are the same. ``fused`` has no effect.
 
     Raises
     ------
@@ -111,7 +111,7 @@ class UpdateRule(Optimizer):
     """Whether a complex parameter is updated as a real tensor with one more dimension, of size 2."""
 
     listwise = False
-    """Whether `update` works on lists of tensors, too."""
+    """Whether `update` also works on lists of tensors (`Many`)."""
 
     sparse = False
     """Whether gradients must be sparse (True) or dense (False)."""
@@ -132,14 +132,18 @@ class UpdateRule(Optimizer):
     def update(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:
         """Update ``p`` in place.
 
-        ``option`` has the hyperparameters of the group as numbers. ``option.step`` is the number of this step, from 1.
-        ``option.many`` says whether ``p``, ``grad`` and the state are lists of tensors, `Many`. The result is kept until the
-        next parameter has been updated, as PyTorch keeps temporary tensors.
+        ``option`` holds the hyperparameters of the group as numbers. ``option.step`` counts steps
+        from 1. ``option.many`` is True if ``p``, ``grad`` and the state are lists of tensors (`Many`). The return value is
+        kept alive until the next parameter has been updated, so that peak memory is that of PyTorch, which keeps
+        temporary tensors as long.
         """
         raise NotImplementedError
 
     def at_step(self, option: SimpleNamespace) -> None:
-        """Add what `update` needs of ``option.step`` alone to ``option``. Called when the step is not the last parameter's."""
+        """Add to ``option`` the values that depend only on ``option.step``.
+
+        This is called before `update` if the step differs from that of the previous parameter.
+        """
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -184,7 +188,7 @@ class UpdateRule(Optimizer):
         return {name: tensor for name, tensor in made.items() if tensor is not None}
 
     def _step_group(self, group: Group) -> None:
-        """Update the parameters of a group: first make all states, then count the step, then apply the rule."""
+        """Update the parameters of a group. Create all states, then count the step, then apply the rule."""
         chosen = []
         for p in group["params"]:
             grad = p.grad
@@ -200,7 +204,7 @@ class UpdateRule(Optimizer):
         if option.many:
             self._step_together(chosen, option)
             return
-        before = None  # what PyTorch's loop still refers to while it updates the next parameter
+        before = None  # temporaries to which PyTorch's loop still refers while it updates the next parameter
         last = None
         maximize = group.get("maximize") and not self.sparse
         for p, grad, state in chosen:
@@ -222,7 +226,7 @@ class UpdateRule(Optimizer):
         del before
 
     def _step_together(self, chosen: list[tuple[Any, Any, dict[str, Any]]], option: SimpleNamespace) -> None:
-        """Update parameters of the same device and dtype, after the same number of steps, together."""
+        """Update parameters with the same device, dtype and number of steps together."""
         batches: dict[Any, list[tuple[Any, Any, dict[str, Any]]]] = {}
         for p, grad, state in chosen:
             count = self._advance(p, state) if "step" in state else None
@@ -243,7 +247,10 @@ class UpdateRule(Optimizer):
                     self.state[p] = state
 
     def _advance(self, p: Any, state: dict[str, Any]) -> float:
-        """Count a step of a parameter, and return the number of steps. It is read from the counter only if others wrote to it."""
+        """Increment the step counter of a parameter, and return the number of steps.
+
+        The value is read from the counter tensor only if other code has written to it.
+        """
         counts = self.__dict__.setdefault("_counts", {})
         step = state["step"]
         known = counts.get(p)
@@ -260,7 +267,7 @@ class UpdateRule(Optimizer):
         return count
 
     def _state(self, p: Any, grad: Any, group: Group) -> dict[str, Any]:
-        """Return the state of a parameter, made if this is its first step."""
+        """Return the state of a parameter. Create it if this is the first step."""
         if grad.is_sparse != self.sparse:
             name = type(self).__name__
             need, have = ("a sparse", "a dense") if self.sparse else ("a dense", "a sparse")
@@ -276,7 +283,7 @@ class UpdateRule(Optimizer):
             return tuple(UpdateRule._value(item, chosen) for item in value)
         if not isinstance(value, mt.Tensor):
             return value
-        # Whether a hyperparameter without data is refused depends on the parameters.
+        # `number` rejects a hyperparameter without data if the parameters have data.
         return value.item() if has_data(value) else [number(value, p) for p, _, _ in chosen][0]
 
     def _apply(self, p: Any, grad: Any, state: dict[str, Any], option: SimpleNamespace) -> Any:

@@ -68,9 +68,9 @@ def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (),
     kernels : bool
         Whether to check kernels at all.
     train : bool
-        Whether to compare the gradients of all operators, those without a kernel included, with those of the reference.
-        This takes some minutes. Operators whose gradients the device cannot compute are listed in the report. Default
-        False.
+        Whether to compare the gradients of all operators, including those without a kernel, with those of the
+        reference. This takes some minutes. Operators whose gradients the device cannot compute are listed in the
+        report. Default False.
 
     Returns
     -------

@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["gradient_cases"]
 
-SAMPLES = 4  # at most, of each operator and dtype
-# Roles of tensors at whose values functions have no kinks that rounding could move.
+SAMPLES = 4  # largest number of samples per operator and dtype
+# Roles of tensors whose values stay away from kinks of functions, so that rounding cannot move them across one.
 SMOOTH = ("values", "fine", "positive", "unit", "definite", "sorted", "descending", "index", "labels", "classes", "ordered", "fives",
           "twos", "pivots", "offsets", "group_ends", "short", "all_offsets")  # fmt: skip
-# Their gradients divide by differences of singular values of which some are 0 but for rounding.
+# The gradients of these operators divide by differences of singular values, some of which are 0 except for rounding.
 ILL_CONDITIONED = {"pca_lowrank", "svd_lowrank"}
 
 
 def gradient_cases(
     backend: DeviceBackend, reference: str, report: DeviceReport, only: set[str] | None = None
 ) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield the qualified name and the check of every operator whose samples have gradients on the reference."""
+    """Yield the qualified name and the check of every operator that has samples with gradients on the reference device."""
     for op, overload in overloads():
         name = overload.qualname
         if (only is not None and name not in only) or overload.is_host or name.startswith(UNINITIALISED) or name in ILL_CONDITIONED:
@@ -43,7 +43,7 @@ def gradient_cases(
 
 
 def _chosen(op: Any, overload: Any, backend: DeviceBackend, reference: str) -> list[Sample]:
-    """Return a few samples of real and complex numbers, of dtypes that the device supports."""
+    """Return a few samples with real and complex numbers, in dtypes that the device supports."""
     private = overload.qualname.rpartition(".")[2].startswith("_")
     found: dict[str, list[Sample]] = {}
     for sample in samples_of(op, overload, FLOATS if private else DTYPES, reference):
@@ -59,7 +59,10 @@ def _chosen(op: Any, overload: Any, backend: DeviceBackend, reference: str) -> l
 
 
 def _double(backend: DeviceBackend, name: str, spec: Spec) -> Spec:
-    """Let complex numbers have double precision where the device has it: the gradients of deep functions are rounded often."""
+    """Return `spec` with complex numbers in double precision if the device supports it.
+
+    Gradients of functions that consist of many operators are rounded often.
+    """
     return spec._replace(dtype="complex128") if spec.dtype == "complex64" and _has(backend, "complex128") else spec
 
 
@@ -73,7 +76,7 @@ def _compare(op: Any, overload: Any, backend: DeviceBackend, reference: str, rep
     for sample in _chosen(op, overload, backend, reference):
         expected = _gradients(op, sample, reference, strided=False)
         if isinstance(expected, Exception) or expected is None:
-            continue  # the call has no gradient there
+            continue  # the call has no gradient on the reference
         got = _gradients(op, sample, backend.type, strided=not by_layout)
         if isinstance(got, NotImplementedError):
             missing.append(got)
@@ -92,7 +95,7 @@ def _compare(op: Any, overload: Any, backend: DeviceBackend, reference: str, rep
 
 
 def _gradients(op: Any, sample: Sample, device: str, strided: bool) -> Any:
-    """Return the gradients of the tensors of a call by name, None if there are none, or the exception."""
+    """Return the gradients of a call's tensors by name, None if no result requires grad, or the exception raised."""
     import metatensor as mt
 
     arguments = sample.on(device, strided)
@@ -102,7 +105,7 @@ def _gradients(op: Any, sample: Sample, device: str, strided: bool) -> Any:
             if isinstance(t, Tensor) and (t.is_floating_point() or t.is_complex()):
                 leaves[f"{name}[{i}]" if isinstance(value, list) else name] = t.requires_grad_()
     state = mt.get_rng_state()
-    mt.manual_seed(5)  # an operator may draw numbers, such as svd_lowrank
+    mt.manual_seed(5)  # some operators, such as svd_lowrank, draw random numbers
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -115,7 +115,7 @@ def _computable(sample: Sample, expected: Any, device: str) -> bool:
 
 
 def _with_generator(op: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the arguments with a generator, if the operator takes one, that always draws the same numbers."""
+    """Return the arguments. If the operator takes a generator, add one with a fixed seed."""
     import metatensor
 
     if "generator" in {name for overload in op.overloads for name in overload.argument_names}:
@@ -129,7 +129,7 @@ def call_sample(op: Any, sample: Sample, arguments: dict[str, Any]) -> Any:
 
 
 def _call(op: Any, sample: Sample, device: str, strided: bool) -> Any:
-    """Return the results and the changed arguments, or the exception. Random operators always draw the same numbers."""
+    """Return the results and the changed arguments, or the exception. Random operators use a fixed seed."""
     arguments = _with_generator(op, sample.on(device, strided))
     if sample.variant == "_":
         op = registry[op.name + "_"]

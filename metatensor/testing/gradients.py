@@ -1,4 +1,4 @@
-"""Compare the gradients of an operator with finite differences, with each other, and with their metadata."""
+"""Compare gradients of an operator with finite differences, with those of other devices, and with those on meta."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from metatensor.testing.values import TOLERANCES, difference, from_values, to_va
 
 __all__ = ["gradient_problems"]
 
-ELEMENTS = 32  # of each argument, at most, are varied
+ELEMENTS = 32  # largest number of elements of each argument that are varied
 WIDE = {"float16": "float64", "bfloat16": "float64", "float32": "float64", "complex32": "complex128", "complex64": "complex128"}
 
 
 def gradient_problems(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], devices: list[str], second: bool = True) -> list[str]:
-    """Return what is wrong with the gradients of one call. `second`: also check the gradients of gradients."""
+    """Return the problems of the gradients of one call. If `second`, also check the second derivatives."""
     import metatensor as mt
 
     problems: list[str] = []
@@ -60,7 +60,7 @@ def gradient_problems(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], de
 
 
 class _Absent(Exception):
-    """There is nothing to differentiate."""
+    """Raised if the call has nothing to differentiate."""
 
 
 class _Derivatives:
@@ -112,7 +112,7 @@ class _Derivatives:
                                      allow_unused=True, **how))  # fmt: skip
 
     def _values(self, leaves: list[Tensor], which: list[int]) -> float:
-        """Return the weighted sum of the outputs, of which gradients are those of."""
+        """Return the weighted sum of the outputs. `_gradients` returns the derivatives of this number."""
         import metatensor as mt
 
         with mt.no_grad():
@@ -137,7 +137,7 @@ class _Derivatives:
                 yield f"backward changes the gradient of result {i} in place, which others may share"
                 return
         yield from self._numeric(self.gradients, self.differentiable)
-        if len(self.differentiable) > 1:  # the others have no gradient
+        if len(self.differentiable) > 1:  # also check with a gradient for one output and none for the others
             for k in self.differentiable:
                 for text in self._numeric(self._gradients(self._outputs(self.leaves), [k]), [k]):
                     yield f"with a gradient of result {k} alone, {text}"
@@ -145,7 +145,7 @@ class _Derivatives:
 
     def _numeric(self, gradients: list[Any], which: list[int]) -> Iterator[str]:
         if self._values(self.leaves, which) != self._values(self.leaves, which):
-            return  # random, or not a number
+            return  # the values are random or NaN
         for i, gradient in enumerate(gradients):
             values = to_values(self.leaves[i].detach())
             found = np.zeros(values.shape, values.dtype) if gradient is None else to_values(gradient)
@@ -163,7 +163,7 @@ class _Derivatives:
         return places
 
     def _element(self, i: int, values: np.ndarray, place: tuple[int, ...], found: Any, which: list[int]) -> str:
-        """Compare one element of a gradient with the differences along it. At a kink it may be anything between both sides."""
+        """Compare one element of a gradient with one-sided differences. At a kink, any value between the two is accepted."""
         double = self.dtypes[i] in ("float64", "complex128")
         if not np.isfinite(values[place]):
             return ""
@@ -186,7 +186,7 @@ class _Derivatives:
         return ""
 
     def second(self) -> Iterator[str]:
-        """Yield problems of the gradients of the gradients, if the rule can be differentiated."""
+        """Yield problems of the second derivatives, if the rule can be differentiated."""
         import metatensor as mt
 
         try:
@@ -206,7 +206,7 @@ class _Derivatives:
 
         try:
             deeper = _Derivatives(gradients, tuple(t.detach() for t in self.leaves), {}, self.device, False)
-        except _Absent:  # no gradient requires grad: then they must be constant
+        except _Absent:  # no gradient requires grad, so all gradients must be constant
             deeper = _Constant(gradients, tuple(t.detach() for t in self.leaves), self.device)
         except (NotImplementedError, RuntimeError) as error:
             if isinstance(error, NotImplementedError) or "differentiated" in str(error):
@@ -225,7 +225,7 @@ class _Derivatives:
                     yield f"gradient {i}: {text} on {other.device}"
 
     def on_meta(self) -> Iterator[str]:
-        """Yield differences in metadata between the gradients on meta and on this device."""
+        """Yield differences between the metadata of the gradients on meta and on this device."""
         import metatensor as mt
 
         swap = [t.detach().to("meta").requires_grad_() for t in self.leaves]
@@ -245,7 +245,7 @@ class _Derivatives:
 
 
 class _Constant(_Derivatives):
-    """Gradients that require no grad, so that their own gradients count as zeros."""
+    """Gradients that do not require grad, so their own derivatives count as zero."""
 
     def __init__(self, op: Any, leaves: tuple[Any, ...], device: str) -> None:
         self.op, self.device = op, device

@@ -61,10 +61,10 @@ def check_op(
     * Values that differ on any device. Each call is repeated, run on arguments with another memory layout, and run with
       new memory filled with ones, so that values that are never written are noticed.
 
-    Gradients are compared with finite differences, on each device, where the samples are not too large; with each other;
-    and in shape, dtype and strides with those on meta. So are their own gradients, if the rule can be differentiated.
-    Backward must not change the arguments or the gradients that it receives. Where a result has a kink, a gradient may
-    have any value between those of both sides.
+    Gradients are compared with finite differences on each device (at most 32 elements of each argument are varied),
+    between devices, and in shape, dtype and strides with those on meta. If the rule can be differentiated, second
+    derivatives are compared with finite differences as well. Backward must not change the arguments or the gradients
+    that it receives. Where a result has a kink, a gradient may have any value between the derivatives of both sides.
 
     With a plain function as the reference, the options of the first samples that are numbers, strings or bools are also
     tried with other values. Without a reference, all devices are compared with the first one.
@@ -193,7 +193,7 @@ class _Check:
         return problems
 
     def gradients(self, args: tuple[Any, ...], kwargs: dict[str, Any], required: bool) -> list[str]:
-        """Return the problems of the gradients of one sample."""
+        """Return the problems found in the gradients of one sample."""
         from metatensor.library.gradients import has_gradient
 
         declared = any(has_gradient(overload.qualname) for overload in self.op.functional.overloads)

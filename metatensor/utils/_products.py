@@ -144,7 +144,7 @@ def transposed_convolution(result: Any, input: Any, weight: Any, *_: Any, **__: 
 
 
 def convolution_backward(result: Any, grad: Any, input: Any, weight: Any, *rest: Any) -> Iterator[Product]:
-    """Yield the gradients of a convolution, in PyTorch's order of arguments: the sizes of the bias come fourth."""
+    """Yield the products in the gradients of a convolution. In PyTorch's order of arguments, the bias sizes come fourth."""
     shapes = tuple(tuple(t.shape) for t in (grad, input, weight))
     for _ in range(3 if grad.is_complex() else 1):
         yield Product("convolution_backward", (*shapes, None, *rest), None)

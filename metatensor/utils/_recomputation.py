@@ -1,9 +1,9 @@
-"""Recomputing what a checkpointed function saved: the machinery of `metatensor.utils.checkpoint`.
+"""Recomputation of the tensors that a checkpointed function saved. `metatensor.utils.checkpoint` uses it.
 
-While the function runs for the first time, every tensor that it saves for backward is replaced by a `_Ticket`: the number
-of the tensor among those saved. When backward unpacks the first ticket, the function runs again, and the tensors that it
-saves then are kept until their tickets are unpacked. The arguments are saved by a node of their own, so that an enclosing
-checkpoint replaces them as well.
+While the function runs for the first time, every tensor that it saves for backward is replaced by a `_Ticket`, which
+holds the number of the tensor in the order of saving. When backward unpacks the first ticket, the function runs again.
+The tensors that it saves this time are kept until their tickets are unpacked. A separate node saves the arguments, so
+that an enclosing checkpoint can replace them by tickets as well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CheckpointError(RuntimeError):
 
 
 class State:
-    """What a recomputation has to restore: the state of the random generator, and autocast.
+    """The state that a recomputation restores: that of the random generator, and autocast.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class State:
 
     @contextlib.contextmanager
     def restored(self) -> Iterator[None]:
-        """Return to this state inside the block."""
+        """Restore this state inside the block, and the current one after it."""
         with contextlib.ExitStack() as stack:
             if self.random is not None:
                 stack.callback(mt.default_generator.set_state, mt.default_generator.get_state())
@@ -49,11 +49,14 @@ class State:
 
 
 class _Done(BaseException):
-    """Ends a recomputation as soon as it has everything. No exception handler of the function must see it."""
+    """Raised to end a recomputation when all tensors have been saved.
+
+    It derives from BaseException, so that the function does not catch it by ``except Exception``.
+    """
 
 
 class _Ticket:
-    """Stands for a saved tensor."""
+    """The number of a saved tensor, kept in place of the tensor."""
 
     __slots__ = ("__weakref__", "number", "of")
 
@@ -62,7 +65,7 @@ class _Ticket:
 
 
 class _Inputs(mt.autograd.Function):
-    """Saves its arguments. The node is never walked."""
+    """A function whose node saves the arguments. Its backward never runs."""
 
     @staticmethod
     def forward(ctx: Any, dummy: Any, *tensors: Any) -> Any:
@@ -75,7 +78,7 @@ class _Inputs(mt.autograd.Function):
 
 
 class _Log(DispatchMode):
-    """Lists the operators that ran."""
+    """A mode that lists the operators that run."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -97,10 +100,10 @@ class Recomputation:
     state : State
         What the recomputation restores.
     early_stop, check, debug : bool
-        Whether the recomputation ends when it has every tensor, whether the tensors are compared, and whether operators
-        are listed in errors.
+        Whether the recomputation ends when all tensors have been saved, whether the tensors are compared with those of
+        the first call, and whether errors list the operators that ran.
     again : context manager
-        The function is recomputed inside it.
+        The context inside which the function is recomputed.
     """
 
     def __init__(
@@ -111,13 +114,13 @@ class Recomputation:
         self.state, self.again = state, again
         self.early_stop, self.check = early_stop, check
         self.log = _Log() if debug else None
-        self.saved: list[Any] = []  # shape, dtype and device of what the function saved
+        self.saved: list[Any] = []  # shape, dtype and device of each tensor that the function saved
         self.complete = False
-        self.made: dict[int, dict[int, Any]] = {}  # number of the walk -> number of the ticket -> tensor
+        self.made: dict[int, dict[int, Any]] = {}  # number of the backward pass -> number of the ticket -> tensor
         self._keep(args, kwargs)
 
     def _keep(self, args: tuple, kwargs: dict[str, Any]) -> None:
-        """Save the arguments: tensors by a node, other values as they are."""
+        """Save the arguments: tensors in the node of `_Inputs`, other values directly."""
         values = [*args, *kwargs.values()]
         tensors = [value for value in values if isinstance(value, mt.Tensor)]
         self.values = [None if isinstance(value, mt.Tensor) else value for value in values]
@@ -145,9 +148,9 @@ class Recomputation:
     # The recomputation ---------------------------------------------------------------------
 
     def tensor(self, number: int) -> Any:
-        """Return the tensor with a number, after a recomputation for this backward pass if there was none."""
+        """Return the saved tensor with this number. Recompute first if this backward pass has not done so."""
         walk = current_walk()
-        if walk is None:  # somebody looks at a saved value
+        if walk is None:  # no backward pass runs: a saved value was read through its node
             return self._run(-1).pop(number)
         made = self.made.get(walk[0])
         if made is None:
@@ -160,7 +163,7 @@ class Recomputation:
 
     def _run(self, walk: int) -> dict[int, Any]:
         made: dict[int, Any] = {}
-        found: list[Any] = []  # as `saved`
+        found: list[Any] = []  # like `self.saved`, for the recomputation
         excess = False
 
         def keep(t: Any) -> Any:
@@ -184,12 +187,12 @@ class Recomputation:
                 self.function(*args, **kwargs)
         self._compare(found, excess, log)
         if walk >= 0:
-            self.made.clear()  # what an earlier pass left
+            self.made.clear()  # tensors left over from an earlier pass
             self.made[walk] = made
         return made
 
     def _compare(self, found: list[Any], excess: bool, log: _Log | None) -> None:
-        if not self.complete:  # backward inside the function: it has not saved everything yet
+        if not self.complete:  # backward was called inside the function, which has not saved all tensors yet
             return
         if excess or len(found) < len(self.saved):
             raise CheckpointError(
@@ -206,7 +209,7 @@ class Recomputation:
             raise CheckpointError(f"checkpoint: recomputed tensors differ from those saved at first{''.join(wrong)}{self._difference(log)}")
 
     def _difference(self, log: _Log | None) -> str:
-        """Return the operators of both runs, from the first one that differs."""
+        """Return a message with the operators of both runs, starting at the first difference."""
         if self.log is None or log is None:
             return ". Pass debug=True to see the operators that ran"
         first, again = self.log.lines, log.lines

@@ -1,4 +1,4 @@
-"""Selective checkpointing: a policy decides which results are kept and which are computed again."""
+"""Selective checkpointing: a policy decides which results are kept and which are recomputed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CheckpointPolicy", "SelectiveCheckpointContext", "create_selective_c
 
 
 class CheckpointPolicy(enum.Enum):
-    """What a selective checkpointing policy decides for an operator's results."""
+    """The decisions that a selective checkpointing policy can make about an operator's results."""
 
     MUST_SAVE = 0
     PREFER_SAVE = 1
@@ -32,14 +32,14 @@ _RECOMPUTED: Any = object()
 
 
 class SelectiveCheckpointContext:
-    """The first argument of a selective checkpointing policy. It tells whether the call is for a recomputation."""
+    """The first argument of a selective checkpointing policy. ``is_recompute`` is True during a recomputation."""
 
     def __init__(self, *, is_recompute: bool) -> None:
         self.is_recompute = is_recompute
 
 
 class _Kept:
-    """The results of one call, without history, with their versions."""
+    """The results of one call, detached, with their version counters."""
 
     def __init__(self, op: Any, result: Any, offload: bool) -> None:
         self.versions: list[tuple[Any, int]] = []
@@ -56,7 +56,7 @@ class _Kept:
         return t
 
     def restored(self, op: Any, allow_mutation: bool) -> Any:
-        """Return the results."""
+        """Return the results. Raise RuntimeError if one was changed in place and `allow_mutation` is False."""
         if not allow_mutation and any(t._version != version for t, version in self.versions):
             raise RuntimeError(
                 f"create_selective_checkpoint_contexts: a result of {op} that was kept has been changed in place; let the policy "
@@ -85,12 +85,16 @@ def _is_random(op: Any) -> bool:
 
 
 def _always_runs(func: Any) -> bool:
-    """Whether an operator runs in every recomputation: views and uninitialized tensors cost nothing, and writes must happen."""
+    """Return True for operators that run in every recomputation.
+
+    These are views and operators that return uninitialized memory, which cost nothing, and operators that write to
+    arguments.
+    """
     return func.is_view or func._schema.is_mutable or "empty" in func.op.name
 
 
 class _Forward(TorchDispatchMode):
-    """Asks the policy, and keeps results."""
+    """Mode of the first call: asks the policy, and keeps results."""
 
     def __init__(self, policy: Callable[..., Any], kept: dict[Any, deque]) -> None:
         super().__init__()
@@ -109,7 +113,7 @@ class _Forward(TorchDispatchMode):
 
 
 class _Again(TorchDispatchMode):
-    """Returns the results that were kept."""
+    """Mode of the recomputation: returns the results that were kept."""
 
     def __init__(self, kept: dict[Any, deque], allow_mutation: bool) -> None:
         super().__init__()
@@ -143,10 +147,10 @@ def create_selective_checkpoint_contexts(policy_fn_or_list: Any, allow_cache_ent
     Parameters
     ----------
     policy_fn_or_list : callable or list
-        Function ``policy(context, op, *args, **kwargs)`` that returns a `CheckpointPolicy`, or a bool that says whether to
-        keep the results of ``op``, an overload such as ``torch.ops.aten.mm.default``; or a list of the overloads to keep.
-        It is asked when the function runs for the first time, about all operators but views and those that write to an
-        argument.
+        Either a function ``policy(context, op, *args, **kwargs)``, where ``op`` is an overload such as
+        ``torch.ops.aten.mm.default``, or a list of the overloads whose results are kept. The function returns a
+        `CheckpointPolicy`, or a bool that states whether to keep the results. It is called while the checkpointed
+        function runs for the first time, for all operators except views and those that write to an argument.
     allow_cache_entry_mutation : bool
         Whether results that were kept may be changed in place. Default False.
 

@@ -1,4 +1,4 @@
-"""Activation checkpointing: save only the inputs of a part of a model, and compute the rest again in the backward pass."""
+"""Activation checkpointing: save only the inputs of a part of a model, and recompute the rest in the backward pass."""
 
 from __future__ import annotations
 
@@ -103,24 +103,24 @@ def checkpoint(
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Call ``function(*args, **kwargs)``, saving only its arguments for backward, which calls it again.
+    """Call ``function(*args, **kwargs)`` and save only its arguments. Backward calls the function again.
 
     Parameters
     ----------
     function : callable
-        It must do the same when it is called again.
+        The function to call. It must do the same when it is called again.
     use_reentrant : bool, optional
-        If False, backward computes again what the function saved. If True, backward calls the whole function again and runs
-        a backward pass of its own; then the function takes positional arguments only, and gradients of given inputs cannot
-        be asked for. Default: True, with a warning.
+        If False, backward recomputes the tensors that the function saved. If True, backward calls the whole function
+        again and runs a nested backward pass. The function then takes positional arguments only, and `inputs` cannot
+        be passed to backward. Default: True, with a warning.
     context_fn : callable
-        Function that returns two context managers, for the first call and for the others.
+        Function that returns two context managers: one for the first call, one for the recomputation.
     determinism_check : str
-        "default" compares shape, dtype and device of what the calls save, "none" only their number.
+        "default" compares what both calls save by shape, dtype and device; "none" compares only how many tensors they save.
     debug : bool
-        Whether errors list the operators of the first and of the other call.
+        Whether errors list the operators of both calls.
     early_stop : bool
-        Whether the second call ends as soon as everything that was saved is there. See `set_checkpoint_early_stop`.
+        Whether the second call ends as soon as all saved tensors are recomputed. See `set_checkpoint_early_stop`.
     preserve_rng_state : bool
         Whether the second call draws the same random numbers. Default True.
 
@@ -173,7 +173,7 @@ def _detached(value: Any) -> Any:
 
 
 class CheckpointFunction(mt.autograd.Function):
-    """The reentrant variant: nothing is saved in the first call, and backward calls the function again."""
+    """The reentrant variant: only the arguments are saved in the first call, and backward calls the function again."""
 
     @staticmethod
     def forward(ctx: Any, run_function: Callable[..., Any], preserve_rng_state: bool, *args: Any) -> Any:
@@ -184,7 +184,8 @@ class CheckpointFunction(mt.autograd.Function):
         ctx.values = [None if isinstance(value, mt.Tensor) else value for value in args]
         ctx.places = [i for i, value in enumerate(args) if isinstance(value, mt.Tensor)]
         ctx.save_for_backward(*[args[i] for i in ctx.places])
-        # Operators may compute differently if gradients are recorded. Both calls of the function must round in the same way.
+        # Some operators use other kernels while gradients are recorded. Both calls of the function must round in the
+        # same way.
         with mt.enable_grad(), mt.autograd.graph.saved_tensors_hooks(_forget, _forget):
             return map_tensors(_detached, run_function(*args))
 

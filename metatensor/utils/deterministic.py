@@ -1,4 +1,4 @@
-"""The setting `fill_uninitialized_memory`: whether `empty` and `resize_` fill new memory in the deterministic mode."""
+"""The setting `fill_uninitialized_memory`: whether `empty` and `resize_` fill new memory in deterministic mode."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ fill_uninitialized_memory: bool
 class _Module(ModuleType):
     @property
     def fill_uninitialized_memory(self) -> bool:
-        """Whether new memory is filled with NaN, or with the largest integer, in the deterministic mode. Default: True."""
+        """Whether deterministic mode fills new memory with NaN, or with the largest integer. Default: True."""
         return basics.settings["fill"]
 
     @fill_uninitialized_memory.setter

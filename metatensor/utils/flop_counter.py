@@ -118,9 +118,10 @@ def conv_backward_flop(
     output_mask: Any,
     out_shape: Any = None,
 ) -> int:
-    """Return the FLOPs of the gradients of a convolution, of input and weight, as far as `output_mask` asks for them.
+    """Return the FLOPs of the gradients of a convolution. `output_mask` states which of input and weight get one.
 
-    As in PyTorch, groups are ignored for the weight: its gradient counts all pairs of an input and an output channel.
+    As in PyTorch, groups are ignored for the weight's gradient: all pairs of an input and an output channel are
+    counted.
     """
     small = x_shape if transposed else grad_out_shape
     total = 0

@@ -1,4 +1,4 @@
-"""A model of PyTorch's caching allocator: what a program reserves, not only what it asks for.
+"""A model of PyTorch's caching allocator, which computes the bytes that a program reserves.
 
 `replay` takes allocations and frees and returns the reserved bytes over time; `CachingAllocator` is the model itself.
 `load_snapshot` reads a memory snapshot that PyTorch wrote, and `compare` replays its history through the model.

@@ -1,4 +1,4 @@
-"""Blocks of device memory, the segments that they are parts of, and the lists of free blocks."""
+"""Blocks of device memory, the segments that contain them, and lists of free blocks."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ FREE, ALLOCATED, PENDING, UNMAPPED = range(4)
 
 
 class Segment:
-    """Memory that the driver gave in one piece, or, if ``page`` is not 0, a range of addresses to which pages are added."""
+    """Memory that the driver provided in one piece. If ``page`` is not 0, a range of addresses to which pages are added."""
 
     __slots__ = ("address", "first", "free_blocks", "page", "size")
 
     def __init__(self, address: int, size: int, free_blocks: FreeBlocks, page: int = 0) -> None:
         self.address = address
-        self.size = size  # bytes of memory: with pages, those that are mapped
+        self.size = size  # bytes of memory; for an expandable segment, the mapped bytes
         self.free_blocks = free_blocks
         self.page = page
         self.first: Block
 
     def blocks(self) -> Iterator[Block]:
-        """Yield the blocks by address."""
+        """Yield the blocks in the order of addresses."""
         block: Block | None = self.first
         while block is not None:
             yield block
@@ -50,7 +50,7 @@ class Block:
         return f"<Block {self.size:,} bytes at {self.address:#x}, {('free', 'allocated', 'pending', 'unmapped')[self.state]}>"
 
     def split(self, size: int, state: int) -> Block:
-        """Cut off what is behind the first ``size`` bytes. Return it as a new block in ``state``."""
+        """Shorten this block to ``size`` bytes. Return the remainder as a new block in ``state``."""
         rest = Block(self.address + size, self.size - size, self.segment, state)
         rest.previous = self
         rest.next = self.next
@@ -62,7 +62,7 @@ class Block:
         return rest
 
     def absorb_next(self) -> None:
-        """Join the next block, which ceases to exist, to this one."""
+        """Merge the next block into this one."""
         after = self.next
         assert after is not None
         self.size += after.size
@@ -73,18 +73,18 @@ class Block:
 
 
 class Pool:
-    """What the small or the large blocks of all streams have in common."""
+    """Properties that the small, or the large, blocks of all streams share."""
 
     __slots__ = ("id", "searches", "small")
 
     def __init__(self, id: object, small: bool) -> None:
         self.id = id
         self.small = small
-        self.searches = 0  # requests for a block so far: the clock for the age of free blocks
+        self.searches = 0  # number of requests for a block so far, which measures the age of free blocks
 
 
 class FreeBlocks:
-    """The free blocks of one pool and stream by size, then address."""
+    """The free blocks of one pool and stream, sorted by size, then address."""
 
     __slots__ = ("at", "keys", "pool", "stream", "unmapped")
 

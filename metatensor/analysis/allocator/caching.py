@@ -1,6 +1,6 @@
-"""A model of PyTorch's caching allocator: which block a request gets, and when memory is requested and returned.
+"""A model of PyTorch's caching allocator: its choice of blocks, and its requests and returns of memory.
 
-The rules are those of PyTorch's notes on the management of CUDA memory. Nothing is allocated; addresses are numbers.
+The rules are those of PyTorch's notes on CUDA memory management. No memory is allocated; addresses are plain integers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["CachingAllocator"]
 ALIGNMENT = 2 << 20
 """Addresses of segments are multiples of this many bytes."""
 ADDRESS_SPACE = 1 << 44
-"""Bytes of addresses for an expandable segment of a device of unknown capacity."""
+"""Size of the address range of an expandable segment if the capacity of the device is unknown, in bytes."""
 
 
 class CachingAllocator:
@@ -25,22 +25,22 @@ class CachingAllocator:
     Parameters
     ----------
     settings : AllocatorSettings, optional
-        By default PyTorch's defaults.
+        Settings of the allocator. Default: PyTorch's defaults.
     capacity : int, optional
-        Bytes that the driver can give. None: as many as are requested.
+        Bytes that the driver can provide. Default: unlimited.
     place : callable, optional
-        ``place(nbytes)`` returns the address of a new segment. By default segments follow one another.
+        ``place(nbytes)`` returns the address of a new segment. By default, segments are placed one after another.
 
     Attributes
     ----------
     reserved, allocated, active, requested : int
-        Bytes of all segments, of the blocks in use, of these and of those that are freed but pending, and of what was asked
-        for, which is less than ``allocated`` because of rounding.
+        Bytes of all segments (``reserved``), of blocks in use (``allocated``), and of blocks in use or pending
+        (``active``). ``requested`` is the sum of the requests, which is less than ``allocated`` because of rounding.
     segments : dict of int to Segment
-        By address.
+        The segments by address.
     segments_requested, segments_returned, retries : int
-        How often memory was requested from the driver (for expandable segments: pages were mapped), how often it was
-        returned, and how often a request had to be repeated after the cache was emptied.
+        Number of requests to the driver (for expandable segments: of mappings of pages), of returns to it, and of
+        requests that were repeated after the cache was emptied.
     """
 
     def __init__(self, settings: AllocatorSettings | None = None, *, capacity: int | None = None,
@@ -61,7 +61,7 @@ class CachingAllocator:
     def allocate(self, nbytes: int, stream: int = 0, pool: object = None) -> Block:
         """Return a block for ``nbytes`` (at least 1). Raise `OutOfMemoryError` if the capacity does not suffice.
 
-        ``pool`` is the id of a private pool, as graphs have them. Its segments serve no other requests.
+        ``pool`` is the id of a private pool, such as that of a CUDA graph. Its segments serve no other requests.
         """
         if nbytes <= 0:
             raise ValueError(f"a block must have at least one byte, got {nbytes}")
@@ -76,7 +76,7 @@ class CachingAllocator:
         return self.use(block, size, nbytes)
 
     def use(self, block: Block, size: int, nbytes: int) -> Block:
-        """Take a block that is in no list of free blocks into use. What is left of it is split off, if the rules say so."""
+        """Mark a block as used. It must not be in a list of free blocks. Split off the remainder if the rules allow it."""
         remaining = block.size - size
         if remaining and self._splits(block, size, remaining):
             free = block.segment.free_blocks
@@ -114,7 +114,7 @@ class CachingAllocator:
         self._add_free(free, block)
 
     def empty_cache(self) -> None:
-        """Return all memory that is not in use to the driver, as far as it consists of whole segments or pages."""
+        """Return all whole segments and pages that are not in use to the driver."""
         for block in list(self._pending.values()):
             self.complete_free(block)
         for free in self._free.values():
@@ -136,7 +136,7 @@ class CachingAllocator:
         return found
 
     def _add_free(self, free: FreeBlocks, block: Block) -> Block:
-        """Add a free block, joined with its free neighbours. Return the joined block."""
+        """Merge a block with its free neighbours, and add it to the list of free blocks. Return the merged block."""
         before, after = block.previous, block.next
         if after is not None and after.state == FREE:
             free.remove(after)
@@ -149,21 +149,21 @@ class CachingAllocator:
         return block
 
     def _splits(self, block: Block, size: int, remaining: int) -> bool:
-        """Return whether a block is split for a request of ``size``, so that ``remaining`` bytes are free."""
+        """Return whether a request of ``size`` splits the block, if ``remaining`` bytes would be left over."""
         if block.segment.page or size <= SMALL:
             return remaining >= MIN_BLOCK
         limit = self.settings.max_split_size
         return remaining > SMALL and (limit is None or size < limit)
 
     def best_fit(self, free: FreeBlocks, size: int) -> Block | None:
-        """Return the smallest free block of at least ``size`` that may be used, the first one by address; None if there is none."""
+        """Return the smallest usable free block of at least ``size`` bytes, the first of equal ones, or None."""
         keys = free.keys
         position = free.first_of(size)
         if position == len(keys):
             return None
         block = free.block(position)
         if block.segment.page:
-            # The last block before addresses without memory counts as all that it can grow to.
+            # A block before unmapped addresses counts with the size to which it can grow.
             while position + 1 < len(keys) and _growth(after := free.block(position + 1)) < _growth(block):
                 block = after
                 position += 1
@@ -176,7 +176,7 @@ class CachingAllocator:
                 return None
         return block
 
-    # Memory of the driver -----------------------------------------------------
+    # Requests to the driver ---------------------------------------------------
 
     def _following(self, nbytes: int) -> int:
         address = self._end
@@ -205,7 +205,7 @@ class CachingAllocator:
         return block
 
     def _request(self, free: FreeBlocks, size: int) -> Block | None:
-        """Return a new block from the driver that is in no list of free blocks, or None if there is too little memory."""
+        """Request a block from the driver. Return it without adding it to a list, or None if there is too little memory."""
         if self.settings.expandable_segments:
             return self._expand(free, size)
         total = self.settings.segment_size(size)
@@ -214,7 +214,7 @@ class CachingAllocator:
         return self.add_segment(free, self._place(total), total)
 
     def add_segment(self, free: FreeBlocks, address: int, total: int) -> Block:
-        """Add a segment of the driver's memory. Return it as one block that is in no list of free blocks."""
+        """Add a segment. Return its only block, which is not yet in a list of free blocks."""
         segment = Segment(address, total, free)
         segment.first = block = Block(address, total, segment)
         self.segments[address] = segment
@@ -223,7 +223,7 @@ class CachingAllocator:
         return block
 
     def give_back(self, block: Block) -> None:
-        """Return a segment that is one free block to the driver."""
+        """Return a segment to the driver. It must consist of the given free block only."""
         segment = block.segment
         segment.free_blocks.remove(block)
         del self.segments[segment.address]
@@ -231,9 +231,10 @@ class CachingAllocator:
         self.segments_returned += 1
 
     def _return_oversize(self, free: FreeBlocks, size: int) -> bool:
-        """Return cached blocks that are not split because of their size: one that suffices, else the largest ones.
+        """Return oversize cached blocks to the driver: the smallest one that is large enough, else the largest ones.
 
-        Return whether they are as large as what is needed.
+        Oversize blocks are those that are never split because of ``max_split_size``. Return whether they cover
+        ``size``.
         """
         needed = max(size, self.settings.max_split_size or 0)
         whole = [block for _, address in free.keys if not (block := free.at[address]).segment.page]
@@ -253,7 +254,10 @@ class CachingAllocator:
         return returned >= needed
 
     def _collect_garbage(self, pool_id: object) -> None:
-        """Above the threshold, return whole cached segments of the large pool: in each round those of at least average age."""
+        """If reserved memory is above the threshold, return whole cached segments of the large pool to the driver.
+
+        Each round returns the segments of at least average age.
+        """
         threshold = self.settings.garbage_collection_threshold
         if not threshold or self.capacity is None:
             return
@@ -273,7 +277,7 @@ class CachingAllocator:
     # Expandable segments ------------------------------------------------------
 
     def _expand(self, free: FreeBlocks, size: int) -> Block | None:
-        """Map pages behind a free block, or in a new range of addresses, until there is a free block of ``size``."""
+        """Map pages after a free block, or in a new range of addresses, to obtain a free block of ``size`` bytes."""
         start = self.room(free, size)
         if start is None:
             page = SMALL_SEGMENT if free.pool.small else LARGE_SEGMENT
@@ -302,7 +306,7 @@ class CachingAllocator:
         return start
 
     def room(self, free: FreeBlocks, size: int) -> Block | None:
-        """Return the first free or unmapped block behind which there are ``size`` bytes of addresses that are not in use."""
+        """Return the first free or unmapped block that starts a range of ``size`` bytes of unused addresses."""
         for address in sorted(free.unmapped):
             first = free.unmapped[address]
             if first.previous is not None and first.previous.state == FREE:
@@ -316,7 +320,7 @@ class CachingAllocator:
         return None
 
     def map(self, block: Block, nbytes: int) -> Block:
-        """Add pages at the start of an unmapped block. Return the free block that they are now part of."""
+        """Map pages at the start of an unmapped block. Return the free block that contains them."""
         free = block.segment.free_blocks
         del free.unmapped[block.address]
         if nbytes < block.size:
@@ -330,7 +334,7 @@ class CachingAllocator:
         return self._add_free(free, block)
 
     def unmap(self, block: Block) -> None:
-        """Return the pages that are wholly inside a free block to the driver."""
+        """Return the pages that lie entirely inside a free block to the driver."""
         segment = block.segment
         free = segment.free_blocks
         begin, end = _pages(block)
@@ -361,7 +365,7 @@ class CachingAllocator:
     # Figures ------------------------------------------------------------------
 
     def blocks(self) -> Iterator[Block]:
-        """Yield all blocks by segment and address, those without memory too."""
+        """Yield all blocks in the order of segments and addresses, including unmapped ones."""
         for segment in self.segments.values():
             yield from segment.blocks()
 
@@ -380,12 +384,12 @@ class CachingAllocator:
 
 
 def _growth(block: Block) -> int:
-    """Return the size of a block with the addresses without memory behind it."""
+    """Return the size of a block together with the unmapped addresses after it."""
     after = block.next
     return block.size + (after.size if after is not None and after.state == UNMAPPED else 0)
 
 
 def _pages(block: Block) -> tuple[int, int]:
-    """Return the addresses between which a block consists of whole pages. The second may be less than the first."""
+    """Return the start and end of the whole pages inside a block. The end may be less than the start if there are none."""
     base, page = block.segment.address, block.segment.page
     return -(-(block.address - base) // page) * page + base, (block.address + block.size - base) // page * page + base

@@ -1,4 +1,4 @@
-"""Compare the model of the allocator with a recorded snapshot: which block each request got, and what was left at the end."""
+"""Compare the model of the allocator with a recorded snapshot: the block of each request, and the final state."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAX_DIFFERENCES = 100
 
 @dataclass(frozen=True)
 class Difference:
-    """An event for which the model expected something else. ``event`` is its position in the trace."""
+    """An event that differs from the model's expectation. ``event`` is its position in the trace."""
 
     event: int
     kind: str
@@ -30,7 +30,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a recorded history agrees with the model. After every event the model continues from what was recorded.
+    """How far a recorded history agrees with the model. After every event the model adopts the recorded outcome.
 
     Parameters
     ----------
@@ -39,20 +39,21 @@ class Agreement:
     events : int
         Number of events in the trace.
     allocations, allocations_same : int
-        Requests for a block, and how many of them got the address that the model expected, or, where the model expected new
-        memory, got new memory of the expected size.
+        Number of requests for a block, and how many of them got the address that the model expected. If the model
+        expected new memory from the driver, the request must have got new memory of the expected size.
     requests, requests_same : int
-        How often memory was requested from the driver, and how often when and with the size that the model expected.
+        Number of requests to the driver, and how many of them had the time and size that the model expected.
     returns, returns_same : int
-        How often memory was returned to the driver, and how often it was a whole free segment or whole free pages.
+        Number of returns of memory to the driver, and how many of them were whole free segments or whole free pages.
     blocks, blocks_same : int
-        Blocks in the snapshot, and how many of them the model has with the same address, size and state after the trace.
+        Number of blocks in the snapshot, and how many of them the model has with the same address, size and state at
+        the end of the trace.
     reserved, reserved_model : int
         Bytes of all segments in the snapshot, and in the model after the trace.
     peak_reserved, peak_reserved_model : int
-        Greatest bytes reserved in the trace as recorded, and of a replay in which the model chooses every block by itself.
+        Peak of reserved bytes in the recorded trace, and in a replay in which the model chooses every block by itself.
     differences : tuple of Difference
-        The first of them.
+        The first differences.
     """
 
     device: int
@@ -89,13 +90,14 @@ def compare(snapshot: Snapshot, device: int = 0, settings: AllocatorSettings | N
     device : int, default 0
         Index of the device.
     settings : AllocatorSettings, optional
-        By default those that the snapshot records, else PyTorch's defaults; expandable segments if it has any.
+        Default: the settings that the snapshot records. If it records none, PyTorch's defaults, with expandable
+        segments if the snapshot contains any.
 
     Notes
     -----
-    The state before the first event is found by going back from the final one. The sizes of blocks that were in use at both
-    times are recorded; that of a block which was freed later is taken to be its rounded request, plus what lies behind it
-    if that is too little for a block of its own.
+    The state before the first event is reconstructed by undoing the events from the final state. For
+    blocks that were in use at both times, the snapshot records the size. The size of a block that was freed in between
+    is assumed to be its rounded request, plus the bytes after it if these are too few for a separate block.
     """
     settings = settings or snapshot.settings or AllocatorSettings()
     trace = snapshot.traces[device] if device < len(snapshot.traces) else ()
@@ -127,7 +129,7 @@ def compare(snapshot: Snapshot, device: int = 0, settings: AllocatorSettings | N
 
 
 def restore(start: Start, settings: AllocatorSettings, **options: Any) -> tuple[CachingAllocator, dict[int, Block]]:
-    """Return a model in the state of the start, and its blocks in use by address."""
+    """Return a model in the state `start`, and its used blocks by address."""
     model = CachingAllocator(settings, **options)
     used: dict[int, Block] = {}
     for region in start.regions:
@@ -135,7 +137,7 @@ def restore(start: Start, settings: AllocatorSettings, **options: Any) -> tuple[
         block: Block | None
         if region.expandable:
             others: list[int] = []
-            if not free.unmapped:  # a new segment, which must leave the addresses of the others
+            if not free.unmapped:  # a new segment must not use the addresses of the others
                 others = [other.address for other in start.regions if _kind(other) != _kind(region)]
             block = _map_range(model, free, region.address, region.size, others)
             if block is None:
@@ -162,12 +164,12 @@ def restore(start: Start, settings: AllocatorSettings, **options: Any) -> tuple[
 
 
 def _kind(region: Region) -> tuple[object, ...]:
-    """Return what two regions of one expandable segment have in common."""
+    """Return a key that is equal for regions of the same expandable segment."""
     return region.expandable, region.small, region.stream, region.pool
 
 
 def _carve(model: CachingAllocator, block: Block, address: int) -> Block:
-    """Return the free block that begins at an address inside a free block, which is split there if necessary."""
+    """Split a free block at an address inside it, if necessary. Return the free block that begins there."""
     if block.address == address:
         return block
     free = block.segment.free_blocks
@@ -179,9 +181,9 @@ def _carve(model: CachingAllocator, block: Block, address: int) -> Block:
 
 
 def _map_range(model: CachingAllocator, free: FreeBlocks, address: int, size: int, others: Iterable[int] = ()) -> Block | None:
-    """Map a range of addresses of an expandable segment, which is made if there is none. Return the free block with it.
+    """Map a range of addresses of an expandable segment, which is created if necessary. Return its free block.
 
-    Return None if there is memory already. ``others`` are addresses at which other segments begin.
+    Return None if the range is already mapped. ``others`` are addresses at which other segments begin.
     """
     block = next((block for block in free.unmapped.values() if block.address <= address < block.address + block.size), None)
     if block is None and not _overlaps(model, address, size):
@@ -203,7 +205,7 @@ def _map_range(model: CachingAllocator, free: FreeBlocks, address: int, size: in
 
 
 def _overlaps(model: CachingAllocator, address: int, size: int) -> bool:
-    """Return whether there is memory in a range of addresses. Addresses of expandable segments without memory do not count."""
+    """Return whether a range of addresses contains memory. Unmapped addresses of expandable segments do not count."""
     for segment in model.segments.values():
         if segment.page:
             if any(block.state != UNMAPPED and block.address < address + size and address < block.address + block.size
@@ -215,7 +217,7 @@ def _overlaps(model: CachingAllocator, address: int, size: int) -> bool:
 
 
 class _Follower:
-    """Asks the model what it expects before each recorded event, then does what was recorded."""
+    """Compares each recorded event with the model's expectation, then applies the recorded event to the model."""
 
     def __init__(self, settings: AllocatorSettings, start: Start) -> None:
         self.model, self.used = restore(start, settings)
@@ -252,7 +254,7 @@ class _Follower:
         self.peak = max(self.peak, self.model.reserved)
 
     def allocate(self, position: int, event: TraceEvent) -> None:
-        """Compare a request for a block with what the model expects, and do what was recorded."""
+        """Compare a request for a block with the model's expectation, and apply it as recorded."""
         model = self.model
         if not event.size:
             return
@@ -297,7 +299,7 @@ class _Follower:
         self.used[event.address] = model.use(block, size, event.size)
 
     def grow(self, position: int, free: FreeBlocks) -> None:
-        """Do the recorded requests to the driver."""
+        """Apply the recorded requests to the driver."""
         for each in self.grown:
             if each.action == "segment_map":
                 done = _map_range(self.model, free, each.address, each.size) is not None
@@ -311,19 +313,19 @@ class _Follower:
         self.grown = []
 
     def segment_at(self, address: int) -> Segment | None:
-        """Return the segment with an address."""
+        """Return the segment that contains an address, or None."""
         position = bisect_right(self.starts, address) - 1
         return self.model.segments.get(self.starts[position]) if position >= 0 else None
 
     def free_block(self, segment: Segment, address: int) -> Block | None:
-        """Return the free block of a segment with an address."""
+        """Return the free block of a segment that contains an address, or None."""
         found = segment.free_blocks.at.get(address)
         if found is not None:
             return found
         return next((b for b in segment.blocks() if b.state == FREE and b.address <= address < b.address + b.size), None)
 
     def give_back(self, position: int, event: TraceEvent) -> None:
-        """Compare a return of memory with what the model could return, and do what was recorded."""
+        """Check whether the model could return this memory to the driver, and apply the return as recorded."""
         self.returns += 1
         segment = self.segment_at(event.address)
         block = self.free_block(segment, event.address) if segment is not None else None
@@ -345,7 +347,7 @@ class _Follower:
             self.differ(position, "return", f"{block!r}", f"{event.size:,} bytes at {event.address:#x}")
 
     def final(self, snapshot: Snapshot, device: int) -> tuple[int, int]:
-        """Return how many blocks of the snapshot the model has, and how many there are."""
+        """Return how many blocks of the snapshot the model has too, and the number of blocks in the snapshot."""
         here = {(block.address, block.size, block.state == FREE) for block in self.model.blocks() if block.state != UNMAPPED}
         there = [(block.address, block.size, block.state == "inactive")
                  for segment in snapshot.segments if segment.device == device for block in segment.blocks]  # fmt: skip
@@ -353,9 +355,9 @@ class _Follower:
 
 
 def _free_run(settings: AllocatorSettings, start: Start, trace: tuple[TraceEvent, ...]) -> int:
-    """Replay a trace with the model's own choices. Return the greatest number of reserved bytes.
+    """Replay a trace in which the model chooses every block. Return the peak of reserved bytes.
 
-    New segments get the recorded addresses, as the driver would give them. A return that was recorded empties the cache.
+    New segments get the recorded addresses. A recorded return of memory empties the model's cache.
     """
     addresses: dict[int, list[int]] = {}
     for event in reversed(trace):

@@ -17,23 +17,23 @@ __all__ = ["EMPTY_CACHE", "AllocatorReport", "OutOfMemory", "ReservedBytes", "re
 
 @dataclass(frozen=True)
 class ReservedBytes:
-    """What the reserved bytes consist of at one time. All are bytes; ``reserved`` is the sum of the others.
+    """The parts of the reserved memory at one time, in bytes. ``reserved`` is the sum of the others.
 
     Parameters
     ----------
     reserved : int
-        Bytes of all segments: what the driver has given, and what tools such as nvidia-smi show, beside the context.
+        Bytes of all segments. Tools such as nvidia-smi show these plus the context of the device.
     requested : int
-        What the program asked for and has not freed.
+        Bytes that the program has requested and not freed.
     rounding : int
-        What its blocks are larger than that.
+        Bytes by which the blocks in use are larger than the requests.
     pending : int
-        Freed, but possibly in use on another stream.
+        Bytes that are freed, but possibly in use on another stream.
     split : int
-        Free parts of segments, or of pages of expandable segments, that are in use. They serve later requests that fit, and
-        cannot be returned.
+        Free parts of segments that are in use, or of pages of expandable segments that are in use. They can serve later
+        requests that fit, but cannot be returned to the driver.
     cached : int
-        Whole free segments and pages, which `EMPTY_CACHE` returns.
+        Whole free segments and pages, which `EMPTY_CACHE` returns to the driver.
     """
 
     reserved: int
@@ -46,7 +46,7 @@ class ReservedBytes:
 
 @dataclass(frozen=True)
 class OutOfMemory:
-    """The request that did not fit. ``event`` is its position, ``nbytes`` its bytes, ``state`` the bytes at that time."""
+    """A request that did not fit: its position, its size in bytes, and the reserved memory at that time."""
 
     event: int
     nbytes: int
@@ -56,22 +56,22 @@ class OutOfMemory:
 
 @dataclass(frozen=True)
 class AllocatorReport:
-    """What a sequence of events does to the reserved memory. Sizes are in bytes.
+    """The reserved memory during a sequence of events. Sizes are in bytes.
 
     Parameters
     ----------
     settings : AllocatorSettings
-        How the allocator behaved.
+        The settings of the allocator.
     capacity : int or None
-        Bytes that the driver could give; None if unlimited.
+        Bytes that the driver can provide; None if unlimited.
     events : int
-        Number of events replayed. Fewer than given if the memory did not suffice.
+        Number of events replayed. It is smaller than the number given if memory ran out.
     peak_reserved, peak_allocated, peak_requested : int
-        Greatest bytes of segments, of blocks in use, and of what was requested. They may occur at different events.
+        Peaks of the bytes of segments, of blocks in use, and of requests. They may occur at different events.
     peak_event : int
         Position of the first event after which ``peak_reserved`` bytes were reserved; -1 if there were none.
     at_peak, at_end : ReservedBytes
-        What the reserved bytes consisted of then, and after the last event.
+        The parts of the reserved memory after ``peak_event``, and after the last event.
     segments : int
         Number of segments at the end.
     segments_requested, segments_returned, retries : int
@@ -80,7 +80,7 @@ class AllocatorReport:
     out_of_memory : OutOfMemory or None
         The first request that did not fit. The replay ends there.
     reserved, allocated : array of int
-        Bytes after each event, if a timeline was asked for.
+        Bytes after each event, if a timeline was requested.
     """
 
     settings: AllocatorSettings
@@ -102,12 +102,12 @@ class AllocatorReport:
 
     @property
     def fragmentation(self) -> float:
-        """Part of the reserved bytes at their peak that was neither in use nor pending, from 0 to 1."""
+        """Fraction of the reserved bytes at their peak that was neither in use nor pending, from 0 to 1."""
         state = self.at_peak
         return (state.split + state.cached) / state.reserved if state.reserved else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the timeline as values that JSON has."""
+        """Return everything except the timeline as JSON types."""
         names = ("capacity", "events", "peak_reserved", "peak_allocated", "peak_requested", "peak_event", "fragmentation", "segments",
                  "segments_requested", "segments_returned", "retries")  # fmt: skip
         found: dict[str, Any] = {name: getattr(self, name) for name in names}
@@ -119,25 +119,26 @@ class AllocatorReport:
 
 def replay(events: Iterable[Any], settings: AllocatorSettings | str | None = None, *, capacity: int | None = None,
            timeline: bool = True) -> AllocatorReport:  # fmt: skip
-    """Return what allocations and frees do to the reserved memory, by the rules of PyTorch's caching allocator.
+    """Replay allocations and frees by the rules of PyTorch's caching allocator, and report the reserved memory.
 
     Parameters
     ----------
     events : iterable
-        In the order in which they happen. ``(id, nbytes)`` or ``(id, nbytes, stream)`` allocates; ``(id, None)`` frees.
-        An id is any hashable value, and may be used again after it is freed. Requests of 0 bytes take nothing.
-        `EMPTY_CACHE` returns what is cached.
+        The events in order. ``(id, nbytes)`` or ``(id, nbytes, stream)`` allocates; ``(id, None)`` frees. An id is any
+        hashable value, and may be used again after it is freed. Requests of 0 bytes take no memory. `EMPTY_CACHE`
+        returns cached memory to the driver.
     settings : AllocatorSettings or str, optional
-        How the allocator behaves; a text is read like ``PYTORCH_CUDA_ALLOC_CONF``. By default PyTorch's defaults.
+        The settings of the allocator. A string has the format of ``PYTORCH_CUDA_ALLOC_CONF``. Default: PyTorch's
+        defaults.
     capacity : int, optional
-        Bytes that the driver can give, such as `DeviceProfile.visible_memory` less what the context takes.
+        Bytes that the driver can provide, such as `DeviceProfile.visible_memory` minus the context. Default: unlimited.
     timeline : bool, default True
-        Keep the bytes after each event: 16 bytes an event.
+        Whether to keep the bytes after each event, which takes 16 bytes per event.
 
     Raises
     ------
     ValueError
-        If an event frees an id that is not in use, allocates one that is, or is none of the above.
+        If an event frees an id that is not in use, allocates an id that is in use, or has none of these forms.
 
     Examples
     --------
@@ -201,7 +202,7 @@ def replay(events: Iterable[Any], settings: AllocatorSettings | str | None = Non
 
 
 def _state(model: CachingAllocator) -> ReservedBytes:
-    """Return what the reserved bytes consist of now."""
+    """Return the current parts of the reserved memory."""
     split = model.split
     pending = model.active - model.allocated
     return ReservedBytes(

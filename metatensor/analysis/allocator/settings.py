@@ -1,4 +1,4 @@
-"""Settings of the caching allocator, as ``PYTORCH_CUDA_ALLOC_CONF`` has them."""
+"""Settings of the caching allocator, with the options of ``PYTORCH_CUDA_ALLOC_CONF``."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 __all__ = ["EMPTY_CACHE", "LARGE_SEGMENT", "MIN_BLOCK", "MIN_LARGE", "ROUND_LARGE", "SMALL", "SMALL_SEGMENT", "AllocatorSettings"]
 
 EMPTY_CACHE = "empty_cache"
-"""The event that returns what is cached to the driver, as `torch.cuda.empty_cache` does."""
+"""The event that returns cached memory to the driver, like `torch.cuda.empty_cache`."""
 MIB = 1 << 20
 MIN_BLOCK = 512
-"""Every block is a multiple of this many bytes."""
+"""The size of every block is a multiple of this many bytes."""
 SMALL = MIB
 """Largest block of the small pool, in bytes."""
 SMALL_SEGMENT = 2 * MIB
-"""Bytes of a segment of the small pool."""
+"""Size of a segment of the small pool, in bytes."""
 LARGE_SEGMENT = 20 * MIB
-"""Bytes of a segment for a block between `SMALL` and `MIN_LARGE`."""
+"""Size of a segment for blocks between `SMALL` and `MIN_LARGE`, in bytes."""
 MIN_LARGE = 10 * MIB
 """A block of at least this many bytes gets a segment of its own size."""
 ROUND_LARGE = 2 * MIB
@@ -29,26 +29,28 @@ INTERVALS = 16
 NO_EFFECT = {"backend", "release_lock_on_cudamalloc", "pinned_use_cuda_host_register", "pinned_num_register_threads",
              "pinned_reserve_segment_size_mb", "pinned_use_background_threads", "graph_capture_record_stream_reuse",
              "use_cuda_host_register", "per_process_memory_fraction", "throw_on_cudamalloc_oom"}  # fmt: skip
-"""Options that have nothing to do with the layout of device memory in the native allocator."""
+"""Options that do not affect the layout of device memory in the native allocator."""
 
 
 @dataclass(frozen=True)
 class AllocatorSettings:
-    """How the allocator behaves. The defaults are PyTorch's. Sizes are in bytes.
+    """Settings of the caching allocator. The defaults are PyTorch's. Sizes are in bytes.
 
     Parameters
     ----------
     max_split_size : int, optional
         Blocks of at least this size are not split, and smaller requests do not use them. None: all blocks may be split.
     max_non_split_rounding : int, default 20 MiB
-        A block that is not split may be larger than the request by less than this.
+        A block that is not split may exceed the request by less than this.
     roundup_power2_divisions : int or tuple of 16 int, default 0
-        The next of so many equal steps between two powers of two is the size of a block, where that is coarser than
-        multiples of 512 bytes. 0 and 1 do nothing. A tuple has the number for each power of two from 1 MiB on.
+        Number of equal steps into which the range between two powers of two is divided. The size of a block is rounded
+        up to the next step if that is coarser than multiples of 512 bytes. 0 and 1 have no effect. A tuple holds the
+        number for each power of two from 1 MiB on.
     garbage_collection_threshold : float, default 0
-        Part of the capacity above which unused cached segments are returned before a new one is requested. 0: never.
+        If more than this fraction of the capacity is reserved, unused cached segments are returned before a new
+        segment is requested. 0 means never.
     expandable_segments : bool, default False
-        One segment per stream and pool, to which pages are added.
+        Whether each stream and pool has a single segment, to which pages are added.
     """
 
     max_split_size: int | None = None
@@ -74,7 +76,7 @@ class AllocatorSettings:
 
     @classmethod
     def parse(cls, text: str) -> AllocatorSettings:
-        """Return the settings that the text of ``PYTORCH_CUDA_ALLOC_CONF`` (or ``PYTORCH_ALLOC_CONF``) describes.
+        """Return the settings described by the text of ``PYTORCH_CUDA_ALLOC_CONF`` (or ``PYTORCH_ALLOC_CONF``).
 
         >>> from metatensor.analysis.allocator import AllocatorSettings
         >>> AllocatorSettings.parse("max_split_size_mb:128,expandable_segments:True").max_split_size
@@ -121,7 +123,7 @@ class AllocatorSettings:
         )
 
     def block_size(self, nbytes: int) -> int:
-        """Return the size of the block that a request for so many bytes needs."""
+        """Return the size of the block for a request of ``nbytes`` bytes."""
         if self._divisions and nbytes > MIN_BLOCK:
             divisions = self._divisions[min(max(nbytes.bit_length() - MIB.bit_length(), 0), INTERVALS - 1)]
             if divisions > 1 and nbytes > MIN_BLOCK * divisions:
@@ -138,7 +140,7 @@ class AllocatorSettings:
 
 
 def _intervals(text: str) -> tuple[int, ...]:
-    """Return the divisions of each power of two: ``256:1,512:2,>:8`` is 1 below 256 MB, 2 below 512 MB, 8 above."""
+    """Return the divisions for each power of two. ``256:1,512:2,>:8`` means 1 below 256 MB, 2 below 512 MB, and 8 above."""
     table = [0] * INTERVALS
     start = 0
     for part in filter(None, text.split(",")):

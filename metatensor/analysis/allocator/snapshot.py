@@ -1,4 +1,4 @@
-"""Memory snapshots of PyTorch (`torch.cuda.memory._dump_snapshot`), read without running anything in them."""
+"""Memory snapshots of PyTorch (`torch.cuda.memory._dump_snapshot`), read without executing code from them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ RETURNS = ("segment_free", "segment_unmap")
 
 
 class SnapshotError(ValueError):
-    """A file that is not a memory snapshot of PyTorch, or is damaged."""
+    """Raised for a file that is not a memory snapshot of PyTorch, or is damaged."""
 
 
 class SnapshotBlock(NamedTuple):
-    """A block at the time of the snapshot: address, bytes, bytes asked for, state (``active_allocated``, ``inactive``, ...)."""
+    """A block at the time of the snapshot. States are ``active_allocated``, ``inactive`` and others. Sizes are in bytes."""
 
     address: int
     size: int
@@ -36,7 +36,7 @@ class SnapshotBlock(NamedTuple):
 
 
 class SnapshotSegment(NamedTuple):
-    """A segment at the time of the snapshot. Sizes are in bytes. ``pool`` is the id of a private pool, (0, 0) for none."""
+    """A segment at the time of the snapshot. Sizes are in bytes. ``pool`` is the id of a private pool, or (0, 0)."""
 
     device: int
     address: int
@@ -51,9 +51,10 @@ class SnapshotSegment(NamedTuple):
 class TraceEvent(NamedTuple):
     """An event of the recorded history.
 
-    ``action`` is ``alloc``, ``free_requested``, ``free_completed``, ``segment_alloc``, ``segment_free``, ``segment_map``,
-    ``segment_unmap``, ``oom``, ``snapshot`` or one that later versions added. ``size`` is in bytes. ``time_us`` is None in
-    snapshots of early versions. ``frames`` are mappings with ``name``, ``filename`` and ``line``, the innermost first.
+    ``action`` is ``alloc``, ``free_requested``, ``free_completed``, ``segment_alloc``, ``segment_free``,
+    ``segment_map``, ``segment_unmap``, ``oom``, ``snapshot``, or an action that later versions of PyTorch added.
+    ``size`` is in bytes. ``time_us`` is None in snapshots of early versions. ``frames`` are mappings with ``name``,
+    ``filename`` and ``line``, the innermost frame first.
     """
 
     action: str
@@ -83,11 +84,12 @@ class Snapshot:
     segments : tuple of SnapshotSegment
         The segments of all devices.
     traces : tuple of tuple of TraceEvent
-        The recorded history of each device. It may begin in the middle: PyTorch keeps a limited number of events.
+        The recorded history of each device. Early events may be missing, because PyTorch keeps a limited number of
+        them.
     settings : AllocatorSettings or None
         Settings of the allocator; None in snapshots of early versions, which do not have them.
     recorded_settings : mapping
-        The settings as the snapshot has them.
+        The settings in the snapshot's own form.
     """
 
     path: str
@@ -116,9 +118,9 @@ class Snapshot:
     def events(self, device: int = 0, *, returns: bool = True) -> Iterator[Any]:
         """Yield the history of a device as events for `replay`, so that it can be replayed with other settings.
 
-        First come the blocks that were in use before the history, by address. A block is freed when it may be reused. With
-        ``returns``, the cache is emptied where memory was returned to the driver. Why it was is not recorded: because the
-        program emptied the cache, or because memory was needed.
+        The blocks that were in use before the history come first, in the order of addresses. A block is freed at the
+        time when it may be reused. With ``returns``, the cache is emptied whenever memory was returned to the driver.
+        (The history does not record whether the program emptied the cache or memory was needed.)
 
         >>> from metatensor.analysis import allocator
         >>> snapshot = allocator.load_snapshot("snapshot.pickle")                           # doctest: +SKIP
@@ -152,13 +154,13 @@ class Snapshot:
 def load_snapshot(path: str | os.PathLike[str]) -> Snapshot:
     """Read a memory snapshot that `torch.cuda.memory._dump_snapshot` wrote.
 
-    The file is a pickle. It is read by the interpreter that reads checkpoints, which imports nothing and calls nothing, and
+    The file is a pickle. The interpreter that reads checkpoints reads it too: it imports nothing, calls nothing, and
     takes time and memory in proportion to the file.
 
     Raises
     ------
     SnapshotError
-        If the file is not such a snapshot, names any class or function, or contradicts itself.
+        If the file is not such a snapshot, refers to any class or function, or is inconsistent.
     """
     from metatensor.checkpoint._pickle import Machine
     from metatensor.checkpoint.errors import CheckpointError
@@ -201,7 +203,7 @@ class _Reader:
         return found if isinstance(found, (list, tuple)) else ()
 
     def snapshot(self, contents: Any) -> Snapshot:
-        if isinstance(contents, (list, tuple)):  # early versions saved the segments alone
+        if isinstance(contents, (list, tuple)):  # early versions saved only the segments
             contents = {"segments": contents}
         if not isinstance(contents, dict) or "segments" not in contents:
             raise self.wrong("it has no segments")
@@ -232,7 +234,7 @@ class _Reader:
                 raise self.wrong(f"a block has the state {str(state)[:40]!r}")
             if self.number(item, "address", "a block", at) != at or not size:
                 raise self.wrong(f"the blocks of the segment at {address:#x} do not follow one another")
-            history = item.get("history")  # early versions have the bytes asked for and the frames there
+            history = item.get("history")  # early versions store the requested bytes and the frames there
             detail = history[0] if isinstance(history, list) and history and isinstance(history[0], dict) else item
             requested = self.number(item, "requested_size", "a block", self.number(detail, "real_size", "a block", size))
             blocks.append(SnapshotBlock(at, size, requested, state, self.frames(detail)))

@@ -12,7 +12,7 @@ __all__ = ["Region", "Start", "Used", "start_of"]
 
 
 class Used(NamedTuple):
-    """A block in use, or freed but pending."""
+    """A block that is in use, or freed but pending."""
 
     address: int
     size: int
@@ -22,7 +22,7 @@ class Used(NamedTuple):
 
 @dataclass
 class Region:
-    """A segment, or a range of mapped addresses of an expandable segment, and the blocks in use in it, by address."""
+    """A segment, or a mapped range of an expandable segment, with its used blocks by address."""
 
     address: int
     size: int
@@ -41,7 +41,7 @@ class Start:
 
 
 def start_of(snapshot: Snapshot, device: int, settings: AllocatorSettings) -> Start:
-    """Return the state before the first event, found by going back from the final state."""
+    """Return the state before the first event, by undoing the events from the final state."""
     spans: dict[int, Region] = {}
     live: dict[int, tuple[int, int, bool]] = {}  # address -> (size or 0 if unknown, requested, pending)
     for segment in snapshot.segments:
@@ -77,7 +77,7 @@ def start_of(snapshot: Snapshot, device: int, settings: AllocatorSettings) -> St
 
 
 def _remove(spans: dict[int, Region], address: int, size: int) -> None:
-    """Remove a range of addresses from the regions of expandable segments that have parts of it."""
+    """Remove a range of addresses from the regions of expandable segments that contain parts of it."""
     end = address + size
     for start, region in list(spans.items()):
         stop = start + region.size
@@ -90,7 +90,7 @@ def _remove(spans: dict[int, Region], address: int, size: int) -> None:
 
 
 def _joined(spans: dict[int, Region]) -> list[Region]:
-    """Return the regions by address. Those of one expandable segment that touch are one."""
+    """Return the regions in the order of addresses. Adjacent regions of one expandable segment are merged."""
     regions: list[Region] = []
     for _, region in sorted(spans.items()):
         last = regions[-1] if regions else None
@@ -102,7 +102,7 @@ def _joined(spans: dict[int, Region]) -> list[Region]:
 
 
 def _fill(regions: list[Region], live: dict[int, tuple[int, int, bool]], settings: AllocatorSettings) -> None:
-    """Put the blocks in use into the regions. Unknown sizes are those that the rules for splitting imply."""
+    """Put the used blocks into the regions. Unknown sizes are derived from the rules for splitting."""
     addresses = sorted(live)
     position = 0
     for region in regions:

@@ -1,4 +1,4 @@
-"""Backward passes of planned scripts, which leave gradients without values."""
+"""Backward passes of planned scripts. Their gradients have no values."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["Gradients"]
 class Gradients:
     """The gradients of a planned script.
 
-    Backward passes are skipped. After a skipped pass, every leaf that requires grad has a gradient on meta until its
-    gradient is set to None. All leaves are included, because it is not known on which of them the differentiated tensor
-    depends. A gradient is created when it is first read.
+    A backward pass that raises NotImplementedError is skipped. After a skipped pass, every leaf that requires grad has a
+    gradient on meta until its gradient is set to None. All leaves are included, because it is not known on which of them
+    the differentiated tensor depends. Such a gradient is created when it is first read.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Kernels of the backward halves of activation functions and softmax."""
+"""Kernels of the gradients of activation functions and softmax."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel of a convolution's gradients. The patches are the same as those of the convolution itself."""
+"""The kernel of a convolution's gradients. It uses the same patches as the convolution itself."""
 
 from __future__ import annotations
 

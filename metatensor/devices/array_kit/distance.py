@@ -64,7 +64,7 @@ def pdist(kit: Any, out: Any, input: Any, p: float) -> None:
 
 
 def _slope(xp: Any, grad: Any, difference: Any, p: float, distance: Any) -> Any:
-    """Return the gradient of p-norms over the last dimension, in which ``grad`` and ``distance`` have size 1."""
+    """Return the gradient of p-norms over the last dimension. ``grad`` and ``distance`` have size 1 in that dimension."""
     sign, size = xp.sign(difference), xp.abs(difference)
     if p == 0:
         return xp.zeros_like(difference)

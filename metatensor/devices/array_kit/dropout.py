@@ -16,7 +16,8 @@ _SATURATION = -1.0507009873554804934193349852946 * 1.673263242354377284817042991
 def _dropped(kit: Any, ticket: Any, p: float, shape: tuple[int, ...], ndim: int) -> Any:
     """Return a mask that is True with probability p, of ``shape`` with 1s appended up to ``ndim`` dimensions.
 
-    With gradients, dropout multiplies by numbers that ``bernoulli_(1 - p)`` draws. This draws the same.
+    While gradients are recorded, dropout multiplies by a mask from ``bernoulli_(1 - p)``. This function draws the same
+    mask.
     """
     draw = ~kit.random(ticket).below(math.prod(shape), 0, 1 - p)
     return draw.reshape((*shape, *[1] * (ndim - len(shape))))

@@ -39,7 +39,7 @@ def place(ndim: int, indices: Any, dims: Any) -> tuple[Any, ...]:
 
 
 def check_key(kit: Any, key: tuple[Any, ...], shape: tuple[int, ...]) -> None:
-    """Raise IndexError if an index of a key is out of bounds. Devices other than the host need this: they would wrap around."""
+    """Raise IndexError if an index of a key is out of bounds. Devices other than the host would wrap it around."""
     if kit.on_host:
         return
     at = 0

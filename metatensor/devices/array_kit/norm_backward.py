@@ -1,7 +1,8 @@
 """Kernels of the gradients of normalization layers.
 
-With the normalized input x = (input - mean) / deviation and g, the gradient times the weight, the gradient of the input
-is (g - mean(g) - x mean(g x)) / deviation, with means over what was normalized together.
+Let x = (input - mean) / deviation be the normalized input and g the gradient of the result times the weight. The
+gradient of the input is then (g - mean(g) - x mean(g x)) / deviation. Means are over the elements that were normalized
+together.
 """
 
 from __future__ import annotations

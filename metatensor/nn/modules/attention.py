@@ -174,7 +174,7 @@ class MultiheadAttention(Module):
                 raise AssertionError(f"MultiheadAttention: {name} must be bool or floating-point, got {mask.dtype}")
         swap = self.batch_first and query.dim() == 3 == key.dim() == value.dim()
         if swap:
-            # The same tensor stays the same, so that its projections are computed together.
+            # If two of them are the same tensor, keep them so, because their projections are then computed together.
             moved = key.transpose(0, 1)
             query, value = (moved if x is key else x.transpose(0, 1) for x in (query, value))
             key = moved

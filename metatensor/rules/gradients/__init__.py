@@ -1,1 +1,1 @@
-"""Longer functions of the rules for gradients, one module for each family of operators. They are imported when first used."""
+"""Longer functions of gradient rules, with one module for each family of operators. Modules are imported on first use."""

@@ -1,4 +1,4 @@
-"""Gradients of activation functions and of dropout, and dropout as it is recorded."""
+"""Gradients of activation functions and dropout, and dropout in terms of recorded operators."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def prelu(grad: Any, input: Any, weight: Any, wanted: Any) -> Any:
 
 
 def elu_of_result(grad: Any, result: Any, alpha: Any, scale: Any, input_scale: Any) -> Any:
-    """Return the gradient of `elu` from its result: where the input is not positive, the result grows with an exponential."""
+    """Return the gradient of `elu`, computed from its result."""
     if alpha < 0:
         raise RuntimeError(f"elu: the gradient of an in-place call needs a positive alpha, got {alpha}")
     return ops.where(result > 0, grad * scale, grad * (result + alpha * scale).mul_(input_scale))
@@ -45,7 +45,10 @@ def softmax(grad: Any, result: Any, dim: Any) -> Any:
 
 
 def softmax_again(grad: Any, grad_output: Any, output: Any, dim: int) -> Any:
-    """The gradient of softmax is y * (g - sum(y * g)), which is differentiated for y."""
+    """Return the gradient of softmax's gradient for its result.
+
+    With the result y and its gradient g, the gradient of softmax is y * (g - sum(y * g)). It is differentiated by y.
+    """
     first, second = ((x * output).sum(dim, True) for x in (grad, grad_output))
     return grad * (grad_output - second) - grad_output * first
 
@@ -90,7 +93,7 @@ def rrelu_write(input: Any, lower: float, upper: float, training: bool, inplace:
 
 
 def _drop(input: Any, p: float, train: bool, generator: Any, channels: bool, alpha: bool, write: bool = False) -> Any:
-    """Multiply by a random mask. For alpha dropout, also add what keeps the mean and the variance."""
+    """Multiply by a random mask. For alpha dropout, also add a term that preserves the mean and the variance."""
     if not 0 <= p <= 1:
         return NotImplemented
     if not train or p == 0 or not input.numel():
@@ -155,7 +158,7 @@ def _layer(function: Any) -> Any:
 
 
 def _unbatched(dims: int) -> Any:
-    """Return dropout of the channels of inputs that have `dims` dimensions with a batch."""
+    """Return the function for dropout of channels. Its inputs have `dims` dimensions, or one less without a batch."""
 
     def layer(input: Any, p: float, training: bool, inplace: bool, generator: Any) -> Any:
         if input.dim() == dims:

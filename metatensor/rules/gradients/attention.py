@@ -1,4 +1,4 @@
-"""Gradients of embedding and attention, and attention as it is recorded."""
+"""Gradients of embedding and attention, and attention in terms of recorded operators."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def embedding_dense_backward(grad: Any, indices: Any, rows: int, padding: int, b
 
 
 def _bias(mask: Any, like: Any) -> Any:
-    """Return a mask as numbers to add: 0 where it allows attention, -inf elsewhere."""
+    """Return a mask as a term to add to the scores: 0 where it allows attention, -inf elsewhere."""
     if mask is None or mask.dtype is not mt.bool:
         return mask
     return mask.new_zeros(mask.shape, dtype=like.dtype).masked_fill_(~mask, -math.inf)
@@ -56,7 +56,7 @@ def _causal(query: Any, key: Any) -> Any:
 
 def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: Any, enable_gqa: bool,
               generator: Any) -> Any:  # fmt: skip
-    """Attention in steps. The query and the key are each scaled by the root of the factor."""
+    """Compute attention in differentiable steps. The square root of the scale multiplies query and key."""
     if (
         min(query.dim(), key.dim(), value.dim()) < 2
         or (is_causal and attn_mask is not None)

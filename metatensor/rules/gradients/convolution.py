@@ -1,4 +1,4 @@
-"""Gradients of convolutions, and convolutions as they are recorded."""
+"""Gradients of convolutions, and convolutions in terms of recorded operators."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _run(
 
 
 def _by_parts(input: Any, weight: Any, bias: Any, run: Any) -> Any:
-    """Compute a complex convolution by three real ones."""
+    """Compute a complex convolution with three real ones."""
     (x, y), (u, v) = ((ops.real(t), ops.imag(t)) for t in (input, weight))
     p: Any
     q: Any
@@ -125,7 +125,7 @@ def _for_input(grad: Any, input: Any, weight: Any, stride: Any, padding: Any, di
     n = weight.dim() - 2
     if transposed:
         result = ops.convolution(grad, conj(weight), None, stride, padding, dilation, False, (0,) * n, groups)
-        for i in range(n):  # positions that the output's padding made
+        for i in range(n):  # positions that the output padding added
             result = result.narrow(i + 2, 0, input.shape[i + 2])
         return result
     extra = tuple(
@@ -139,7 +139,7 @@ def _for_input(grad: Any, input: Any, weight: Any, stride: Any, padding: Any, di
 
 
 def _for_weight(image: Any, kernel: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int, n: int) -> Any:
-    """Correlate the images with the gradients: a convolution with the dimensions of batch and channels exchanged."""
+    """Correlate the images with the gradients. This is a convolution with batch and channel dimensions exchanged."""
     batch, spatial = image.shape[0], range(3, n + 3)
     x = image.reshape(batch, groups, -1, *image.shape[2:]).permute(2, 1, 0, *spatial).reshape(-1, groups * batch, *image.shape[2:])
     g = kernel.reshape(batch, groups, -1, *kernel.shape[2:]).permute(1, 2, 0, *spatial).reshape(-1, batch, *kernel.shape[2:])

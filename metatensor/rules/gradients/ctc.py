@@ -1,4 +1,4 @@
-"""Connectionist temporal classification as it is recorded, and its gradient."""
+"""Connectionist temporal classification in terms of recorded operators, and its gradient."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ctc_loss(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: A
 
 
 def _extended(targets: Any, lengths: list[int], blank: int) -> Any:
-    """Return the labels of each sequence with blanks between and around them, (N, 2 S + 1)."""
+    """Return the labels of each sequence with blanks between and around them. The shape is (N, 2 S + 1)."""
     longest = max(lengths, default=0)
     made = mt.full((len(lengths), 2 * longest + 1), blank, dtype=mt.int64, device=targets.device)
     start = 0
@@ -42,7 +42,7 @@ def _extended(targets: Any, lengths: list[int], blank: int) -> Any:
 
 
 def _sum(parts: Any) -> Any:
-    """Return the logarithm of the sum of exponentials. The gradient is 0 where all parts are -inf."""
+    """Return the logarithm of the sum of exponentials. Its gradient is 0 where all parts are -inf."""
     values = mt.stack(parts)
     top = values.detach().amax(0)
     dead = top == -math.inf
@@ -51,7 +51,7 @@ def _sum(parts: Any) -> Any:
 
 
 def ctc_forward(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int, zero_infinity: bool) -> tuple[Any, Any]:
-    """Return the loss of each sequence and the logarithms of the forward probabilities, (N, T, 2 S + 1)."""
+    """Return the loss of each sequence, and the logarithms of the forward probabilities (N, T, 2 S + 1)."""
     steps, n, _ = log_probs.shape
     labels = _extended(targets, list(target_lengths), blank)
     width = labels.shape[1]
@@ -77,7 +77,7 @@ def ctc_forward(log_probs: Any, targets: Any, input_lengths: Any, target_lengths
     last = alpha.gather(1, ends)
     before = mt.where(ends > 0, alpha.gather(1, (ends - 1).clamp_min(0)), -math.inf)
     loss = -_sum([last, before]).squeeze(1)
-    nothing = (until == 0).squeeze(1)  # no time: only the empty target has a path
+    nothing = (until == 0).squeeze(1)  # sequences without time steps: only the empty target has a path
     return mt.where(nothing, mt.where(ends.squeeze(1) == 0, 0.0, math.inf), loss), mt.stack(alphas, 1)
 
 
@@ -106,7 +106,7 @@ def ctc_backward(
     loss: Any,
     log_alpha: Any,
 ) -> Any:
-    """Gradient through normalized log-probabilities: probability minus occupancy, times the incoming gradient."""
+    """Return the gradient for `log_probs`, which must be normalized: probability minus occupancy, times `grad`."""
     steps = log_probs.shape[0]
     with mt.enable_grad():
         x = log_probs.detach().requires_grad_()

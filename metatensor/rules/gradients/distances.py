@@ -1,4 +1,4 @@
-"""Distances, similarities and the losses made of them, as they are recorded."""
+"""Distances, similarities and losses based on them, in terms of recorded operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = []
 
 
 def cosine_similarity(x1: Any, x2: Any, dim: int, eps: float) -> Any:
-    """Divide by the lengths, then multiply. Lengths are raised to `eps` in place: their gradients are not cut."""
+    """Divide by the lengths, then multiply. Lengths below `eps` are raised to `eps` without a change of their gradients."""
     dtype = mt.result_type(x1, x2)
     x1, x2 = x1.to(dtype), x2.to(dtype)
     if x1.shape != x2.shape:

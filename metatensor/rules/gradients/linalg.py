@@ -1,6 +1,7 @@
 """Gradients of matrix factorizations, eigenvalues and singular values.
 
-`G` stands for the gradient of a result and `d` for a differential: a loss changes by the real part of ``tr(G.mH @ d)``.
+In the formulas, G is the gradient of a result X and dX a differential of it. The loss changes by the real part of
+``tr(G.mH @ dX)``.
 The formulas follow Giles, "Collected matrix derivative results" (2008), Murray, "Differentiation of the Cholesky
 decomposition" (2016), Walter and Lehmann, "Algorithmic differentiation of linear algebra functions" (2010), and for complex
 matrices Boeddeker et al., "On the computation of complex-valued gradients" (2017).
@@ -17,7 +18,7 @@ from metatensor._core.gradients import linalg, ops
 
 __all__ = []
 
-PHASES = 1e-2  # the largest derivative by a phase that counts as zero
+PHASES = 1e-2  # derivatives by a phase up to this count as zero
 
 
 def difference(a: Any, b: Any) -> Any:
@@ -33,7 +34,7 @@ def diagonal_of_ones(x: Any) -> Any:
 
 
 def with_diagonal(matrices: Any, diagonal: Any) -> Any:
-    """Return matrices with other diagonals, zeros for None."""
+    """Return copies of matrices with the given diagonals. None stands for zeros."""
     if diagonal is None:
         return matrices.masked_fill(diagonal_of_ones(matrices), 0)
     return ops.diagonal_scatter(matrices, diagonal.to(matrices.dtype), 0, -2, -1)
@@ -46,7 +47,7 @@ def gaps(values: Any) -> Any:
 
 
 def need_no_phase(name: str, turned: Any) -> None:
-    """Raise if a loss depends on the phases of eigenvectors or singular vectors, given its derivatives by them."""
+    """Raise if a loss depends on the phases of eigenvectors or singular vectors. `turned` holds its derivatives by them."""
     if not turned.dtype.is_complex:
         return
     try:
@@ -137,9 +138,9 @@ def qr(grads: Any, Q: Any, R: Any, mode: str) -> Any:
 
 
 def _lu(lower_grad: Any, upper_grad: Any, p: Any, lower: Any, upper: Any) -> Any:
-    """From A = P L U: L^-1 P^T dA U^-1 = L^-1 dL + dU U^-1, of which the first is strictly lower and the second upper triangular.
+    """From A = P L U: L^-1 P^T dA U^-1 = L^-1 dL + dU U^-1. The first term is strictly lower, the second upper triangular.
 
-    Rows or columns beyond the square part depend on one of the factors only.
+    Rows or columns beyond the square part depend on only one of the factors.
     """
     k, m, n = lower.shape[-1], lower.shape[-2], upper.shape[-1]
     if m <= n:
@@ -170,7 +171,7 @@ def _lu(lower_grad: Any, upper_grad: Any, p: Any, lower: Any, upper: Any) -> Any
 
 
 def _beyond(grad: Any, square: Any, dim: int, start: int, length: int) -> Any:
-    """Return the part of a gradient beyond the square one, zeros if there is no gradient."""
+    """Return the part of a gradient beyond the square part, or zeros if there is no gradient."""
     if grad is not None:
         return grad.narrow(dim, start, length)
     shape = list(square.shape)
@@ -215,7 +216,7 @@ def lu_unpack(grads: Any, LU_data_meta: Any) -> Any:
 
 
 def eigh(grads: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
-    """From A = V diag(w) V^H: V^H dA V has the diagonal dw, and elsewhere (V^H dV)[i, j] times w[j] - w[i]."""
+    """From A = V diag(w) V^H: V^H dA V has the diagonal dw, and off it the elements (V^H dV)[i, j] (w[j] - w[i])."""
     by_values, by_vectors = grads
     v = eigenvectors
     if by_vectors is None:
@@ -227,7 +228,7 @@ def eigh(grads: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
 
 
 def eig(grads: Any, eigenvalues: Any, eigenvectors: Any) -> Any:
-    """From A = V diag(w) V^-1, where the columns of V have the norm 1."""
+    """From A = V diag(w) V^-1, where the columns of V have norm 1."""
     by_values, by_vectors = grads
     v = eigenvectors
     adjoint = v.mH
@@ -298,7 +299,7 @@ def svdvals_through(A: Any, driver: Any) -> Any:
 
 
 def pseudoinverse(grad: Any, input: Any, result: Any) -> Any:
-    """From Golub and Pereyra (1973), by products with the smaller side of the matrices inside."""
+    """From Golub and Pereyra (1973). The order of the products keeps intermediate matrices small."""
     a, p = input, result
     adjoint, turned = p.mH, grad.mH
     if a.shape[-2] <= a.shape[-1]:

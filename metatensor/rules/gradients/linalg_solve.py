@@ -16,12 +16,12 @@ __all__ = []
 
 
 def _is_vector(a: Any, b: Any) -> bool:
-    """Return whether B in A X = B holds one vector for each matrix of A."""
+    """Return whether B in A X = B holds a single vector for each matrix of A."""
     return len(b.shape) == 1 or tuple(b.shape) == tuple(a.shape[:-1])
 
 
 def _outer(grad: Any, x: Any, left: bool) -> Any:
-    """Return the gradient of A in A X = B or X A = B, given that of B."""
+    """Return the gradient of A in A X = B or X A = B, given the gradient of B."""
     return -(grad @ x.mH) if left else -(x.mH @ grad)
 
 
@@ -29,7 +29,7 @@ def _outer(grad: Any, x: Any, left: bool) -> Any:
 
 
 def solve(grad: Any, A: Any, B_meta: Any, left: bool, result: Any, LU: Any, pivots: Any, wanted: Any) -> Any:
-    """The factors are not differentiable, so that the system is solved anew if this is differentiated again."""
+    """Solve with the saved factors. They are not differentiable, so a second derivative solves the system from scratch."""
     vector = _is_vector(A, B_meta)
     if vector:
         grad, result = grad.unsqueeze(-1), result.unsqueeze(-1)
@@ -72,7 +72,7 @@ def triangular_solve(
 
 
 def lu_solve(grad: Any, LU: Any, pivots: Any, left: bool, adjoint: bool, result: Any, wanted: Any) -> Any:
-    """Go through the gradient of A = P L U, or of its adjoint: that of L is P^T G U^H, that of U is L^H P^T G."""
+    """Differentiate A = P L U, or its adjoint. Given G, the gradient of A, L has the gradient P^T G U^H and U L^H P^T G."""
     right = linalg.lu_solve(LU, pivots, grad, left=left, adjoint=not adjoint)
     if not wanted[0]:
         return None, right
@@ -85,7 +85,7 @@ def lu_solve(grad: Any, LU: Any, pivots: Any, left: bool, adjoint: bool, result:
 
 
 def least_squares(grads: Any, input: Any, b: Any, solution: Any, wanted: Any) -> Any:
-    """The solution is pinv(A) B. The residuals are the squared norms of the columns of A X - B, in which X is optimal."""
+    """The solution X is pinv(A) B. The residuals are the squared norms of the columns of A X - B."""
     by_solution, by_residuals = grads[:2]
     matrix = right = None
     vector = _is_vector(input, b)
@@ -108,7 +108,7 @@ def least_squares(grads: Any, input: Any, b: Any, solution: Any, wanted: Any) ->
 
 
 def _adjoint_solution(by_inverse: Any, A: Any, LU: Any, pivots: Any) -> Any:
-    """Return the product of A^-H and a number for each matrix."""
+    """Return A^-H times a number for each matrix."""
     scaled = ops.diag_embed(by_inverse.to(A.dtype).unsqueeze(-1).expand(A.shape[:-1]))
     if mt.is_grad_enabled():
         return linalg.solve_ex(A.mH, scaled)[0]
@@ -118,7 +118,7 @@ def _adjoint_solution(by_inverse: Any, A: Any, LU: Any, pivots: Any) -> Any:
 def det(grad: Any, A: Any, result: Any, LU: Any, pivots: Any) -> Any:
     """From d det(A) = det(A) tr(A^-1 dA).
 
-    For a singular matrix, a tiny number replaces the zeros on the diagonal of U. It cancels in the cofactors.
+    For a singular matrix, a tiny number replaces the zeros on the diagonal of U. It cancels in the matrix of cofactors.
     """
     if not A.numel():
         return ops.zeros_like(A)
@@ -137,7 +137,7 @@ def det(grad: Any, A: Any, result: Any, LU: Any, pivots: Any) -> Any:
 
 
 def slogdet(grads: Any, A: Any, sign: Any, LU: Any, pivots: Any) -> Any:
-    """From d log det(A) = tr(A^-1 dA), whose real part changes the logarithm, and whose imaginary part turns the sign."""
+    """From d log det(A) = tr(A^-1 dA). The real part changes the logarithm, the imaginary part the phase of the sign."""
     by_sign, by_log = grads[:2]
     turned = None
     if by_sign is not None and sign.dtype.is_complex:
@@ -169,7 +169,7 @@ def logdet_through(input: Any) -> Any:
 
 
 def matrix_exp(grad: Any, input: Any) -> Any:
-    """The derivative of exp at A^H in the direction G is a block of exp of a block triangular matrix."""
+    """Return the derivative of exp at A^H in the direction G. It is a block of exp of a block triangular matrix."""
     adjoint, n = input.mH, input.shape[-1]
     upper = ops.cat([adjoint, grad], -1)
     lower = ops.cat([ops.zeros_like(adjoint), adjoint], -1)
@@ -182,8 +182,8 @@ def matrix_exp(grad: Any, input: Any) -> Any:
 def _reflections(result: Any, grad: Any, vectors: Any, tau: Any, transposed: bool) -> Any:
     """Differentiate W = H[1] ... H[k] C, or H[k]^H ... H[1]^H C if transposed, where H[i] = 1 - tau[i] v[i] v[i]^H.
 
-    Walk from the first factor to the last: undo it in W, and apply its adjoint to the gradient. Return the gradients of
-    the vectors and of tau.
+    For each factor from the first to the last, remove it from W and apply its adjoint to the gradient. Return the
+    gradients of the vectors and of tau.
     """
     m, k = vectors.shape[-2], tau.shape[-1]
     columns: list[Any] = [None] * k
@@ -192,7 +192,7 @@ def _reflections(result: Any, grad: Any, vectors: Any, tau: Any, transposed: boo
     for i in range(k - 1, -1, -1) if transposed else range(k):
         v, t = unit.narrow(-1, i, 1), tau.narrow(-1, i, 1).unsqueeze(-1)
         t = conj(t) if transposed else t
-        # The inverse of a reflection has the factor t / (t |v|^2 - 1) in place of t.
+        # The inverse of a reflection 1 - t v v^H is the same with t / (t |v|^2 - 1) in place of t.
         along, scale = v.mH @ result, 1 / (1 - t * (v.mH @ v))
         result = result + v @ (along * (t * scale))
         on_result, on_grad = (along * scale).mH, grad.mH @ v
@@ -207,7 +207,7 @@ def _reflections(result: Any, grad: Any, vectors: Any, tau: Any, transposed: boo
 
 
 def with_diagonal_of_ones(x: Any) -> Any:
-    """Return matrices whose diagonals, which are zero, become ones."""
+    """Return matrices with ones on their diagonals, which must be zero."""
     return x + ops.eye(x.shape[-2], x.shape[-1], dtype=x.dtype, device=x.device)
 
 
@@ -222,7 +222,7 @@ def orgqr(grad: Any, input: Any, input2: Any, result: Any) -> Any:
 
 
 def ormqr(grad: Any, input: Any, input2: Any, input3: Any, left: bool, transpose: bool, result: Any, wanted: Any) -> Any:
-    """C Q is the adjoint of Q^H C^H."""
+    """Return the wanted gradients. The product C Q is treated as the adjoint of Q^H C^H."""
     other = ops.ormqr(input, input2, grad, left, not transpose) if wanted[2] else None
     if not (wanted[0] or wanted[1]) or not input.numel() or not input2.numel() or not input3.numel():
         return None, None, other

@@ -1,4 +1,4 @@
-"""Gradients of losses, and losses as they are recorded."""
+"""Gradients of losses, and losses in terms of recorded operators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metatensor.rules.decomposed.losses import reduced
 
 __all__ = []
 
-# These are compositions in PyTorch too.
+# PyTorch composes these losses of other operators too.
 kl_div, poisson_nll_loss, multilabel_soft_margin_loss = formulas.kl_div, formulas.poisson_nll_loss, formulas.multilabel_soft_margin_loss
 
 
@@ -78,7 +78,7 @@ def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool, eps: float,
 def nll_loss(input: Any, target: Any, weight: Any, size_average: Any, ignore_index: int, reduce: Any, reduction: str) -> Any:
     if input.dim() in (1, 2, 4):
         return ops._nll_loss_forward(input, target, weight, reduction, ignore_index)[0]
-    # other images are computed with all of their dimensions in one
+    # inputs with other numbers of dimensions are flattened
     n, classes = input.shape[:2]
     flat = input.reshape(n, classes, 1, math.prod(input.shape[2:]))
     result = ops._nll_loss_forward(flat, target.reshape(n, 1, flat.shape[3]), weight, reduction, ignore_index)[0]
@@ -121,7 +121,7 @@ def nll_loss_backward(grad: Any, input: Any, target: Any, weight: Any, reduction
 
 
 def nll_loss_twice(grad: Any, target: Any, weight: Any, reduction: str, ignore_index: int, total_weight: Any) -> Any:
-    """Gradient of `nll_loss_backward` for the incoming gradient: the loss of `grad`."""
+    """Return the gradient of `nll_loss_backward` for the incoming gradient. It is the loss of `grad`."""
     loss = functional.nll_loss(grad, target, weight, None, ignore_index, None, "sum" if reduction == "mean" else reduction)
     return loss / total_weight if reduction == "mean" else loss
 
@@ -159,7 +159,7 @@ def cross_entropy(input: Any, target: Any, weight: Any, size_average: Any, ignor
     return plain * (1 - label_smoothing) + smooth * (label_smoothing / classes)
 
 
-# Backward halves ---------------------------------------------------------------------------------
+# Gradient operators-------------------------------------------------------------------------------
 
 
 def _spread(grad: Any, n: int, reduction: str) -> Any:
@@ -229,7 +229,7 @@ def multi_margin_loss_backward(grad: Any, input: Any, target: Any, p: int, margi
 
 
 def _targets(input: Any, target: Any) -> tuple[Any, Any, Any]:
-    """Return the rows of targets, which of them count, and which classes are targets."""
+    """Return rows of targets (0 where they do not count), a mask of those that count, and a mask of the target classes."""
     t = target.reshape(-1, input.shape[-1] if input.dim() else 1)
     valid = (t == -1).to(mt.int64).cumsum(1) == 0
     safe = mt.where(valid, t, 0)

@@ -1,4 +1,4 @@
-"""Gradients of normalization layers, and the layers as they are recorded."""
+"""Gradients of normalization layers, and the layers in terms of recorded operators."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def _wide(x: Any) -> Any:
 def _affine_gradients(grad: Any, normal: Any, rstd: Any, weight: Any, inner: Any, outer: Any, shape: Any, mask: Any, dtypes: Any) -> tuple:
     """Return the gradients of input, weight and bias.
 
-    `normal` is the normalized input, which has mean 0 and variance 1 over the dimensions `inner`. The parameters are shared by the
-    dimensions `outer`.
+    `normal` is the normalized input, which has mean 0 and variance 1 over the dimensions `inner`. The parameters are
+    shared along the dimensions `outer`.
     """
     first = second = third = None
     if mask[0]:
@@ -46,7 +46,7 @@ def native_layer_norm(
 
 
 def layer_norm_backward(grad: Any, input: Any, shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any, eps: float, mask: Any) -> Any:
-    """Compute the statistics again, because the gradient of the gradient passes through them."""
+    """Recompute the statistics, because second derivatives depend on them."""
     inner = tuple(range(input.dim() - len(shape), input.dim()))
     x = _wide(input)
     if mean is None:
@@ -92,7 +92,7 @@ def group_norm(input: Any, num_groups: int, weight: Any, bias: Any, eps: float) 
     n, channels = input.shape[:2]
     last = {4: channels_last, 5: channels_last_3d}.get(input.dim())
     if input.device.type != "cpu" or last is None or not input.is_contiguous(memory_format=last):
-        input = input.contiguous()  # only PyTorch's kernel for the cpu reads channels last
+        input = input.contiguous()  # in PyTorch, only the kernel for the cpu reads channels last
     return ops.native_group_norm(input, weight, bias, n, channels, math.prod(input.shape[2:]), num_groups, eps)[0]
 
 

@@ -14,7 +14,7 @@ __all__ = [
 
 
 def index_of(indices: list, dims: tuple) -> tuple:
-    """Return index tensors or masks and the dimensions where they begin as an index for square brackets."""
+    """Return an index for square brackets, given index tensors or masks and the dimensions at which they begin."""
     made: list = []
     at = 0
     for index, dim in zip(indices, dims):
@@ -24,7 +24,7 @@ def index_of(indices: list, dims: tuple) -> tuple:
 
 
 def gathered(grad: Any, dim: int, index: Any, shape: tuple) -> Any:
-    """Return the gradient of the written elements; those beyond the index were not written."""
+    """Return the gradient of the source of a scatter. Elements of the source beyond the index get 0."""
     made = grad.gather(dim, index)
     if tuple(made.shape) == tuple(shape):
         return made
@@ -43,12 +43,12 @@ def taken(grad: Any, input: Any, index: Any) -> Any:
 
 
 def taken_slices(grad: Any, dim: int, index: Any, shape: tuple) -> Any:
-    """Return the slices of `grad` at the indices, in the shape of their source."""
+    """Return the slices of `grad` at the indices, in the shape of the source."""
     return grad.index_select(dim, index).reshape(shape)
 
 
 def filled_slices(grad: Any, dim: int, index: Any) -> Any:
-    """Return the sum of the slices of `grad` at the indices, each counted once."""
+    """Return the sum of the slices of `grad` at the indices. A slice counts once even if its index is repeated."""
     if not grad.ndim:
         return grad
     shape = [1] * grad.ndim
@@ -64,12 +64,12 @@ def unselected(grad: Any, input: Any, mask: Any) -> Any:
 
 
 def scattered(grad: Any, mask: Any, shape: tuple) -> Any:
-    """Return the gradient of the elements that `masked_scatter` wrote; those left over have the gradient 0."""
+    """Return the gradient of the source of `masked_scatter`. Elements of the source that were not used get 0."""
     n = 1
     for size in shape:
         n *= size
     mask = mask.expand_as(grad).reshape(-1)
-    places = ops.where(mask, mask.cumsum(0) - 1, n)  # place n is for what was not written
+    places = ops.where(mask, mask.cumsum(0) - 1, n)  # position n collects the elements that were not written
     return grad.new_zeros((n + 1,)).scatter(0, places, grad.reshape(-1)).narrow(0, 0, n).reshape(shape)
 
 
@@ -118,7 +118,7 @@ def reduced_by_scatter(grad: Any, input: Any, dim: int, index: Any, src: Any, re
 
 
 def reduced_by_index(grad: Any, input: Any, dim: int, index: Any, source: Any, reduce: str, include_self: bool, result: Any) -> tuple:
-    """Return the gradients of `index_reduce` for `input` and `source`: those of `scatter_reduce` with whole slices."""
+    """Return the gradients of `index_reduce` for `input` and `source`, as those of `scatter_reduce` with whole slices."""
     shape = [1] * source.ndim
     if shape:
         shape[dim] = -1

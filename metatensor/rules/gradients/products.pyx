@@ -1,4 +1,7 @@
-"""Gradients of matrix products, and products as they are recorded. Compiled, because models spend their time here."""
+"""Gradients of matrix products, and products in terms of recorded operators.
+
+The module is compiled, because models call these functions most often.
+"""
 from metatensor._core.layout cimport mul_dims
 from metatensor._core.op cimport call
 from metatensor._core.saved cimport Layout
@@ -26,14 +29,14 @@ cdef bint _column_major(Layout s) noexcept:
 
 
 def mm_input(Tensor grad, Tensor mat2, Layout input_layout):
-    """Gradient of the left factor, in its layout if that is column-major."""
+    """Return the gradient of the left factor, column-major if the factor is."""
     if _column_major(input_layout):
         return _t(_mm(_conj(mat2), _t(grad)))
     return _mm(grad, _conj(_t(mat2)))
 
 
 def mm_mat2(Tensor grad, Tensor input, Layout mat2_layout):
-    """Gradient of the right factor, in its layout if that is column-major."""
+    """Return the gradient of the right factor, column-major if the factor is."""
     if _column_major(mat2_layout):
         return _t(_mm(_t(grad), _conj(input)))
     return _mm(_conj(_t(input)), grad)
@@ -50,7 +53,7 @@ def addmm_mat2(grad, mat1, mat2_layout, alpha):
 # Affine maps ----------------------------------------------------------------------------------
 
 def linear_node(Tensor input, Tensor weight, bias):
-    """Name the last operator of the composition that PyTorch records."""
+    """Return the node name of the last operator that PyTorch records for `linear`."""
     if weight.ndim == 1:
         return "SqueezeBackward4" if bias is None and input.ndim == 1 else "MvBackward0"
     if input.ndim == 2:
@@ -67,7 +70,7 @@ def linear_input(Tensor grad, Tensor weight):
 
 
 cdef Tensor _rows(Tensor t):
-    """Return the tensor as a matrix of its last dimension."""
+    """Return the tensor as a matrix whose rows run along its last dimension."""
     cdef dim_t rows = 1
     cdef int i
     if t.ndim == 2:
@@ -87,7 +90,7 @@ def linear_weight(Tensor grad, Tensor input, weight_meta):
 
 
 def linear(Tensor input, Tensor weight, bias):
-    """Multiply, then add. This is for an input or weight that is not contiguous."""
+    """Compute `linear` as a product and a sum, for a non-contiguous input or weight."""
     cdef Tensor total
     if weight.ndim != 2:
         return NotImplemented
@@ -101,13 +104,13 @@ def linear(Tensor input, Tensor weight, bias):
 
 
 cdef object _mixed(grad, Tensor weight):
-    """Return the products of the gradients, as rows, and the weight: (..., n, k) for a weight of (m, n, k)."""
+    """Return the products of the gradients, as rows, with the weight. The shape is (..., n, k) for a weight (m, n, k)."""
     cdef dim_t m = weight.sizes[0], n = weight.sizes[1], k = weight.sizes[2]
     return grad.reshape(-1, m).mm(_conj(weight).reshape(m, n * k)).reshape(-1, n, k)
 
 
 def bilinear_first(grad, input1_layout, Tensor input2, Tensor weight):
-    """Gradient of ``result[..., m] = input1 @ weight[m] @ input2 + bias[m]`` for input1."""
+    """Return the gradient of ``result[..., m] = input1 @ weight[m] @ input2 + bias[m]`` for `input1`."""
     return _mixed(grad, weight).matmul(_conj(input2).reshape(-1, weight.sizes[2], 1)).reshape(input1_layout.shape)
 
 
@@ -124,7 +127,7 @@ def bilinear_weight(grad, Tensor input1, Tensor input2, weight_layout):
 # Compositions -----------------------------------------------------------------------------------
 
 cdef bint _folds(Tensor large, Tensor small) noexcept:
-    """Whether a product of many dimensions and at most two is computed as one product of matrices."""
+    """Return whether the product of a batch with a vector or matrix is computed as a single matrix product."""
     cdef int i
     if small.flags & T_REQUIRES_GRAD or not large.total:
         return True
@@ -169,7 +172,7 @@ cdef object _folded(Tensor large, Tensor small):
 
 
 cdef object _batched(Tensor left, Tensor right, bint row, bint column):
-    """Return the product of stacks of matrices. With `row` or `column`, leave out the dimension that a vector was given."""
+    """Return the product of stacks of matrices. `row` or `column` removes the dimension that was added to a vector."""
     cdef dim_t shape[MAX_DIMS]
     cdef dim_t members = 1
     cdef int i, n
@@ -199,7 +202,7 @@ cdef object _batched(Tensor left, Tensor right, bint row, bint column):
 
 
 cdef object _stack(Tensor t, int n, const dim_t* batch, dim_t members):
-    """Return a stack of matrices with one batch dimension, given the sizes of the batch."""
+    """Return a stack of matrices with a single batch dimension, expanded to the batch sizes `batch`."""
     cdef dim_t shape[MAX_DIMS]
     cdef int i
     for i in range(n):

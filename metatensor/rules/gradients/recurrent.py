@@ -1,4 +1,4 @@
-"""Recurrent layers as they are recorded: one product with the inputs of all steps, then the steps."""
+"""Recurrent layers in terms of recorded operators: one product with the inputs of all steps, then the steps."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _relu_step(gates: Any, h: Any, w: Any, b: Any, size: int) -> Any:
 
 
 def _projected(step: Any, projection: Any) -> Any:
-    """Return a step of an LSTM whose hidden state is projected."""
+    """Return the step function of an LSTM with a projected hidden state."""
 
     def projected(gates: Any, state: Any, w: Any, b: Any, size: int) -> Any:
         h, c = step(gates, state, w, b, size)
@@ -46,7 +46,7 @@ def _projected(step: Any, projection: Any) -> Any:
 
 
 def _parts(weights: Any, step: Any, pair: bool) -> Any:
-    """Return the weights and biases of a layer, its step, and its number of hidden features."""
+    """Return the weights and biases of a layer, its step function, and its number of hidden features."""
     w_ih, w_hh, *rest = weights
     if pair and len(rest) in (1, 3):
         return w_ih, w_hh, *(rest[:2] if len(rest) == 3 else (None, None)), _projected(step, rest[len(rest) - 1]), w_hh.shape[0] // 4
@@ -74,7 +74,7 @@ def _rows(state: Any, start: int, end: int, pair: bool) -> Any:
 
 
 def _joined(states: Any, pair: bool) -> Any:
-    """Join states of several sequences."""
+    """Concatenate the states of several sequences."""
     if len(states) == 1:
         return states[0]
     return tuple(mt.cat([s[k] for s in states]) for k in range(2)) if pair else mt.cat(states)
@@ -91,7 +91,7 @@ def _over_time(x: Any, state: Any, weights: Any, step: Any, backward: bool, pair
 
 
 def _over_packed(x: Any, sizes: Any, state: Any, weights: Any, step: Any, backward: bool, pair: bool) -> Any:
-    """Run over packed sequences, the longest first. `sizes` has the number of sequences of each step."""
+    """Run over packed sequences, sorted by decreasing length. `sizes` holds the number of sequences at each step."""
     w_ih, w_hh, b_ih, b_hh, step, size = _parts(weights, step, pair)
     gates = functional.linear(x, w_ih, b_ih)
     starts = [sum(sizes[:t]) for t in range(len(sizes))]
@@ -121,7 +121,7 @@ def _layers(name: str, x: Any, hx: Any, params: Any, has_biases: bool, layers: i
     step, pair = _STEPS[name][0], name == "lstm"
     ways, each = 2 if both else 1, 4 if has_biases else 2
     if pair and len(params) == layers * ways * (each + 1):
-        each += 1  # a projection of the hidden state
+        each += 1  # the weight that projects the hidden state
     states = hx if pair else [hx]
     if len(states) != 1 + pair or len(params) != layers * ways * each or layers < 1:
         return NotImplemented  # which raises
@@ -160,7 +160,7 @@ def _packed(name: str) -> Any:
         try:
             sizes = batch_sizes.tolist()
         except DataDependentError:
-            return NotImplemented  # how many steps each sequence takes is not known
+            return NotImplemented  # the lengths of the sequences are not known
         run = lambda x, *rest: _over_packed(x, sizes, *rest)
         return _layers(name, data, hx, params, has_biases, num_layers, dropout, train, bidirectional, generator, run)
 

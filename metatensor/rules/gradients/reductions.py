@@ -56,9 +56,9 @@ def mean_of_numbers(input: Any, dims: Any, keepdim: bool, dtype: Any) -> Any:
 
 
 def log_summed(grad: Any, input: Any, dims: Any, keepdim: bool, result: Any) -> Any:
-    """Return the gradient of the logarithm of a sum of exponentials: the share of each exponential in the sum."""
+    """Return the gradient of `logsumexp`: `grad` times the share of each exponential in the sum."""
     whole = restored(result, input.shape, dims, keepdim)
-    # Where the sum is 0 or infinite, no difference of infinities is taken.
+    # Replace infinite results, so that no difference of infinities is computed.
     lost = ops.isinf(whole)
     return restored(grad, input.shape, dims, keepdim) * conj(ops.exp(input - whole.masked_fill(lost, 0)))
 
@@ -74,7 +74,7 @@ def _has_zeros(input: Any) -> bool:
 
 
 def _others(input: Any, dim: int) -> Any:
-    """Return for each element the product of all others along `dim`."""
+    """Return, for each element, the product of all other elements along `dim`."""
     n = input.shape[dim]
     one = ops.ones_like(input.narrow(dim, 0, 1))
     before = ops.cat([one, input.narrow(dim, 0, n - 1)], dim).cumprod(dim)
@@ -102,7 +102,7 @@ def accumulated_product(grad: Any, input: Any, dim: int, result: Any) -> Any:
     n = input.shape[dim]
     made = []
     for k in range(n):
-        # The products without element k, of which those from k on have it as a factor.
+        # The products without element k. Only those from k on contain it as a factor.
         without = [input.narrow(dim, 0, k), ops.ones_like(input.narrow(dim, 0, 1)), input.narrow(dim, k + 1, n - k - 1)]
         product = ops.cat(without, dim).cumprod(dim).narrow(dim, k, n - k)
         made.append((grad.narrow(dim, k, n - k) * conj(product)).sum(dim))
@@ -110,11 +110,11 @@ def accumulated_product(grad: Any, input: Any, dim: int, result: Any) -> Any:
 
 
 def accumulated_exponentials(grad: Any, input: Any, dim: int, result: Any) -> Any:
-    """Return the gradient of `logcumsumexp`: element k has a part in every sum from k on."""
+    """Return the gradient of `logcumsumexp`. Element k contributes to every sum from k on."""
     if not input.ndim or not input.numel():
         return grad
 
-    result = result.masked_fill(ops.isinf(result), 0)  # of elements that are -inf, which have no part in any sum
+    result = result.masked_fill(ops.isinf(result), 0)  # results of elements that are -inf, which contribute to no sum
 
     def back(logs: Any) -> Any:
         return (conj(logs) - result).flip(dim).logcumsumexp(dim).flip(dim)
@@ -137,7 +137,7 @@ def chosen(grad: Any, shape: tuple, dim: int, keepdim: bool, indices: Any) -> An
 
 
 def shared(grad: Any, input: Any, dims: Any, keepdim: bool, result: Any) -> Any:
-    """Return the gradient of a largest or smallest element: equal ones have equal parts."""
+    """Return the gradient of a maximum or minimum along dimensions. Equal elements get equal parts."""
     whole = restored(result, input.shape, dims, keepdim)
     equal = input == whole
     axes = logical_axes(dims, input.ndim)
@@ -145,7 +145,7 @@ def shared(grad: Any, input: Any, dims: Any, keepdim: bool, result: Any) -> Any:
 
 
 def shared_by_all(grad: Any, input: Any, result: Any) -> Any:
-    """Return the gradient of a largest or smallest element or a median of all. NaN equals NaN."""
+    """Return the gradient of a maximum, minimum or median of all elements. Equal elements, also NaN, get equal parts."""
     equal = ops.where(ops.isnan(result), ops.isnan(input), input == result)
     return grad * equal / equal.sum()
 
@@ -163,13 +163,13 @@ def variance(grad: Any, input: Any, dims: Any, correction: Any, keepdim: bool) -
     """Return the gradient of the variance."""
     left = _count(input.shape, dims) - (1 if correction is None else correction)
     grad = restored(grad, input.shape, dims, keepdim)
-    if left <= 0:  # neither the variance nor its derivative is a number there
+    if left <= 0:  # the variance and its derivative are NaN or infinite
         return grad * ops.full_like(input, float("nan"))
     return grad * (2 / left) * (input - input.mean(logical_axes(dims, input.ndim), True))
 
 
 def deviation(grad: Any, input: Any, dims: Any, correction: Any, keepdim: bool, result: Any) -> Any:
-    """Return the gradient of the standard deviation, 0 where that is 0."""
+    """Return the gradient of the standard deviation. It is 0 where the deviation is 0."""
     return variance((grad / (result * 2)).masked_fill(result == 0, 0), input, dims, correction, keepdim)
 
 
@@ -209,7 +209,7 @@ def quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: 
     if ignore_nan:
         ranks = q * (missing.logical_not().sum(-1, True) - 1)
         ranks = ranks.masked_fill(ranks < 0, 0)
-    else:  # a NaN is sorted behind all other elements, and then it is the result
+    else:  # if there is a NaN, it is sorted last and becomes the result
         ranks = (q * (n - 1)).expand(*rows.shape[:-1], q.shape[0] if q.ndim else 1)
         ranks = ranks.masked_fill(missing.any(-1, True), n - 1)
     if interpolation == "lower":
@@ -251,13 +251,13 @@ def vector_norm(grad: Any, input: Any, order: Any, dims: Any, keepdim: bool, res
 
 
 def between_rows(grad: Any, x1: Any, x2: Any, p: float, result: Any) -> Any:
-    """Return the gradient of the distances between rows for the differences of the rows."""
+    """Return the gradient of distances between rows, with respect to the differences of the rows."""
     made = vector_norm(grad, x1.unsqueeze(-2) - x2.unsqueeze(-3), p, -1, False, result)
     return grad.new_zeros((*grad.shape, x1.shape[-1])) if made is None else made
 
 
 def cdist_node(x1: Any, x2: Any, p: float, compute_mode: Any) -> str:
-    """Euclidean distances of many rows are computed by a matrix product, and reshaped."""
+    """Return the name of PyTorch's last node. Euclidean distances of many rows are a reshaped matrix product there."""
     if p != 2 or compute_mode in (2, "donot_use_mm_for_euclid_dist"):
         return "CdistBackward0"
     always = compute_mode in (1, "use_mm_for_euclid_dist")
@@ -265,7 +265,7 @@ def cdist_node(x1: Any, x2: Any, p: float, compute_mode: Any) -> str:
 
 
 def cdist_first(grad: Any, x1: Any, x2: Any, p: float, compute_mode: Any, result: Any) -> Any:
-    """Gradient of the distances for `x1`: by a product of matrices where the distances were computed by one."""
+    """Return the gradient of `cdist` for `x1`. It uses a matrix product if the distances were computed by one."""
     if cdist_node(x1, x2, p, compute_mode) == "CdistBackward0":
         return ops._cdist_backward(grad, x1, x2, p, result)
     same = result == 0
@@ -274,12 +274,12 @@ def cdist_first(grad: Any, x1: Any, x2: Any, p: float, compute_mode: Any, result
 
 
 def cdist_second(grad: Any, x1: Any, x2: Any, p: float, compute_mode: Any, result: Any) -> Any:
-    """Gradient of the distances for `x2`: that for `x1` with the two exchanged."""
+    """Return the gradient of `cdist` for `x2`, as that for `x1` with both exchanged."""
     return cdist_first(grad.mT.contiguous(), x2, x1, p, compute_mode, result.mT.contiguous())
 
 
 def rows_apart(grad: Any, x1: Any, x2: Any, p: float, distances: Any) -> Any:
-    """Compute the gradient of `cdist` for the first rows."""
+    """Compute the gradient of `cdist` for the rows of `x1`."""
     return between_rows(grad, x1, x2, p, distances).sum(-2)
 
 

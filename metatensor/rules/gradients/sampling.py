@@ -1,4 +1,4 @@
-"""Gradients of sampling by a grid, and of bags of embeddings."""
+"""Gradients of grid sampling and embedding bags."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ def _bounded(x: Any, size: int, padding: str, align: bool) -> Any:
 
 
 def _picked(image: Any, places: Any) -> Any:
-    """Return the pixels at whole positions, 0 outside. `image` is (N, C, sizes...), `places` has one (N, P) for each dimension."""
+    """Return the pixels of `image` (N, C, sizes...) at integer positions, and 0 outside the image.
+
+    `places` holds one tensor (N, P) for each spatial dimension.
+    """
     n, channels = image.shape[:2]
     flat, inside = None, None
     for place, size in zip(places, image.shape[2:]):
@@ -55,7 +58,7 @@ def _picked(image: Any, places: Any) -> Any:
 
 
 def _cubic(t: Any) -> list:
-    """Return the weights of four neighbours, for the fraction `t` of the way from the second to the third."""
+    """Return the weights of four neighbours for a position at fraction `t` between the second and the third."""
     a = -0.75
     near = lambda x: ((a + 2) * x - (a + 3)) * x * x + 1
     far = lambda x: ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
@@ -63,7 +66,7 @@ def _cubic(t: Any) -> list:
 
 
 def grid_sample(image: Any, grid: Any, mode: str, padding: str, align: bool) -> Any:
-    """Sample in steps that can be differentiated."""
+    """Sample an image in differentiable steps."""
     n, channels, *sizes = image.shape
     dims = len(sizes)
     points = grid.reshape(n, -1, dims)
@@ -105,7 +108,7 @@ def grid_sampler_gradients(
 
 
 def grid_sampler_backward(grad: Any, input: Any, grid: Any, mode: str, padding: str, align: bool, mask: Any) -> Any:
-    """Differentiate `grid_sample`. If gradients are recorded, so is this."""
+    """Return the gradients of `grid_sample`. If gradients are recorded, this computation is recorded too."""
     create = mt.is_grad_enabled()
     with mt.enable_grad():
         if not create:
@@ -144,7 +147,7 @@ def embedding_bag(
     input: Any, weight: Any, offsets: Any, max_norm: Any, norm_type: float, scale_grad_by_freq: bool, mode: str, sparse: bool,
     per_sample_weights: Any, include_last_offset: bool, padding_idx: Any,
 ) -> Any:  # fmt: skip
-    """Compute bags with what their gradient needs. The call has been checked, and the table has been scaled."""
+    """Compute bags, and save the values that their gradient needs. The call has been checked, and the table renormalized."""
     if input.dim() == 2:
         offsets = mt.arange(0, input.numel(), max(input.shape[1], 1), dtype=input.dtype, device=input.device)
         if per_sample_weights is not None:
@@ -176,7 +179,7 @@ def bag_parts(
 
 
 def _rows_of(grad: Any, bag: Any, indices: Any, padding_idx: Any, rows: int) -> Any:
-    """Return the gradient of the bag of each index, zero for the padding."""
+    """Return, for each index, the gradient of its bag, or zeros for the padding index."""
     spread = grad.index_select(0, bag)
     return spread if padding_idx is None else spread.masked_fill((indices == padding_idx % rows).unsqueeze(1), 0)
 
@@ -194,7 +197,7 @@ def bag_weight(
 def bag_gradient(
     grad: Any, indices: Any, bag: Any, sizes: Any, chosen: Any, per_sample_weights: Any, rows: int, scale: bool, mode: str, padding_idx: Any
 ) -> Any:
-    """Compute the gradient of bags for their table."""
+    """Compute the gradient of embedding bags for the table."""
     whole = mt.zeros((rows, grad.shape[1]), dtype=grad.dtype, device=grad.device)
     if mode == "max":
         empty = sizes.narrow(0, 0, grad.shape[0]) == 0
@@ -215,5 +218,5 @@ def bag_sample_weights(grad: Any, weight: Any, indices: Any, offsets: Any, paddi
 
 
 def bag_weights_gradient(grad: Any, weight: Any, indices: Any, bag: Any, padding_idx: Any) -> Any:
-    """Compute the gradient of bags for the weights of the samples."""
+    """Compute the gradient of embedding bags for the per-sample weights."""
     return (_rows_of(grad, bag, indices, padding_idx, weight.shape[0]) * weight.index_select(0, indices)).sum(1)

@@ -1,4 +1,4 @@
-"""Tangents of results, where a formula is better than the gradient of a rule for gradients."""
+"""Tangents of results that are computed by a formula, because transposing the gradient rule would be worse."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def logcumsumexp(input: Any, input_tangent: Any, dim: int, result: Any) -> Any:
 
 
 def embedding(input: Any, weight_tangent: Any) -> Any:
-    """Return the tangent of the rows of a table. That the table may be renormalized first is no part of it."""
+    """Return the tangent of the rows of a table. Renormalization of the table is not differentiated."""
     return weight_tangent.index_select(0, input.reshape(-1)).reshape(*input.shape, weight_tangent.shape[1])
 
 
-# Normalization: the statistics are computed again, because the tangent of a tangent passes through them.
+# Normalization: the statistics are recomputed, because second derivatives depend on them.
 
 
 def _wide(x: Any) -> Any:
@@ -56,7 +56,7 @@ def _wide(x: Any) -> Any:
 
 
 def _normalized(x: Any, tangent: Any, inner: tuple[int, ...], eps: float) -> tuple[Any, Any, Any, Any]:
-    """Return the normalized input, its tangent, and those of the mean and of the reciprocal deviation."""
+    """Return the normalized input, its tangent, and the tangents of the mean and of the reciprocal deviation."""
     centred = x - x.mean(inner, True)
     rstd = ((centred * centred).mean(inner, True) + eps).rsqrt()
     normal = centred * rstd
@@ -112,7 +112,7 @@ def batch_norm(
     input: Any, input_tangent: Any, running_mean: Any, running_var: Any, weight: Any, weight_tangent: Any, bias_tangent: Any,
     training: bool, eps: float,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    """Return the tangents of the results of a batch normalization. Like PyTorch's, its statistics have none."""
+    """Return the tangents of the results of a batch normalization. As in PyTorch, its statistics have no tangents."""
     shape = (1, -1, *(1,) * (input.dim() - 2))
 
     def by_channel(x: Any) -> Any:
@@ -128,18 +128,18 @@ def batch_norm(
     return made, None, None
 
 
-# Eigenvectors and singular vectors: those in the direction of the old ones do not change, up to their norm or their phases.
+# Eigenvectors and singular vectors: norms and phases are fixed, which determines a tangent's component along its vector.
 
 
 def eigh(input_tangent: Any, result: Any) -> tuple[Any, Any]:
-    """Return the tangents of the eigenvalues and eigenvectors of a Hermitian matrix: of A = V diag(w) V^H."""
+    """Return the tangents of the eigenvalues and eigenvectors of a Hermitian matrix A = V diag(w) V^H."""
     values, v = result
     inner = v.mH @ input_tangent @ v
     return inner.diagonal(0, -2, -1).real, v @ with_diagonal(inner / gaps(values), None)
 
 
 def eig(input_tangent: Any, result: Any) -> tuple[Any, Any]:
-    """Return the tangents of the eigenvalues and eigenvectors of A = V diag(w) V^-1, where the columns of V have the norm 1."""
+    """Return the tangents of the eigenvalues and eigenvectors of A = V diag(w) V^-1. The columns of V have norm 1."""
     values, v = result
     inner = mt.linalg.solve(v, input_tangent.to(v.dtype) @ v)
     turned = v @ with_diagonal(inner / gaps(values), None)
@@ -150,7 +150,7 @@ def eig(input_tangent: Any, result: Any) -> tuple[Any, Any]:
 def svd(A_tangent: Any, full_matrices: bool, result: Any) -> tuple[Any, Any, Any]:
     """Return the tangents of U, the singular values s and V^H in A = U diag(s) V^H.
 
-    Columns of U and V beyond the singular values count as constant, as in the rule for gradients.
+    Columns of U and V beyond the singular values count as constant, as in the gradient rule.
     """
     u, s, vh = result
     k = s.shape[-1]

@@ -35,7 +35,7 @@ __all__ = [
 
 
 def unfolded(grad: Any, shape: tuple, dim: int, size: int, step: int) -> Any:
-    """Return the sum of windows at their places along `dim`."""
+    """Return the sum of the windows, each at its position along `dim`."""
     if not shape:
         return grad.reshape(shape)
     dim %= len(shape)
@@ -45,12 +45,12 @@ def unfolded(grad: Any, shape: tuple, dim: int, size: int, step: int) -> Any:
 
 
 def _extent(shape: Any, strides: Any) -> int:
-    """Return the number of elements from the first to the last of a layout."""
+    """Return the number of storage elements from the first to the last element of a layout."""
     return 0 if 0 in shape else 1 + sum((n - 1) * s for n, s in zip(shape, strides))
 
 
 def _overlaps(shape: Any, strides: Any) -> bool:
-    """Whether two indices may have the same place in memory."""
+    """Return whether two indices may refer to the same memory."""
     reached = 1
     for stride, size in sorted((s, n) for n, s in zip(shape, strides) if n != 1):
         if stride < reached:
@@ -60,7 +60,7 @@ def _overlaps(shape: Any, strides: Any) -> bool:
 
 
 def strided(grad: Any, source: Any, size: tuple, stride: tuple, offset: int | None) -> Any:
-    """Return the gradient of `as_strided`: add `grad` up in memory, and read it as the input is laid out there."""
+    """Return the gradient of `as_strided`. Sum `grad` in a flat storage, then read that with the layout of the input."""
     at = source.offset if offset is None else offset
     start = min(at, source.offset)
     n = max(at + _extent(size, stride), source.offset + _extent(source.shape, source.strides)) - start
@@ -73,13 +73,13 @@ def strided(grad: Any, source: Any, size: tuple, stride: tuple, offset: int | No
         else:
             memory.as_strided(size, stride, at - start).copy_(grad)
     if 0 not in source.shape and _overlaps(source.shape, source.strides):
-        # Elements of the input that are one in memory have equal parts of its gradient.
+        # Elements of the input that share memory get equal parts of the gradient.
         places = ops.arange(n, device=grad.device).as_strided(source.shape, source.strides, source.offset - start).reshape(-1)
         memory = memory / memory.new_zeros((n,)).index_add(0, places, memory.new_ones(places.shape))
     return memory.as_strided(source.shape, source.strides, source.offset - start)
 
 
-# A part replaced --------------------------------------------------------------------------------------
+# Replaced parts ---------------------------------------------------------------------------------------
 
 
 def without(grad: Any, view: str, *arguments: Any) -> Any:
@@ -110,7 +110,7 @@ def without_strided(grad: Any, layout: Any, size: tuple, stride: tuple, offset: 
 
 
 def pieces(grads: tuple, meta: Any, sizes: Any, dim: int) -> Any:
-    """Return the joined gradients of parts of the given sizes, or of one size."""
+    """Return the joined gradients of parts. `sizes` is a list of sizes, or the size of every part."""
     shape = list(meta.shape)
     if isinstance(sizes, int):
         n, total = sizes, shape[dim]
@@ -130,7 +130,7 @@ def chunks(grads: tuple, meta: Any, n: int, dim: int) -> Any:
 
 
 def sections(grads: tuple, meta: Any, where: Any, dim: int) -> Any:
-    """Return the sum of the gradients of sections at their places. `where` is their number, or indices between them."""
+    """Return the joined gradients of sections. `where` is their number, or the indices at which they are split."""
     size = meta.shape[dim]
     if isinstance(where, int):
         small, more = divmod(size, where)
@@ -149,7 +149,7 @@ def sections(grads: tuple, meta: Any, where: Any, dim: int) -> Any:
 
 
 def side_sections(grads: tuple, meta: Any, where: Any) -> Any:
-    """Return the gradient of `hsplit`, which splits dimension 1, or 0 of a vector."""
+    """Return the gradient of `hsplit`, which splits dimension 1, or dimension 0 of a vector."""
     return sections(grads, meta, where, min(len(meta.shape) - 1, 1))
 
 
@@ -204,7 +204,7 @@ def repeated(grad: Any, shape: tuple, repeats: tuple) -> Any:
 
 
 def interleaved(input: Any, repeats: Any, dim: int, size: int) -> Any:
-    """Compute `repeat_interleave` by the index of each slice."""
+    """Compute `repeat_interleave` by selecting each slice by its index."""
     index = ops._repeat_interleave_by(ops.arange(input.size(dim), device=input.device), repeats, 0, size)
     return input.index_select(dim, index)
 
@@ -215,7 +215,7 @@ def negated(shifts: Any) -> Any:
 
 
 def combined(input: Any, r: int, with_replacement: bool) -> Any:
-    """Compute `combinations` by selecting from all tuples those in order."""
+    """Compute `combinations` by selecting the ordered tuples from all tuples."""
     if not r:
         return input.new_empty((0,))
     n = input.shape[0]
@@ -230,7 +230,7 @@ def combined(input: Any, r: int, with_replacement: bool) -> Any:
 
 
 def unpadded(grad: Any, shape: tuple, pad: tuple, mode: str) -> Any:
-    """Return the gradient of padding with elements of the tensor itself: each gets those of all its copies."""
+    """Return the gradient of padding with copies of elements. Each element gets the sum of the gradients of its copies."""
     for k in range(len(pad) // 2):
         before, after, dim = pad[2 * k], pad[2 * k + 1], len(shape) - 1 - k
         if not before and not after:

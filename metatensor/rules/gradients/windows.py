@@ -1,4 +1,4 @@
-"""Gradients of pooling and resizing, and these as they are recorded."""
+"""Gradients of pooling and resizing, and both in terms of recorded operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def _each(value: Any, n: int) -> tuple:
 
 
 def max_pool_backward(grad: Any, input: Any, indices: Any, n: int) -> Any:
-    """Add each gradient to the place of its maximum in the flattened image."""
+    """Add each gradient at the position of its maximum in the flattened image."""
     lead = input.shape[:-n]
     flat = mt.zeros((*lead, math.prod(input.shape[-n:])), dtype=grad.dtype, device=grad.device)
     count = math.prod(grad.shape[-n:])
@@ -112,7 +112,7 @@ def max_unpool1d(input: Any, indices: Any, kernel_size: Any, stride: Any, paddin
 
 
 def _along(grad: Any, matrices: Sequence[Any]) -> Any:
-    """Multiply the last dimensions by one matrix each."""
+    """Multiply each of the last dimensions by a matrix."""
     n = len(matrices)
     for i, matrix in enumerate(matrices):
         d = grad.dim() - n + i
@@ -123,7 +123,7 @@ def _along(grad: Any, matrices: Sequence[Any]) -> Any:
 def _window_matrices(
     before: Any, after: Any, kernel_size: Any, stride: Any, padding: Any, count_include_pad: bool, divisor: Any, like: Any
 ) -> list:
-    """Return for each dimension the matrix (after, before) that averages windows; with a divisor, that sums them."""
+    """Return, for each dimension, a matrix (after, before) that averages windows, or sums them if there is a divisor."""
     matrices = []
     for size, out, k, s, p in zip(before, after, kernel_size, stride, padding):
         first = mt.arange(out, device=like.device).unsqueeze(1) * s - p
@@ -258,7 +258,7 @@ def upsample(
 
 
 def upsample_backward(grad: Any, shape: Any, scale: Any, mode: str, align_corners: Any, recompute: Any, antialias: bool) -> Any:
-    """Multiply by the matrix that resizes one dimension, for each of them. Resizing the rows of an identity gives the matrix."""
+    """Multiply each dimension by the matrix that resizes it. Resizing the rows of an identity gives this matrix."""
     n = len(shape) - 2
     matrices = []
     for i in range(n):
