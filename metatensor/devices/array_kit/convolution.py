@@ -14,6 +14,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from metatensor.devices.array_kit.copy import cast, store
 from metatensor.devices.array_kit.registry import kernel
 
@@ -78,12 +80,11 @@ class Window:
                 part[...] = 0
                 continue
             for axis, inside in enumerate(found[0][1:], 2):
-                before = (_ALL,) * axis
                 if inside.start > 0:
-                    part[(*before, slice(0, inside.start))] = 0
+                    part[(_ALL,) * axis + (slice(0, inside.start),)] = 0
                 if inside.stop < part.shape[axis]:
-                    part[(*before, slice(inside.stop, None))] = 0
-            part[found[0]] = image[(images, _ALL, *found[1][1:])]
+                    part[(_ALL,) * axis + (slice(inside.stop, None),)] = 0
+            part[found[0]] = image[(images, _ALL) + found[1][1:]]
 
     def scatter(self, image: Any, patches: Any, positions: Sequence[tuple[int, int]]) -> None:
         """Add the patches (N, C, kernel..., positions...) to the image (N, C, spatial...) at their positions."""
@@ -229,8 +230,10 @@ def correlate_back(kit: Any, out: Any, image: Any, weight: Any, bias: Any, windo
     """Compute the transposed convolution: add a scaled copy of the kernel to ``out`` for each element of the image."""
     xp, n = kit.xp, weight.ndim - 2
     channels, places = weight.shape[1], math.prod(window.kernel)
-    if kit.on_host and weight.size and image.size and set(window.stride) == {1} and len(weight) <= 4 * out.shape[1]:
-        # This is the convolution with the flipped kernel. It saves the products that are added to the image.
+    plain = kit.on_host and weight.size and image.size and set(window.stride) == {1} and len(weight) <= 4 * out.shape[1]
+    if plain and np.isfinite(weight.sum()):
+        # This is the convolution with the flipped kernel. It saves the products that are added to the image. Its padding
+        # would make NaN of infinite weights.
         flipped = xp.flip(weight, tuple(range(2, n + 2))).reshape(groups, -1, channels, *window.kernel).swapaxes(1, 2)
         before = [step * (size - 1) - pad for step, size, pad in zip(window.dilation, window.kernel, window.before, strict=True)]
         turned = Window(window.kernel, window.stride, before, window.dilation)
