@@ -47,6 +47,11 @@ class Window:
     def __init__(self, kernel: Sequence[int], stride: Sequence[int], before: Sequence[int], dilation: Sequence[int]) -> None:
         self.kernel, self.stride, self.before, self.dilation = kernel, stride, before, dilation
 
+    @property
+    def shares_rows(self) -> bool:
+        """Whether every row of the image is seen from two or more positions of the kernel's first dimension."""
+        return self.kernel[0] >= 2 * self.stride[0]
+
     def offsets(self) -> Iterator[tuple[int, ...]]:
         """Return the positions in the kernel."""
         return itertools.product(*map(range, self.kernel))
@@ -133,19 +138,26 @@ def spans(images: slice, ranges: Sequence[tuple[int, int]]) -> tuple[slice, ...]
     return (images, _ALL, *(slice(*each) for each in ranges))
 
 
+def outweighs(kit: Any, outer: Any, rows: int) -> bool:
+    """Return True if it pays to copy a kernel with this number of ``rows`` in another order.
+
+    The copy is proportional to the rows, what it saves to the positions of the array (N, C, positions...) ``outer``.
+    """
+    return bool(kit.on_host and len(outer) * math.prod(outer.shape[2:]) >= 8 * rows)
+
+
 class Patches:
     """The patches of an image (N, C, spatial...) as matrices (N, groups, C / groups * kernel, positions), tile by tile.
 
-    On the host, a patch is split along the first kernel dimension: the parts at one position of the kernel are a slice
+    With ``split``, a patch is split along the first kernel dimension: the parts at one position of the kernel are a slice
     of the parts at another, shifted by rows of the image, so that a single copy serves several of them. The products of
     the parts with the kernel are added, which does not pay if a part has only a few elements.
     """
 
-    def __init__(self, kit: Any, image: Any, dtype: Any, window: Window, groups: int, least: int) -> None:
+    def __init__(self, kit: Any, image: Any, dtype: Any, window: Window, groups: int, split: bool) -> None:
         self.xp, self.image, self.dtype, self.window, self.groups = kit.xp, image, dtype, window, groups
         self.rest = tuple(window.kernel[1:])
         self.channels = image.shape[1] // groups
-        split = kit.on_host and window.kernel[0] > 1 and self.channels * math.prod(self.rest) >= least
         self.parts = window.kernel[0] if split else 1
         self.depth = self.channels * math.prod(window.kernel) // self.parts
         self.buffer = kit.xp.empty(0, dtype)
@@ -202,7 +214,8 @@ def correlate(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Wi
         if bias is not None:
             out += shift
     else:
-        patches = Patches(kit, image, out.dtype, window, groups, LEAST_SUM)
+        split = window.shares_rows and channels * places // window.kernel[0] >= LEAST_SUM
+        patches = Patches(kit, image, out.dtype, window, groups, split and outweighs(kit, out, len(weight) // groups))
         weights = patches.weights(weight)
         elements = image.shape[1] * places + (out.shape[1] if patches.parts > 1 else 0)
         if isinstance(out, Converted):
@@ -230,8 +243,8 @@ def correlate_back(kit: Any, out: Any, image: Any, weight: Any, bias: Any, windo
     """Compute the transposed convolution: add a scaled copy of the kernel to ``out`` for each element of the image."""
     xp, n = kit.xp, weight.ndim - 2
     channels, places = weight.shape[1], math.prod(window.kernel)
-    plain = kit.on_host and weight.size and image.size and set(window.stride) == {1} and len(weight) <= 4 * out.shape[1]
-    if plain and np.isfinite(weight.sum()):
+    direct = outweighs(kit, image, channels) and weight.size and image.size and len(weight) <= 4 * out.shape[1]
+    if direct and set(window.stride) == {1} and np.isfinite(weight.sum()):
         # This is the convolution with the flipped kernel. It saves the products that are added to the image. Its padding
         # would make NaN of infinite weights.
         flipped = xp.flip(weight, tuple(range(2, n + 2))).reshape(groups, -1, channels, *window.kernel).swapaxes(1, 2)
