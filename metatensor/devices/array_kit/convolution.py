@@ -25,8 +25,8 @@ __all__ = ["Window", "per_dimension", "spans"]
 # launches.
 HOST_TILE = 1 << 19
 DEVICE_TILE = 1 << 24
-# The least number of elements of a part of a patch if the products of the parts are added.
-LEAST_SUM = 32
+# The least number of elements of a part of a patch. Products of fewer elements take longer than the copies they save.
+LEAST_PART = 32
 _ALL = slice(None)
 _EACH = (_ALL, _ALL)  # the whole batch and all channels
 
@@ -149,15 +149,15 @@ def outweighs(kit: Any, outer: Any, rows: int) -> bool:
 class Patches:
     """The patches of an image (N, C, spatial...) as matrices (N, groups, C / groups * kernel, positions), tile by tile.
 
-    With ``split``, a patch is split along the first kernel dimension: the parts at one position of the kernel are a slice
-    of the parts at another, shifted by rows of the image, so that a single copy serves several of them. The products of
-    the parts with the kernel are added, which does not pay if a part has only a few elements.
+    With ``split``, a patch is split along the first kernel dimension if that pays: the parts at one position of the
+    kernel are a slice of the parts at another, shifted by rows of the image, so that a single copy serves several of them.
     """
 
     def __init__(self, kit: Any, image: Any, dtype: Any, window: Window, groups: int, split: bool) -> None:
         self.xp, self.image, self.dtype, self.window, self.groups = kit.xp, image, dtype, window, groups
         self.rest = tuple(window.kernel[1:])
         self.channels = image.shape[1] // groups
+        split = split and window.shares_rows and self.channels * math.prod(self.rest) >= LEAST_PART
         self.parts = window.kernel[0] if split else 1
         self.depth = self.channels * math.prod(window.kernel) // self.parts
         self.buffer = kit.xp.empty(0, dtype)
@@ -214,8 +214,7 @@ def correlate(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Wi
         if bias is not None:
             out += shift
     else:
-        split = window.shares_rows and channels * places // window.kernel[0] >= LEAST_SUM
-        patches = Patches(kit, image, out.dtype, window, groups, split and outweighs(kit, out, len(weight) // groups))
+        patches = Patches(kit, image, out.dtype, window, groups, outweighs(kit, out, len(weight) // groups))
         weights = patches.weights(weight)
         elements = image.shape[1] * places + (out.shape[1] if patches.parts > 1 else 0)
         if isinstance(out, Converted):

@@ -11,10 +11,8 @@ from metatensor.devices.array_kit.registry import kernel
 
 __all__: list[str] = []
 
-# The least number of elements of a part of a patch.
-LEAST = 8
 # OpenBLAS multiplies two small matrices (up to this number of multiplications) in row order faster than by a transposed
-# one. From this number of elements of a part on, that saves more than the transposed copy costs.
+# one. From this number of elements of a patch on, that saves more than the transposed copy costs.
 SMALL = 1_000_000
 LEAST_COPIED = 32
 
@@ -27,8 +25,7 @@ def correlate_weight(kit: Any, out: Any, image: Any, rows: Any, window: Window, 
     xp, channels = kit.xp, image.shape[1]
     outputs = rows.shape[1] // groups
     by_columns = outweighs(kit, rows, outputs)
-    split = by_columns and window.shares_rows and channels // groups * math.prod(window.kernel[1:]) >= LEAST
-    patches = Patches(kit, image, out.dtype, window, groups, split)
+    patches = Patches(kit, image, out.dtype, window, groups, by_columns)
     total = xp.zeros((patches.parts, groups, *((patches.depth, outputs) if by_columns else (outputs, patches.depth))), out.dtype)
     for images, ranges in tiles(kit, len(image), rows.shape[2:], channels * math.prod(window.kernel)):
         factor = rows[spans(images, ranges)]
