@@ -14,6 +14,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from metatensor.devices.array_kit.copy import cast, store
 from metatensor.devices.array_kit.registry import kernel
 
@@ -23,8 +25,8 @@ __all__ = ["Window", "per_dimension", "spans"]
 # launches.
 HOST_TILE = 1 << 19
 DEVICE_TILE = 1 << 24
-# The least number of elements of a part of a patch if the products of the parts are added.
-LEAST_SUM = 32
+# The least number of elements of a part of a patch. Products of fewer elements take longer than the copies they save.
+LEAST_PART = 32
 _ALL = slice(None)
 _EACH = (_ALL, _ALL)  # the whole batch and all channels
 
@@ -44,6 +46,11 @@ class Window:
 
     def __init__(self, kernel: Sequence[int], stride: Sequence[int], before: Sequence[int], dilation: Sequence[int]) -> None:
         self.kernel, self.stride, self.before, self.dilation = kernel, stride, before, dilation
+
+    @property
+    def shares_rows(self) -> bool:
+        """Whether every row of the image is seen from two or more positions of the kernel's first dimension."""
+        return self.kernel[0] >= 2 * self.stride[0]
 
     def offsets(self) -> Iterator[tuple[int, ...]]:
         """Return the positions in the kernel."""
@@ -78,12 +85,11 @@ class Window:
                 part[...] = 0
                 continue
             for axis, inside in enumerate(found[0][1:], 2):
-                before = (_ALL,) * axis
                 if inside.start > 0:
-                    part[(*before, slice(0, inside.start))] = 0
+                    part[(_ALL,) * axis + (slice(0, inside.start),)] = 0
                 if inside.stop < part.shape[axis]:
-                    part[(*before, slice(inside.stop, None))] = 0
-            part[found[0]] = image[(images, _ALL, *found[1][1:])]
+                    part[(_ALL,) * axis + (slice(inside.stop, None),)] = 0
+            part[found[0]] = image[(images, _ALL) + found[1][1:]]
 
     def scatter(self, image: Any, patches: Any, positions: Sequence[tuple[int, int]]) -> None:
         """Add the patches (N, C, kernel..., positions...) to the image (N, C, spatial...) at their positions."""
@@ -132,19 +138,26 @@ def spans(images: slice, ranges: Sequence[tuple[int, int]]) -> tuple[slice, ...]
     return (images, _ALL, *(slice(*each) for each in ranges))
 
 
+def outweighs(kit: Any, outer: Any, rows: int) -> bool:
+    """Return True if it pays to copy a kernel with this number of ``rows`` in another order.
+
+    The copy is proportional to the rows, what it saves to the positions of the array (N, C, positions...) ``outer``.
+    """
+    return bool(kit.on_host and len(outer) * math.prod(outer.shape[2:]) >= 8 * rows)
+
+
 class Patches:
     """The patches of an image (N, C, spatial...) as matrices (N, groups, C / groups * kernel, positions), tile by tile.
 
-    On the host, a patch is split along the first kernel dimension: the parts at one position of the kernel are a slice
-    of the parts at another, shifted by rows of the image, so that a single copy serves several of them. The products of
-    the parts with the kernel are added, which does not pay if a part has only a few elements.
+    With ``split``, a patch is split along the first kernel dimension if that pays: the parts at one position of the
+    kernel are a slice of the parts at another, shifted by rows of the image, so that a single copy serves several of them.
     """
 
-    def __init__(self, kit: Any, image: Any, dtype: Any, window: Window, groups: int, least: int) -> None:
+    def __init__(self, kit: Any, image: Any, dtype: Any, window: Window, groups: int, split: bool) -> None:
         self.xp, self.image, self.dtype, self.window, self.groups = kit.xp, image, dtype, window, groups
         self.rest = tuple(window.kernel[1:])
         self.channels = image.shape[1] // groups
-        split = kit.on_host and window.kernel[0] > 1 and self.channels * math.prod(self.rest) >= least
+        split = split and window.shares_rows and self.channels * math.prod(self.rest) >= LEAST_PART
         self.parts = window.kernel[0] if split else 1
         self.depth = self.channels * math.prod(window.kernel) // self.parts
         self.buffer = kit.xp.empty(0, dtype)
@@ -201,7 +214,7 @@ def correlate(kit: Any, out: Any, image: Any, weight: Any, bias: Any, window: Wi
         if bias is not None:
             out += shift
     else:
-        patches = Patches(kit, image, out.dtype, window, groups, LEAST_SUM)
+        patches = Patches(kit, image, out.dtype, window, groups, outweighs(kit, out, len(weight) // groups))
         weights = patches.weights(weight)
         elements = image.shape[1] * places + (out.shape[1] if patches.parts > 1 else 0)
         if isinstance(out, Converted):
@@ -229,8 +242,10 @@ def correlate_back(kit: Any, out: Any, image: Any, weight: Any, bias: Any, windo
     """Compute the transposed convolution: add a scaled copy of the kernel to ``out`` for each element of the image."""
     xp, n = kit.xp, weight.ndim - 2
     channels, places = weight.shape[1], math.prod(window.kernel)
-    if kit.on_host and weight.size and image.size and set(window.stride) == {1} and len(weight) <= 4 * out.shape[1]:
-        # This is the convolution with the flipped kernel. It saves the products that are added to the image.
+    direct = outweighs(kit, image, channels) and weight.size and image.size and len(weight) <= 4 * out.shape[1]
+    if direct and set(window.stride) == {1} and np.isfinite(weight.sum()):
+        # This is the convolution with the flipped kernel. It saves the products that are added to the image. Its padding
+        # would make NaN of infinite weights.
         flipped = xp.flip(weight, tuple(range(2, n + 2))).reshape(groups, -1, channels, *window.kernel).swapaxes(1, 2)
         before = [step * (size - 1) - pad for step, size, pad in zip(window.dilation, window.kernel, window.before, strict=True)]
         turned = Window(window.kernel, window.stride, before, window.dilation)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from metatensor.devices.array_kit.convolution import Patches, Window, correlate, correlate_back, spans, tiles
+from metatensor.devices.array_kit.convolution import Patches, Window, correlate, correlate_back, outweighs, spans, tiles
 from metatensor.devices.array_kit.normalization import channel_sums
 from metatensor.devices.array_kit.registry import kernel
 
 __all__: list[str] = []
 
-# The least number of elements of a part of a patch.
-LEAST = 8
-# BLAS multiplies two small matrices in row order faster than by a transposed one. From this number of elements of a part
-# on, that saves more than the transposed copy costs.
+# OpenBLAS multiplies two small matrices (up to this number of multiplications) in row order faster than by a transposed
+# one. From this number of elements of a patch on, that saves more than the transposed copy costs.
+SMALL = 1_000_000
 LEAST_COPIED = 32
 
 
@@ -24,17 +23,23 @@ def correlate_weight(kit: Any, out: Any, image: Any, rows: Any, window: Window, 
     The image is (N, C, spatial...). The products are summed over the batch and the positions.
     """
     xp, channels = kit.xp, image.shape[1]
-    patches = Patches(kit, image, out.dtype, window, groups, LEAST)
-    total = xp.zeros((patches.parts, groups, patches.depth, rows.shape[1] // groups), out.dtype)
+    outputs = rows.shape[1] // groups
+    by_columns = outweighs(kit, rows, outputs)
+    patches = Patches(kit, image, out.dtype, window, groups, by_columns)
+    total = xp.zeros((patches.parts, groups, *((patches.depth, outputs) if by_columns else (outputs, patches.depth))), out.dtype)
     for images, ranges in tiles(kit, len(image), rows.shape[2:], channels * math.prod(window.kernel)):
         factor = rows[spans(images, ranges)]
-        factor = factor.reshape(len(factor), groups, rows.shape[1] // groups, -1).swapaxes(-1, -2)
-        if kit.on_host and patches.depth >= LEAST_COPIED:
-            factor = xp.ascontiguousarray(factor)
+        factor = factor.reshape(len(factor), groups, outputs, -1)
+        turned = factor.swapaxes(-1, -2)
+        if by_columns and patches.depth >= LEAST_COPIED and patches.depth * factor[0, 0].size <= SMALL:
+            turned = xp.ascontiguousarray(turned)
         for part, columns in patches.matrices(images, ranges):
-            total[part] += xp.matmul(columns, factor).sum(0)
-    split = total.reshape(patches.parts, groups, channels // groups, -1, rows.shape[1] // groups)
-    out[...] = split.transpose(1, 4, 2, 0, 3).reshape(out.shape)
+            product = xp.matmul(columns, turned) if by_columns else xp.matmul(factor, columns.swapaxes(-1, -2))
+            total[part] += product.sum(0)
+    if by_columns:
+        total = total.swapaxes(-1, -2)
+    total = total.reshape(patches.parts, groups, outputs, channels // groups, -1)
+    out[...] = total.transpose(1, 2, 3, 0, 4).reshape(out.shape)
 
 
 def _conj(array: Any) -> Any:

@@ -23,7 +23,7 @@ SMALL_FLOATS = {
 # A block of this many bytes is freed at the start. From then on, the malloc of glibc keeps up to twice as much freed
 # memory. Until a program frees such a block, malloc gives the memory of each training step back to the system, and the
 # next step waits for its pages to be mapped again.
-KEPT_MEMORY = 1 << 24
+KEPT_MEMORY = 1 << 22
 
 
 class CpuBackend(ArrayBackend):
