@@ -29,8 +29,8 @@ LAYERS = [
     {"data"},
     {"program"},
     {"array_api", "interop"},
-    {"analysis"},
     {"torch_api", "utils"},
+    {"analysis"},
     {"cli"},
 ]
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}

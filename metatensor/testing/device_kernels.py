@@ -13,6 +13,7 @@ from metatensor._core.device import backend_for
 from metatensor._core.op import operator_flags, registry
 from metatensor._core.tensor import Tensor
 from metatensor.devices.base import DeviceBackend
+from metatensor.rules.flops import FLOPS
 from metatensor.testing.samples import Sample, Spec
 from metatensor.testing.search import find_samples
 from metatensor.testing.values import TOLERANCES, difference, from_values, to_values
@@ -92,7 +93,7 @@ def _compare(op: Any, samples: list[Sample], device: str, reference: str) -> Non
                 continue
         if isinstance(expected, RuntimeError) and str(expected).endswith(f"not supported on {reference}"):
             continue  # only the reference rejects the call, as PyTorch's cpu does for FFTs in half precision
-        problem = _problem(got, expected, device) or _rounding(op, sample, got, expected)
+        problem = _problem(got, expected, device, op.functional.name in FLOPS) or _rounding(op, sample, got, expected)
         if problem:
             problems.append(f"({sample}): {problem}")
             if len(problems) == SHOWN:
@@ -170,7 +171,7 @@ def _differs(a: np.ndarray, b: np.ndarray) -> bool:
     return a.tobytes() != b.tobytes()
 
 
-def _problem(got: Any, expected: Any, device: str) -> str:
+def _problem(got: Any, expected: Any, device: str, products: bool) -> str:
     if isinstance(expected, NOT_OF_VALUES):
         return f"the reference fails: {type(expected).__name__}: {expected}"
     if isinstance(expected, Exception):
@@ -186,7 +187,7 @@ def _problem(got: Any, expected: Any, device: str) -> str:
     for name, values in expected[1].items():
         if difference(got[1][name], values, values.dtype.name):
             return f"argument {name} after the call: {difference(got[1][name], values, values.dtype.name)}"
-    return _results_differ(got[0], expected[0], device)
+    return _results_differ(got[0], expected[0], device, products)
 
 
 def _rounding(op: Any, sample: Sample, got: Any, expected: Any) -> str:
@@ -208,12 +209,12 @@ def _rounding(op: Any, sample: Sample, got: Any, expected: Any) -> str:
     return ""
 
 
-def _results_differ(got: Any, expected: Any, device: str) -> str:
+def _results_differ(got: Any, expected: Any, device: str, products: bool) -> str:
     if isinstance(expected, (tuple, list)):
         if not isinstance(got, (tuple, list)) or len(got) != len(expected):
             return f"{got!r} instead of {len(expected)} results"
         for number, (a, b) in enumerate(zip(got, expected, strict=True)):
-            problem = _results_differ(a, b, device)
+            problem = _results_differ(a, b, device, products)
             if problem:
                 return f"result {number}: {problem}"
         return ""
@@ -227,7 +228,7 @@ def _results_differ(got: Any, expected: Any, device: str) -> str:
         return f"the result is on {got.device}"
     # A few results have a device-dependent dtype, which the meta kernel has already checked.
     coarser = max((got.dtype.name, expected.dtype.name), key=lambda name: TOLERANCES.get(name, (0, 0)))
-    return difference(_values(got), _values(expected), coarser)
+    return difference(_values(got), _values(expected), coarser, products)
 
 
 def _values(tensor: Tensor) -> np.ndarray:

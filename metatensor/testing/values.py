@@ -108,8 +108,12 @@ def to_values(tensor: Tensor) -> np.ndarray:
     return values.reshape(tuple(tensor.shape))
 
 
-def difference(got: Any, expected: Any, dtype: str) -> str:
-    """Describe how two arrays differ by more than the tolerance of ``dtype``. Return "" if they do not."""
+def difference(got: Any, expected: Any, dtype: str, products: bool = False) -> str:
+    """Describe how two arrays differ by more than the tolerance of ``dtype``. Return "" if they do not.
+
+    With ``products``, the values are sums of many products, which may cancel: then the absolute tolerance is at least a
+    hundredth of the relative one times the largest value.
+    """
     got, expected = np.asarray(got), np.asarray(expected)
     if got.shape != expected.shape:
         return f"shape {got.shape} instead of {expected.shape}"
@@ -120,6 +124,9 @@ def difference(got: Any, expected: Any, dtype: str) -> str:
     else:
         relative, absolute = TOLERANCES[dtype]
         with np.errstate(all="ignore"):
+            if products:
+                largest = np.max(np.abs(expected), where=np.isfinite(expected), initial=0)
+                absolute = max(absolute, relative / 100 * float(largest))
             close = functools.partial(np.isclose, rtol=relative, atol=absolute, equal_nan=True)
             wrong = ~close(got, expected)
             if dtype.startswith("complex"):  # if one part is infinite or NaN, the other part still has a tolerance
