@@ -104,7 +104,7 @@ cdef class Overload:
     cdef list kernels               # by device kind: callable, False if there is none, None if not looked up yet
     cdef object decomposition       # callable, False if there is none, None if not looked up yet
     cdef object gradient            # Rule, False if there is none, None if not looked up yet
-    cdef object steps               # callable that computes the op by others when recorded, False, None if not looked up yet
+    cdef object parts               # callable that makes the temporaries of PyTorch's parts, False, None if not looked up yet
     cdef object refs                # owns the names and defaults of the slots
 
 

@@ -1,0 +1,114 @@
+"""Calls while memory is counted: what an operator's temporary tensors would be where PyTorch computes it in several steps.
+
+A kernel policy says which operators are one kernel, and for each other one a function that makes its parts,
+`metatensor.rules.parts`. While a memory tracker is active, that function runs before the operator's result is counted. It
+receives plain tensors without history instead of the arguments, so no mode, class or graph can see it, and what it makes is
+freed at once. Trackers count it all the same.
+"""
+from cpython.object cimport PyObject
+from metatensor._core.attribution cimport Attribution
+from metatensor._core.device cimport META
+from metatensor._core.execute cimport python_meta
+from metatensor._core.memory cimport Scope, born, pause_tracking, resume_tracking
+from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, Call, Overload
+from metatensor._core.tensor cimport Tensor, over_storage
+from metatensor._core.thread cimport ThreadState, thread_state
+from metatensor._core.types cimport T_CONJ, T_NEG
+from metatensor._core.late import later
+
+cdef bint strict = False      # whether an exception in a function that makes parts is raised; tests set it
+
+
+cdef inline object _meta(Call* c, Overload ov):
+    return ov.meta(c) if ov.meta != NULL else python_meta(c)
+
+
+cdef object counted(Call* c, Overload ov, bint by_others):
+    """Run the meta kernel of a call while memory is counted. `by_others`: its result is thrown away."""
+    cdef ThreadState state = thread_state()
+    if state.tracker is None:
+        return _meta(c, ov)
+    state.operators += 1
+    if state.attribution is not None:
+        (<Attribution>state.attribution).note(c.op)
+    if ov.flags & COMPOSITE:
+        return _meta(c, ov)
+    if by_others or c.variant != FUNCTIONAL:
+        return _unseen(c, ov)
+    if ov.parts is None:
+        ov.parts = later("parts_of")(ov.qualname)
+    if ov.parts is False or c.device != <PyObject*>META:
+        return _meta(c, ov)
+    return _with_parts(c, ov)
+
+
+cdef object _unseen(Call* c, Overload ov):
+    """Run a meta kernel whose result only says what the result must look like: its storage does not count."""
+    cdef Scope scope = pause_tracking()
+    try:
+        return _meta(c, ov)
+    finally:
+        resume_tracking(scope)
+
+
+cdef object _plain(object value):
+    """Return a tensor like `value` over the same storage, without history, class or tangents; lists item by item."""
+    cdef Tensor t, made
+    if isinstance(value, Tensor):
+        t = <Tensor>value
+        made = over_storage(t.storage, t.dtype, t.ndim, t.sizes, t.strides, t.offset)
+        made.flags |= t.flags & (T_CONJ | T_NEG)
+        return made
+    if type(value) is list:
+        return [_plain(item) for item in <list>value]
+    return value
+
+
+cdef object _with_parts(Call* c, Overload ov):
+    cdef int i
+    cdef ThreadState state = thread_state()
+    cdef bint grad = state.grad_enabled
+    cdef object result = _unseen(c, ov)         # first, because it checks the arguments
+    args = [_plain(<object>c.args[i]) for i in range(ov.nslots)]
+    state.grad_enabled = False
+    try:
+        ov.parts(*args)
+    except Exception:
+        if strict:
+            raise
+    finally:
+        state.grad_enabled = grad
+    _count(result, c, ov)
+    return result
+
+
+cdef int _count(object result, Call* c, Overload ov) except -1:
+    """Let the storages of a result count from now on."""
+    cdef Tensor t
+    if isinstance(result, Tensor):
+        t = <Tensor>result
+        if t.storage.life is None and not _given(t, c, ov):
+            t.storage.life = born(t.storage.size_bytes)
+    elif isinstance(result, (tuple, list)):
+        for item in result:
+            _count(item, c, ov)
+    return 0
+
+
+cdef bint _given(Tensor t, Call* c, Overload ov) except -1:
+    """Return True if an argument has the storage of `t`."""
+    cdef int i
+    for i in range(ov.nslots):
+        value = <object>c.args[i]
+        for item in value if type(value) is list else (value,):
+            if isinstance(item, Tensor) and (<Tensor>item).storage is t.storage:
+                return True
+    return False
+
+
+def set_strict(bint value):
+    """Raise the exceptions of functions that make parts, or ignore them. Return what was set before."""
+    global strict
+    was = strict
+    strict = value
+    return was

@@ -1,0 +1,56 @@
+"""The temporary tensors of operators that PyTorch computes in several steps on its meta device.
+
+The kernel policy ``meta``. An entry of `TABLE` is a function that takes the arguments of an operator in schema order and calls
+operators that make the tensors of its parts, in the order in which PyTorch makes and frees them. It runs only while memory is
+counted, and its result is thrown away. It may not write to its arguments or draw random numbers. None stands for one kernel.
+
+An operator that has no entry, but is computed by others when gradients are recorded (``recorded_as``), has their temporaries
+also when none are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from metatensor._core import gradients
+from metatensor._core.op import operator_flags, registry
+
+__all__ = ["TABLE", "one_kernel", "parts", "parts_of"]
+
+TABLE: dict[str, Callable[..., Any] | None] = {}
+_loaded = False
+
+
+def parts(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function for the operators or overloads ``names``."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            TABLE[name] = function
+        return function
+
+    return register
+
+
+def one_kernel(*names: str) -> None:
+    """Say that PyTorch runs the operators ``names`` as one kernel without temporaries when no gradients are recorded."""
+    for name in names:
+        TABLE[name] = None
+
+
+def parts_of(name: str) -> Callable[..., Any] | bool:
+    """Return the function that makes the temporaries of an overload, or False if it is one kernel."""
+    global _loaded
+    if not _loaded:
+        _loaded = True
+        for module in ("joined", "layers", "losses", "products", "reductions"):
+            import_module(f"metatensor.rules.parts.{module}")
+    if name in TABLE:
+        return TABLE[name] or False
+    through = gradients.parts_of(name)
+    if through is None:
+        return False
+    op = registry.get(name) or registry[name.rpartition(".")[0]]
+    return False if op.flags & operator_flags.RANDOM else through
