@@ -13,7 +13,7 @@ from metatensor._core.memory cimport Scope, born, pause_tracking, resume_trackin
 from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, Call, Overload
 from metatensor._core.tensor cimport Tensor, over_storage
 from metatensor._core.thread cimport ThreadState, thread_state
-from metatensor._core.types cimport T_CONJ, T_NEG
+from metatensor._core.types cimport T_CONJ, T_NEG, T_REQUIRES_GRAD
 from metatensor._core.late import later
 
 cdef bint strict = False      # whether an exception in a function that makes parts is raised; tests set it
@@ -31,14 +31,14 @@ cdef object counted(Call* c, Overload ov, bint by_others):
     state.operators += 1
     if state.attribution is not None:
         (<Attribution>state.attribution).note(c.op)
-    if ov.flags & COMPOSITE:
-        return _meta(c, ov)
-    if by_others or c.variant != FUNCTIONAL:
+    if (by_others or c.variant != FUNCTIONAL) and not ov.flags & COMPOSITE:
         return _unseen(c, ov)
     if ov.parts is None:
         ov.parts = later("parts_of")(ov.qualname)
-    if ov.parts is False or c.device != <PyObject*>META:
+    if ov.parts is False or c.device != <PyObject*>META or c.variant != FUNCTIONAL:
         return _meta(c, ov)
+    if ov.flags & COMPOSITE and c.flags & T_REQUIRES_GRAD and state.grad_enabled:
+        return _meta(c, ov)         # its calls are recorded, and what they make may live on
     return _with_parts(c, ov)
 
 
@@ -57,7 +57,7 @@ cdef object _plain(object value):
     if isinstance(value, Tensor):
         t = <Tensor>value
         made = over_storage(t.storage, t.dtype, t.ndim, t.sizes, t.strides, t.offset)
-        made.flags |= t.flags & (T_CONJ | T_NEG)
+        made.flags |= t.flags & (T_CONJ | T_NEG | T_REQUIRES_GRAD)     # `matmul` looks at the last one
         return made
     if type(value) is list:
         return [_plain(item) for item in <list>value]

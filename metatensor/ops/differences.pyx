@@ -20,7 +20,7 @@ cdef Tensor part(Tensor t, int dim, object start, object stop):
 
 cdef object diff_body(Call* c):
     """Arguments: input, n, dim, prepend, append."""
-    cdef Tensor t = tensor_arg(c, 0)
+    cdef Tensor t = tensor_arg(c, 0), joined
     cdef dim_t n = int_arg(c, 1)
     cdef int dim
     cdef list parts
@@ -40,7 +40,8 @@ cdef object diff_body(Call* c):
                 raise RuntimeError(f"diff(): prepend and append must have as many dimensions as input, got shapes "
                                    f"{shape_str(<Tensor>x)} and {shape_str(t)}")
         t = call("cat", (parts, dim))
-    n = min(n, t.sizes[dim])
+    joined = t                  # alive until the end, as in PyTorch
+    n = min(n, joined.sizes[dim])
     for _ in range(n):
         t = call("logical_xor" if t.dtype.kind == KIND_BOOL else "sub", (part(t, dim, 1, None), part(t, dim, 0, -1)))
     return t
@@ -75,34 +76,41 @@ cdef object trapezoid_body(Call* c):
     """Arguments: y, x, dx, dim."""
     cdef Tensor y = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 3, y.ndim)
-    cdef object sums
+    cdef object sums, steps, product, total
     if y.ndim == 0:
         raise IndexError(f"{op_name(c)}(): y must have at least 1 dimension")
     if y.sizes[dim] == 0:
         return call("sum", (y, dim), {"dtype": y.dtype})
-    sums = call("add", (part(y, dim, 0, -1), part(y, dim, 1, None)))
     if is_none(c, 1):
         if y.dtype.kind == KIND_BOOL:
             raise RuntimeError(f"{op_name(c)}(): bool inputs are not supported")
+        sums = call("add", (part(y, dim, 0, -1), part(y, dim, 1, None)))
         return renamed(call("mul", (call("sum", (sums, dim)), arg(c, 2) / 2.0)), "MulBackward1")
-    sums = call("mul", (sums, steps_of(c, y, tensor_arg(c, 1), dim)))
-    return renamed(call("div", (call("sum", (sums, dim)), 2.0)), "DivBackward1")
+    steps = steps_of(c, y, tensor_arg(c, 1), dim)
+    sums = call("add", (part(y, dim, 0, -1), part(y, dim, 1, None)))
+    product = call("mul", (sums, steps))
+    total = call("sum", (product, dim))
+    return renamed(call("div", (total, 2.0)), "DivBackward1")
 
 
 cdef object cumulative_body(Call* c):
     """Arguments: y, x, dx, dim."""
     cdef Tensor y = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 3, y.ndim)
-    cdef object sums
+    cdef object sums, steps, product, total
     if y.ndim == 0:
         raise IndexError(f"{op_name(c)}(): y must have at least 1 dimension")
-    sums = call("add", (part(y, dim, 0, -1), part(y, dim, 1, None)))
     if is_none(c, 1):
         if y.dtype.kind == KIND_BOOL:
             raise RuntimeError(f"{op_name(c)}(): bool inputs are not supported")
-        return call("cumsum", (call("mul", (sums, arg(c, 2) / 2.0)), dim))
-    sums = call("mul", (steps_of(c, y, tensor_arg(c, 1), dim), sums))
-    return renamed(call("div", (call("cumsum", (sums, dim)), 2.0)), "DivBackward1")
+        sums = call("add", (part(y, dim, 0, -1), part(y, dim, 1, None)))
+        product = call("mul", (sums, arg(c, 2) / 2.0))
+        return call("cumsum", (product, dim))
+    steps = steps_of(c, y, tensor_arg(c, 1), dim)
+    sums = call("add", (part(y, dim, 0, -1), part(y, dim, 1, None)))
+    product = call("mul", (steps, sums))
+    total = call("cumsum", (product, dim))
+    return renamed(call("div", (total, 2.0)), "DivBackward1")
 
 
 define("trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid_body,

@@ -23,7 +23,8 @@ def _weighted(loss: Any, weight: Any, reduction: str) -> Any:
 
 
 def l1_loss(input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, weight: Any) -> Any:
-    loss = (input - target).abs()
+    difference = input - target
+    loss = difference.abs()
     return reduced(loss, None, None, reduction) if weight is None else _weighted(loss, weight, reduction)
 
 
@@ -32,7 +33,10 @@ def mse_loss(input: Any, target: Any, size_average: Any, reduce: Any, reduction:
 
 
 def smooth_l1_loss(input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, beta: float) -> Any:
-    return reduced((input - target).abs(), None, None, reduction) if beta == 0 else NotImplemented
+    if beta != 0:
+        return NotImplemented
+    difference = input - target
+    return reduced(difference.abs(), None, None, reduction)
 
 
 def huber_loss(input: Any, target: Any, reduction: str, delta: float, weight: Any) -> Any:
@@ -42,20 +46,29 @@ def huber_loss(input: Any, target: Any, reduction: str, delta: float, weight: An
 
 
 def hinge_embedding_loss(input: Any, target: Any, margin: float, size_average: Any, reduce: Any, reduction: str) -> Any:
-    near = (margin - input).clamp_min(0)
-    zero = mt.zeros((), dtype=input.dtype, device=input.device)
-    return reduced(mt.where(target != 1, near, zero) + mt.where(target != -1, input, zero), None, None, reduction)
+    zero = ops.zeros_like(input)
+    near = ops.full_like(input, margin).sub_(input).clamp_min_(0)
+    first = mt.where(target != 1, near, zero)
+    second = mt.where(target != -1, input, zero)
+    total = first + second
+    return reduced(total, None, None, reduction)
 
 
 def cosine_embedding_loss(
     input1: Any, input2: Any, target: Any, margin: float, size_average: Any, reduce: Any, reduction: str
 ) -> Any:
     along, least = target.dim(), 1e-12
+    both = (input1 * input2).sum(along)
     first, second = ((x * x).sum(along) + least for x in (input1, input2))
-    cosine = (input1 * input2).sum(along) / (first * second).sqrt()
-    zero = mt.zeros((), dtype=cosine.dtype, device=cosine.device)
-    alike = mt.where(target == 1, 1 - cosine, zero)
-    return reduced(alike + mt.where(target == -1, (cosine - margin).clamp_min(0), zero), size_average, reduce, reduction)
+    size = (first * second).sqrt_()
+    cosine = both / size
+    zero = ops.zeros_like(cosine)
+    apart = ops.ones_like(cosine).sub_(cosine)
+    near = (cosine - margin).clamp_min_(0)
+    alike = mt.where(target == 1, apart, zero)
+    unlike = mt.where(target == -1, near, zero)
+    total = alike + unlike
+    return reduced(total, size_average, reduce, reduction)
 
 
 def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool, eps: float, reduction: str) -> Any:

@@ -245,5 +245,5 @@ def instance_norm(
 
 
 def normalize(input: Any, p: float, dim: Any, eps: float) -> Any:
-    norms = mt.linalg.vector_norm(input, p, dim, True)
-    return input / norms.clamp_min(eps).expand_as(input)
+    norms = mt.linalg.vector_norm(input, p, dim, True).clamp_min(eps)
+    return input / norms.expand_as(input)

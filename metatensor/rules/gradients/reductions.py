@@ -52,7 +52,8 @@ def averaged(grad: Any, shape: tuple, dims: Any, keepdim: bool) -> Any:
 
 def mean_of_numbers(input: Any, dims: Any, keepdim: bool, dtype: Any) -> Any:
     """Compute `nanmean`."""
-    return input.nansum(dims, keepdim, dtype=dtype) / ops.isnan(input).logical_not().sum(dims, keepdim)
+    counts = ops.isnan(input.detach()).logical_not_().sum(dims, keepdim)
+    return input.nansum(dims, keepdim, dtype=dtype) / counts
 
 
 def log_summed(grad: Any, input: Any, dims: Any, keepdim: bool, result: Any) -> Any:
@@ -207,11 +208,15 @@ def quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: 
     n = rows.shape[-1]
     missing = ops.isnan(rows.detach())
     if ignore_nan:
-        ranks = q * (missing.logical_not().sum(-1, True) - 1)
-        ranks = ranks.masked_fill(ranks < 0, 0)
+        ranks = q * (missing.logical_not_().sum(-1, True) - 1)
+        del missing
+        ranks = ranks.masked_fill_(ranks < 0, 0)
     else:  # a NaN is sorted behind all other elements, and then it is the result
         ranks = (q * (n - 1)).expand(*rows.shape[:-1], q.shape[0] if q.ndim else 1)
-        ranks = ranks.masked_fill(missing.any(-1, True), n - 1)
+        some = missing.any(-1, True)
+        del missing
+        ranks = ranks.masked_fill(some, n - 1)
+        del some
     if interpolation == "lower":
         ranks = ranks.floor()
     elif interpolation == "higher":

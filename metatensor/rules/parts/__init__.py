@@ -45,12 +45,12 @@ def parts_of(name: str) -> Callable[..., Any] | bool:
     global _loaded
     if not _loaded:
         _loaded = True
-        for module in ("joined", "layers", "losses", "products", "reductions"):
+        for module in ("layers", "losses", "products", "reductions"):
             import_module(f"metatensor.rules.parts.{module}")
     if name in TABLE:
         return TABLE[name] or False
     through = gradients.parts_of(name)
-    if through is None:
+    if through is None or name.endswith("_backward"):  # these have others for gradients of gradients only
         return False
     op = registry.get(name) or registry[name.rpartition(".")[0]]
-    return False if op.flags & operator_flags.RANDOM else through
+    return False if op.flags & (operator_flags.RANDOM | operator_flags.COMPOSITE) else through

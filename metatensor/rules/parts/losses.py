@@ -1,1 +1,5 @@
-"""x"""
+"""The temporary tensors of losses."""
+
+from __future__ import annotations
+
+__all__: list[str] = []
