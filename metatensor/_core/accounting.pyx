@@ -10,11 +10,14 @@ from metatensor._core.attribution cimport Attribution
 from metatensor._core.device cimport META
 from metatensor._core.execute cimport python_meta
 from metatensor._core.memory cimport Scope, born, pause_tracking, resume_tracking
-from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, Call, Overload
+from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, VIEW, Call, Overload
 from metatensor._core.tensor cimport Tensor, over_storage
 from metatensor._core.thread cimport ThreadState, thread_state
 from metatensor._core.types cimport T_CONJ, T_NEG, T_REQUIRES_GRAD
 from metatensor._core.late import later
+
+cdef extern from "Python.h":
+    object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
 
 cdef bint strict = False      # whether an exception in a function that makes parts is raised; tests set it
 
@@ -23,11 +26,36 @@ cdef inline object _meta(Call* c, Overload ov):
     return ov.meta(c) if ov.meta != NULL else python_meta(c)
 
 
+cdef object held_back(object body, PyObject** args, int n):
+    """Evaluate the formula of a gradient while memory is counted. What its operators make on meta lives until its end.
+
+    In PyTorch a formula is an expression in C++, whose temporaries live until all of it has been evaluated.
+    """
+    cdef ThreadState state = thread_state()
+    cdef list outer = state.held
+    if state.tracker is None:
+        return PyObject_Vectorcall(body, args, n, NULL)
+    state.held = []
+    try:
+        return PyObject_Vectorcall(body, args, n, NULL)
+    finally:
+        state.held = outer
+
+
 cdef object counted(Call* c, Overload ov, bint by_others):
     """Run the meta kernel of a call while memory is counted. `by_others`: its result is thrown away."""
     cdef ThreadState state = thread_state()
+    cdef object result
     if state.tracker is None:
         return _meta(c, ov)
+    if state.held is None or ov.flags & (COMPOSITE | VIEW) or c.device != <PyObject*>META:
+        return _counted(c, ov, by_others, state)
+    result = _counted(c, ov, by_others, state)
+    state.held.append(result)
+    return result
+
+
+cdef object _counted(Call* c, Overload ov, bint by_others, ThreadState state):
     state.operators += 1
     if state.attribution is not None:
         (<Attribution>state.attribution).note(c.op)
@@ -68,16 +96,18 @@ cdef object _with_parts(Call* c, Overload ov):
     cdef int i
     cdef ThreadState state = thread_state()
     cdef bint grad = state.grad_enabled
+    cdef list held = state.held
     cdef object result = _unseen(c, ov)         # first, because it checks the arguments
     args = [_plain(<object>c.args[i]) for i in range(ov.nslots)]
     state.grad_enabled = False
+    state.held = None
     try:
         ov.parts(*args)
     except Exception:
         if strict:
             raise
     finally:
-        state.grad_enabled = grad
+        state.grad_enabled, state.held = grad, held
     _count(result, c, ov)
     return result
 
