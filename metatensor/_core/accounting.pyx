@@ -22,18 +22,31 @@ cdef extern from "Python.h":
 cdef bint strict = False      # whether an exception in a function that makes parts is raised; tests set it
 
 
+cdef dict _expressions = {}     # function -> whether it is a single expression
+
+
 cdef inline object _meta(Call* c, Overload ov):
     return ov.meta(c) if ov.meta != NULL else python_meta(c)
+
+
+cdef bint _is_expression(object body) except -1:
+    """Return True if a function has no local variables besides its arguments."""
+    found = _expressions.get(body)
+    if found is None:
+        code = getattr(body, "__code__", None)
+        found = _expressions[body] = code is None or code.co_nlocals <= code.co_argcount + code.co_kwonlyargcount
+    return found
 
 
 cdef object held_back(object body, PyObject** args, int n):
     """Evaluate the formula of a gradient while memory is counted. What its operators make on meta lives until its end.
 
-    In PyTorch a formula is an expression in C++, whose temporaries live until all of it has been evaluated.
+    Most formulas are expressions, and temporaries of an expression in C++ live until all of it has been evaluated. Functions
+    with local variables consist of statements, and are left alone.
     """
     cdef ThreadState state = thread_state()
     cdef list outer = state.held
-    if state.tracker is None:
+    if state.tracker is None or not _is_expression(body):
         return PyObject_Vectorcall(body, args, n, NULL)
     state.held = []
     try:
