@@ -22,37 +22,64 @@ cdef extern from "Python.h":
 cdef bint strict = False      # whether an exception in a function that makes parts is raised; tests set it
 
 
-cdef dict _expressions = {}     # function -> whether it is a single expression
+cdef dict _formulas = {}        # function -> what `_kind_of` returns
 
 
 cdef inline object _meta(Call* c, Overload ov):
     return ov.meta(c) if ov.meta != NULL else python_meta(c)
 
 
-cdef bint _is_expression(object body) except -1:
-    """Return True if a function has no local variables besides its arguments."""
-    found = _expressions.get(body)
+cdef object _kind_of(object body, str name):
+    """Return how the formula of a gradient counts: True if it is an expression, False if not, or what makes its parts."""
+    found = _formulas.get(body)
     if found is None:
-        code = getattr(body, "__code__", None)
-        found = _expressions[body] = code is None or code.co_nlocals <= code.co_argcount + code.co_kwonlyargcount
+        found = _formulas[body] = later("formula_of")(name, body)
     return found
 
 
-cdef object held_back(object body, PyObject** args, int n):
-    """Evaluate the formula of a gradient while memory is counted. What its operators make on meta lives until its end.
+cdef object formula(object body, PyObject** args, int n, str name):
+    """Evaluate the formula of a gradient of operator `name` while memory is counted.
 
-    Most formulas are expressions, and temporaries of an expression in C++ live until all of it has been evaluated. Functions
-    with local variables consist of statements, and are left alone.
+    Most formulas are expressions. Temporaries of an expression in C++ live until all of it has been evaluated, and so do here
+    those that its operators make on meta. Functions with statements are left alone. For other formulas the kernel policy has
+    a function that makes the parts, as for an operator.
     """
     cdef ThreadState state = thread_state()
     cdef list outer = state.held
-    if state.tracker is None or not _is_expression(body):
+    cdef object kind, result
+    cdef Scope scope
+    cdef int i
+    if state.tracker is None:
         return PyObject_Vectorcall(body, args, n, NULL)
-    state.held = []
+    kind = _kind_of(body, name)
+    if kind is False or (kind is not True and (state.grad_enabled or not _on_meta(args, n))):
+        return PyObject_Vectorcall(body, args, n, NULL)
+    if kind is True:
+        state.held = []
+        try:
+            return PyObject_Vectorcall(body, args, n, NULL)
+        finally:
+            state.held = outer
+    scope = pause_tracking()
     try:
-        return PyObject_Vectorcall(body, args, n, NULL)
+        result = PyObject_Vectorcall(body, args, n, NULL)
     finally:
-        state.held = outer
+        resume_tracking(scope)
+    _run_parts(kind, [_plain(<object>args[i]) for i in range(n)], state)
+    _count(result, args, n)
+    return result
+
+
+cdef bint _on_meta(PyObject** args, int n) except -1:
+    """Return True if the first tensor among some values is on meta."""
+    cdef int i
+    for i in range(n):
+        value = <object>args[i]
+        if type(value) is tuple:
+            value = next((item for item in value if isinstance(item, Tensor)), None)
+        if isinstance(value, Tensor):
+            return (<Tensor>value).storage.device is META
+    return False
 
 
 cdef object counted(Call* c, Overload ov, bint by_others):
@@ -80,7 +107,7 @@ cdef object _counted(Call* c, Overload ov, bint by_others, ThreadState state):
         return _meta(c, ov)
     if ov.flags & COMPOSITE and c.flags & T_REQUIRES_GRAD and state.grad_enabled:
         return _meta(c, ov)         # its calls are recorded, and what they make may live on
-    return _with_parts(c, ov)
+    return _with_parts(c, ov, state)
 
 
 cdef object _unseen(Call* c, Overload ov):
@@ -102,48 +129,54 @@ cdef object _plain(object value):
         return made
     if type(value) is list:
         return [_plain(item) for item in <list>value]
+    if type(value) is tuple:
+        return tuple([_plain(item) for item in <tuple>value])
     return value
 
 
-cdef object _with_parts(Call* c, Overload ov):
-    cdef int i
-    cdef ThreadState state = thread_state()
+cdef int _run_parts(object body, list args, ThreadState state) except -1:
+    """Let the parts of a call be made and freed."""
     cdef bint grad = state.grad_enabled
     cdef list held = state.held
-    cdef object result = _unseen(c, ov)         # first, because it checks the arguments
-    args = [_plain(<object>c.args[i]) for i in range(ov.nslots)]
     state.grad_enabled = False
     state.held = None
     try:
-        ov.parts(*args)
+        body(*args)
     except Exception:
         if strict:
             raise
     finally:
         state.grad_enabled, state.held = grad, held
-    _count(result, c, ov)
+    return 0
+
+
+cdef object _with_parts(Call* c, Overload ov, ThreadState state):
+    cdef int i
+    cdef object result = _unseen(c, ov)         # first, because it checks the arguments
+    _run_parts(ov.parts, [_plain(<object>c.args[i]) for i in range(ov.nslots)], state)
+    _count(result, c.args, ov.nslots)
     return result
 
 
-cdef int _count(object result, Call* c, Overload ov) except -1:
+cdef int _count(object result, PyObject** args, int n) except -1:
     """Let the storages of a result count from now on."""
     cdef Tensor t
     if isinstance(result, Tensor):
         t = <Tensor>result
-        if t.storage.life is None and not _given(t, c, ov):
+        if t.storage.life is None and not _given(t, args, n):
             t.storage.life = born(t.storage.size_bytes)
     elif isinstance(result, (tuple, list)):
         for item in result:
-            _count(item, c, ov)
+            _count(item, args, n)
     return 0
 
 
-cdef bint _given(Tensor t, Call* c, Overload ov) except -1:
+cdef bint _given(Tensor t, PyObject** args, int n) except -1:
     """Return True if an argument has the storage of `t`."""
     cdef int i
-    for i in range(ov.nslots):
-        value = <object>c.args[i]
-        for item in value if type(value) is list else (value,):
+    for i in range(n):
+        value = <object>args[i]
+        for item in value if type(value) is list or type(value) is tuple else (value,):
             if isinstance(item, Tensor) and (<Tensor>item).storage is t.storage:
                 return True
     return False

@@ -2,7 +2,7 @@
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from metatensor._core.accounting cimport held_back
+from metatensor._core.accounting cimport formula
 from metatensor._core.gradients cimport (
     FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function, Kept, NamedRule,
     Parameter, Rule, rule_of,
@@ -408,7 +408,7 @@ cdef object _run(Node node, Rule rule, Function f, int edge, PyObject** grads, c
         held.append(value)
         args[i] = <PyObject*>value
     if hints.trackers:
-        return held_back(f.body, args, f.n_parameters)
+        return formula(f.body, args, f.n_parameters, rule.overload.qualname)
     return PyObject_Vectorcall(f.body, args, f.n_parameters, NULL)
 
 
