@@ -2,5 +2,5 @@ from cpython.object cimport PyObject
 from metatensor._core.op cimport Call, Overload
 
 
-cdef object formula(object body, PyObject** args, int n, str name)
+cdef object formula(object body, PyObject** args, int n, Overload ov, int slot)
 cdef object counted(Call* c, Overload ov, bint by_others)

@@ -29,16 +29,17 @@ cdef inline object _meta(Call* c, Overload ov):
     return ov.meta(c) if ov.meta != NULL else python_meta(c)
 
 
-cdef object _kind_of(object body, str name):
+cdef object _kind_of(object body, Overload ov, int slot):
     """Return how the formula of a gradient counts: True if it is an expression, False if not, or what makes its parts."""
     found = _formulas.get(body)
     if found is None:
-        found = _formulas[body] = later("formula_of")(name, body)
+        found = _formulas[body] = later("formula_of")(
+            ov.qualname, None if slot < 0 else <object>ov.slots[slot].name, body)
     return found
 
 
-cdef object formula(object body, PyObject** args, int n, str name):
-    """Evaluate the formula of a gradient of operator `name` while memory is counted.
+cdef object formula(object body, PyObject** args, int n, Overload ov, int slot):
+    """Evaluate the formula of a gradient of an operator while memory is counted, for the argument `slot` or, if -1, for several.
 
     Most formulas are expressions. Temporaries of an expression in C++ live until all of it has been evaluated, and so do here
     those that its operators make on meta. Functions with statements are left alone. For other formulas the kernel policy has
@@ -51,7 +52,7 @@ cdef object formula(object body, PyObject** args, int n, str name):
     cdef int i
     if state.tracker is None:
         return PyObject_Vectorcall(body, args, n, NULL)
-    kind = _kind_of(body, name)
+    kind = _kind_of(body, ov, slot)
     if kind is False or (kind is not True and (state.grad_enabled or not _on_meta(args, n))):
         return PyObject_Vectorcall(body, args, n, NULL)
     if kind is True:

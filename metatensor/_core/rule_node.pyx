@@ -408,7 +408,7 @@ cdef object _run(Node node, Rule rule, Function f, int edge, PyObject** grads, c
         held.append(value)
         args[i] = <PyObject*>value
     if hints.trackers:
-        return formula(f.body, args, f.n_parameters, rule.overload.qualname)
+        return formula(f.body, args, f.n_parameters, rule.overload, f.slot)
     return PyObject_Vectorcall(f.body, args, f.n_parameters, NULL)
 
 

@@ -142,7 +142,7 @@ def shared(grad: Any, input: Any, dims: Any, keepdim: bool, result: Any) -> Any:
     whole = restored(result, input.shape, dims, keepdim)
     equal = input == whole
     axes = logical_axes(dims, input.ndim)
-    return restored(grad, input.shape, dims, keepdim) * equal / (equal.sum(axes, True) if axes else 1)
+    return restored(grad, input.shape, dims, keepdim) / (equal.sum(axes, True) if axes else 1) * equal
 
 
 def shared_by_all(grad: Any, input: Any, result: Any) -> Any:
@@ -249,10 +249,16 @@ def vector_norm(grad: Any, input: Any, order: Any, dims: Any, keepdim: bool, res
         equal = (size == norm) | (ops.isnan(size) & ops.isnan(norm))
         return input.sgn() * (g / (equal.sum(axes, True) if axes else 1) * equal)
     if order < 1:
-        return input.sgn() * (size ** (order - 1)).masked_fill(size == 0, 0) * (g * norm ** (1 - order))
-    if order < 2:
-        return input.sgn() * size ** (order - 1) * (g / norm ** (order - 1)).masked_fill(norm == 0, 0)
-    return input * size ** (order - 2) * (g / norm ** (order - 1)).masked_fill(norm == 0, 0)
+        scaled = input.sgn() * _raised(size, order - 1).masked_fill_(size == 0, 0)
+        return scaled * (g * norm ** (1 - order))
+    scaled = input.sgn() * _raised(size, order - 1) if order < 2 else input * _raised(size, order - 2)
+    del size
+    return scaled * (g / norm ** (order - 1)).masked_fill_(norm == 0, 0)
+
+
+def _raised(x: Any, exponent: Any) -> Any:
+    """Return a power of a tensor that nobody else uses."""
+    return x**exponent if x.requires_grad else x.pow_(exponent)
 
 
 def between_rows(grad: Any, x1: Any, x2: Any, p: float, result: Any) -> Any:
@@ -330,8 +336,11 @@ def renormed(grad: Any, input: Any, p: Any, dim: int, most: Any) -> Any:
     if input.dtype in (mt.float16, mt.bfloat16):
         grad, input = grad.to(mt.float32), input.to(mt.float32)
     norm = linalg.vector_norm(input, p, dims, True)
-    factor = most / (norm + 1e-7)
     along = (conj(grad) * input).sum(dims, True)
-    along = ops.real(along) if along.is_complex() else along
-    scaled = grad * factor + vector_norm(-along * factor / (norm + 1e-7), input, p, dims, True, norm)
+    of_norm = vector_norm(ops.real(along) if along.is_complex() else along, input, p, dims, True, norm)
+    inverse = (norm + 1e-7).reciprocal()
+    inward = of_norm * inverse
+    difference = grad - inward
+    scaled = difference * (inverse * most)
+    del inward, difference
     return ops.where(norm > most, scaled, grad)

@@ -44,7 +44,10 @@ def one_kernel(*names: str) -> None:
 
 
 def formula(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register the decorated function for the gradients of ``names``: it takes the arguments of their rule by position."""
+    """Register the decorated function for the gradients of ``names``: it takes the arguments of their rule by position.
+
+    ``"take"`` is an operator or overload, ``"masked_scatter:source"`` the gradient of one of its arguments.
+    """
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
@@ -70,14 +73,15 @@ def backward_kernel(*names: str) -> None:
         FORMULAS[name] = _made_whole
 
 
-def formula_of(name: str, body: Callable[..., Any]) -> Callable[..., Any] | bool:
+def formula_of(name: str, argument: str | None, body: Callable[..., Any]) -> Callable[..., Any] | bool:
     """Return what makes the temporaries of a gradient's formula, True if it is an expression, or False.
 
     A function without local variables is an expression.
     """
     _load()
-    if name in FORMULAS:
-        return FORMULAS[name]
+    for key in (f"{name}:{argument}", name):
+        if key in FORMULAS:
+            return FORMULAS[key]
     code = getattr(body, "__code__", None)
     return code is None or code.co_nlocals <= code.co_argcount + code.co_kwonlyargcount
 
