@@ -14,7 +14,39 @@ from metatensor.rules.decomposed.losses import reduced
 __all__ = []
 
 # These are compositions in PyTorch too.
-kl_div, poisson_nll_loss, multilabel_soft_margin_loss = formulas.kl_div, formulas.poisson_nll_loss, formulas.multilabel_soft_margin_loss
+kl_div, multilabel_soft_margin_loss = formulas.kl_div, formulas.multilabel_soft_margin_loss
+
+
+def poisson_nll_loss(
+    input: Any, target: Any, log_input: bool, full: bool, size_average: Any, eps: float, reduce: Any, reduction: str
+) -> Any:
+    loss = _poisson(input, target) if log_input else _poisson_of_rate(input, target, eps)
+    if full:
+        stirling = _stirling(target)
+        loss = loss.add_(stirling.masked_fill(target <= 1, 0))
+        del stirling
+    return reduced(loss, size_average, reduce, reduction)
+
+
+def _poisson(input: Any, target: Any) -> Any:
+    product = target * input
+    return input.exp() - product
+
+
+def _poisson_of_rate(input: Any, target: Any, eps: float) -> Any:
+    shifted = input + eps
+    logarithm = shifted.log()
+    return input - target * logarithm
+
+
+def _stirling(target: Any) -> Any:
+    scaled = target * (2 * math.pi)
+    logarithm = scaled.log()
+    half = logarithm * 0.5
+    own = target.log()
+    product = target * own
+    difference = product - target
+    return difference + half
 
 
 def _weighted(loss: Any, weight: Any, reduction: str) -> Any:
@@ -148,12 +180,13 @@ def cross_entropy(input: Any, target: Any, weight: Any, size_average: Any, ignor
     if target.shape == input.shape and target.is_floating_point():
         if label_smoothing:
             target = target * (1 - label_smoothing) + label_smoothing / classes
-        product = log * target
-        if spread is not None:
-            product = product * spread
+        plain = log * target
+        product = plain if spread is None else plain * spread
         if reduction == "mean":
             n = input.numel() // classes if classes else 0
-            return renamed(-product.sum() / (n if input.numel() else 0.0), "DivBackward1")
+            total = product.sum()
+            negative = -total
+            return renamed(negative / (n if input.numel() else 0.0), "DivBackward1")
         return -product.sum() if reduction == "sum" else -product.sum(dim)
     plain = functional.nll_loss(log, target, weight, None, ignore_index, None, reduction)
     if not label_smoothing:

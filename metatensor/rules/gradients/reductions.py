@@ -227,7 +227,8 @@ def quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: 
     made = values.gather(-1, below)
     if interpolation in ("linear", "midpoint"):
         weights = ops.full_like(ranks, 0.5) if interpolation == "midpoint" else ranks - below
-        made = made.lerp(values.gather(-1, ranks.detach().ceil().long()), weights)
+        above = ranks.detach().ceil() if ranks.requires_grad else ranks.ceil_()
+        made = made.lerp_(values.gather(-1, above.long()), weights)
     return made.squeeze_(-1) if not q.ndim else made.unsqueeze(0).transpose(0, -1).squeeze_(-1)
 
 

@@ -14,3 +14,11 @@ __all__: list[str] = []
 def bilinear(input1: Any, input2: Any, weight: Any, bias: Any) -> Any:
     made = input1.new_empty((*input1.shape[:-1], weight.shape[0]))
     return made if bias is None else made + bias
+
+
+@parts("_fft_c2r")
+def fft_c2r(input: Any, dims: Any, norm: int, last: int) -> Any:
+    resolved = input.clone() if input.is_conj() else input
+    shape = list(input.shape)
+    shape[dims[-1]] = last
+    return ops.empty(shape, dtype=input.dtype.to_real(), device=input.device), resolved
