@@ -13,7 +13,7 @@ from metatensor._core.memory cimport Scope, born, pause_tracking, resume_trackin
 from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, VIEW, Call, Overload
 from metatensor._core.tensor cimport Tensor, over_storage
 from metatensor._core.thread cimport ThreadState, thread_state
-from metatensor._core.types cimport T_CONJ, T_NEG, T_REQUIRES_GRAD
+from metatensor._core.types cimport T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD
 from metatensor._core.late import later
 
 cdef extern from "Python.h":
@@ -106,6 +106,8 @@ cdef object _counted(Call* c, Overload ov, bint by_others, ThreadState state):
         ov.parts = later("parts_of")(ov.qualname)
     if ov.parts is False or c.device != <PyObject*>META or c.variant != FUNCTIONAL:
         return _meta(c, ov)
+    if type(ov.parts) is tuple and (<Tensor>c.args[0]).flags & T_CONTIGUOUS:
+        return _meta(c, ov)
     if ov.flags & COMPOSITE and c.flags & T_REQUIRES_GRAD and state.grad_enabled:
         return _meta(c, ov)         # its calls are recorded, and what they make may live on
     return _with_parts(c, ov, state)
@@ -154,7 +156,7 @@ cdef int _run_parts(object body, list args, ThreadState state) except -1:
 cdef object _with_parts(Call* c, Overload ov, ThreadState state):
     cdef int i
     cdef object result = _unseen(c, ov)         # first, because it checks the arguments
-    _run_parts(ov.parts, [_plain(<object>c.args[i]) for i in range(ov.nslots)], state)
+    _run_parts((<tuple>ov.parts)[0] if type(ov.parts) is tuple else ov.parts, [_plain(<object>c.args[i]) for i in range(ov.nslots)], state)
     _count(result, c.args, ov.nslots)
     return result
 

@@ -247,3 +247,12 @@ def instance_norm(
 def normalize(input: Any, p: float, dim: Any, eps: float) -> Any:
     norms = mt.linalg.vector_norm(input, p, dim, True).clamp_min(eps)
     return input / norms.expand_as(input)
+
+
+def weight_norm(grad: Any, v: Any, g: Any, dim: int, result1: Any, wanted: Any) -> tuple:
+    """Return the gradients of ``v * (g / norms)``, where the norms depend on `v`."""
+    over = [i for i in range(v.dim()) if i != dim % v.dim()]
+    if mt.is_grad_enabled():  # the gradient of the gradient passes through the norms
+        result1 = mt.linalg.vector_norm(v, 2.0, over, True)
+    along = (grad * v).sum(over, True) / result1
+    return (g / result1) * (grad - v * (along / result1)), along

@@ -19,9 +19,9 @@ from typing import Any
 from metatensor._core import gradients
 from metatensor._core.op import operator_flags, registry
 
-__all__ = ["FORMULAS", "TABLE", "backward_kernel", "formula", "formula_of", "one_kernel", "parts", "parts_of", "statements"]
+__all__ = ["FORMULAS", "TABLE", "backward_kernel", "formula", "formula_of", "one_kernel", "parts", "parts_of", "statements", "strided_parts"]
 
-TABLE: dict[str, Callable[..., Any] | None] = {}
+TABLE: dict[str, Callable[..., Any] | tuple[Callable[..., Any]] | None] = {}
 FORMULAS: dict[str, Callable[..., Any] | bool] = {}
 _loaded = False
 
@@ -32,6 +32,17 @@ def parts(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
             TABLE[name] = function
+        return function
+
+    return register
+
+
+def strided_parts(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Like `parts`, for calls whose first argument is not contiguous. The others are one kernel."""
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for name in names:
+            TABLE[name] = (function,)
         return function
 
     return register
@@ -94,8 +105,11 @@ def _load() -> None:
             import_module(f"metatensor.rules.parts.{module}")
 
 
-def parts_of(name: str) -> Callable[..., Any] | bool:
-    """Return the function that makes the temporaries of an overload, or False if it is one kernel."""
+def parts_of(name: str) -> Callable[..., Any] | tuple[Callable[..., Any]] | bool:
+    """Return the function that makes the temporaries of an overload, or False if it is one kernel.
+
+    It is in a tuple if it is only for a first argument that is not contiguous.
+    """
     _load()
     if name in TABLE:
         return TABLE[name] or False

@@ -9,7 +9,8 @@ from metatensor.rules.parts import FORMULAS, backward_kernel, formula, parts, st
 
 __all__: list[str] = []
 
-backward_kernel("nn.functional.pad", "unfold", "prelu", "nextafter", "logit", "nn.functional.bilinear", "masked_scatter:source")
+backward_kernel("nn.functional.pad", "unfold", "prelu", "nextafter", "logit", "nn.functional.bilinear", "masked_scatter:source",
+                "_weight_norm_interface")  # fmt: skip
 statements(
     "scatter_reduce", "index_reduce", "std_mean", "std_mean.dim", "std_mean.unbiased", "var_mean", "var_mean.dim", "var_mean.unbiased",
     "linalg.vector_norm", "norm", "dist", "linalg.lu", "linalg.cholesky_ex", "linalg.cholesky", "cholesky", "renorm",

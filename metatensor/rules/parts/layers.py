@@ -6,7 +6,8 @@ from typing import Any
 
 from metatensor._core.gradients import functional, ops
 from metatensor.rules.gradients import attention as _attention
-from metatensor.rules.parts import one_kernel, parts
+from metatensor.rules.gradients import recurrent as _recurrent_layers
+from metatensor.rules.parts import parts
 
 __all__: list[str] = []
 
@@ -124,4 +125,15 @@ def _fractional(input: Any, output_size: Any, ratio: Any, samples: Any, n: int) 
     return input.new_empty(shape), ops.empty(shape, dtype=ops.argmax(input.new_empty((1,))).dtype, device=input.device)
 
 
-one_kernel("nn.functional.linear")
+# Recurrent layers -----------------------------------------------------------------------------------------------------
+
+
+def _recurrent(name: str) -> None:
+    @parts(name)
+    def layer(input: Any, hx: Any, params: Any, biases: bool, layers: int, dropout: float, train: bool, both: bool, first: bool,
+              generator: Any) -> Any:  # fmt: skip
+        return getattr(_recurrent_layers, name)(input, hx, params, biases, layers, 0.0, train, both, first, None)
+
+
+for _name in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+    _recurrent(_name)

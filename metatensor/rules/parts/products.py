@@ -5,9 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from metatensor._core.gradients import ops
-from metatensor.rules.parts import parts
+from metatensor.rules.parts import parts, strided_parts
 
 __all__: list[str] = []
+
+
+@strided_parts("nn.functional.linear")
+def linear(input: Any, weight: Any, bias: Any) -> Any:
+    """A product with an input that is not contiguous copies it and adds the bias afterwards."""
+    if input.dim() < 3 or weight.dim() != 2:
+        return None
+    product = input.matmul(weight.t())
+    return product if bias is None else product + bias
 
 
 @parts("nn.functional.bilinear")
