@@ -347,6 +347,11 @@ cdef int _apply(Node node, PyObject** grads, const char* wanted, PyObject** to) 
         for i in range(node.n_edges):
             _give(node, i, made[i], wanted, to)
         return 0
+    if hints.trackers and not rule.lists and rule.n_slots > 1:
+        for k in _order_of(rule):
+            if wants(node, wanted, k):
+                _give(node, k, _run(node, rule, <Function>rule.functions[rule.function_of[k]], k, grads, wanted, cache), wanted, to)
+        return 0
     i = 0
     for k in range(rule.n_slots):
         f = <Function>rule.functions[rule.function_of[k]]
@@ -360,6 +365,18 @@ cdef int _apply(Node node, PyObject** grads, const char* wanted, PyObject** to) 
             _give(node, i, _run(node, rule, f, i, grads, wanted, cache), wanted, to)
         i += 1
     return 0
+
+
+cdef dict _orders = {}      # rule -> order of its arguments
+
+
+cdef tuple _order_of(Rule rule):
+    """Return the order in which PyTorch computes the gradients of arguments, by their names: it decides what is alive at once."""
+    cdef tuple found = _orders.get(rule)
+    if found is None:
+        names = ["self" if rule.slots[k] == 0 else <object>rule.overload.slots[rule.slots[k]].name for k in range(rule.n_slots)]
+        found = _orders[rule] = tuple(sorted(range(rule.n_slots), key=lambda k: names[k]))
+    return found
 
 
 cdef list _flat(object values):
