@@ -32,8 +32,6 @@ cdef class MemoryTracker:
     cdef int walks                  # how many backward passes it has seen
     cdef object walk                # the one that is running, or None
 
-    cdef int write(self, long long storage, dim_t change, int kind) noexcept
-
 
 cdef class Life:
     cdef Scope scope                # the trackers that know the storage

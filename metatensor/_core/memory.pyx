@@ -94,29 +94,6 @@ cdef class MemoryTracker:
         """Set `peak` to `current`."""
         self.peak = self.current
 
-    cdef int write(self, long long storage, dim_t change, int kind) noexcept:
-        """Add an event to the log."""
-        cdef ThreadState state
-        cdef Event* e
-        if self.n_events == self.room:
-            e = <Event*>realloc(self.log, (self.room * 2 + 1024) * sizeof(Event))
-            if e == NULL:
-                return 0
-            self.log = e
-            self.room = self.room * 2 + 1024
-        state = thread_state()
-        e = &self.log[self.n_events]
-        self.n_events += 1
-        e.storage, e.change, e.kind, e.operator = storage, change, kind, state.operators
-        if state.walk is None:
-            e.walk = 0
-        else:
-            if state.walk is not self.walk:
-                self.walk = state.walk
-                self.walks += 1
-            e.walk = self.walks
-        return 0
-
 
 @cython.binding(False)
 cdef class MemoryLog(MemoryTracker):
@@ -151,18 +128,43 @@ cdef class MemoryLog(MemoryTracker):
         return made
 
 
+cdef int _write(MemoryTracker log, long long storage, dim_t change, int kind) noexcept:
+    """Add an event to a log."""
+    cdef ThreadState state = thread_state()
+    cdef Event* e
+    if log.n_events == log.room:
+        e = <Event*>realloc(log.log, (log.room * 2 + 1024) * sizeof(Event))
+        if e == NULL:
+            log.writes = False      # a log that ends early
+            return 0
+        log.log = e
+        log.room = log.room * 2 + 1024
+    e = &log.log[log.n_events]
+    log.n_events += 1
+    e.storage, e.change, e.kind, e.operator = storage, change, kind, state.operators
+    if state.walk is None:
+        e.walk = 0
+    else:
+        if state.walk is not log.walk:
+            log.walk = state.walk
+            log.walks += 1
+        e.walk = log.walks
+    return 0
+
+
 cdef inline void _happened(PyObject* scope, long long number, dim_t change, int kind) noexcept:
     """Tell trackers of one event."""
     cdef PyObject* tracker
     cdef dim_t now
     while scope != <PyObject*>None:
         tracker = <PyObject*>(<Scope>scope).tracker
+        (<MemoryTracker>tracker).count += kind == BIRTH
         now = (<MemoryTracker>tracker).current + change
         (<MemoryTracker>tracker).current = now
         if now > (<MemoryTracker>tracker).peak:
             (<MemoryTracker>tracker).peak = now
         if (<MemoryTracker>tracker).writes and (<MemoryTracker>tracker).scope is not None:
-            (<MemoryTracker>tracker).write(number, change, kind)
+            _write(<MemoryTracker>tracker, number, change, kind)
         scope = <PyObject*>(<Scope>scope).outer
 
 
@@ -196,7 +198,6 @@ cdef Life born(dim_t nbytes):
     global _births
     cdef ThreadState state = thread_state()
     cdef Life life
-    cdef PyObject* scope
     if state.tracker is None:
         return None
     life = Life.__new__(Life)
@@ -204,10 +205,6 @@ cdef Life born(dim_t nbytes):
     life.nbytes = nbytes
     _births += 1
     life.number = _births
-    scope = <PyObject*>life.scope
-    while scope != <PyObject*>None:
-        (<MemoryTracker>(<Scope>scope).tracker).count += 1
-        scope = <PyObject*>(<Scope>scope).outer
     _happened(<PyObject*>life.scope, life.number, nbytes, BIRTH)
     return life
 
