@@ -9,8 +9,9 @@ from cpython.object cimport PyObject
 from metatensor._core.attribution cimport Attribution
 from metatensor._core.device cimport META
 from metatensor._core.execute cimport python_meta
-from metatensor._core.memory cimport Scope, born, pause_tracking, resume_tracking
+from metatensor._core.memory cimport Scope, pause_tracking, resume_tracking
 from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, VIEW, Call, Overload
+from metatensor._core.storage cimport count_storage
 from metatensor._core.tensor cimport Tensor, over_storage
 from metatensor._core.thread cimport ThreadState, thread_state
 from metatensor._core.types cimport T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD
@@ -166,8 +167,8 @@ cdef int _count(object result, PyObject** args, int n) except -1:
     cdef Tensor t
     if isinstance(result, Tensor):
         t = <Tensor>result
-        if t.storage.life is None and not _given(t, args, n):
-            t.storage.life = born(t.storage.size_bytes)
+        if t.storage.scope is None and not _given(t, args, n):
+            count_storage(t.storage)
     elif isinstance(result, (tuple, list)):
         for item in result:
             _count(item, args, n)

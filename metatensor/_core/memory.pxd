@@ -1,3 +1,5 @@
+from cpython.object cimport PyObject
+from metatensor._core.thread cimport ThreadState
 from metatensor._core.types cimport dim_t
 
 
@@ -8,10 +10,13 @@ cdef enum EventKind:
 
 
 cdef struct Event:
-    long long storage           # the number of the storage, in the order of births in this process
-    dim_t change                # how many bytes more live after it
-    long long operator          # the number of the operator that ran last in this thread, see ThreadState.operators
-    int kind
+    unsigned int storage        # the number of the storage, counted from the first of the log
+    unsigned int operator       # that of the operator that ran last in this thread, counted from the first of the log
+    long long change            # how many bytes more live after it, times 4, plus the kind
+
+
+cdef struct Mark:
+    Py_ssize_t event            # from this event on
     int walk                    # 0 outside backward passes, else the number of the backward pass in this log
 
 
@@ -19,6 +24,7 @@ cdef class Scope:
     """The trackers that are active at a time. A storage that is born then counts in all of them."""
     cdef MemoryTracker tracker
     cdef Scope outer
+    cdef ThreadState state          # that of the thread that entered the tracker
 
 
 cdef class MemoryTracker:
@@ -29,18 +35,15 @@ cdef class MemoryTracker:
     cdef bint writes
     cdef Event* log
     cdef Py_ssize_t n_events, room
+    cdef readonly long long first_storage, first_operator
+    cdef Mark* marks
+    cdef Py_ssize_t n_marks, marks_room
     cdef int walks                  # how many backward passes it has seen
-    cdef object walk                # the one that is running, or None
+    cdef object walk                # the one that was running at the last event, or None
 
 
-cdef class Life:
-    cdef Scope scope                # the trackers that know the storage
-    cdef readonly dim_t nbytes
-    cdef readonly long long number
-
-    cdef int resize(self, dim_t nbytes) except -1
-
-
-cdef Life born(dim_t nbytes)
+cdef Scope born(dim_t nbytes, long long* number)
+cdef void happened(PyObject* scope, long long number, dim_t change, int kind) noexcept
 cdef Scope pause_tracking()
 cdef int resume_tracking(Scope scope) except -1
+cdef set_watch(void (*watch)(bint on) noexcept)

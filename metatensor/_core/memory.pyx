@@ -1,7 +1,8 @@
 """What the storages of a program weigh: an event for each birth, resize and death of a storage.
 
-`new_storage` asks `born` for a `Life` while a tracker is active in its thread; the storage owns it. The life tells its
-trackers when the storage is resized, and when it is freed. Without a tracker nothing is asked and storages own nothing.
+While a tracker is active in its thread, a new storage gets the `Scope` of the active trackers, and tells them when it is
+resized or freed. That a freed storage looks whether it has a scope is switched on and off with the first tracker and the
+last counted storage, so none of this costs anything while nobody counts.
 """
 cimport cython
 from cpython.object cimport PyObject
@@ -10,20 +11,14 @@ from metatensor._core.slots cimport forbid_new
 from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport dim_t
 
-cdef extern from *:
-    """
-    /* Cython would save and restore the current exception around the __dealloc__ of a class. */
-    static destructor mt_life_freed;
-    static void mt_on_life_end(PyObject *type, destructor f) {
-        mt_life_freed = ((PyTypeObject *)type)->tp_dealloc;
-        ((PyTypeObject *)type)->tp_dealloc = f;
-    }
-    """
-    ctypedef void (*destructor)(PyObject*) noexcept
-    void on_life_end "mt_on_life_end" (object type, destructor f) noexcept
-    void life_freed "mt_life_freed" (PyObject* life) noexcept
-
 cdef long long _births = 0          # storages that have been born while somebody counted
+cdef long long _alive = 0           # those of them that live
+cdef void (*_watch)(bint on) noexcept       # lets freed storages tell, or not; the module `storage` sets it
+
+
+cdef set_watch(void (*watch)(bint on) noexcept):
+    global _watch
+    _watch = watch
 
 
 @cython.final
@@ -73,9 +68,12 @@ cdef class MemoryTracker:
         if self.scope is not None:
             raise RuntimeError("MemoryTracker: this tracker is active already")
         scope = Scope.__new__(Scope)
-        scope.tracker, scope.outer = self, <Scope>state.tracker
+        scope.tracker, scope.outer, scope.state = self, <Scope>state.tracker, state
         self.scope = state.tracker = scope
         hints.trackers += 1
+        _watch(True)
+        if not self.n_events:
+            self.first_storage, self.first_operator = _births + 1, state.operators
         return self
 
     def __exit__(self, *exc):
@@ -86,9 +84,12 @@ cdef class MemoryTracker:
         self.scope = None
         self.walk = None
         hints.trackers -= 1
+        if not hints.trackers and not _alive:
+            _watch(False)
 
     def __dealloc__(self):
         free(self.log)
+        free(self.marks)
 
     def reset_peak(self):
         """Set `peak` to `current`."""
@@ -117,45 +118,75 @@ cdef class MemoryLog(MemoryTracker):
 
     def events(self):
         """Return the events so far, a list of `MemoryEvent`."""
-        cdef Py_ssize_t i
+        cdef Py_ssize_t i, mark = 0
         cdef Event* e
+        cdef int walk = 0, kind
         from metatensor._core.memory_events import MemoryEvent
         kinds = (None, "birth", "resize", "death")
         made = []
         for i in range(self.n_events):
             e = &self.log[i]
-            made.append(MemoryEvent(kinds[e.kind], e.storage, e.change, e.operator, e.walk))
+            while mark < self.n_marks and self.marks[mark].event <= i:
+                walk = self.marks[mark].walk
+                mark += 1
+            kind = e.change & 3
+            made.append(MemoryEvent(kinds[kind], self.first_storage + e.storage, (e.change - kind) // 4,
+                                    self.first_operator + e.operator, walk))
         return made
 
 
-cdef int _write(MemoryTracker log, long long storage, dim_t change, int kind) noexcept:
-    """Add an event to a log."""
-    cdef ThreadState state = thread_state()
-    cdef Event* e
-    if log.n_events == log.room:
-        e = <Event*>realloc(log.log, (log.room * 2 + 1024) * sizeof(Event))
-        if e == NULL:
-            log.writes = False      # a log that ends early
+cdef void* _more(void* block, Py_ssize_t* room, size_t size) noexcept:
+    """Return a block with more room, or NULL."""
+    cdef void* larger = realloc(block, (room[0] * 2 + 4096) * size)
+    if larger != NULL:
+        room[0] = room[0] * 2 + 4096
+    return larger
+
+
+cdef int _mark(MemoryTracker log, object walk) noexcept:
+    """Note that a backward pass has begun or ended."""
+    cdef void* block
+    if log.n_marks == log.marks_room:
+        block = _more(log.marks, &log.marks_room, sizeof(Mark))
+        if block == NULL:
             return 0
-        log.log = e
-        log.room = log.room * 2 + 1024
-    e = &log.log[log.n_events]
-    log.n_events += 1
-    e.storage, e.change, e.kind, e.operator = storage, change, kind, state.operators
-    if state.walk is None:
-        e.walk = 0
-    else:
-        if state.walk is not log.walk:
-            log.walk = state.walk
-            log.walks += 1
-        e.walk = log.walks
+        log.marks = <Mark*>block
+    log.walk = walk
+    log.walks += walk is not None
+    log.marks[log.n_marks].event = log.n_events
+    log.marks[log.n_marks].walk = log.walks if walk is not None else 0
+    log.n_marks += 1
     return 0
 
 
-cdef inline void _happened(PyObject* scope, long long number, dim_t change, int kind) noexcept:
+cdef inline int _write(MemoryTracker log, PyObject* thread, long long storage, dim_t change, int kind) noexcept:
+    """Add an event to a log."""
+    cdef Event* e
+    cdef void* block
+    if log.n_events == log.room:
+        block = _more(log.log, &log.room, sizeof(Event))
+        if block == NULL:
+            log.writes = False      # a log that ends early
+            return 0
+        log.log = <Event*>block
+    if (<ThreadState>thread).walk is not log.walk:
+        _mark(log, (<ThreadState>thread).walk)
+    e = &log.log[log.n_events]
+    log.n_events += 1
+    e.storage, e.operator = <unsigned int>(storage - log.first_storage), <unsigned int>((<ThreadState>thread).operators - log.first_operator)
+    e.change = change * 4 + kind
+    return 0
+
+
+cdef void happened(PyObject* scope, long long number, dim_t change, int kind) noexcept:
     """Tell trackers of one event."""
+    global _alive
     cdef PyObject* tracker
     cdef dim_t now
+    if kind == DEATH:
+        _alive -= 1
+        if not _alive and not hints.trackers:
+            _watch(False)
     while scope != <PyObject*>None:
         tracker = <PyObject*>(<Scope>scope).tracker
         (<MemoryTracker>tracker).count += kind == BIRTH
@@ -164,49 +195,21 @@ cdef inline void _happened(PyObject* scope, long long number, dim_t change, int 
         if now > (<MemoryTracker>tracker).peak:
             (<MemoryTracker>tracker).peak = now
         if (<MemoryTracker>tracker).writes and (<MemoryTracker>tracker).scope is not None:
-            _write(<MemoryTracker>tracker, number, change, kind)
+            _write(<MemoryTracker>tracker, <PyObject*>(<Scope>scope).state, number, change, kind)
         scope = <PyObject*>(<Scope>scope).outer
 
 
-@cython.final
-@cython.binding(False)
-@cython.no_gc
-@cython.freelist(1024)
-cdef class Life:
-    """The life of one storage. The storage owns it, so it ends with the storage."""
-
-    cdef int resize(self, dim_t nbytes) except -1:
-        cdef dim_t change = nbytes - self.nbytes
-        self.nbytes = nbytes
-        _happened(<PyObject*>self.scope, self.number, change, RESIZE)
-        return 0
-
-
-forbid_new(Life)
-
-
-cdef void _ended(PyObject* life) noexcept:
-    _happened(<PyObject*>(<Life>life).scope, (<Life>life).number, -(<Life>life).nbytes, DEATH)
-    life_freed(life)
-
-
-on_life_end(Life, _ended)
-
-
-cdef Life born(dim_t nbytes):
+cdef Scope born(dim_t nbytes, long long* number):
     """Tell the trackers of this thread that there is a new storage. Return what the storage must own, or None."""
-    global _births
+    global _births, _alive
     cdef ThreadState state = thread_state()
-    cdef Life life
     if state.tracker is None:
         return None
-    life = Life.__new__(Life)
-    life.scope = <Scope>state.tracker
-    life.nbytes = nbytes
     _births += 1
-    life.number = _births
-    _happened(<PyObject*>life.scope, life.number, nbytes, BIRTH)
-    return life
+    _alive += 1
+    number[0] = _births
+    happened(<PyObject*>state.tracker, _births, nbytes, BIRTH)
+    return <Scope>state.tracker
 
 
 cdef Scope pause_tracking():
