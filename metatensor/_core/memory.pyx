@@ -116,6 +116,16 @@ cdef class MemoryLog(MemoryTracker):
     def __len__(self):
         return self.n_events
 
+    def highest(self):
+        """Return the index of the event after which most bytes were alive, or -1, and how many."""
+        cdef Py_ssize_t i, at = -1
+        cdef dim_t now = 0, most = 0
+        for i in range(self.n_events):
+            now += self.log[i].change >> 2
+            if now > most:
+                most, at = now, i
+        return at, most
+
     def events(self):
         """Return the events so far, a list of `MemoryEvent`."""
         cdef Py_ssize_t i, mark = 0
