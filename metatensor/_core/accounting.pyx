@@ -192,3 +192,12 @@ def set_strict(bint value):
     was = strict
     strict = value
     return was
+
+
+def storages_of(list tensors not None):
+    """Return for the storage of each tensor what identifies it, its number in memory logs (0 if none counts it) and its bytes."""
+    cdef Tensor t
+    cdef list made = []
+    for t in tensors:
+        made.append((<size_t><PyObject*>t.storage, t.storage.number if t.storage.scope is not None else 0, t.storage.size_bytes))
+    return made

@@ -304,8 +304,3 @@ def copy_storage(Storage s not None):
         from metatensor._core.recording import copy_recorded
         return copy_recorded(s)
     return rebuild_storage(s.device, s.size_bytes, None if s.data is None else storage_bytes(s), s.fake)
-
-
-def storage_number(Storage s not None):
-    """Return the number that a memory log has for a storage, 0 if none counts it."""
-    return s.number if s.scope is not None else 0

@@ -10,11 +10,11 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import metatensor as mt
+from metatensor._core.accounting import storages_of
 from metatensor._core.attribution import Attribution
 from metatensor._core.memory import MemoryLog
 from metatensor._core.memory_events import MemoryEvent
 from metatensor._core.nested import tensors_in
-from metatensor._core.storage import storage_number
 from metatensor._core.units import bytes_text
 from metatensor.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from metatensor.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -63,10 +63,9 @@ class Profile:
 
     def __init__(self, run: _Run, result: Any) -> None:
         self.result = result
-        self.resident = run.resident()
+        self._known, self.resident = run.collected(result)
         self._log, self._attribution = run.log, run.attribution
         self._paths, self._steps = run.paths, run.steps
-        self._known = run.known(result)
         self._needs_grad = any(t.requires_grad for t in tensors_in(result))
         self._at, self._most = run.log.highest()
 
@@ -239,10 +238,8 @@ class _Run:
         self._stack: list[int] = []
         self._thread = threading.get_ident()
         self._exits = ExitStack()
-        self._before: dict[str, set[int]] = {}
         for module in _modules_of(fn, args, kwargs):
             self._meet(module)
-        self._grads = {id(p): p.grad.untyped_storage()._cdata for p in self._parameters() if p.grad is not None}
 
     def __enter__(self) -> _Run:
         for register, hook in ((register_optimizer_step_pre_hook, self._begin), (register_optimizer_step_post_hook, self._end)):
@@ -282,9 +279,7 @@ class _Run:
             self.attribution.module = self._stack.pop()
 
     def _begin(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        if id(optimizer) not in self._optimizers:
-            self._optimizers[id(optimizer)] = optimizer
-            self._before.setdefault("optimizer state", set()).update(t.untyped_storage()._cdata for t in tensors_in(_states(optimizer)))
+        self._optimizers[id(optimizer)] = optimizer
         self.steps.append((self.log.first_operator + len(self.attribution) - 1, 1 << 62))
 
     def _end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -300,42 +295,42 @@ class _Run:
 
     # Afterwards ---------------------------------------------------------------------------------------
 
-    def known(self, result: Any) -> dict[int, str]:
-        """Return the categories of storages that the run made and something still holds, by their numbers."""
-        found: dict[int, str] = {}
-        for category, tensors in self._held(result):
-            for t in tensors:
-                number = storage_number(t.untyped_storage())
-                if number:
-                    found.setdefault(number, category)
-        return found
-
-    def resident(self) -> dict[str, int]:
-        """Return the bytes of storages that existed before, by category."""
+    def collected(self, result: Any) -> tuple[dict[int, str], dict[str, int]]:
+        """Return the categories of storages that the run made, by number, and the bytes of those that existed before, by category."""
+        made: dict[int, str] = {}
         seen: set[int] = set()
-        total: Counter[str] = Counter()
-        for category, tensors in self._held(None):
-            for t in tensors:
-                storage = t.untyped_storage()
-                key = storage._cdata
-                if key in seen or storage_number(storage) >= self.log.first_storage:
-                    continue
-                seen.add(key)
-                total[category] += storage.nbytes()
-        return dict(total)
+        before: dict[str, int] = {}
+        first = self.log.first_storage
+        for category, tensors in self._held(result):
+            total = 0
+            for key, number, nbytes in storages_of(tensors):
+                if number >= first:
+                    made.setdefault(number, category)
+                elif key not in seen and category != "output":
+                    seen.add(key)
+                    total += nbytes
+            if total:
+                before[category] = total
+        return made, before
 
     def _held(self, result: Any) -> Iterator[tuple[str, list[Any]]]:
         parameters = list(self._parameters())
         yield "parameter", parameters
         yield "buffer", [b for module in self._modules.values() for b in module._buffers.values() if b is not None]
         yield "gradient", [p.grad for p in parameters if p.grad is not None]
-        yield "optimizer state", [t for optimizer in self._optimizers.values() for t in tensors_in(_states(optimizer))]
+        yield "optimizer state", [t for optimizer in self._optimizers.values() for t in _states(optimizer)]
         yield "input", self.inputs
         yield "output", list(tensors_in(result))
 
 
 def _states(optimizer: Any) -> list[Any]:
-    return [value for state in optimizer.state.values() for value in (state.values() if isinstance(state, dict) else (state,))]
+    """Return the tensors of an optimizer's state."""
+    return [
+        value
+        for state in optimizer.state.values()
+        for value in (state.values() if isinstance(state, dict) else (state,))
+        if isinstance(value, mt.Tensor)
+    ]
 
 
 def _modules_of(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Iterator[Any]:
