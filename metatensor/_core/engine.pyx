@@ -220,6 +220,7 @@ cdef class Walk:
                 check_nan(node, made)
             if node.extra is not None and node.extra.post_hooks:
                 self.call_post_hooks(node, grads, made)
+                self.fit(node, made)
             self.done(node, grads)
             if not self.keep:
                 node.release()

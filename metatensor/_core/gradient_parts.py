@@ -8,7 +8,8 @@ from metatensor._core.late import found_body
 from metatensor._core.tensor import Tensor
 
 __all__ = [
-    "Bodies", "conj", "inverse_order", "logical_axes", "no_sparse", "numbered", "reshaped", "restored", "share", "spread", "times", "unknown", "within",
+    "Bodies", "conj", "inverse_order", "logical_axes", "no_sparse", "numbered", "reshaped", "restored", "share", "spread", "times",
+    "unknown", "within",
 ]  # fmt: skip
 
 

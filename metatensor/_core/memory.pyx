@@ -183,7 +183,8 @@ cdef inline int _write(MemoryTracker log, PyObject* thread, long long storage, d
         _mark(log, (<ThreadState>thread).walk)
     e = &log.log[log.n_events]
     log.n_events += 1
-    e.storage, e.operator = <unsigned int>(storage - log.first_storage), <unsigned int>((<ThreadState>thread).operators - log.first_operator)
+    e.storage = <unsigned int>(storage - log.first_storage)
+    e.operator = <unsigned int>((<ThreadState>thread).operators - log.first_operator)
     e.change = change * 4 + kind
     return 0
 

@@ -1,8 +1,9 @@
 """Determine what a model costs and whether it runs, by running it on meta, without data or an accelerator.
 
 `estimate` reports parameters, FLOPs, peak memory and shapes, per module and in total. `estimate_training` reports what a
-training step costs. `profile` runs any callable and tells what lived in memory when. `check` tells whether a model runs and stays within budgets, and if it fails, where. `MemoryTracker`
-counts the bytes of the storages that any code makes.
+training step costs. `profile` runs any callable and tells what lived in memory when. `check` tells whether a model runs and
+stays within budgets, and if it fails, where. `MemoryTracker` counts the bytes of the storages that any code makes, and
+`MemoryLog` also keeps the events.
 """
 
 from metatensor._core.memory import MemoryLog, MemoryTracker

@@ -280,10 +280,10 @@ class _Run:
 
     def _begin(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._optimizers[id(optimizer)] = optimizer
-        self.steps.append((self.log.first_operator + len(self.attribution) - 1, 1 << 62))
+        self.steps.append((self.log.first_operator + len(self.attribution), 1 << 62))
 
     def _end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        self.steps[-1] = (self.steps[-1][0], self.log.first_operator + len(self.attribution) - 1)
+        self.steps[-1] = (self.steps[-1][0], self.log.first_operator + len(self.attribution))
 
     def _parameters(self) -> Iterator[Any]:
         seen = set()

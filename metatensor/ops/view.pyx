@@ -324,7 +324,8 @@ define("squeeze(Tensor(a) input) -> Tensor", squeeze_all, VIEW | INPLACE,
        "Return a view without the dimensions of size 1: all of them, or only those in `dim`.")
 gradient("squeeze", in_place="SqueezeBackward3", input=lambda grad, input_meta: reshaped(grad, input_meta.shape))
 define("squeeze.dim(Tensor(a) input, int dim) -> Tensor", squeeze_dim, VIEW | INPLACE)
-gradient("squeeze.dim", node="SqueezeBackward1", in_place="SqueezeBackward4", input=lambda grad, input_meta: reshaped(grad, input_meta.shape))
+gradient("squeeze.dim", node="SqueezeBackward1", in_place="SqueezeBackward4",
+         input=lambda grad, input_meta: reshaped(grad, input_meta.shape))
 define("squeeze.dims(Tensor(a) input, int[] dim) -> Tensor", squeeze_dims, VIEW | INPLACE)
 gradient("squeeze.dims", node="SqueezeBackward2", in_place="SqueezeBackward5",
          input=lambda grad, input_meta: reshaped(grad, input_meta.shape))

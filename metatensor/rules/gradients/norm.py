@@ -254,5 +254,6 @@ def weight_norm(grad: Any, v: Any, g: Any, dim: int, result1: Any, wanted: Any) 
     over = [i for i in range(v.dim()) if i != dim % v.dim()]
     if mt.is_grad_enabled():  # the gradient of the gradient passes through the norms
         result1 = mt.linalg.vector_norm(v, 2.0, over, True)
-    along = (grad * v).sum(over, True) / result1
-    return (g / result1) * (grad - v * (along / result1)), along
+    scaled = grad * g / result1
+    unit = v / result1
+    return scaled - unit * (scaled * unit).sum(over, True), grad * unit

@@ -19,7 +19,10 @@ from typing import Any
 from metatensor._core import gradients
 from metatensor._core.op import operator_flags, registry
 
-__all__ = ["FORMULAS", "TABLE", "backward_kernel", "formula", "formula_of", "one_kernel", "parts", "parts_of", "statements", "strided_parts"]
+__all__ = [
+    "FORMULAS", "TABLE", "backward_kernel", "formula", "formula_of", "one_kernel", "parts", "parts_of", "statements",
+    "strided_parts",
+]  # fmt: skip
 
 TABLE: dict[str, Callable[..., Any] | tuple[Callable[..., Any]] | None] = {}
 FORMULAS: dict[str, Callable[..., Any] | bool] = {}

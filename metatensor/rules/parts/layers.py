@@ -34,7 +34,7 @@ def native_batch_norm(input: Any, weight: Any, bias: Any, *rest: Any) -> Any:
 @parts("nn.functional.instance_norm")
 def instance_norm(input: Any, mean: Any, var: Any, weight: Any, bias: Any, use_input: bool, momentum: float, eps: float) -> Any:
     n, channels = input.shape[:2]
-    repeated = [None if t is None else t.repeat(n) for t in (mean, var, weight, bias)]
+    repeated: list[Any] = [None if t is None else t.repeat(n) for t in (mean, var, weight, bias)]
     flat = input.contiguous().view(1, n * channels, *input.shape[2:])
     result = batch_norm(flat, None, None, repeated[2], None, True, 0.1, 1e-5)[0]
     if use_input and mean is not None:

@@ -26,6 +26,7 @@ def softmin(input: Any, dim: Any, level: int, dtype: Any) -> Any:
 
 @parts("float_power", "float_power.Tensor")
 def float_power(input: Any, exponent: Any) -> Any:
-    wide = mt.complex128 if any(isinstance(x, complex) or (isinstance(x, mt.Tensor) and x.is_complex()) for x in (input, exponent)) else mt.float64
+    complexes = [x for x in (input, exponent) if isinstance(x, complex) or (isinstance(x, mt.Tensor) and x.is_complex())]
+    wide = mt.complex128 if complexes else mt.float64
     base, power = (x.to(wide) if isinstance(x, mt.Tensor) else x for x in (input, exponent))
     return ops.pow(base, power)
