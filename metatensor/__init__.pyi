@@ -422,6 +422,8 @@ def _unsafe_view(input: Tensor, size: Sequence[_int]) -> Tensor:
 def _unsafe_view(input: Tensor, *size: _int) -> Tensor: ...
 def _upsample_backward(grad_output: Tensor, input_size: Sequence[_int], scale_factor: Any | None, mode: _str, align_corners: _bool | None, recompute_scale_factor: _bool | None, antialias: _bool) -> Tensor:
     """Gradient of `interpolate`."""
+def _weight_norm_interface(v: Tensor, g: Tensor, dim: _int = 0) -> tuple[Tensor, Tensor]:
+    """The tensor `v` divided by its norms over all dimensions except `dim`, times `g`; and these norms."""
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The magnitude of each element. The result is real, even for complex tensors."""
 def abs_(input: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from metatensor._core.duals cimport has_duals
 from metatensor._core.execute cimport finish, python_meta, resolve_device
 from metatensor._core.forward cimport run_duals
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
-from metatensor._core.memory cimport MemoryTracker, pause_tracking, resume_tracking
+from metatensor._core.accounting cimport counted
 from metatensor._core.modes cimport intercept, run_modes
 from metatensor._core.op cimport (
     FUNCTIONAL, IN_PLACE, K_ANY, K_BOOL, K_BOOLS, K_DEVICE, K_DTYPE, K_FLOAT, K_FLOATS, K_FORMAT,
@@ -475,8 +475,8 @@ cdef object run_plain(Call* c):
         if result is not NotImplemented:
             return result
         way = AS_IT_IS
-    if hints.trackers and (way == BY_OTHERS or c.variant != FUNCTIONAL and not ov.flags & COMPOSITE):
-        result = _unseen(c, ov)
+    if hints.trackers:
+        result = counted(c, ov, way == BY_OTHERS)
     elif ov.meta != NULL:
         result = ov.meta(c)
     else:
@@ -491,15 +491,6 @@ cdef object run_plain(Call* c):
             and not c.flags & T_REQUIRES_GRAD:
         return result
     return finish(c, result)
-
-
-cdef object _unseen(Call* c, Overload ov):
-    """Run a meta kernel whose result only describes the real result. Memory trackers ignore its storage."""
-    cdef MemoryTracker tracker = pause_tracking()
-    try:
-        return ov.meta(c) if ov.meta != NULL else python_meta(c)
-    finally:
-        resume_tracking(tracker)
 
 
 cdef object _as_unit(Call* c, Overload ov):

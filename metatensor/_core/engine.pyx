@@ -216,10 +216,12 @@ cdef class Walk:
                 wanted[i] = node.edges[i].node != NULL and (
                     not self.only_inputs or self.visits[self.place_of(<Node>node.edges[i].node)].needed)
             node.apply(grads, wanted, made)
+            self.fit(node, made)        # before anything is freed, as in PyTorch
             if hints.anomaly == 2:
                 check_nan(node, made)
             if node.extra is not None and node.extra.post_hooks:
                 self.call_post_hooks(node, grads, made)
+                self.fit(node, made)
             self.done(node, grads)
             if not self.keep:
                 node.release()
@@ -242,6 +244,22 @@ cdef class Walk:
             Py_XDECREF(g)
         return 0
 
+    cdef int fit(self, Node node, PyObject** made) except -1:
+        """Give the gradients that are wanted the sizes, dtypes and devices of the tensors that they are for."""
+        cdef int i
+        cdef PyObject* g
+        for i in range(node.n_edges):
+            if made[i] != NULL and node.edges[i].node != NULL and (
+                    not self.only_inputs or self.visits[self.place_of(<Node>node.edges[i].node)].needed):
+                g = made[i]
+                value = checked(node, i, <object>g)
+                if <PyObject*>value != g:
+                    Py_INCREF(value)
+                    made[i] = <PyObject*>value
+                    Py_XDECREF(g)
+                value = None
+        return 0
+
     cdef int hand_on(self, Node node, PyObject** made) except -1:
         cdef int i, place
         cdef Edge* e
@@ -256,9 +274,7 @@ cdef class Walk:
                 value = <object>g
                 made[i] = NULL
                 Py_XDECREF(g)
-                value = checked(node, i, value)
-                if value is not None:
-                    self.contribute(<Node>e.node, e.output, value)
+                self.contribute(<Node>e.node, e.output, value)
                 value = None
             self.visits[place].pending -= 1
             if self.visits[place].pending == 0 and self.visits[place].sequence == <unsigned long long>-1:

@@ -350,6 +350,7 @@ SPECIFIC = [
     ("alpha_dropout dropout native_dropout nn.functional.*dropout*", {"p": "Probability that an element is dropped.",
                                                                       "training": "Whether dropout is active."}),
     ("addmm addmv addr addbmm baddbmm", {"alpha": "Factor for the product."}),
+    ("_weight_norm_interface", {"g": "Norms of the result, which broadcast with `v`.", "dim": "Dimension that the norms keep."}),
     ("rsub", {"alpha": "Factor for `input`."}),
     ("*sum mean nanmean prod cumprod softmax log_softmax nn.functional.*softm*", {"dtype": "Dtype of the computation and of the result."}),
     ("linalg.*norm norm masked.norm", {"dtype": "Dtype of the computation. The result has the corresponding real dtype."}),

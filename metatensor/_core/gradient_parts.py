@@ -9,7 +9,8 @@ from metatensor._core.late import found_body
 from metatensor._core.tensor import Tensor
 
 __all__ = [
-    "Bodies", "conj", "inverse_order", "logical_axes", "no_sparse", "numbered", "restored", "share", "spread", "times", "unknown", "within",
+    "Bodies", "conj", "inverse_order", "logical_axes", "no_sparse", "numbered", "reshaped", "restored", "share", "spread", "times",
+    "unknown", "within",
 ]  # fmt: skip
 
 
@@ -78,6 +79,11 @@ def within(grad, shape, view, *arguments):
     whole = grad.new_zeros(shape)
     getattr(ops, view)(whole, *arguments).copy_(grad)
     return whole
+
+
+def reshaped(grad, shape):
+    """Return `grad` itself if it has the shape, else reshaped."""
+    return grad if grad.shape == shape else grad.reshape(shape)
 
 
 def spread(grad, shape, dims, keepdim):

@@ -1,23 +1,49 @@
+from cpython.object cimport PyObject
+from metatensor._core.thread cimport ThreadState
 from metatensor._core.types cimport dim_t
+
+
+cdef enum EventKind:
+    BIRTH = 1
+    RESIZE = 2
+    DEATH = 3
+
+
+cdef struct Event:
+    unsigned int storage        # the number of the storage, counted from the first of the log
+    unsigned int operator       # that of the operator that ran last in this thread, counted from the first of the log
+    long long change            # how many bytes more live after it, times 4, plus the kind
+
+
+cdef struct Mark:
+    Py_ssize_t event            # from this event on
+    int walk                    # 0 outside backward passes, else the number of the backward pass in this log
+
+
+cdef class Scope:
+    """The trackers that are active at a time. A storage that is born then counts in all of them."""
+    cdef MemoryTracker tracker
+    cdef Scope outer
+    cdef ThreadState state          # that of the thread that entered the tracker
 
 
 cdef class MemoryTracker:
     cdef readonly dim_t current, peak
     cdef readonly long long count
-    cdef MemoryTracker outer
-    cdef bint entered
-
-    cdef int happened(self, Life life, dim_t change) noexcept
-
-
-cdef class Life:
-    cdef MemoryTracker tracker
-    cdef Life next                  # that of the same storage in the tracker outside, or None
-    cdef readonly dim_t nbytes
-
-    cdef int resize(self, dim_t nbytes) except -1
+    cdef Scope scope                # while the tracker is active, else None
+    # the rest is for MemoryLog
+    cdef bint writes
+    cdef Event* log
+    cdef Py_ssize_t n_events, room
+    cdef readonly long long first_storage, first_operator
+    cdef Mark* marks
+    cdef Py_ssize_t n_marks, marks_room
+    cdef int walks                  # how many backward passes it has seen
+    cdef object walk                # the one that was running at the last event, or None
 
 
-cdef Life born(dim_t nbytes)
-cdef MemoryTracker pause_tracking()
-cdef int resume_tracking(MemoryTracker tracker) except -1
+cdef Scope born(dim_t nbytes, long long* number)
+cdef void happened(PyObject* scope, long long number, dim_t change, int kind) noexcept
+cdef Scope pause_tracking()
+cdef int resume_tracking(Scope scope) except -1
+cdef set_watch(void (*watch)(bint on) noexcept)

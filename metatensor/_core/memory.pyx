@@ -1,12 +1,34 @@
 """What the storages of a program weigh: an event for each birth, resize and death of a storage.
 
-`new_storage` asks `born` for a `Life` while a tracker is active in its thread; the storage owns it. The life tells its
-tracker when the storage is resized, and when it is freed. Without a tracker nothing is asked and storages own nothing.
+While a tracker is active in its thread, a new storage gets the `Scope` of the active trackers, and tells them when it is
+resized or freed. That a freed storage looks whether it has a scope is switched on and off with the first tracker and the
+last counted storage, so none of this costs anything while nobody counts.
 """
 cimport cython
+from cpython.object cimport PyObject
+from libc.stdlib cimport free, realloc
 from metatensor._core.slots cimport forbid_new
 from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport dim_t
+
+cdef long long _births = 0          # storages that have been born while somebody counted
+cdef long long _alive = 0           # those of them that live
+cdef void (*_watch)(bint on) noexcept       # lets freed storages tell, or not; the module `storage` sets it
+
+
+cdef set_watch(void (*watch)(bint on) noexcept):
+    global _watch
+    _watch = watch
+
+
+@cython.final
+@cython.binding(False)
+@cython.no_gc
+cdef class Scope:
+    pass
+
+
+forbid_new(Scope)
 
 
 @cython.binding(False)
@@ -14,7 +36,10 @@ cdef class MemoryTracker:
     """A context manager that counts the bytes of the storages that this thread makes inside it, while they live.
 
     A storage counts once, however many tensors share it, from its creation until it is freed, also after the block. Storages
-    that existed before do not count. An operator that works in place or with ``out=`` makes no storage for its result.
+    that existed before do not count. An operator that works in place or with ``out=`` makes no storage for its result. An
+    operator on meta that PyTorch computes in several steps counts with the temporary tensors of these steps (see
+    `metatensor.rules.parts`).
+
     Trackers may be nested: a storage counts in each of them.
 
     Attributes
@@ -24,7 +49,7 @@ cdef class MemoryTracker:
     peak : int
         The greatest value of `current` since the tracker was made, or since `reset_peak`.
     count : int
-        How many storages were made.
+        How many storages were made, temporary ones included.
 
     Examples
     --------
@@ -39,84 +64,173 @@ cdef class MemoryTracker:
 
     def __enter__(self):
         cdef ThreadState state = thread_state()
-        if self.entered:
+        cdef Scope scope
+        if self.scope is not None:
             raise RuntimeError("MemoryTracker: this tracker is active already")
-        self.entered = True
-        self.outer = <MemoryTracker>state.tracker
-        state.tracker = self
+        scope = Scope.__new__(Scope)
+        scope.tracker, scope.outer, scope.state = self, <Scope>state.tracker, state
+        self.scope = state.tracker = scope
         hints.trackers += 1
+        _watch(True)
+        if not self.n_events:
+            self.first_storage, self.first_operator = _births + 1, state.operators
         return self
 
     def __exit__(self, *exc):
         cdef ThreadState state = thread_state()
-        if state.tracker is not self:
+        if self.scope is None or state.tracker is not self.scope:
             raise RuntimeError("MemoryTracker: trackers must be left in the order in which they were entered")
-        state.tracker = self.outer
-        self.outer = None
-        self.entered = False
+        state.tracker = self.scope.outer
+        self.scope = None
+        self.walk = None
         hints.trackers -= 1
+        if not hints.trackers and not _alive:
+            _watch(False)
+
+    def __dealloc__(self):
+        free(self.log)
+        free(self.marks)
 
     def reset_peak(self):
         """Set `peak` to `current`."""
         self.peak = self.current
 
-    cdef int happened(self, Life life, dim_t change) noexcept:
-        """Note one event: a birth or growth if `change` is positive, else a death or a loss of size."""
-        self.current += change
-        if self.current > self.peak:
-            self.peak = self.current
-        return 0
 
-
-@cython.final
 @cython.binding(False)
-@cython.no_gc
-@cython.freelist(256)
-cdef class Life:
-    """The life of one storage in one tracker. The storage owns it, so it ends with the storage."""
+cdef class MemoryLog(MemoryTracker):
+    """A `MemoryTracker` that also keeps a log of what happened while it was active.
 
-    def __dealloc__(self):
-        if self.tracker is not None:
-            self.tracker.happened(self, -self.nbytes)
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.analysis.MemoryLog() as log:
+    ...     a = mt.empty(1000, device="meta")
+    ...     del a
+    >>> [(event.kind, event.change) for event in log.events()]
+    [('birth', 4000), ('death', -4000)]
+    """
 
-    cdef int resize(self, dim_t nbytes) except -1:
-        cdef Life life = self
-        cdef dim_t change
-        while life is not None:
-            change = nbytes - life.nbytes
-            life.nbytes = nbytes
-            life.tracker.happened(life, change)
-            life = life.next
-        return 0
+    def __cinit__(self):
+        self.writes = True
+
+    def __len__(self):
+        return self.n_events
+
+    def highest(self):
+        """Return the index of the event after which most bytes were alive, or -1, and how many."""
+        cdef Py_ssize_t i, at = -1
+        cdef dim_t now = 0, most = 0
+        for i in range(self.n_events):
+            now += self.log[i].change >> 2
+            if now > most:
+                most, at = now, i
+        return at, most
+
+    def events(self):
+        """Return the events so far, a list of `MemoryEvent`."""
+        cdef Py_ssize_t i, mark = 0
+        cdef Event* e
+        cdef int walk = 0, kind
+        from metatensor._core.memory_events import MemoryEvent
+        kinds = (None, "birth", "resize", "death")
+        made = []
+        for i in range(self.n_events):
+            e = &self.log[i]
+            while mark < self.n_marks and self.marks[mark].event <= i:
+                walk = self.marks[mark].walk
+                mark += 1
+            kind = e.change & 3
+            made.append(MemoryEvent(kinds[kind], self.first_storage + e.storage, (e.change - kind) // 4,
+                                    self.first_operator + e.operator, walk))
+        return made
 
 
-forbid_new(Life)
+cdef void* _more(void* block, Py_ssize_t* room, size_t size) noexcept:
+    """Return a block with more room, or NULL."""
+    cdef void* larger = realloc(block, (room[0] * 2 + 4096) * size)
+    if larger != NULL:
+        room[0] = room[0] * 2 + 4096
+    return larger
 
 
-cdef Life born(dim_t nbytes):
+cdef int _mark(MemoryTracker log, object walk) noexcept:
+    """Note that a backward pass has begun or ended."""
+    cdef void* block
+    if log.n_marks == log.marks_room:
+        block = _more(log.marks, &log.marks_room, sizeof(Mark))
+        if block == NULL:
+            return 0
+        log.marks = <Mark*>block
+    log.walk = walk
+    log.walks += walk is not None
+    log.marks[log.n_marks].event = log.n_events
+    log.marks[log.n_marks].walk = log.walks if walk is not None else 0
+    log.n_marks += 1
+    return 0
+
+
+cdef inline int _write(MemoryTracker log, PyObject* thread, long long storage, dim_t change, int kind) noexcept:
+    """Add an event to a log."""
+    cdef Event* e
+    cdef void* block
+    if log.n_events == log.room:
+        block = _more(log.log, &log.room, sizeof(Event))
+        if block == NULL:
+            log.writes = False      # a log that ends early
+            return 0
+        log.log = <Event*>block
+    if (<ThreadState>thread).walk is not log.walk:
+        _mark(log, (<ThreadState>thread).walk)
+    e = &log.log[log.n_events]
+    log.n_events += 1
+    e.storage = <unsigned int>(storage - log.first_storage)
+    e.operator = <unsigned int>((<ThreadState>thread).operators - log.first_operator)
+    e.change = change * 4 + kind
+    return 0
+
+
+cdef void happened(PyObject* scope, long long number, dim_t change, int kind) noexcept:
+    """Tell trackers of one event."""
+    global _alive
+    cdef PyObject* tracker
+    cdef dim_t now
+    if kind == DEATH:
+        _alive -= 1
+        if not _alive and not hints.trackers:
+            _watch(False)
+    while scope != <PyObject*>None:
+        tracker = <PyObject*>(<Scope>scope).tracker
+        (<MemoryTracker>tracker).count += kind == BIRTH
+        now = (<MemoryTracker>tracker).current + change
+        (<MemoryTracker>tracker).current = now
+        if now > (<MemoryTracker>tracker).peak:
+            (<MemoryTracker>tracker).peak = now
+        if (<MemoryTracker>tracker).writes and (<MemoryTracker>tracker).scope is not None:
+            _write(<MemoryTracker>tracker, <PyObject*>(<Scope>scope).state, number, change, kind)
+        scope = <PyObject*>(<Scope>scope).outer
+
+
+cdef Scope born(dim_t nbytes, long long* number):
     """Tell the trackers of this thread that there is a new storage. Return what the storage must own, or None."""
-    cdef MemoryTracker tracker = <MemoryTracker>thread_state().tracker
-    cdef Life life, first = None
-    while tracker is not None:
-        life = Life.__new__(Life)
-        life.tracker = tracker
-        life.nbytes = nbytes
-        life.next = first
-        first = life
-        tracker.count += 1
-        tracker.happened(life, nbytes)
-        tracker = tracker.outer
-    return first
+    global _births, _alive
+    cdef ThreadState state = thread_state()
+    if state.tracker is None:
+        return None
+    _births += 1
+    _alive += 1
+    number[0] = _births
+    happened(<PyObject*>state.tracker, _births, nbytes, BIRTH)
+    return <Scope>state.tracker
 
 
-cdef MemoryTracker pause_tracking():
+cdef Scope pause_tracking():
     """Let this thread's trackers overlook what happens until `resume_tracking`, which needs what this returns."""
     cdef ThreadState state = thread_state()
-    cdef MemoryTracker tracker = <MemoryTracker>state.tracker
+    cdef Scope scope = <Scope>state.tracker
     state.tracker = None
-    return tracker
+    return scope
 
 
-cdef int resume_tracking(MemoryTracker tracker) except -1:
-    thread_state().tracker = tracker
+cdef int resume_tracking(Scope scope) except -1:
+    thread_state().tracker = scope
     return 0

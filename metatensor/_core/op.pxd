@@ -104,7 +104,7 @@ cdef class Overload:
     cdef list kernels               # by device kind: callable, False if there is none, None if not looked up yet
     cdef object decomposition       # callable, False if there is none, None if not looked up yet
     cdef object gradient            # Rule, False if there is none, None if not looked up yet
-    cdef object steps               # callable that runs other ops instead while recording; False: none; None: unknown
+    cdef object parts               # callable that makes the temporaries of PyTorch's meta; False: none; None: unknown
     cdef object refs                # owns the names and defaults of the slots
 
 

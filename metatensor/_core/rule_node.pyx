@@ -2,6 +2,7 @@
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
+from metatensor._core.accounting cimport formula
 from metatensor._core.gradients cimport (
     FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_ARGUMENT, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function,
     Kept, NamedRule, Parameter, Rule, rule_of,
@@ -420,6 +421,11 @@ cdef int _apply(Node node, PyObject** grads, const char* wanted, PyObject** to) 
         for i in range(node.n_edges):
             _give(node, i, made[i], wanted, to)
         return 0
+    if hints.trackers and not rule.lists and rule.n_slots > 1:
+        for k in _order_of(rule):
+            if wants(node, wanted, k):
+                _give(node, k, _run(node, rule, <Function>rule.functions[rule.function_of[k]], k, grads, wanted, cache), wanted, to)
+        return 0
     i = 0
     for k in range(rule.n_slots):
         f = <Function>rule.functions[rule.function_of[k]]
@@ -433,6 +439,18 @@ cdef int _apply(Node node, PyObject** grads, const char* wanted, PyObject** to) 
             _give(node, i, _run(node, rule, f, i, grads, wanted, cache), wanted, to)
         i += 1
     return 0
+
+
+cdef dict _orders = {}      # rule -> order of its arguments
+
+
+cdef tuple _order_of(Rule rule):
+    """Return the order in which PyTorch computes the gradients of arguments, by their names: it decides what is alive at once."""
+    cdef tuple found = _orders.get(rule)
+    if found is None:
+        names = ["self" if rule.slots[k] == 0 else <object>rule.overload.slots[rule.slots[k]].name for k in range(rule.n_slots)]
+        found = _orders[rule] = tuple(sorted(range(rule.n_slots), key=lambda k: names[k]))
+    return found
 
 
 cdef list _flat(object values):
@@ -480,6 +498,8 @@ cdef object _run(Node node, Rule rule, Function f, int edge, PyObject** grads, c
             value = tuple([bool(wants(node, wanted, k)) for k in range(node.n_edges)])
         held.append(value)
         args[i] = <PyObject*>value
+    if hints.trackers:
+        return formula(f.body, args, f.n_parameters, rule.overload, f.slot)
     return PyObject_Vectorcall(f.body, args, f.n_parameters, NULL)
 
 

@@ -1,5 +1,5 @@
 from metatensor._core.device cimport Device
-from metatensor._core.memory cimport Life
+from metatensor._core.memory cimport Scope
 from metatensor._core.types cimport dim_t
 
 
@@ -7,13 +7,16 @@ cdef class Storage:
     cdef dim_t size_bytes
     cdef readonly Device device
     cdef readonly object data                # the backend's handle, or None
-    cdef Life life                  # tells memory trackers when the storage is resized or freed, or None
+    cdef Scope scope                # the memory trackers that count the storage, or None
+    cdef long long number           # its number there
+    cdef dim_t counted              # the bytes that they count
     cdef unsigned long long version  # number of mutations
     cdef unsigned long long uncounted  # mutations that `_version` of its tensors does not count
     cdef bint fake                  # deliberately without data, on a device other than meta
     cdef object recipe              # the Recipe, whose steps compute the bytes, or None
 
 cdef Storage new_storage(Device device, dim_t nbytes)
+cdef int count_storage(Storage s) except -1
 cdef int resize_storage(Storage s, dim_t nbytes) except -1
 
 

@@ -3,11 +3,25 @@ cimport cython
 from cpython.object cimport PyObject, PyTypeObject, newfunc
 from cpython.ref cimport Py_INCREF
 from metatensor._core.device cimport META, Device, concrete_device, backend_of
-from metatensor._core.memory cimport born
+from metatensor._core.memory cimport DEATH, RESIZE, born, happened, set_watch
 from metatensor._core.slots cimport set_new
 from metatensor._core.thread cimport hints
 from metatensor._core.types cimport dim_t
 from metatensor._core.late import later
+
+cdef extern from *:
+    """
+    /* Cython would save and restore the current exception around the __dealloc__ of a class, and always call it. */
+    static destructor mt_freed = NULL;
+    static void mt_set_freed(PyObject *type, destructor f) {
+        if (mt_freed == NULL) mt_freed = ((PyTypeObject *)type)->tp_dealloc;
+        ((PyTypeObject *)type)->tp_dealloc = f == NULL ? mt_freed : f;
+    }
+    static void mt_storage_freed(PyObject *o) { mt_freed(o); }
+    """
+    ctypedef void (*destructor)(PyObject*) noexcept
+    void set_freed "mt_set_freed" (object type, destructor f) noexcept
+    void storage_freed "mt_storage_freed" (PyObject* storage) noexcept
 
 
 @cython.final
@@ -183,8 +197,31 @@ cdef Storage new_storage(Device device, dim_t nbytes):
     s.size_bytes = nbytes
     s.device = device
     if hints.trackers:
-        s.life = born(nbytes)
+        count_storage(s)
     return s
+
+
+cdef int count_storage(Storage s) except -1:
+    """Let the memory trackers of this thread count a storage from now on."""
+    s.counted = s.size_bytes
+    s.scope = born(s.counted, &s.number)
+    return 0
+
+
+cdef void _freed(PyObject* s) noexcept:
+    if <PyObject*>(<Storage>s).scope != <PyObject*>None:
+        happened(<PyObject*>(<Storage>s).scope, (<Storage>s).number, -(<Storage>s).counted, DEATH)
+    storage_freed(s)
+
+
+cdef void _watch_storages(bint on) noexcept:
+    if on:
+        set_freed(Storage, _freed)
+    else:
+        set_freed(Storage, NULL)
+
+
+set_watch(_watch_storages)
 
 
 cdef int resize_storage(Storage s, dim_t nbytes) except -1:
@@ -198,8 +235,9 @@ cdef int resize_storage(Storage s, dim_t nbytes) except -1:
     s.uncounted += 1
     if s.recipe is not None:
         s.recipe.grow(nbytes)
-    if s.life is not None:
-        s.life.resize(nbytes)
+    if s.scope is not None:
+        happened(<PyObject*>s.scope, s.number, nbytes - s.counted, RESIZE)
+        s.counted = nbytes
     return 0
 
 

@@ -22,7 +22,10 @@ cdef class ThreadState:
     cdef list modes                 # the mode stack, innermost last
     cdef int level                  # modes[:level] are active
     cdef object device              # the Device set by `with device` or `set_default_device`, or None
-    cdef object tracker             # the innermost MemoryTracker, or None
+    cdef object tracker             # the Scope of the active memory trackers, or None
+    cdef long long operators        # how many operators have run while a memory tracker was active
+    cdef list held                  # what the operators of a gradient's formula made, or None; see accounting
+    cdef object attribution         # the Attribution that notes where operators are called, or None
     cdef object recorder            # the innermost Recorder, or None
     cdef object walk                # the backward pass that is running, or None
     cdef unsigned long long dual_limit      # tangents of levels from this number on are ignored

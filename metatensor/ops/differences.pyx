@@ -20,7 +20,7 @@ cdef Tensor part(Tensor t, int dim, object start, object stop):
 
 cdef object diff_body(Call* c):
     """Arguments: input, n, dim, prepend, append."""
-    cdef Tensor t = tensor_arg(c, 0)
+    cdef Tensor t = tensor_arg(c, 0), joined
     cdef dim_t n = int_arg(c, 1)
     cdef int dim
     cdef list parts
@@ -40,7 +40,8 @@ cdef object diff_body(Call* c):
                 raise RuntimeError(f"diff(): prepend and append must have as many dimensions as input, got shapes "
                                    f"{shape_str(<Tensor>x)} and {shape_str(t)}")
         t = call("cat", (parts, dim))
-    n = min(n, t.sizes[dim])
+    joined = t                  # alive until the end, as in PyTorch
+    n = min(n, joined.sizes[dim])
     for _ in range(n):
         t = call("logical_xor" if t.dtype.kind == KIND_BOOL else "sub", (part(t, dim, 1, None), part(t, dim, 0, -1)))
     return t
@@ -75,34 +76,44 @@ cdef object trapezoid_body(Call* c):
     """Arguments: y, x, dx, dim."""
     cdef Tensor y = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 3, y.ndim)
-    cdef object sums
+    cdef object sums, steps, product, total, ends, half
     if y.ndim == 0:
         raise IndexError(f"{op_name(c)}(): y must have at least 1 dimension")
     if y.sizes[dim] == 0:
         return call("sum", (y, dim), {"dtype": y.dtype})
-    sums = call("add", (part(y, dim, 0, -1), part(y, dim, 1, None)))
     if is_none(c, 1):
         if y.dtype.kind == KIND_BOOL:
             raise RuntimeError(f"{op_name(c)}(): bool inputs are not supported")
-        return renamed(call("mul", (call("sum", (sums, dim)), arg(c, 2) / 2.0)), "MulBackward1")
-    sums = call("mul", (sums, steps_of(c, y, tensor_arg(c, 1), dim)))
-    return renamed(call("div", (call("sum", (sums, dim)), 2.0)), "DivBackward1")
+        ends = call("add", (call("select", (y, dim, 0)), call("select", (y, dim, -1))))
+        half = call("mul", (ends, 0.5))
+        total = call("sum", (y, dim), {"dtype": y.dtype})
+        sums = call("sub", (total, half))
+        return renamed(call("mul", (sums, arg(c, 2))), "MulBackward1")
+    steps = steps_of(c, y, tensor_arg(c, 1), dim)
+    sums = call("add", (part(y, dim, 0, -1), part(y, dim, 1, None)))
+    product = call("mul", (sums, steps))
+    total = call("sum", (product, dim))
+    return renamed(call("div", (total, 2.0)), "DivBackward1")
 
 
 cdef object cumulative_body(Call* c):
     """Arguments: y, x, dx, dim."""
     cdef Tensor y = tensor_arg(c, 0)
     cdef int dim = dim_arg(c, 3, y.ndim)
-    cdef object sums
+    cdef object sums, steps, product, total
     if y.ndim == 0:
         raise IndexError(f"{op_name(c)}(): y must have at least 1 dimension")
-    sums = call("add", (part(y, dim, 0, -1), part(y, dim, 1, None)))
     if is_none(c, 1):
         if y.dtype.kind == KIND_BOOL:
             raise RuntimeError(f"{op_name(c)}(): bool inputs are not supported")
-        return call("cumsum", (call("mul", (sums, arg(c, 2) / 2.0)), dim))
-    sums = call("mul", (steps_of(c, y, tensor_arg(c, 1), dim), sums))
-    return renamed(call("div", (call("cumsum", (sums, dim)), 2.0)), "DivBackward1")
+        sums = call("add", (part(y, dim, 0, -1), part(y, dim, 1, None)))
+        product = call("mul", (sums, arg(c, 2) / 2.0))
+        return call("cumsum", (product, dim))
+    steps = steps_of(c, y, tensor_arg(c, 1), dim)
+    sums = call("add", (part(y, dim, 0, -1), part(y, dim, 1, None)))
+    product = call("mul", (steps, sums))
+    total = call("cumsum", (product, dim))
+    return renamed(call("div", (total, 2.0)), "DivBackward1")
 
 
 define("trapezoid(Tensor y, Tensor? x=None, *, Scalar dx=1, int dim=-1) -> Tensor", trapezoid_body,
@@ -127,7 +138,7 @@ cdef Tensor difference(Tensor t, int dim, object a, object b, object c, object d
 
 cdef Tensor even_gradient(Tensor t, int dim, object step, int edge_order):
     """Return central differences of samples `step` apart, with one-sided differences at the ends."""
-    cdef object first, last, middle
+    cdef object first, last, middle = call("div", (difference(t, dim, 2, None, 0, -2), step))
     if edge_order == 1:
         first = call("div", (difference(t, dim, 1, 2, 0, 1), step))
         last = call("div", (difference(t, dim, -1, None, -2, -1), step))
@@ -135,8 +146,7 @@ cdef Tensor even_gradient(Tensor t, int dim, object step, int edge_order):
         # At each end, use the slope of the parabola through the three outermost samples.
         first = combined(t, dim, (0, 1, 2), (-1.5, 2.0, -0.5), step)
         last = combined(t, dim, (-3, -2, -1), (0.5, -2.0, 1.5), step)
-    middle = call("div", (difference(t, dim, 2, None, 0, -2), 2.0 * step))
-    return call("cat", ([first, middle, last], dim))
+    return call("cat", ([first, call("div", (middle, 2.0)), last], dim))
 
 
 cdef object combined(Tensor t, int dim, tuple places, tuple weights, object step):

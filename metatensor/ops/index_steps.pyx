@@ -5,6 +5,7 @@ from metatensor._core.device cimport META
 from metatensor._core.dtype cimport BOOL, I32, I64, U8, DType, by_code
 from metatensor._core.host cimport infer_dtype
 from metatensor._core.storage cimport has_values
+from metatensor._core.memory cimport Scope, pause_tracking, resume_tracking
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport KIND_INT, MAX_DIMS, T_OVERRIDES, dim_t
 from metatensor.ops.values cimport tensor_of
@@ -194,11 +195,15 @@ cdef int _read_object(Tensor t, Steps* s, IndexTensors found, object item) excep
 
 cdef Tensor _index_of(Tensor t, object item):
     """Return a sequence as a tensor. Raise TypeError if an item is not a number, ValueError if the sequence is ragged."""
+    cdef Scope scope = pause_tracking() if t.storage.device is META else None
     try:
         return tensor_of(item, None, t.storage.device)
     except ValueError:
         infer_dtype(item)
         raise
+    finally:
+        if scope is not None:       # an index of numbers is on the cpu in PyTorch
+            resume_tracking(scope)
 
 
 cdef int _read_mask_list(Tensor t, Steps* s, IndexTensors found, object item, Tensor mask) except -1:

@@ -4,6 +4,7 @@ The mask must broadcast to the input's shape. It is converted to bool. Where it 
 it is False, they are masked out, which means that they are replaced by the identity of the operation, such as 0 in a
 sum, 1 in a product and the lowest value in a maximum. Without a mask, all elements are selected.
 """
+from metatensor._core.device cimport META
 from metatensor._core.dtype cimport F32, I64, U8, DType, by_code, to_real
 from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
@@ -113,11 +114,11 @@ cdef object sum_body(Call* c):
 
 
 cdef object prod_body(Call* c):
-    cdef Tensor t = tensor_arg(c, 0)
+    cdef Tensor t = tensor_arg(c, 0), shown_part
     cdef list dims = dims_of(c, 1, t.ndim)
     cdef bint keepdim = flag(c, 2)
     cdef DType d = sum_type(c, 3, t.dtype)
-    t = as_type(hide(c, t, 4, ONE), d)
+    shown_part = t = as_type(hide(c, t, 4, ONE), d)
     if not is_none(c, 1) and arg(c, 1) == ():
         return t                # unlike the other reductions, as in PyTorch
     for dim in reversed(dims):
@@ -144,7 +145,9 @@ cdef object cumprod_body(Call* c):
 cdef object count_of(Call* c, Tensor t, Tensor mask, int slot, bint keepdim):
     """Return the number of elements in each sum, as a tensor of the result's shape."""
     dims_of(c, slot, t.ndim)        # errors name this operator
-    if mask is None:
+    if mask is None and t.storage.device is META:       # as PyTorch does it, which shows in the memory
+        mask = <Tensor>call("ones", (dims_tuple(t.ndim, t.sizes),), {"dtype": by_code(I64), "device": META})
+    elif mask is None:
         mask = <Tensor>call("ones", ((1,) * t.ndim,), {"dtype": by_code(I64), "device": t.storage.device})
         mask = <Tensor>call("broadcast_to", (mask, dims_tuple(t.ndim, t.sizes)))
     return call("sum", (mask, arg(c, slot), keepdim))
@@ -170,7 +173,7 @@ cdef object mean_body(Call* c):
 
 cdef object spread_body(Call* c):
     """Compute var or std. Arguments: input, dim, unbiased, correction, keepdim, dtype, mask."""
-    cdef Tensor t = tensor_arg(c, 0), mask = None, x, total
+    cdef Tensor t = tensor_arg(c, 0), mask = None, x, mean, sums, total
     cdef DType d = own_type(c, 5), compute
     cdef bint keepdim = flag(c, 4)
     cdef object dims = arg(c, 1), count, correction = 1
@@ -188,13 +191,15 @@ cdef object spread_body(Call* c):
     if not is_none(c, 6):
         mask = shown(c, t, 6)
     count = count_of(c, t, mask, 1, True)
-    x = <Tensor>call("div", (masked_sum(t, mask, dims, True, d), count))
-    x = <Tensor>call("sub", (t, x))
+    sums = masked_sum(t, mask, dims, True, d)
+    mean = <Tensor>call("div", (sums, count))
+    x = <Tensor>call("sub", (t, mean))
     total = masked_sum(<Tensor>call("mul", (x, call("conj", (x,)))), mask, dims, keepdim, compute)
     if not keepdim:
         count = call("reshape", (count, dims_tuple(total.ndim, total.sizes)))
     if correction != 0:
-        count = call("clamp_min", (call("sub", (as_type(<Tensor>count, to_real(compute)), correction)), 0))
+        count = call("sub", (as_type(<Tensor>count, to_real(compute)), correction))
+        count = call("maximum", (count, call("new_zeros", (count, ()))))
     total = as_type(<Tensor>call("div", (total, count)), d)
     return call("sqrt", (total,)) if op_name(c) == "masked.std" else total
 
@@ -218,8 +223,8 @@ cdef object normalize_body(Call* c):
     cdef Tensor t = tensor_arg(c, 0), length
     length = <Tensor>call("masked.norm", (t, arg(c, 1), arg(c, 2)),
                           {"keepdim": True, "dtype": own_type(c, 4), "mask": arg(c, 5)})
-    least = call("full", ((), arg(c, 3)), {"dtype": length.dtype, "device": length.storage.device})
-    return call("div", (hide(c, t, 5, ZERO), call("maximum", (length, least))))
+    least = call("maximum", (length, call("full", ((), arg(c, 3)), {"dtype": length.dtype, "device": length.storage.device})))
+    return call("div", (hide(c, t, 5, ZERO), least))
 
 
 # Order ------------------------------------------------------------------------------------------

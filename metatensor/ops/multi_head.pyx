@@ -193,6 +193,7 @@ cdef tuple attended(object q, object k, object v, object mask, double dropout):
     cdef object weights
     q = q * (<double>q.size(2)) ** -0.5 if q.size(2) else q
     weights = q.bmm(k.transpose(1, 2)) if mask is None else call("baddbmm", (mask, q, k.transpose(1, 2)))
+    q = None                    # freed before the weights are normalized, as in PyTorch
     weights = call("nn.functional.softmax", (weights, -1))
     if dropout > 0:
         weights = call("nn.functional.dropout", (weights, dropout))

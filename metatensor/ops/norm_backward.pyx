@@ -1,7 +1,8 @@
 """Backward halves of normalization layers. They return the gradients of input, weight and bias that `output_mask` asks for, and None
 for the others."""
-from metatensor._core.device cimport Device
+from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport DType
+from metatensor._core.memory cimport Scope, pause_tracking, resume_tracking
 from metatensor._core.op cimport FUNCTION_ONLY, Call, arg, bool_arg, define, int_arg, is_none, result_device, tensor_arg
 from metatensor._core.tensor cimport Tensor, new_contiguous
 from metatensor._core.types cimport dim_t
@@ -57,15 +58,22 @@ cdef object batch_norm_backward(Call* c):
 cdef object batch_norm_forward(Call* c):
     """Arguments: input, running_mean, running_var, weight, bias, training, momentum, eps."""
     cdef Tensor t = tensor_arg(c, 0)
-    cdef dim_t n = channels_of(t) if bool_arg(c, 5) else 0
+    cdef dim_t n = channels_of(t) if bool_arg(c, 5) or result_device(c) is META else 0
     cdef DType kept
+    cdef Scope scope
     cdef Device device = result_device(c)
     check_batch_norm(c, t, -1 if is_none(c, 1) else 1, 3)
     kept = statistics_dtype(c, t, 3, 1)
     if not bool_arg(c, 5):
         return (normalized_like(c, t), new_contiguous(1, &n, kept, device), new_contiguous(1, &n, kept, device), None, None)
-    return (normalized_like(c, t), new_contiguous(1, &n, kept, device), new_contiguous(1, &n, kept, device),
-            None if is_none(c, 1) else fresh(c, tensor_arg(c, 1)), None if is_none(c, 2) else fresh(c, tensor_arg(c, 2)))
+    made = (normalized_like(c, t), new_contiguous(1, &n, kept, device), new_contiguous(1, &n, kept, device))
+    if device is not META:
+        return made + (None if is_none(c, 1) else fresh(c, tensor_arg(c, 1)), None if is_none(c, 2) else fresh(c, tensor_arg(c, 2)))
+    scope = pause_tracking()        # a kernel writes to the running statistics in place
+    try:
+        return made + (None if is_none(c, 1) else fresh(c, tensor_arg(c, 1)), None if is_none(c, 2) else fresh(c, tensor_arg(c, 2)))
+    finally:
+        resume_tracking(scope)
 
 
 define("native_layer_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, "

@@ -2,7 +2,7 @@
 from metatensor._core.dtype cimport DType, promotion, to_real
 from metatensor._core.layout cimport Layout, broadcast_into, copy_dims, count, mul_dims
 from metatensor._core.op cimport (
-    COMPOSITE, EXACT_OUT, INPLACE, OUT, Call, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg,
+    COMPOSITE, EXACT_OUT, FUNCTION_ONLY, INPLACE, OUT, Call, arg, bool_arg, call, define, dim_arg, dim_list, dims_arg,
     float_arg, is_none, op_name, result_device, tensor_arg, wrap,
 )
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
@@ -262,3 +262,18 @@ gradient("cdist", node="reductions.cdist_node", x1="reductions.cdist_first", x2=
 define("renorm(Tensor input, Scalar p, int dim, Scalar maxnorm) -> Tensor", renorm_meta, INPLACE | OUT | EXACT_OUT,
        "Scale down each slice along `dim` whose `p`-norm exceeds `maxnorm`, so that its norm becomes `maxnorm`.")
 gradient("renorm", input=lambda grad, input, p, dim, maxnorm: _of.renormed(grad, input, p, dim, maxnorm))
+
+
+# Weight normalization -----------------------------------------------------------------------------------
+
+cdef object weight_norm_body(Call* c):
+    """Arguments: v, g, dim."""
+    cdef Tensor v = tensor_arg(c, 0)
+    cdef int dim = dim_arg(c, 2, v.ndim)
+    cdef object norms = call("linalg.vector_norm", (v, 2.0, [i for i in range(v.ndim) if i != dim], True))
+    return call("div_", (call("mul", (v, arg(c, 1))), norms)), norms
+
+
+define("_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)", weight_norm_body, COMPOSITE | FUNCTION_ONLY,
+       "The tensor `v` divided by its norms over all dimensions except `dim`, times `g`; and these norms.")
+gradient("_weight_norm_interface", node="WeightNormInterfaceBackward0", joint="norm.weight_norm", outputs=(0,), v=True, g=True)

@@ -2,6 +2,7 @@
 from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport BF16, F16, I32, DType, by_code, to_real
+from metatensor._core.memory cimport Scope, pause_tracking, resume_tracking
 from metatensor._core.op cimport (
     ALWAYS_BOOL, BOOL_TO_LONG, COMPLEX_TO_FLOAT, ELEMENTWISE, EXACT_OUT, HOST, INPLACE, INT_TO_FLOAT, IN_PLACE,
     KEEP, NO_GRAD, OUT, WITH_OUT, Call, alias_op, define, hold, int_arg, is_none, make_returns, op_name, set_slot,
@@ -118,8 +119,13 @@ cdef object frexp(Call* c):
 cdef object multivariate(Call* c):
     if int_arg(c, 1) < 1:
         fail(c, f"p must be at least 1, got {int_arg(c, 1)}")
-    cdef Tensor result = unary(c)
-    return new_contiguous(result.ndim, result.sizes, result.dtype, result.storage.device)   # always contiguous
+    cdef Scope scope = pause_tracking()
+    cdef Tensor like
+    try:
+        like = unary(c)
+    finally:
+        resume_tracking(scope)
+    return new_contiguous(like.ndim, like.sizes, like.dtype, like.storage.device)       # always contiguous
 
 
 cdef object polygamma(Call* c):

@@ -15,6 +15,7 @@ from metatensor._core.tensor cimport Tensor, alias, hooks, new_view, shape_str
 from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD, T_VIEW, dim_t
 
 from metatensor._core.formats import contiguous_format
+from metatensor._core.gradient_parts import reshaped
 from metatensor._core.gradients import gradient
 
 
@@ -321,12 +322,13 @@ cdef object unsqueeze_meta(Call* c):
 
 define("squeeze(Tensor(a) input) -> Tensor", squeeze_all, VIEW | INPLACE,
        "Return a view without the dimensions of size 1: all of them, or only those in `dim`.")
-gradient("squeeze", in_place="SqueezeBackward3", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
+gradient("squeeze", in_place="SqueezeBackward3", input=lambda grad, input_meta: reshaped(grad, input_meta.shape))
 define("squeeze.dim(Tensor(a) input, int dim) -> Tensor", squeeze_dim, VIEW | INPLACE)
-gradient("squeeze.dim", node="SqueezeBackward1", in_place="SqueezeBackward4", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
+gradient("squeeze.dim", node="SqueezeBackward1", in_place="SqueezeBackward4",
+         input=lambda grad, input_meta: reshaped(grad, input_meta.shape))
 define("squeeze.dims(Tensor(a) input, int[] dim) -> Tensor", squeeze_dims, VIEW | INPLACE)
 gradient("squeeze.dims", node="SqueezeBackward2", in_place="SqueezeBackward5",
-         input=lambda grad, input_meta: grad.reshape(input_meta.shape))
+         input=lambda grad, input_meta: reshaped(grad, input_meta.shape))
 define("unsqueeze(Tensor(a) input, int dim) -> Tensor", unsqueeze_meta, VIEW | INPLACE,
        "Return a view with a new dimension of size 1 at position `dim`.")
 gradient("unsqueeze", in_place="UnsqueezeBackward1", input=lambda grad, dim: grad.squeeze(dim))

@@ -37,6 +37,8 @@ def norm_except_dim(v: mt.Tensor, dim: int) -> mt.Tensor:
 
 def weight_of(v: mt.Tensor, g: mt.Tensor, dim: int) -> mt.Tensor:
     """Return ``v`` rescaled to the norms ``g``."""
+    if v.dim() > 1 and dim in (0, v.dim() - 1):
+        return mt._weight_norm_interface(v, g, dim)[0]
     return v * (g / norm_except_dim(v, dim))
 
 

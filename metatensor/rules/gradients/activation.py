@@ -181,4 +181,7 @@ layer_dropout1d, layer_dropout3d = _unbatched(3), _unbatched(5)
 
 
 def ndtr(input: Any) -> Any:
-    return renamed((ops.erf(input * math.sqrt(0.5)) + 1) * 0.5, "MulBackward1")
+    scaled = input * math.sqrt(0.5)
+    error = ops.erf(scaled)
+    raised = error + 1
+    return renamed(raised * 0.5, "MulBackward1")

@@ -47,7 +47,9 @@ def _bias(mask: Any, like: Any) -> Any:
     """Return a mask as a term to add to the scores: 0 where it allows attention, -inf elsewhere."""
     if mask is None or mask.dtype is not mt.bool:
         return mask
-    return mask.new_zeros(mask.shape, dtype=like.dtype).masked_fill_(~mask, -math.inf)
+    low = ops.full((), -math.inf, dtype=like.dtype, device=like.device)
+    zero = ops.full((), 0.0, dtype=like.dtype, device=like.device)
+    return mt.where(mask, zero, low)
 
 
 def _causal(query: Any, key: Any) -> Any:
@@ -57,6 +59,12 @@ def _causal(query: Any, key: Any) -> Any:
 def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: Any, enable_gqa: bool,
               generator: Any) -> Any:  # fmt: skip
     """Compute attention in differentiable steps. The square root of the scale multiplies query and key."""
+    return attention_in_steps(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa,
+                              lambda weights: functional.dropout(weights, dropout_p, True, False, generator=generator))  # fmt: skip
+
+
+def attention_in_steps(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float, is_causal: bool, scale: Any,
+                       enable_gqa: bool, drop: Any) -> Any:  # fmt: skip
     if (
         min(query.dim(), key.dim(), value.dim()) < 2
         or (is_causal and attn_mask is not None)
@@ -64,8 +72,6 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float
         or not query.is_floating_point()
     ):
         return NotImplemented
-    if is_causal:
-        attn_mask = _causal(query, key)
     if enable_gqa:
         if min(query.dim(), key.dim(), value.dim()) < 3:
             return NotImplemented
@@ -77,15 +83,17 @@ def attention(query: Any, key: Any, value: Any, attn_mask: Any, dropout_p: float
     dtype = query.dtype
     if query.itemsize == 2:
         query, key, value = (t.to(mt.float32) for t in (query, key, value))
-    bias = _bias(attn_mask, query)
     width = query.shape[-1]
     root = math.sqrt(abs(scale if scale is not None else 1 / math.sqrt(width) if width else 1.0))
     sign = -1.0 if scale is not None and scale < 0 else 1.0
-    scores = (query * (root * sign)).matmul((key * root).transpose(-2, -1))
+    scaled = query * (root * sign)
+    bias = _bias(_causal(query, key) if is_causal else attn_mask, query)
+    scores = scaled.matmul((key * root).transpose(-2, -1))
     if bias is not None:
         scores = scores + bias
     weights = mt.softmax(scores, -1) if bias is None else ops._safe_softmax(scores, -1)
+    del scores
     if dropout_p > 0:
-        weights = functional.dropout(weights, dropout_p, True, False, generator=generator)
+        weights = drop(weights)
     result = weights.matmul(value)
     return result if result.dtype is dtype else result.to(dtype)

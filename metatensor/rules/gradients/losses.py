@@ -14,7 +14,39 @@ from metatensor.rules.decomposed.losses import reduced
 __all__ = []
 
 # PyTorch composes these losses of other operators too.
-kl_div, poisson_nll_loss, multilabel_soft_margin_loss = formulas.kl_div, formulas.poisson_nll_loss, formulas.multilabel_soft_margin_loss
+kl_div, multilabel_soft_margin_loss = formulas.kl_div, formulas.multilabel_soft_margin_loss
+
+
+def poisson_nll_loss(
+    input: Any, target: Any, log_input: bool, full: bool, size_average: Any, eps: float, reduce: Any, reduction: str
+) -> Any:
+    loss = _poisson(input, target) if log_input else _poisson_of_rate(input, target, eps)
+    if full:
+        stirling = _stirling(target)
+        loss = loss.add_(stirling.masked_fill(target <= 1, 0))
+        del stirling
+    return reduced(loss, size_average, reduce, reduction)
+
+
+def _poisson(input: Any, target: Any) -> Any:
+    product = target * input
+    return input.exp() - product
+
+
+def _poisson_of_rate(input: Any, target: Any, eps: float) -> Any:
+    shifted = input + eps
+    logarithm = shifted.log()
+    return input - target * logarithm
+
+
+def _stirling(target: Any) -> Any:
+    scaled = target * (2 * math.pi)
+    logarithm = scaled.log()
+    half = logarithm * 0.5
+    own = target.log()
+    product = target * own
+    difference = product - target
+    return difference + half
 
 
 def _weighted(loss: Any, weight: Any, reduction: str) -> Any:
@@ -23,7 +55,8 @@ def _weighted(loss: Any, weight: Any, reduction: str) -> Any:
 
 
 def l1_loss(input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, weight: Any) -> Any:
-    loss = (input - target).abs()
+    difference = input - target
+    loss = difference.abs()
     return reduced(loss, None, None, reduction) if weight is None else _weighted(loss, weight, reduction)
 
 
@@ -32,7 +65,10 @@ def mse_loss(input: Any, target: Any, size_average: Any, reduce: Any, reduction:
 
 
 def smooth_l1_loss(input: Any, target: Any, size_average: Any, reduce: Any, reduction: str, beta: float) -> Any:
-    return reduced((input - target).abs(), None, None, reduction) if beta == 0 else NotImplemented
+    if beta != 0:
+        return NotImplemented
+    difference = input - target
+    return reduced(difference.abs(), None, None, reduction)
 
 
 def huber_loss(input: Any, target: Any, reduction: str, delta: float, weight: Any) -> Any:
@@ -42,20 +78,29 @@ def huber_loss(input: Any, target: Any, reduction: str, delta: float, weight: An
 
 
 def hinge_embedding_loss(input: Any, target: Any, margin: float, size_average: Any, reduce: Any, reduction: str) -> Any:
-    near = (margin - input).clamp_min(0)
-    zero = mt.zeros((), dtype=input.dtype, device=input.device)
-    return reduced(mt.where(target != 1, near, zero) + mt.where(target != -1, input, zero), None, None, reduction)
+    zero = ops.zeros_like(input)
+    near = ops.full_like(input, margin).sub_(input).clamp_min_(0)
+    first = mt.where(target != 1, near, zero)
+    second = mt.where(target != -1, input, zero)
+    total = first + second
+    return reduced(total, None, None, reduction)
 
 
 def cosine_embedding_loss(
     input1: Any, input2: Any, target: Any, margin: float, size_average: Any, reduce: Any, reduction: str
 ) -> Any:
     along, least = target.dim(), 1e-12
+    both = (input1 * input2).sum(along)
     first, second = ((x * x).sum(along) + least for x in (input1, input2))
-    cosine = (input1 * input2).sum(along) / (first * second).sqrt()
-    zero = mt.zeros((), dtype=cosine.dtype, device=cosine.device)
-    alike = mt.where(target == 1, 1 - cosine, zero)
-    return reduced(alike + mt.where(target == -1, (cosine - margin).clamp_min(0), zero), size_average, reduce, reduction)
+    size = (first * second).sqrt_()
+    cosine = both / size
+    zero = ops.zeros_like(cosine)
+    apart = ops.ones_like(cosine).sub_(cosine)
+    near = (cosine - margin).clamp_min_(0)
+    alike = mt.where(target == 1, apart, zero)
+    unlike = mt.where(target == -1, near, zero)
+    total = alike + unlike
+    return reduced(total, size_average, reduce, reduction)
 
 
 def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool, eps: float, reduction: str) -> Any:
@@ -135,12 +180,13 @@ def cross_entropy(input: Any, target: Any, weight: Any, size_average: Any, ignor
     if target.shape == input.shape and target.is_floating_point():
         if label_smoothing:
             target = target * (1 - label_smoothing) + label_smoothing / classes
-        product = log * target
-        if spread is not None:
-            product = product * spread
+        plain = log * target
+        product = plain if spread is None else plain * spread
         if reduction == "mean":
             n = input.numel() // classes if classes else 0
-            return renamed(-product.sum() / (n if input.numel() else 0.0), "DivBackward1")
+            total = product.sum()
+            negative = -total
+            return renamed(negative / (n if input.numel() else 0.0), "DivBackward1")
         return -product.sum() if reduction == "sum" else -product.sum(dim)
     plain = functional.nll_loss(log, target, weight, None, ignore_index, None, reduction)
     if not label_smoothing:

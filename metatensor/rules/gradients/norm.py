@@ -245,5 +245,15 @@ def instance_norm(
 
 
 def normalize(input: Any, p: float, dim: Any, eps: float) -> Any:
-    norms = mt.linalg.vector_norm(input, p, dim, True)
-    return input / norms.clamp_min(eps).expand_as(input)
+    norms = mt.linalg.vector_norm(input, p, dim, True).clamp_min(eps)
+    return input / norms.expand_as(input)
+
+
+def weight_norm(grad: Any, v: Any, g: Any, dim: int, result1: Any, wanted: Any) -> tuple:
+    """Return the gradients of ``v * (g / norms)``, where the norms depend on `v`."""
+    over = [i for i in range(v.dim()) if i != dim % v.dim()]
+    if mt.is_grad_enabled():  # the gradient of the gradient passes through the norms
+        result1 = mt.linalg.vector_norm(v, 2.0, over, True)
+    scaled = grad * g / result1
+    unit = v / result1
+    return scaled - unit * (scaled * unit).sum(over, True), grad * unit

@@ -83,22 +83,33 @@ def _reduced(grad: Any, input: Any, dim: int, index: Any, src: Any, reduce: str,
         of_input = grad / count.masked_fill(count == 0, 1)
         of_src = of_input.gather(dim, index)
     elif reduce == "prod":
-        zero = input == 0
-        rest = input.masked_fill(zero, 1)
-        of_input = grad * conj(rest.scatter_reduce(dim, index, src, "prod", include_self=include_self) / rest)
+        rest = input.masked_fill(input == 0, 1)
+        product = rest.scatter_reduce(dim, index, src, "prod", include_self=include_self)
+        of_input = grad * conj(product / rest)
         zeros = src == 0
         count = ops.zeros_like(grad).scatter_add(dim, index, zeros.to(grad.dtype)).gather(dim, index)
         only = zeros & (count == 1)
-        others = input.scatter_reduce(dim, index, src.masked_fill(only, 1), "prod", include_self=include_self)
-        of_src = ops.where(
-            only, (grad * conj(others)).gather(dim, index), (grad * conj(result)).gather(dim, index) / conj(src.masked_fill(zeros, 1))
-        )
+        shown = src.masked_fill(only, 1)
+        others = input.scatter_reduce(dim, index, shown, "prod", include_self=include_self)
+        divisor = src.masked_fill(zeros, 1)
+        usual = grad * conj(result)
+        usual_part = usual.gather(dim, index)
+        quotient = usual_part / conj(divisor)
+        single = grad * conj(others)
+        single_part = single.gather(dim, index)
+        of_src = ops.where(only, single_part, quotient)
+        del rest, product, zeros, count, only, shown, others, divisor, usual, usual_part, quotient, single, single_part
     else:
-        chosen = src == result.gather(dim, index)
-        own = input == result
-        count = own.to(grad.dtype).scatter_add(dim, index, chosen.to(grad.dtype))
-        count = count.masked_fill_(count == 0, 1)
-        of_input, of_src = (own * grad) / count, (chosen * grad.gather(dim, index)) / count.gather(dim, index)
+        at_source = result.gather(dim, index)
+        own = (input == result).to(grad.dtype)
+        chosen = (src == at_source).to(grad.dtype)
+        count = own.scatter_add(dim, index, chosen)
+        count.masked_fill_(count == 0, 1)
+        share = grad / count
+        of_input = (input == result) * share
+        share_at_source = share.gather(dim, index)
+        of_src = (src == at_source) * share_at_source
+        del at_source, own, chosen, count, share, share_at_source
     if not include_self:
         of_input = of_input.scatter(dim, index, 0)
     return of_input, of_src

@@ -1,4 +1,8 @@
-"""Recurrent layers in terms of recorded operators: one product with the inputs of all steps, then the steps."""
+"""Recurrent layers in terms of recorded operators.
+
+One product multiplies the inputs of all steps. On meta each step multiplies its own inputs, as in PyTorch, because this
+changes which tensors exist at the same time.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +19,10 @@ def _lstm_step(gates: Any, state: Any, w: Any, b: Any, size: int) -> Any:
     h, c = state
     made = gates + functional.linear(h, w, b)
     into, forget, cell, out = (made.narrow(-1, k * size, size) for k in range(4))
-    c = forget.sigmoid() * c + into.sigmoid() * cell.tanh()
-    return out.sigmoid() * c.tanh(), c
+    into, forget, cell, out = into.sigmoid(), forget.sigmoid(), cell.tanh(), out.sigmoid()
+    del made
+    c = forget * c + into * cell
+    return out * c.tanh(), c
 
 
 def _gru_step(gates: Any, h: Any, w: Any, b: Any, size: int) -> Any:
@@ -80,9 +86,20 @@ def _joined(states: Any, pair: bool) -> Any:
     return tuple(mt.cat([s[k] for s in states]) for k in range(2)) if pair else mt.cat(states)
 
 
+class _Gates:
+    """The products of the inputs and a weight, by steps."""
+
+    def __init__(self, x: Any, weight: Any, bias: Any) -> None:
+        self._x, self._weight, self._bias = x, weight, bias
+        self._all = None if x.is_meta else functional.linear(x, weight, bias)
+
+    def __getitem__(self, at: Any) -> Any:
+        return functional.linear(self._x[at], self._weight, self._bias) if self._all is None else self._all[at]
+
+
 def _over_time(x: Any, state: Any, weights: Any, step: Any, backward: bool, pair: bool) -> Any:
     w_ih, w_hh, b_ih, b_hh, step, size = _parts(weights, step, pair)
-    gates = functional.linear(x, w_ih, b_ih)
+    gates = _Gates(x, w_ih, b_ih)
     outputs: list[Any] = [None] * x.shape[0]
     for t in reversed(range(x.shape[0])) if backward else range(x.shape[0]):
         state = step(gates[t], state, w_hh, b_hh, size)
@@ -93,7 +110,7 @@ def _over_time(x: Any, state: Any, weights: Any, step: Any, backward: bool, pair
 def _over_packed(x: Any, sizes: Any, state: Any, weights: Any, step: Any, backward: bool, pair: bool) -> Any:
     """Run over packed sequences, sorted by decreasing length. `sizes` holds the number of sequences at each step."""
     w_ih, w_hh, b_ih, b_hh, step, size = _parts(weights, step, pair)
-    gates = functional.linear(x, w_ih, b_ih)
+    gates = _Gates(x, w_ih, b_ih)
     starts = [sum(sizes[:t]) for t in range(len(sizes))]
     outputs: list[Any] = [None] * len(sizes)
     if backward:

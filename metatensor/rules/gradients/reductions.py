@@ -52,7 +52,8 @@ def averaged(grad: Any, shape: tuple, dims: Any, keepdim: bool) -> Any:
 
 def mean_of_numbers(input: Any, dims: Any, keepdim: bool, dtype: Any) -> Any:
     """Compute `nanmean`."""
-    return input.nansum(dims, keepdim, dtype=dtype) / ops.isnan(input).logical_not().sum(dims, keepdim)
+    counts = ops.isnan(input.detach()).logical_not_().sum(dims, keepdim)
+    return input.nansum(dims, keepdim, dtype=dtype) / counts
 
 
 def log_summed(grad: Any, input: Any, dims: Any, keepdim: bool, result: Any) -> Any:
@@ -141,7 +142,7 @@ def shared(grad: Any, input: Any, dims: Any, keepdim: bool, result: Any) -> Any:
     whole = restored(result, input.shape, dims, keepdim)
     equal = input == whole
     axes = logical_axes(dims, input.ndim)
-    return restored(grad, input.shape, dims, keepdim) * equal / (equal.sum(axes, True) if axes else 1)
+    return restored(grad, input.shape, dims, keepdim) / (equal.sum(axes, True) if axes else 1) * equal
 
 
 def shared_by_all(grad: Any, input: Any, result: Any) -> Any:
@@ -207,11 +208,15 @@ def quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: 
     n = rows.shape[-1]
     missing = ops.isnan(rows.detach())
     if ignore_nan:
-        ranks = q * (missing.logical_not().sum(-1, True) - 1)
-        ranks = ranks.masked_fill(ranks < 0, 0)
+        ranks = q * (missing.logical_not_().sum(-1, True) - 1)
+        del missing
+        ranks = ranks.masked_fill_(ranks < 0, 0)
     else:  # if there is a NaN, it is sorted last and becomes the result
         ranks = (q * (n - 1)).expand(*rows.shape[:-1], q.shape[0] if q.ndim else 1)
-        ranks = ranks.masked_fill(missing.any(-1, True), n - 1)
+        some = missing.any(-1, True)
+        del missing
+        ranks = ranks.masked_fill(some, n - 1)
+        del some
     if interpolation == "lower":
         ranks = ranks.floor()
     elif interpolation == "higher":
@@ -222,7 +227,8 @@ def quantile(input: Any, q: Any, dim: int | None, keepdim: bool, interpolation: 
     made = values.gather(-1, below)
     if interpolation in ("linear", "midpoint"):
         weights = ops.full_like(ranks, 0.5) if interpolation == "midpoint" else ranks - below
-        made = made.lerp(values.gather(-1, ranks.detach().ceil().long()), weights)
+        above = ranks.detach().ceil() if ranks.requires_grad else ranks.ceil_()
+        made = made.lerp_(values.gather(-1, above.long()), weights)
     return made.squeeze_(-1) if not q.ndim else made.unsqueeze(0).transpose(0, -1).squeeze_(-1)
 
 
@@ -244,10 +250,16 @@ def vector_norm(grad: Any, input: Any, order: Any, dims: Any, keepdim: bool, res
         equal = (size == norm) | (ops.isnan(size) & ops.isnan(norm))
         return input.sgn() * (g / (equal.sum(axes, True) if axes else 1) * equal)
     if order < 1:
-        return input.sgn() * (size ** (order - 1)).masked_fill(size == 0, 0) * (g * norm ** (1 - order))
-    if order < 2:
-        return input.sgn() * size ** (order - 1) * (g / norm ** (order - 1)).masked_fill(norm == 0, 0)
-    return input * size ** (order - 2) * (g / norm ** (order - 1)).masked_fill(norm == 0, 0)
+        scaled = input.sgn() * _raised(size, order - 1).masked_fill_(size == 0, 0)
+        return scaled * (g * norm ** (1 - order))
+    scaled = input.sgn() * _raised(size, order - 1) if order < 2 else input * _raised(size, order - 2)
+    del size
+    return scaled * (g / norm ** (order - 1)).masked_fill_(norm == 0, 0)
+
+
+def _raised(x: Any, exponent: Any) -> Any:
+    """Return a power of a tensor that nobody else uses."""
+    return x**exponent if x.requires_grad else x.pow_(exponent)
 
 
 def between_rows(grad: Any, x1: Any, x2: Any, p: float, result: Any) -> Any:
@@ -325,8 +337,11 @@ def renormed(grad: Any, input: Any, p: Any, dim: int, most: Any) -> Any:
     if input.dtype in (mt.float16, mt.bfloat16):
         grad, input = grad.to(mt.float32), input.to(mt.float32)
     norm = linalg.vector_norm(input, p, dims, True)
-    factor = most / (norm + 1e-7)
     along = (conj(grad) * input).sum(dims, True)
-    along = ops.real(along) if along.is_complex() else along
-    scaled = grad * factor + vector_norm(-along * factor / (norm + 1e-7), input, p, dims, True, norm)
+    of_norm = vector_norm(ops.real(along) if along.is_complex() else along, input, p, dims, True, norm)
+    inverse = (norm + 1e-7).reciprocal()
+    inward = of_norm * inverse
+    difference = grad - inward
+    scaled = difference * (inverse * most)
+    del inward, difference
     return ops.where(norm > most, scaled, grad)

@@ -12,6 +12,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.absent import functions, kind
 from metatensor.interchange.typed_storage import TypedStorage
+from metatensor.nn.utils._norms import weight_of
 from metatensor.torch_api.torch._typed import DTYPES
 
 _STRIDED = "metatensor has strided tensors only"
@@ -66,8 +67,7 @@ def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
 
     If `dim` is -1, the norm is over all dimensions.
     """
-    over = [i for i in range(v.dim()) if i != dim % v.dim()] if dim != -1 else None
-    return v * (g / mt.linalg.vector_norm(v, 2.0, over, over is not None))
+    return weight_of(v, g, dim)
 
 
 def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:

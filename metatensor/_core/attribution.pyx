@@ -1,0 +1,120 @@
+"""Where operators are called: the operator, the module and the line of each, while a memory log wants to know."""
+cimport cython
+from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF, Py_XDECREF
+from libc.stdlib cimport free, realloc
+from metatensor._core.lines cimport line_of
+from metatensor._core.thread cimport ThreadState, thread_state
+
+cdef extern from *:
+    """
+    #include <frameobject.h>
+    #if PY_VERSION_HEX >= 0x030B0000
+    #define mt_instruction(f) PyFrame_GetLasti((PyFrameObject *)(f))
+    #else
+    #define mt_instruction(f) PyFrame_GetLineNumber((PyFrameObject *)(f))
+    #endif
+    static PyObject *mt_current_frame(void) { return Py_XNewRef((PyObject *)PyEval_GetFrame()); }
+    static PyObject *mt_caller(PyObject *f) { return (PyObject *)PyFrame_GetBack((PyFrameObject *)f); }
+    static PyObject *mt_code(PyObject *f) { return (PyObject *)PyFrame_GetCode((PyFrameObject *)f); }
+    """
+    PyObject* mt_current_frame()                # these return new references
+    PyObject* mt_caller(PyObject* frame)
+    PyObject* mt_code(PyObject* frame)
+    int mt_instruction(PyObject* frame)
+
+cdef enum:
+    SEEN = 512              # a power of two
+    FRAMES = 40             # how many frames are searched for user code
+
+cdef struct Seen:
+    PyObject* code
+    int ours
+
+cdef Seen _seen[SEEN]       # a cache: whether a code object belongs to metatensor
+cdef dict _codes = {}       # address of a code object -> (the code object, whether it belongs to metatensor)
+
+
+cdef int _ours(PyObject* frame, PyObject* code) except -1:
+    cdef Seen* s = &_seen[(<size_t>code >> 5) & (SEEN - 1)]
+    cdef tuple found
+    if s.code != code:
+        found = _codes.get(<size_t>code)
+        if found is None:
+            from metatensor._core.source_locations import is_ours
+            found = (<object>code, (<object>code).co_filename.startswith("<") or is_ours(<object>frame))
+            _codes[<size_t>code] = found
+        s.code, s.ours = code, found[1]
+    return s.ours
+
+
+@cython.final
+@cython.binding(False)
+cdef class Attribution:
+    """A context manager that notes where the operators of this thread are called while memory is counted.
+
+    `module` is any number; each operator is noted with its current value.
+    """
+
+    def __enter__(self):
+        cdef ThreadState state = thread_state()
+        self.outer = state.attribution
+        self.first = state.operators + 1
+        state.attribution = self
+        return self
+
+    def __exit__(self, *exc):
+        thread_state().attribution = self.outer
+        self.outer = None
+
+    def __dealloc__(self):
+        cdef Py_ssize_t i
+        for i in range(self.n):
+            Py_XDECREF(self.places[i].op)
+            Py_XDECREF(self.places[i].code)
+        free(self.places)
+
+    cdef int note(self, PyObject* op) except -1:
+        cdef Place* p
+        cdef PyObject* frame
+        cdef PyObject* back
+        cdef PyObject* code
+        cdef int left = FRAMES
+        if self.n == self.room:
+            p = <Place*>realloc(self.places, (self.room * 2 + 1024) * sizeof(Place))
+            if p == NULL:
+                raise MemoryError()
+            self.places = p
+            self.room = self.room * 2 + 1024
+        p = &self.places[self.n]
+        p.op, p.code, p.instruction, p.module = op, NULL, 0, self.module
+        Py_INCREF(<object>op)
+        self.n += 1
+        frame = mt_current_frame()
+        while frame != NULL:
+            code = mt_code(frame)
+            if left == 0 or not _ours(frame, code):
+                p.code = code
+                p.instruction = mt_instruction(frame)
+                Py_XDECREF(frame)
+                return 0
+            Py_XDECREF(code)
+            left -= 1
+            back = mt_caller(frame)
+            Py_XDECREF(frame)
+            frame = back
+        return 0
+
+    def __len__(self):
+        return self.n
+
+    def place(self, long long number):
+        """Return the name of operator `number`, the number of its module, its file and its line; None if it is not known."""
+        cdef Py_ssize_t i = number - self.first
+        cdef Place* p
+        if i < 0 or i >= self.n:
+            return None
+        p = &self.places[i]
+        if p.code == NULL:
+            return (<object>p.op).name, p.module, None, None
+        return (<object>p.op).name, p.module, (<object>p.code).co_filename, line_of(<object>p.code, p.instruction)

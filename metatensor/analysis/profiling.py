@@ -1,0 +1,385 @@
+"""`profile`: run any callable and tell what lived in memory when, by category, module, operator and source line."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import metatensor as mt
+from metatensor._core.accounting import storages_of
+from metatensor._core.attribution import Attribution
+from metatensor._core.memory import MemoryLog
+from metatensor._core.memory_events import MemoryEvent
+from metatensor._core.nested import tensors_in
+from metatensor._core.units import bytes_text
+from metatensor.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from metatensor.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+__all__ = ["CATEGORIES", "Profile", "StorageRecord", "profile"]
+
+CATEGORIES = ("parameter", "buffer", "input", "gradient", "optimizer state", "saved for backward", "output", "temporary")
+"""What a storage is for."""
+_POINTS = 1000  # of the timeline in `to_dict`
+_ROWS = 10
+
+
+class StorageRecord(NamedTuple):
+    """One storage that a profiled run made."""
+
+    number: int
+    """Later storages have greater numbers."""
+    nbytes: int
+    """Its greatest size in bytes."""
+    category: str
+    """One of `CATEGORIES`."""
+    operator: str
+    """The operator that made it, or ``""``."""
+    module: str
+    """The path of the module that was running, ``""`` outside modules and in backward passes."""
+    line: str | None
+    """``file:line`` of the user's code that called the operator."""
+    born: int
+    """The event with which it was born, an index of `Profile.events`."""
+    died: int | None
+    """The event with which it died, or None if it outlived the run."""
+
+
+class Profile:
+    """What lived in memory during a run. ``str()`` gives a table; `profile` returns it.
+
+    All figures are bytes of storages on all devices: no allocator's rounding, no context of a device, no workspaces of kernels.
+
+    Attributes
+    ----------
+    result : Any
+        What the callable returned.
+    resident : dict of int
+        Bytes that existed before the run and were still used by it, by category.
+    """
+
+    def __init__(self, run: _Run, result: Any) -> None:
+        self.result = result
+        self._known, self.resident = run.collected(result)
+        self._log, self._attribution = run.log, run.attribution
+        self._paths, self._steps = run.paths, run.steps
+        self._needs_grad = any(t.requires_grad for t in tensors_in(result))
+        self._at, self._most = run.log.highest()
+
+    # Figures ------------------------------------------------------------------------------------
+
+    @property
+    def peak(self) -> int:
+        """The most bytes alive at once, with those that existed before."""
+        return self._most + sum(self.resident.values())
+
+    @property
+    def made_peak(self) -> int:
+        """The most bytes alive at once of what the run made, as `MemoryTracker` counts."""
+        return self._most
+
+    @cached_property
+    def events(self) -> list[MemoryEvent]:
+        """Births, resizes and deaths of storages, in order."""
+        return list(self._log.events())
+
+    @cached_property
+    def storages(self) -> list[StorageRecord]:
+        """The storages that the run made, in the order of their births."""
+        size: dict[int, int] = {}
+        now: dict[int, int] = {}
+        born: dict[int, int] = {}
+        died: dict[int, int] = {}
+        ends: dict[int, int] = {}
+        for i, event in enumerate(self.events):
+            if event.kind == "birth":
+                born[event.storage] = i
+                now[event.storage] = size[event.storage] = event.change
+            elif event.kind == "resize":
+                now[event.storage] += event.change
+                size[event.storage] = max(size[event.storage], now[event.storage])
+            else:
+                died[event.storage] = i
+            if event.walk:
+                ends[event.walk] = i
+        made = []
+        for number, first in born.items():
+            operator, module, line = self._place(self.events[first].operator)
+            category = self._category(number, first, died.get(number))
+            made.append(StorageRecord(number, size[number], category, operator, module, line, first, died.get(number)))
+        return made
+
+    def timeline(self, by: str | None = None) -> list[tuple[int, int]] | list[tuple[int, dict[str, int]]]:
+        """Return what is alive after each event of the run, as pairs of the operator's number and bytes.
+
+        Parameters
+        ----------
+        by : str, optional
+            ``"category"``, ``"operator"``, ``"module"`` or ``"line"``: give a dict of bytes instead. Default: the sum.
+        """
+        group = None if by is None else self._groups(by)
+        if group is None:
+            total, made = sum(self.resident.values()), []
+            for event in self.events:
+                total += event.change
+                made.append((event.operator, total))
+            return made
+        now = Counter(self.resident) if by == "category" else Counter({"": sum(self.resident.values())})
+        points = []
+        for event in self.events:
+            now[group[event.storage]] += event.change
+            points.append((event.operator, {key: value for key, value in now.items() if value}))
+        return points
+
+    def at_peak(self, by: str = "category") -> dict[str, int]:
+        """Return the bytes that were alive at the peak, the most first, by ``"category"``, ``"operator"``, ``"module"`` or ``"line"``.
+
+        What existed before the run counts by category only.
+        """
+        group = self._groups(by)
+        alive: Counter[int] = Counter()
+        for event in self.events[: self._at + 1]:
+            alive[event.storage] += event.change
+        total = Counter(self.resident) if by == "category" else Counter()
+        for number, nbytes in alive.items():
+            total[group[number]] += nbytes
+        return {key: value for key, value in total.most_common() if value}
+
+    @property
+    def peak_place(self) -> tuple[str, str, str | None]:
+        """The operator, the module and the ``file:line`` at which the peak was reached; ``("", "", None)`` if nothing was made."""
+        return ("", "", None) if self._at < 0 else self._place(self.events[self._at].operator)
+
+    # Output -----------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as JSON types. The timeline has at most 1000 points, each the highest of its part of the run."""
+        operator, module, line = self.peak_place
+        points = self.timeline()
+        step = max(1, -(-len(points) // _POINTS))
+        return {
+            "unit": "bytes", "peak": self.peak, "made_peak": self.made_peak, "resident": dict(self.resident),
+            "peak_operator": operator, "peak_module": module, "peak_line": line,
+            **{f"peak_by_{by}": self.at_peak(by) for by in ("category", "operator", "module", "line")},
+            "events": len(points), "timeline": [list(max(points[i : i + step], key=lambda p: p[1])) for i in range(0, len(points), step)],
+            "excluded": ["rounding of an allocator", "workspaces of kernels", "context of a device"],
+        }  # fmt: skip
+
+    def __str__(self) -> str:
+        operator, module, line = self.peak_place
+        where = ", ".join(part for part in (operator, module, line) if part)
+        lines = [f"peak {bytes_text(self.peak)}" + (f" at {where}" if where else ""), ""]
+        for by in ("category", "module", "operator", "line"):
+            rows = [(key or "(none)", value) for key, value in self.at_peak(by).items()]
+            lines.append(f"alive at the peak, by {by}" + (f" (the {_ROWS} greatest of {len(rows)})" if len(rows) > _ROWS else ""))
+            lines += [f"  {bytes_text(value):>9}  {key}" for key, value in rows[:_ROWS]] + [""]
+        return "\n".join([*lines, "not included: rounding of an allocator, workspaces of kernels, context of a device"])
+
+    def __repr__(self) -> str:
+        return f"Profile(peak={self.peak}, events={len(self._log)})"
+
+    def _repr_html_(self) -> str:
+        from html import escape
+
+        operator, module, line = self.peak_place
+        made = [f"<p>peak <b>{bytes_text(self.peak)}</b> at {escape(', '.join(p for p in (operator, module, line) if p))}</p>"]
+        for by in ("category", "module", "operator", "line"):
+            rows = "".join(
+                f'<tr><td style="text-align:left">{escape(key or "(none)")}</td><td style="text-align:right">{bytes_text(value)}</td></tr>'
+                for key, value in list(self.at_peak(by).items())[:_ROWS]
+            )
+            made.append(f"<table><thead><tr><th>alive at the peak, by {by}</th><th>bytes</th></tr></thead><tbody>{rows}</tbody></table>")
+        return "".join(made)
+
+    # Attribution ------------------------------------------------------------------------------------------
+
+    def _place(self, operator: int) -> tuple[str, str, str | None]:
+        found = self._attribution.place(operator)
+        if found is None:
+            return "", "", None
+        name, module, file, line = found
+        return name, self._paths[module], None if file is None else f"{file}:{line}"
+
+    def _groups(self, by: str) -> dict[int, str]:
+        if by not in ("category", "operator", "module", "line"):
+            raise ValueError(f"by: expected 'category', 'operator', 'module' or 'line', not {by!r}")
+        return {record.number: getattr(record, by) or "" for record in self.storages}
+
+    def _category(self, number: int, born: int, died: int | None) -> str:
+        known = self._known.get(number)
+        if known is not None:
+            return known
+        birth = self.events[born]
+        death = None if died is None else self.events[died]
+        for first, last in self._steps:
+            if first < birth.operator <= last:
+                return "temporary" if death is not None and death.operator <= last else "optimizer state"
+        if birth.walk:
+            return "temporary" if death is not None and death.walk == birth.walk else "gradient"
+        if death is None:
+            return "saved for backward" if self._needs_grad else "temporary"
+        return "saved for backward" if death.walk else "temporary"
+
+
+class _Run:
+    """What is collected while a callable is profiled."""
+
+    def __init__(self, fn: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+        self.log, self.attribution = MemoryLog(), Attribution()
+        self.paths = [""]
+        self.steps: list[tuple[int, int]] = []
+        self.inputs = list(tensors_in((args, kwargs)))
+        self._numbers: dict[int, int] = {}  # module -> number of its path
+        self._modules: dict[int, Any] = {}
+        self._optimizers: dict[int, Any] = {}
+        self._stack: list[int] = []
+        self._thread = threading.get_ident()
+        self._exits = ExitStack()
+        for module in _modules_of(fn, args, kwargs):
+            self._meet(module)
+
+    def __enter__(self) -> _Run:
+        for register, hook in ((register_optimizer_step_pre_hook, self._begin), (register_optimizer_step_post_hook, self._end)):
+            self._exits.callback(register(hook).remove)
+        self._exits.enter_context(register_module_forward_pre_hook(self._enter))
+        self._exits.enter_context(register_module_forward_hook(self._leave, always_call=True))
+        self._exits.enter_context(self.log)
+        self._exits.enter_context(self.attribution)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._exits.close()
+
+    # Modules and optimizers -------------------------------------------------------------------------------
+
+    def _meet(self, root: Any) -> None:
+        """Note the paths of the submodules of a module that has not been seen."""
+        if id(root) in self._modules:
+            return
+        for path, module in root.named_modules():
+            if id(module) not in self._modules:
+                self._modules[id(module)] = module
+                self._numbers[id(module)] = len(self.paths)
+                self.paths.append(path or type(module).__name__)
+
+    def _enter(self, module: Any, args: tuple) -> None:
+        if threading.get_ident() == self._thread:
+            number = self._numbers.get(id(module))
+            if number is None:
+                self._meet(module)
+                number = self._numbers[id(module)]
+            self._stack.append(self.attribution.module)
+            self.attribution.module = number
+
+    def _leave(self, module: Any, args: tuple, output: Any) -> None:
+        if threading.get_ident() == self._thread and self._stack:
+            self.attribution.module = self._stack.pop()
+
+    def _begin(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self._optimizers[id(optimizer)] = optimizer
+        self.steps.append((self.log.first_operator + len(self.attribution), 1 << 62))
+
+    def _end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        self.steps[-1] = (self.steps[-1][0], self.log.first_operator + len(self.attribution))
+
+    def _parameters(self) -> Iterator[Any]:
+        seen = set()
+        for module in self._modules.values():
+            for p in module._parameters.values():
+                if p is not None and id(p) not in seen:
+                    seen.add(id(p))
+                    yield p
+
+    # Afterwards ---------------------------------------------------------------------------------------
+
+    def collected(self, result: Any) -> tuple[dict[int, str], dict[str, int]]:
+        """Return the categories of storages that the run made, by number, and the bytes of those that existed before, by category."""
+        made: dict[int, str] = {}
+        seen: set[int] = set()
+        before: dict[str, int] = {}
+        first = self.log.first_storage
+        for category, tensors in self._held(result):
+            total = 0
+            for key, number, nbytes in storages_of(tensors):
+                if number >= first:
+                    made.setdefault(number, category)
+                elif key not in seen and category != "output":
+                    seen.add(key)
+                    total += nbytes
+            if total:
+                before[category] = total
+        return made, before
+
+    def _held(self, result: Any) -> Iterator[tuple[str, list[Any]]]:
+        parameters = list(self._parameters())
+        yield "parameter", parameters
+        yield "buffer", [b for module in self._modules.values() for b in module._buffers.values() if b is not None]
+        yield "gradient", [p.grad for p in parameters if p.grad is not None]
+        yield "optimizer state", [t for optimizer in self._optimizers.values() for t in _states(optimizer)]
+        yield "input", self.inputs
+        yield "output", list(tensors_in(result))
+
+
+def _states(optimizer: Any) -> list[Any]:
+    """Return the tensors of an optimizer's state."""
+    return [
+        value
+        for state in optimizer.state.values()
+        for value in (state.values() if isinstance(state, dict) else (state,))
+        if isinstance(value, mt.Tensor)
+    ]
+
+
+def _modules_of(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Iterator[Any]:
+    """Yield the modules that a callable refers to: itself, its object, its variables and its arguments."""
+    values = [fn, getattr(fn, "__self__", None), getattr(fn, "func", None), *args, *kwargs.values(), *getattr(fn, "args", ())]
+    for cell in getattr(fn, "__closure__", None) or ():
+        try:
+            values.append(cell.cell_contents)
+        except ValueError:  # an empty cell
+            continue
+    code = getattr(fn, "__code__", None)
+    if code is not None:
+        values += [fn.__globals__[name] for name in code.co_names if name in fn.__globals__]
+    for value in values:
+        if isinstance(value, mt.nn.Module):
+            yield value
+
+
+def profile(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
+    """Run ``fn(*args, **kwargs)`` once, and return what lived in memory when.
+
+    It works for any callable, on meta, fake and real devices: a module, or a function with a whole training step. The result is
+    the same as without it. On meta, operators that PyTorch computes in several steps have the temporary tensors of these
+    steps (see `metatensor.rules.parts`).
+
+    Parameters
+    ----------
+    fn : callable
+        What to run. Parameters and buffers are those of the modules that it calls or refers to.
+    *args, **kwargs
+        Its arguments. Tensors among them are the inputs.
+
+    Returns
+    -------
+    Profile
+        The events, the peak and what was alive then, by category, module, operator and line.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> model = mt.nn.Linear(512, 512, device="meta")
+    >>> x = mt.empty(64, 512, device="meta")
+    >>> report = mt.analysis.profile(lambda: model(x).sum().backward())
+    >>> report.at_peak()["parameter"] == 4 * (512 * 512 + 512)
+    True
+    >>> report.peak_place[0]
+    'sum'
+    """
+    run = _Run(fn, args, kwargs)
+    with run:
+        result = fn(*args, **kwargs)
+    return Profile(run, result)

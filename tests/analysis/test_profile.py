@@ -1,0 +1,133 @@
+"""Profiles: what lived in memory when, and where it came from."""
+
+import json
+import linecache
+
+import pytest
+
+import metatensor as mt
+from metatensor.analysis import MemoryTracker, profile
+from metatensor.analysis.profiling import CATEGORIES
+
+
+def mlp(device="meta"):
+    with mt.device(device):
+        return mt.nn.Sequential(mt.nn.Linear(16, 64), mt.nn.Tanh(), mt.nn.Linear(64, 4))
+
+
+def code_at(line):
+    file, _, number = line.rpartition(":")
+    return linecache.getline(file, int(number)).strip()
+
+
+def test_the_peak_is_that_of_a_tracker():
+    model, x = mlp(), mt.empty(32, 16, device="meta")
+    with MemoryTracker() as memory:
+        model(x).sum().backward()
+    for p in model.parameters():
+        p.grad = None
+    report = profile(lambda: model(x).sum().backward())
+    assert report.made_peak == memory.peak
+    parameters = sum(4 * p.numel() for p in model.parameters())
+    assert report.resident == {"parameter": parameters} and report.peak == memory.peak + parameters
+
+
+def test_categories_of_a_training_step():
+    model, x = mlp(), mt.empty(32, 16, device="meta")
+    optimizer = mt.optim.Adam(model.parameters())
+
+    def step():
+        hidden = model(x)
+        loss = hidden.sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+
+    report = profile(step)
+    parameters = sum(4 * p.numel() for p in model.parameters())
+    total = dict.fromkeys(CATEGORIES, 0)
+    for record in report.storages:
+        total[record.category] += record.nbytes
+    assert total["gradient"] == parameters and total["optimizer state"] >= 2 * parameters
+    assert total["output"] == 4 and total["parameter"] == total["buffer"] == total["input"] == 0
+    tanh = [r for r in report.storages if r.operator == "tanh"]
+    assert [(r.category, r.module, r.nbytes) for r in tanh] == [("saved for backward", "1", 4 * 32 * 64)]
+    assert code_at(tanh[0].line) == "hidden = model(x)"
+    again = profile(step)
+    assert again.resident["optimizer state"] >= 2 * parameters
+    assert not any(r.category == "optimizer state" for r in again.storages)
+
+
+def test_inputs_and_outputs():
+    model = mlp()
+    report = profile(model, mt.empty(32, 16, device="meta"))
+    assert report.resident["input"] == 4 * 32 * 16
+    assert report.result.shape == (32, 4)
+    (made,) = [r for r in report.storages if r.category == "output"]
+    assert made.nbytes == 4 * 32 * 4 and made.module == "2" and made.died is None
+    assert [r.category for r in report.storages] == ["temporary", "saved for backward", "output"]
+
+
+def test_the_peak_has_an_operator_a_module_and_a_line():
+    def run():
+        with mt.no_grad():
+            return model(x)
+
+    model, x = mlp(), mt.empty(32, 16, device="meta")
+    report = profile(run)
+    operator, module, line = report.peak_place
+    assert (operator, module) == ("tanh", "1") and code_at(line) == "return model(x)"
+    assert report.at_peak("operator") == {"nn.functional.linear": 4 * 32 * 64, "tanh": 4 * 32 * 64}
+    assert report.at_peak("module") == {"0": 4 * 32 * 64, "1": 4 * 32 * 64}
+    assert sum(report.at_peak("line").values()) == report.made_peak
+    assert sum(report.at_peak().values()) == report.peak
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_timelines(device):
+    model, x = mlp(device), mt.zeros(8, 16, device=device)
+    report = profile(lambda: model(x).sum().backward())
+    totals = [value for _, value in report.timeline()]
+    assert max(totals) == report.peak and len(totals) == len(report.events)
+    for by in ("category", "operator", "module", "line"):
+        assert [sum(groups.values()) for _, groups in report.timeline(by)] == totals
+    with pytest.raises(ValueError, match="by: expected"):
+        report.timeline("colour")
+
+
+def test_fake_tensors():
+    with mt.FakeTensorMode():
+        report = profile(lambda: mt.zeros(100, device="cpu") + 1)
+    assert report.peak == 800 and report.at_peak() == {"temporary": 400, "output": 400}
+
+
+def test_outputs_in_text_and_json():
+    report = profile(mlp(), mt.empty(32, 16, device="meta"))
+    data = json.loads(json.dumps(report.to_dict()))
+    assert data["unit"] == "bytes" and data["peak"] == report.peak and data["excluded"]
+    assert max(value for _, value in data["timeline"]) == report.peak
+    assert str(report).startswith("peak ") and "by category" in str(report)
+    assert "<table>" in report._repr_html_() and repr(report).startswith("Profile(peak=")
+
+
+def test_nothing_made():
+    report = profile(lambda: None)
+    assert report.peak == 0 and report.peak_place == ("", "", None) and report.to_dict()["timeline"] == []
+    assert str(report)
+
+
+def test_an_exception_leaves_nothing_behind():
+    with pytest.raises(ZeroDivisionError):
+        profile(lambda: 1 / 0)
+    with MemoryTracker() as memory:
+        mt.empty(10, device="meta")
+    assert memory.peak == 40
+
+
+def test_recomputed_activations_are_temporary():
+    from metatensor.utils.checkpoint import checkpoint
+
+    model, x = mlp(), mt.empty(32, 16, device="meta", requires_grad=True)
+    report = profile(lambda: checkpoint(model, x, use_reentrant=False).sum().backward())
+    assert {r.category for r in report.storages if r.operator == "tanh"} == {"temporary"}
