@@ -112,6 +112,11 @@ def load_profile(path: str | os.PathLike[str]) -> DeviceProfile:
         raise ProfileError(f"{file}: {error.strerror}") from error
 
 
+def profile_of_text(text: str, file: str) -> DeviceProfile:
+    """Return the profile that a file of this name with this text would have."""
+    return _Reader(file).profile(_toml(text, file))
+
+
 def _files() -> dict[str, Path]:
     """Return the files of all profiles by name. A user's file replaces one of this package."""
     folders = [Path(entry) for entry in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if entry]
@@ -148,15 +153,23 @@ def _aliases() -> dict[str, DeviceProfile]:
 
 def _parse(file: str) -> dict[str, Any]:
     """Return the contents of a TOML file."""
+    with open(file, "rb") as stream:
+        try:
+            return _toml(stream.read().decode(), file)
+        except UnicodeDecodeError as error:
+            raise ProfileError(f"{file}: {error}") from error
+
+
+def _toml(text: str, file: str) -> dict[str, Any]:
+    """Return the contents of TOML text."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib  # the same parser, as a package
-    with open(file, "rb") as stream:
-        try:
-            return tomllib.load(stream)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ProfileError(f"{file}: {error}") from error
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ProfileError(f"{file}: {error}") from error
 
 
 class _Reader:
