@@ -52,6 +52,9 @@ class Timing:
     unknown: dict[str, int] = field(default_factory=dict)
     """What is missing from the profile, and the number of calls for which it was needed."""
 
+    assumptions: list[str] = field(default_factory=list)
+    """What else a reader must know."""
+
     @property
     def seconds(self) -> float | None:
         """Seconds of all phases, None if those of one are unknown."""
@@ -67,6 +70,7 @@ class Timing:
         parts = [(self.measured, "from measured operators"), (self.by_kinds, "from measured operators of the same kind"),
                  (self.assumed, "from peak rates times assumed or given efficiencies")]  # fmt: skip
         notes = [f"time on {self.device}: " + ", ".join(f"{value / total:.0%} {how}" for value, how in parts if value)] if total else []
+        notes += self.assumptions
         notes += [f"unknown for {count} calls: {what}" for what, count in self.unknown.items()]
         return notes
 
