@@ -79,7 +79,8 @@ def measured(names: list[str], rounds: int, clock: Callable[[], float]) -> dict[
     found: dict[str, dict[str, dict[str, float]]] = {}
     for (name, part), times in samples.items():
         own = sorted(spent for spent, _ in times)
-        found.setdefault(name, {})[part] = {"least": own[0], "upper quartile": own[len(own) * 3 // 4], "wall": min(wall for _, wall in times)}
+        found.setdefault(name, {})[part] = {"least": own[0], "upper quartile": own[len(own) * 3 // 4],
+            "wall": min(wall for _, wall in times)}
     return found
 
 

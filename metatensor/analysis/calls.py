@@ -169,9 +169,9 @@ def _moved(name: str, tensors: list[Any], results: list[Any], out: bool) -> tupl
     if name in _LOOKED_UP and len(tensors) > 1:
         if not tensors[0].is_floating_point() and tensors[1].is_floating_point():
             tensors[:2] = tensors[1::-1]
-        first, index, *rest = tensors
+        first, index = tensors[:2]
         found = index.numel() * first.shape[-1] if "bag" in name else sum(t.numel() for t in results)
-        return found * first.element_size() + _size(index) + sum(map(_size, rest)), written
+        return int(found * first.element_size() + sum(map(_size, tensors[1:]))), written
     return sum(map(_size, tensors[1:] if name in _OVERWRITTEN else tensors)), written
 
 
@@ -204,8 +204,9 @@ def _form(family: str, args: tuple, kwargs: dict[str, Any], tensors: list[Any]) 
         return "" if args[5 if family == "_batch_norm_forward" else 7] else "eval"
     elif "gelu" in family and kwargs.get("approximate") == "tanh":
         return "tanh"
-    elif family == "nn.functional.dropout" and (0 in args[1:2] or False in args[2:3] or kwargs.get("p") == 0 or kwargs.get("training") is False):
-        return "off"
+    elif family == "nn.functional.dropout":
+        p, training = args[1] if len(args) > 1 else kwargs.get("p"), args[2] if len(args) > 2 else kwargs.get("training")
+        return "off" if p == 0 or training is False else ""
     elif "_pool" in family and len(args) > 1 and not family.endswith("backward") and "adaptive" not in family:
         stride = args[2] if len(args) > 2 else kwargs.get("stride")
         return "overlapping" if stride and stride != args[1] else ""

@@ -19,7 +19,7 @@ _BY_KIND = {
         _log_softmax_backward_data _safe_softmax logsumexp nn.functional.cross_entropy""",
     "normalization": costless.NORMALISATION + """ native_layer_norm_backward native_group_norm_backward native_batch_norm_backward
         _batch_norm_forward""",
-    "pooling": costless.POOLING + " _max_pool_backward _avg_pool_backward _adaptive_avg_pool_backward _upsample_backward nn.functional.interpolate",
+    "pooling": costless.POOLING + " _max_pool_backward _avg_pool_backward _adaptive_avg_pool_backward _upsample_backward",
     "gather": "embedding nn.functional.embedding nn.functional.embedding_bag _embedding_bag gather index_select take take_along_dim "
               "_index masked_select _masked_select nn.functional.nll_loss",
     "scatter": """scatter scatter_add index_add index_copy index_put _index_put_ _index_put_accumulate_ embedding_dense_backward
@@ -27,8 +27,8 @@ _BY_KIND = {
     "sorting": "sort argsort topk msort kthvalue median mode unique unique_consecutive searchsorted",
     "copy": costless.FACTORY + costless.MOVES,
     "reduction": costless.REDUCTION,
-    "random": """rand randn randint rand_like randn_like randperm bernoulli multinomial normal uniform_ normal_ bernoulli_ random_ exponential_
-        nn.functional.dropout dropout native_dropout""",
+    "random": """rand randn randint rand_like randn_like randperm bernoulli multinomial normal uniform_ normal_ bernoulli_ random_
+        exponential_         nn.functional.dropout dropout native_dropout""",
 }  # fmt: skip
 _KINDS: dict[str, str] = {}
 for _kind, _names in _BY_KIND.items():

@@ -15,7 +15,8 @@ from metatensor.devices.profiles import DeviceProfile, device_profile
 
 __all__ = ["EXCLUDED", "StepTime", "step_time", "time_of"]
 
-EXCLUDED = ("loading data", "transfers from the host", "communication", "gaps between kernels", "memory that the allocator asks the system for")
+EXCLUDED = ("loading data", "transfers from the host", "communication", "gaps between kernels",
+            "memory that the allocator asks the system for")  # fmt: skip
 """What predicted times leave out."""
 
 
@@ -65,7 +66,8 @@ class StepTime:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON types: seconds, operations, operations per second."""
-        return {**vars(self), "seconds": self.seconds, "samples_per_second": self.samples_per_second, "mfu": self.mfu, "excluded": list(EXCLUDED)}
+        return {**vars(self), "seconds": self.seconds, "samples_per_second": self.samples_per_second, "mfu": self.mfu,
+            "excluded": list(EXCLUDED)}
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the table as (label, text) pairs."""
@@ -133,7 +135,8 @@ def time_of(model: Any, /, *inputs: Any, device: Any, convention: str = "torch",
 
 
 def step_time(
-    profile: DeviceProfile, calls: list[Call], plain: list[Call] | None, times: int, model: Any, inputs: Any, convention: str, training: bool = True
+    profile: DeviceProfile, calls: list[Call], plain: list[Call] | None, times: int, model: Any, inputs: Any,
+    convention: str, training: bool = True
 ) -> StepTime:
     """Return the predicted time of recorded calls.
 
@@ -169,7 +172,8 @@ def step_time(
     remarks = timing.notes() + ([f"MFU unknown: {why}"] if why else [])
     found = StepTime(profile.name, _times(less.phases.get("forward", 0.0), times), training=training, convention=convention, dtype=dtype,
                      batch=None if batch is None else batch * times, model_flops=None if flops is None else flops * times,
-                     peak_rate=profile.rate(dtype) if dtype else None, by_op=timing.by_op, by_module=timing.by_module, remarks=remarks)  # fmt: skip
+                     peak_rate=profile.rate(dtype) if dtype else None, by_op=timing.by_op, by_module=timing.by_module,
+                     remarks=remarks)  # fmt: skip
     if training:
         known = _passes(less)
         found.backward = _times(less.phases.get("backward", 0.0), times)

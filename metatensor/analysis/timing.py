@@ -9,7 +9,7 @@ package's kernels load first.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -101,10 +101,10 @@ def predict(calls: Iterable[Call], profile: DeviceProfile, *, tf32: bool = False
     """
     phases: dict[str, float] = {}
     broken: set[str] = set()
-    by_op: Counter[str] = Counter()
-    by_module: Counter[str] = Counter()
+    by_op: defaultdict[str, float] = defaultdict(float)
+    by_module: defaultdict[str, float] = defaultdict(float)
     unknown: Counter[str] = Counter()
-    sources: Counter[str] = Counter()
+    sources: defaultdict[str, float] = defaultdict(float)
     for call in calls:
         phases.setdefault(call.phase, 0.0)
         seconds, source = seconds_of(call, profile, tf32=tf32)
@@ -121,7 +121,8 @@ def predict(calls: Iterable[Call], profile: DeviceProfile, *, tf32: bool = False
         if source == "assumed" and call.launches and profile.launch_overhead is None:
             unknown["the overhead of a launch, which is left out"] += 1
     return Timing(profile.name, {phase: None if phase in broken else phases[phase] for phase in PHASES if phase in phases},
-                  dict(by_op.most_common()), dict(by_module), sources["measured"], sources["kinds"], sources["assumed"], dict(unknown))  # fmt: skip
+                  dict(sorted(by_op.items(), key=lambda item: -item[1])), dict(by_module), sources["measured"],
+                  sources["kinds"], sources["assumed"], dict(unknown))  # fmt: skip
 
 
 def seconds_of(call: Call, profile: DeviceProfile, *, tf32: bool = False) -> tuple[float | None, str]:

@@ -154,7 +154,8 @@ def optimizer_named(name: str) -> Any:
 
 def estimate_training(
     model: Any, /, *inputs: Any, loss: Callable[[Any], Any] | None = None, optimizer: Any = "adamw", precision: str | None = None,
-    recompute: str = "none", foreach: bool = False, grad_accumulation: int = 1, device: Any = None, convention: str = "torch", **kwargs: Any,
+    recompute: str = "none", foreach: bool = False, grad_accumulation: int = 1, device: Any = None,
+    convention: str = "torch", **kwargs: Any,
 ) -> TrainingReport:
     """Run one training step of a model on meta, ``model(*inputs, **kwargs)``, backward and the optimizer, and report its cost.
 

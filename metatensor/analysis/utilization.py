@@ -32,10 +32,10 @@ CONVENTIONS = {
                    "PyTorch, torch.utils.flop_counter", "element-wise operators, reductions, normalization, the optimizer"),
         Convention("macs", "1 for each multiply-add of the same operators, over a peak that counts 2: half of torch",
                    "profilers that report multiply-accumulates, such as fvcore and ptflops", "the same as torch"),
-        Convention("6nd", "6 N D with N parameters and D tokens", "Kaplan et al., Scaling Laws for Neural Language Models (2020), section 2.1",
+        Convention("6nd", "6 N D with N parameters and D tokens", "Kaplan et al., Scaling Laws for Neural Language Models (2020), 2.1",
                    "products of attention scores; it counts embeddings, which multiply nothing, and normalization"),
         Convention("megatron", "72 B s l h^2 (1 + s / (6 h) + V / (12 l h)) for batch B, s tokens, l layers of width h, V words",
-                   "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters (2021), section 5.1, without recomputation",
+                   "Narayanan et al., Efficient Large-Scale Language Model Training on GPU Clusters (2021), 5.1, without recomputation",
                    "the width of the MLP (taken as 4 h), grouped queries, causal masks, anything but a decoder of equal layers"),
     )
 }  # fmt: skip

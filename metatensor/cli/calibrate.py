@@ -34,7 +34,8 @@ def command(device: str, output: str | None, quick: bool, threads: int | None) -
         names = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
         os.environ.update({name: str(threads) for name in names})
         if "numpy" in sys.modules:
-            arguments = ["--device", device, *(("--output", output) if output else ()), *(("--quick",) if quick else ()), "--threads", str(threads)]
+            arguments = ["--device", device, *(("--output", output) if output else ()), *(("--quick",) if quick else ()),
+                "--threads", str(threads)]
             os.execv(sys.executable, [sys.executable, "-m", "metatensor", "calibrate", *arguments])
     from metatensor.analysis.calibration import calibrate, calibration_text
 

@@ -40,7 +40,8 @@ PATIENCE = 0.3
 @click.option("--by", type=click.Choice(["op"]), help="With --train: also list the FLOPs of each operator.")
 @click.option("--device", metavar="PROFILE", help="A device profile, such as h100-80gb, or a file of one: predict the time there; with "
               "--train also compare its memory.")
-@click.option("--convention", type=click.Choice(["torch", "macs", "6nd", "megatron"]), help="With --device: how MFU counts [default: torch].")
+@click.option("--convention", type=click.Choice(["torch", "macs", "6nd", "megatron"]),
+    help="With --device: how MFU counts [default: torch].")
 def command(request: Request, depth: int | None, as_json: bool, train: bool, **options: Any) -> None:
     """Build FILE.py:NAME on meta, run its forward there, and report its cost.
 

@@ -12,7 +12,8 @@ from metatensor.devices.profiles import DeviceProfile, OperatorCost
 from metatensor.devices.profiles.profile import KINDS_OF_WORK
 from metatensor.rules.flops import FLOPS
 
-CARD = DeviceProfile("card", "A card", "ACME", "gpu", "", memory_bandwidth=1e12, rates={"float32": 1e13, "bfloat16": 1e14}, launch_overhead=1e-6)
+CARD = DeviceProfile("card", "A card", "ACME", "gpu", "", memory_bandwidth=1e12, rates={"float32": 1e13, "bfloat16": 1e14},
+    launch_overhead=1e-6)
 
 
 def call(op="mm", flops=0, read=0, written=0, dtype="float32", phase="forward", repeated=0, form=""):
@@ -45,7 +46,8 @@ def test_unknown_is_none():
 def test_measured_costs_come_first():
     measured = dataclasses.replace(
         CARD, rates={"float32": 2e10, "float64": 1e10}, phase_overheads={"forward": 1.0},
-        operators={"mm": OperatorCost(1e-3, 1e9, 1e10), "add": OperatorCost(bytes=(10.0, 20.0), seconds=(1.0, 3.0)), "add strided": OperatorCost(7.0),
+        operators={"mm": OperatorCost(1e-3, 1e9, 1e10), "add": OperatorCost(bytes=(10.0, 20.0), seconds=(1.0, 3.0)),
+            "add strided": OperatorCost(7.0),
                    "conv": OperatorCost(1.0, None, None, 10.0)},
         kinds={"elementwise": OperatorCost(5.0), "view": OperatorCost(0.25)},
     )  # fmt: skip
@@ -100,7 +102,8 @@ def test_time_of_an_inference():
     with mt.device("meta"):
         model, x = mt.nn.Linear(1000, 1000), mt.empty(1000, 1000)
     time = mt.analysis.time_of(model, x, device=CARD)
-    assert time.forward == pytest.approx(2e9 / 7e12) and time.backward is None and time.samples_per_second == pytest.approx(1000 / time.forward)
+    assert time.forward == pytest.approx(2e9 / 7e12) and time.backward is None
+    assert time.samples_per_second == pytest.approx(1000 / time.forward)
     assert "MFU (torch)" in str(time) and time.to_dict()["excluded"]
     with CallRecorder() as recorder:
         model(x)

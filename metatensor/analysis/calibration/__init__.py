@@ -20,7 +20,6 @@ from metatensor._version import __version__
 from metatensor.analysis.calibration.fitting import by_kind, by_operator
 from metatensor.analysis.calibration.measuring import Sample, clock_for, measure, overheads
 from metatensor.analysis.calibration.programs import Program, programs
-from metatensor.analysis.calls import Call
 from metatensor.devices.profiles import DeviceProfile, OperatorCost, load_profile
 from metatensor.devices.profiles.loading import NAME, profile_of_text
 
@@ -94,7 +93,7 @@ def calibration_text(
         rates = _rates(where, clock, samples, 256 if quick or found is not None else 768)
     finally:
         mt.set_rng_state(state)
-    threads = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or f"as many as the library uses, of {os.cpu_count()}"
+    threads = os.environ.get("OPENBLAS_NUM_THREADS") or os.environ.get("OMP_NUM_THREADS") or "as many as the library uses"
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     source = f"Measured on {today}: {counts}, threads: {threads}, {_versions()}"
     return _written(where.type, source, samples, between, rates, failed)
@@ -127,7 +126,8 @@ def _rates(device: Any, clock: Callable[[], float], samples: list[Sample], n: in
             continue
         if best:
             found[name] = best
-    products = [sample.call.flops / sample.seconds for sample in samples if sample.call.flops and sample.seconds > 0 and sample.call.op in ("mm", "matmul")]
+    timed = [sample for sample in samples if sample.call.op in ("mm", "matmul") and sample.seconds > 0]
+    products = [sample.call.flops / sample.seconds for sample in timed]
     if "float32" in found:
         found["float32"] = max([found["float32"], *products])
     return found
@@ -164,7 +164,7 @@ def _written(
 ) -> str:
     """Return the profile as TOML."""
     bandwidth, capacity = _bandwidth(samples), _capacity(device)
-    launches: list[tuple[Call, float]] = [(sample.call, sample.seconds) for sample in samples if sample.call.launches and sample.seconds > 0]
+    launches = [sample.seconds for sample in samples if sample.call.launches and sample.seconds > 0]
     lines = [f"# Written by `metatensor calibrate --device {device}`.", f"title = {_quoted(f'{_processor()}, as measured')}",
              'vendor = "measured"', f'kind = "{"cpu" if device == "cpu" else "accelerator"}"', f'backend = "{device}"']  # fmt: skip
     if failed:
@@ -174,12 +174,13 @@ def _written(
     if capacity:
         lines.append(f'capacity = {{ value = "{capacity} B", source = "here" }}')
     if bandwidth:
-        lines.append(f'bandwidth = {{ value = "{bandwidth / 1e9:.4g} GB/s", source = "here", note = "bytes read and written by the largest copy" }}')
+        lines.append(f'bandwidth = {{ value = "{bandwidth / 1e9:.4g} GB/s", source = "here", note = "of the largest copy" }}')
     lines += ["", "[rates]"] if rates else []
-    lines += [f'{name} = {{ value = "{rate / 1e9:.4g} GFLOP/s", source = "here", note = "the fastest matrix product" }}' for name, rate in rates.items()]
+    for name, rate in rates.items():
+        lines.append(f'{name} = {{ value = "{rate / 1e9:.4g} GFLOP/s", source = "here", note = "the fastest matrix product" }}')
     lines += ["", "[launch]"]
     if launches:
-        least = min(seconds for _, seconds in launches)
+        least = min(launches)
         lines.append(f'overhead = {{ value = "{least * 1e6:.4g} us", source = "here", note = "the shortest call of an operator" }}')
     lines += [f'{phase} = {{ value = "{value * 1e6:.4g} us", source = "here" }}' for phase, value in between.items() if value > 1e-9]
     for table, costs in (("kinds", by_kind(samples)), ("operators", by_operator(samples))):
@@ -195,7 +196,8 @@ def _cost(cost: OperatorCost) -> str:
     parts += [f'rate = "{cost.rate / 1e9:.4g} GFLOP/s"'] if cost.rate else []
     parts += [f'repeated = "{cost.repeated / 1e9:.4g} GB/s"'] if cost.repeated else []
     if cost.bytes:
-        parts += [f"bytes = [{', '.join(f'{value:.0f}' for value in cost.bytes)}]", f"seconds = [{', '.join(f'{value:.3e}' for value in cost.seconds)}]"]
+        parts.append(f"bytes = [{', '.join(f'{value:.0f}' for value in cost.bytes)}]")
+        parts += [f"seconds = [{', '.join(f'{value:.3e}' for value in cost.seconds)}]"]
     return "{ " + ", ".join(parts) + " }"
 
 

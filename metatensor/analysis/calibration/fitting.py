@@ -52,7 +52,8 @@ def _curve(points: list[tuple[int, float]]) -> OperatorCost:
             groups[-1].append(point)
         else:
             groups.append([point])
-    bytes, seconds = [], []
+    bytes: list[float] = []
+    seconds: list[float] = []
     for group in groups:
         x, y = sum(point[0] for point in group) / len(group), median(point[1] for point in group)
         bytes.append(x)

@@ -63,7 +63,8 @@ def _reading(clock: Clock) -> float:
         for _ in range(100):
             x.t()
         plain = (clock() - start) / 100
-        with Stopwatch(clock) as watch:
+        watch = Stopwatch(clock)
+        with watch:
             for _ in range(100):
                 x.t()
         best = min(best, sorted(watch.spent)[50] - plain)
@@ -104,7 +105,8 @@ def measure(
                 if program.name in failed:
                     continue
                 try:
-                    with Stopwatch(clock, synchronize) as watch:
+                    watch = Stopwatch(clock, synchronize)
+                    with watch:
                         _step(program)
                 except Exception as error:
                     failed[program.name] = f"{program.name}: {type(error).__name__}: {error}"
@@ -153,7 +155,8 @@ def overheads(device: Any, clock: Clock, rounds: int = 30) -> dict[str, float]:
     whole = [min(spent) for spent in zip(*(run(None) for _ in range(rounds)), strict=True)]
     inside: list[Sample] = []
     for _ in range(rounds):
-        with Stopwatch(clock) as watch:
+        watch = Stopwatch(clock)
+        with watch:
             run(watch)
         now = [Sample(*each) for each in zip(watch.calls, watch.spent, strict=True)]
         inside = [min(pair, key=lambda sample: sample.seconds) for pair in zip(inside, now, strict=True)] if inside else now
