@@ -74,19 +74,24 @@ _UNARY: dict[str, Callable[[Any], Any]] = {
     "bce": lambda x: F.binary_cross_entropy_with_logits(x, mt.zeros_like(x)),
     "to half": lambda x: x.to(mt.float16).to(mt.float32), "to double": lambda x: x.double().float(),
 }  # fmt: skip
-_PLAIN: dict[str, Callable[[Any], Any]] = {
-    "comparisons": lambda x: [x > 0, x == x, x >= 1, x < 0.5], "argmax": lambda x: x.argmax(-1),
-    "topk": lambda x: x.topk(4, -1), "sort": lambda x: x.sort(-1),
-    "zeros": lambda x: [mt.zeros(x.shape, device=x.device), mt.ones_like(x), mt.empty_like(x), x.new_zeros(x.shape), mt.full_like(x, 2.0)],
-    "arange": lambda x: mt.arange(x.numel(), device=x.device), "random": lambda x: [mt.rand_like(x), mt.randn_like(x)],
-    "in place": lambda x: [x.clone().add_(x), x.clone().mul_(1.5), x.clone().copy_(x), x.clone().fill_(1.0), x.clone().zero_(),
-                           x.clone().add_(x[0])],
-    "in place views": lambda x: [x.clone()[:, 1:].copy_(x[:, 1:]), x.clone().view(WIDTH, -1).t().copy_(x), x.clone()[:1].copy_(x[:1]),
-                                 x.clone().view(-1, 8, WIDTH // 8)[:, 0].copy_(x.view(-1, 8, WIDTH // 8)[:, 1]),
-                                 x.clone()[1:].add_(x[1:]), x.clone()[:, 1:].add_(x[:, 1:])],
-    "updates": lambda x: [x.clone().lerp_(x, 0.1), x.clone().addcmul_(x, x), x.clone().addcdiv_(x, x), mt.sqrt(x)],
-    "matrix of flags": lambda x: [(x > 0) & (x < 1), ~(x > 0)], "item": lambda x: x.sum().item(),
+_PLAIN: dict[str, tuple[Callable[[Any], Any], ...]] = {
+    "comparisons": (lambda x: x > 0, lambda x: x == x, lambda x: x >= 1, lambda x: x < 0.5),
+    "orders": (lambda x: x.argmax(-1), lambda x: x.topk(4, -1), lambda x: x.sort(-1)),
+    "constants": (lambda x: mt.zeros(x.shape, device=x.device), lambda x: mt.ones_like(x), lambda x: mt.empty_like(x),
+                  lambda x: x.new_zeros(x.shape), lambda x: mt.full_like(x, 2.0), lambda x: mt.arange(x.numel(), device=x.device)),
+    "random": (lambda x: mt.rand_like(x), lambda x: mt.randn_like(x)),
+    "in place": (lambda x: x.clone().add_(x), lambda x: x.clone().mul_(1.5), lambda x: x.clone().copy_(x), lambda x: x.clone().fill_(1.0),
+                 lambda x: x.clone().zero_(), lambda x: x.clone().add_(x[0])),
+    "in place views": (lambda x: x.clone()[:, 1:].copy_(x[:, 1:]), lambda x: x.clone().view(WIDTH, -1).t().copy_(x),
+                       lambda x: x.clone()[:1].copy_(x[:1]), lambda x: _heads(x.clone())[:, 0].copy_(_heads(x)[:, 1]),
+                       lambda x: x.clone()[1:].add_(x[1:]), lambda x: x.clone()[:, 1:].add_(x[:, 1:])),
+    "updates": (lambda x: x.clone().lerp_(x, 0.1), lambda x: x.clone().addcmul_(x, x), lambda x: x.clone().addcdiv_(x, x), mt.sqrt),
+    "flags": (lambda x: (x > 0) & (x < 1), lambda x: ~(x > 0)), "item": (lambda x: x.sum().item(),),
 }  # fmt: skip
+
+
+def _heads(x: Any) -> Any:
+    return x.view(-1, 8, WIDTH // 8)
 
 
 def _matrices(x: Any) -> Any:
@@ -112,9 +117,10 @@ def programs(device: Any, scale: int = 1) -> Iterator[Program]:
     yield from _optimizers(device, scale)
 
 
-def _dropped(run: Callable[[Any], object], x: Any) -> None:
-    """Run a program whose result has no gradient."""
-    run(x)
+def _dropped(runs: tuple[Callable[[Any], object], ...], x: Any) -> None:
+    """Run programs without gradients; each result is released before the next, as in a model."""
+    for run in runs:
+        run(x)
 
 
 def _made(device: Any, *shape: int, grad: bool = True) -> Any:
@@ -156,7 +162,7 @@ def _images(device: Any, batch: int, channels: int, edge: int) -> Iterator[Progr
     yield Program(f"batch_norm eval {name}", lambda: F.batch_norm(x, mean, var, weight, bias), (x, weight, bias))
     yield Program(f"group_norm {name}", lambda: F.group_norm(x, 2, weight, bias), (x, weight, bias))
     for kernel, stride, wider in ((1, 1, 2.0), (1, 2, 0.5), (3, 1, 1.0), (3, 2, 2.0), (5, 1, 0.5)):
-        if kernel <= edge:
+        if kernel <= edge + 2 * (kernel // 2):
             out = int(channels * wider)
             w, b = _made(device, out, channels, kernel, kernel), _made(device, out)
             yield Program(f"conv2d {kernel}/{stride} to {out} {name}", partial(F.conv2d, x, w, b, stride, kernel // 2), (x, w, b))
