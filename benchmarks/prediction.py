@@ -47,11 +47,13 @@ def predicted(profile: Any, names: list[str]) -> dict[str, dict[str, float | Non
     for name in names:
         with mt.device("meta"):
             model, inputs = MODELS[name]()
-            found[name] = {}
-            for part, run in _both(model, inputs).items():
-                with CallRecorder() as recorder:
-                    run()
-                found[name][part] = predict(recorder.calls, profile).seconds
+            with mt.no_grad(), CallRecorder() as forward:
+                model(*inputs)
+            with CallRecorder() as both:
+                loss = model(*inputs).mean()
+                both.phase = "backward"
+                loss.backward()
+        found[name] = {part: predict(run.calls, profile).seconds for part, run in zip(PARTS, (forward, both), strict=True)}
     return found
 
 

@@ -65,6 +65,14 @@ def test_measured_costs_come_first():
     assert timing.by_op == {"mul": 5.0, "add": 1.0, "view": 0.25}
 
 
+def test_sums_of_gradients_are_in_place_on_cpu():
+    costs = {"add": OperatorCost(2.0), "add_": OperatorCost(1.0)}
+    cpu = dataclasses.replace(CARD, kind="cpu", operators=costs)
+    summed = call("add", read=8, written=4, phase="backward")
+    assert seconds_of(summed, cpu)[0] == 1.0 and seconds_of(summed, dataclasses.replace(CARD, operators=costs))[0] == 2.0
+    assert seconds_of(summed._replace(phase="forward"), cpu)[0] == 2.0 and seconds_of(summed._replace(read=4), cpu)[0] == 2.0
+
+
 def test_kinds():
     assert set(EFFICIENCY) == set(KINDS_OF_WORK)
     for name in FLOPS:
