@@ -3,8 +3,8 @@
 A call takes what was measured for its operator (or its kind) on the device, where the profile has that: see
 `metatensor.analysis.calibrate`. Else it takes the longer of two times, but no less than the start of a kernel: its operations over
 the peak rate for its dtype, and its bytes over the peak bandwidth, each times the part of the peak that such kernels reach.
-The longer and not the sum, because an accelerator computes while it loads; on the CPU, where measured costs are sums, this
-package's kernels load first.
+The longer and not the sum, because an accelerator computes while it loads. Measured costs on the CPU are sums, which describe
+convolutions better there, and products as well.
 """
 
 from __future__ import annotations
