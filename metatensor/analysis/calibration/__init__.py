@@ -36,7 +36,7 @@ def calibrate(
 
     The profile has the rate of matrix products by dtype, the bandwidth of copies, the overhead of a call, and for about 190
     operators and forms of them what they take as a function of the bytes that they move and of their operations. It takes
-    about a minute. Other programs that run at the same time make the figures worse. Times are of NumPy's kernels on cpu, and
+    less than two minutes. Other programs that run at the same time make the figures worse. Times are of NumPy's kernels on cpu, and
     of as many threads as its library uses then: with ``OPENBLAS_NUM_THREADS=1``, of one.
 
     Parameters
