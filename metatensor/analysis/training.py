@@ -13,6 +13,7 @@ import metatensor as mt
 from metatensor._core.memory import MemoryTracker
 from metatensor._core.nested import tensors_in
 from metatensor._core.units import bytes_text, count_text
+from metatensor.analysis.calls import Call
 from metatensor.analysis.describe import relative
 from metatensor.analysis.estimate import has_lazy, input_bytes
 from metatensor.analysis.inventory import Inventory
@@ -20,6 +21,9 @@ from metatensor.analysis.observation import RunObserver
 from metatensor.analysis.precision import Precision, precision_named
 from metatensor.analysis.recomputation import recomputed
 from metatensor.analysis.report import CONVENTION, EXCLUDED, Peak
+from metatensor.analysis.step_time import StepTime, recorded_step, step_time
+from metatensor.analysis.utilization import CONVENTIONS
+from metatensor.devices.profiles import device_profile
 
 PACKAGE = os.path.dirname(mt.__file__)
 
@@ -70,6 +74,8 @@ class TrainingReport:
     """Paths of the modules that backward recomputes because of `recompute`."""
     without_gradient: list[str] = field(default_factory=list)
     """Names of parameters that require grad but got no gradient."""
+    time: StepTime | None = None
+    """Predicted time of the step on a device, if one was given."""
 
     @property
     def flops(self) -> int:
@@ -88,7 +94,8 @@ class TrainingReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON types."""
-        return {**vars(self), "peak": self.peak.to_dict(), "flops": self.flops, "total_bytes": self.total_bytes,
+        time = None if self.time is None else self.time.to_dict()
+        return {**vars(self), "time": time, "peak": self.peak.to_dict(), "flops": self.flops, "total_bytes": self.total_bytes,
                 "flops_convention": CONVENTION, "excluded": list(EXCLUDED)}  # fmt: skip
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -107,7 +114,8 @@ class TrainingReport:
                  ("optimizer", self.optimizer_flops)]  # fmt: skip
         if by_op:
             flops += sorted(self.flops_by_op.items(), key=lambda item: -item[1])
-        return lines + [(f"FLOPs, {name}", count_text(count)) for name, count in flops]
+        lines += [(f"FLOPs, {name}", count_text(count)) for name, count in flops]
+        return lines if self.time is None else lines + self.time.lines()
 
     def notes(self) -> list[str]:
         """Return notes on what the table omits or assumes."""
@@ -120,7 +128,8 @@ class TrainingReport:
             notes.append(f"computed again in backward: {len(self.recomputed)} modules, {self.recomputed[0]} to {self.recomputed[-1]}")
         if self.without_gradient:
             notes.append(f"no gradient: {', '.join(self.without_gradient)}")
-        return [*notes, f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}"]
+        notes += [f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}"]
+        return notes if self.time is None else notes + self.time.notes()
 
     def __str__(self) -> str:
         return self.text()
@@ -145,7 +154,8 @@ def optimizer_named(name: str) -> Any:
 
 def estimate_training(
     model: Any, /, *inputs: Any, loss: Callable[[Any], Any] | None = None, optimizer: Any = "adamw", precision: str | None = None,
-    recompute: str = "none", foreach: bool = False, grad_accumulation: int = 1, **kwargs: Any,
+    recompute: str = "none", foreach: bool = False, grad_accumulation: int = 1, device: Any = None,
+    convention: str = "torch", **kwargs: Any,
 ) -> TrainingReport:
     """Run one training step of a model on meta and report its cost.
 
@@ -176,6 +186,10 @@ def estimate_training(
         Whether the optimizer updates all parameters together. Default False.
     grad_accumulation : int
         Number of forward and backward passes before the optimizer's step. Default 1.
+    device : str, path or DeviceProfile, optional
+        A device, as `device_profile` takes it. The report then has the predicted time of the step there: ``report.time``.
+    convention : str
+        How MFU counts operations: "torch", "macs", "6nd" or "megatron". Default: "torch".
 
     Returns
     -------
@@ -202,6 +216,9 @@ def estimate_training(
     """
     if grad_accumulation < 1:
         raise ValueError(f"estimate_training: grad_accumulation must be at least 1, got {grad_accumulation}")
+    if convention not in CONVENTIONS:
+        raise ValueError(f"estimate_training: convention {convention!r} is unknown; there are {', '.join(CONVENTIONS)}")
+    profile = None if device is None else device_profile(device)
     way = precision_named(precision)
     if has_lazy(model):
         with mt.no_grad(), mt.device("meta"):
@@ -221,12 +238,20 @@ def estimate_training(
                 figures, made = step.memory(named, grad_accumulation)
                 _clear(named)
                 again = step.flops()
+                _clear(named)
+                calls = None if profile is None else step.calls()
             _clear(named)
             plain = step.flops() if paths else again
+            _clear(named)
+            without = step.calls() if paths and profile is not None else None
+            time = None
+            if profile is not None and calls is not None:
+                time = step_time(profile, calls, without, grad_accumulation, model, (step.args, step.kwargs), convention)
         finally:
             _clear(named)
             for name, p in named.items():
                 p.grad = before[name]
+        figures["time"] = time
         return _report(step, named, figures, made, again, plain, way, recompute, paths, grad_accumulation)
 
 
@@ -333,6 +358,22 @@ class _Step:
             self.update(self.make(masters), params, masters)
         total = sum(observer.flops_by_op.values())
         return _Flops(forward, both - forward, total - both, dict(observer.flops_by_op.most_common()), peak)
+
+
+    def calls(self) -> list[Call]:
+        """Run two steps, and return the calls of the second: the optimizer then has its state."""
+
+        def parameters() -> list[Any]:
+            return [p for p in self.model.parameters() if p.requires_grad and p.grad is not None]
+
+        self.forward().backward()
+        params = parameters()
+        masters = self.masters(params)
+        optimizer = self.make(masters)
+        self.update(optimizer, params, masters)
+        for p in params:
+            p.grad = None
+        return recorded_step(self.forward, lambda: self.update(optimizer, params, masters), self.model)
 
 
 def _clear(named: dict[str, Any]) -> None:

@@ -17,6 +17,7 @@ from metatensor.checkpoint.errors import printable
 __all__ = ["app"]
 
 OWN = {
+    "calibrate": "Measure a device, and write a profile of it.",
     "check": "Check that a model runs on meta and is within budgets.",
     "convert": "Write a checkpoint in another format.",
     "devices": "List devices and plugins, and why a plugin cannot be used.",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-import time
+import time as clock
 from typing import Any
 
 import click
@@ -38,7 +38,10 @@ PATIENCE = 0.3
 @click.option("--foreach", is_flag=True, help="With --train: the optimizer updates all parameters together.")
 @click.option("--grad-accumulation", type=click.IntRange(min=1), metavar="N", help="With --train: micro-batches before the update.")
 @click.option("--by", type=click.Choice(["op"]), help="With --train: also list the FLOPs of each operator.")
-@click.option("--device", metavar="PROFILE", help="With --train: a device profile, such as h100-80gb; compare its memory.")
+@click.option("--device", metavar="PROFILE", help="A device profile, such as h100-80gb, or a file of one: predict the time there; with "
+              "--train also compare its memory.")
+@click.option("--convention", type=click.Choice(["torch", "macs", "6nd", "megatron"]),
+    help="With --device: how MFU counts [default: torch].")
 def command(request: Request, depth: int | None, as_json: bool, train: bool, **options: Any) -> None:
     """Build FILE.py:NAME on meta, run its forward there, and report its cost.
 
@@ -51,9 +54,12 @@ def command(request: Request, depth: int | None, as_json: bool, train: bool, **o
     metatensor estimate examples/gpt2.py:gpt2 -i "int64[8,1024]" --train --precision bf16-mixed --recompute full
     """
     given = {name: value for name, value in options.items() if value}
+    if "convention" in given and "device" not in given:
+        raise click.UsageError("--convention needs --device")
     if train:
         _train(request, as_json, given)
         return
+    profile, convention = _profile(given), given.pop("convention", "torch")
     if given:
         raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} needs --train")
     with _Bar() as bar:
@@ -62,21 +68,31 @@ def command(request: Request, depth: int | None, as_json: bool, train: bool, **o
     if report is None:
         click.echo(printable_lines(str(result)), err=True)
         raise SystemExit(1)
+    time = None if profile is None else request.time(profile, convention)
     if as_json:
-        click.echo(report.to_json())
+        click.echo(report.to_json() if time is None else json.dumps({**report.to_dict(), "time": time.to_dict()}, indent=2))
         return
     Terminal().print(as_rich(report, depth))
+    if time is not None:
+        click.echo(printable_lines(f"one pass on {time.device}\n\n{time}"))
+
+
+def _profile(options: dict[str, Any]) -> Any:
+    """Take the device out of options, and return its profile, None if there is none."""
+    from metatensor.devices.profiles import ProfileError, device_profile
+
+    try:
+        return device_profile(options.pop("device")) if "device" in options else None
+    except ProfileError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--device") from None
 
 
 def _train(request: Request, as_json: bool, options: dict[str, Any]) -> None:
     """Report a training step."""
-    from metatensor.devices.profiles import ProfileError, device_profile
-
     by_op = options.pop("by", None) == "op"
-    try:
-        profile = device_profile(options.pop("device")) if "device" in options else None
-    except ProfileError as error:
-        raise click.BadParameter(printable(str(error)), param_hint="--device") from None
+    profile = _profile(options)
+    if profile is not None:
+        options["device"] = profile
     if "loss" in options:
         try:
             options["loss"] = load_target(options["loss"])
@@ -105,14 +121,14 @@ class _Bar:
     """A progress bar on stderr. It is shown only on a terminal, and only if the run takes longer than `PATIENCE`."""
 
     def __init__(self) -> None:
-        self.start = time.monotonic()
+        self.start = clock.monotonic()
         self.bar: Progress | None = None
         self.task: Any = None
         self.wanted = sys.stderr.isatty()
 
     def __call__(self, done: int, modules: int, path: str) -> None:
         if self.bar is None:
-            if not self.wanted or time.monotonic() - self.start < PATIENCE:
+            if not self.wanted or clock.monotonic() - self.start < PATIENCE:
                 return
             self.bar = Progress(
                 TextColumn("{task.completed} of about {task.total} modules"), BarColumn(), TextColumn("{task.fields[path]}"),

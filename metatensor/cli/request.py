@@ -12,6 +12,7 @@ import click
 import metatensor as mt
 from metatensor.analysis.check import CheckResult, build_failure, run_check
 from metatensor.analysis.observation import Progress
+from metatensor.analysis.step_time import time_of
 from metatensor.analysis.training import TrainingReport, estimate_training
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import printable_lines
@@ -81,6 +82,11 @@ class Request(NamedTuple):
         except (Exception, SystemExit) as error:
             return self._failure(error)
         return Trained(report)
+
+    def time(self, profile: Any, convention: str) -> Any:
+        """Return the predicted time of a forward pass on a device. The model runs, as `run` has found."""
+        with output_on_stderr():
+            return time_of(self.model(), *self.inputs, device=profile, convention=convention, **self.named_inputs)
 
     def _made(self) -> Any:
         """Return the model on meta, or the failure. Raise a usage error if the target does not name a model."""

@@ -54,7 +54,9 @@ def test_options(models, run):
         (("--train", "--loss", "models.py:nothing"), "has no 'nothing'"),
         (("--train", "--grad-accumulation", "0"), "--grad-accumulation"),
         (("--foreach",), "--foreach needs --train"),
-        (("--device", "t4"), "--device needs --train"),
+        (("--device", "h1000"), "no device profile is named 'h1000'"),
+        (("--convention", "6nd"), "--convention needs --device"),
+        (("--device", "t4", "--convention", "7nd"), "'7nd' is not one of"),
     ],
 )
 def test_misuse(models, run, arguments, message):
@@ -67,3 +69,31 @@ def test_a_failing_model(models, run):
     assert result.exit_code == 1 and "RuntimeError" in result.stderr and "models.py" in result.stderr
     result = run("estimate", "models.py:make_product", *X, "-i", "float32[8,2]", "--train")
     assert result.exit_code == 2 and "--train needs a module" in result.output
+
+
+def test_time_of_a_step(models, run):
+    result = train(run, "--device", "h100-80gb")
+    assert result.exit_code == 0, result.output
+    for text in ("time, forward", "time, optimizer", "time of a step", "samples per second", "MFU (torch)", "assumed or given efficiencies",
+                 "time leaves out: loading data"):  # fmt: skip
+        assert text in result.stdout, text
+    found = json.loads(train(run, "--json", "--device", "h100-80gb", "--convention", "macs").stdout)["time"]
+    assert found["seconds"] == pytest.approx(found["forward"] + found["backward"] + found["recompute"] + found["optimizer"])
+    assert found["batch"] == 3 and found["convention"] == "macs" and found["recompute"] == 0 and 0 < found["mfu"] < 1
+
+
+def test_time_of_a_pass(models, run):
+    result = run("estimate", "models.py:Net", *X, "--device", "h100-80gb")
+    assert result.exit_code == 0, result.output
+    assert "one pass on h100-sxm-80gb" in result.stdout and "time, backward" not in result.stdout
+    assert json.loads(run("estimate", "models.py:Net", *X, "--device", "t4", "--json").stdout)["time"]["device"] == "t4"
+    assert "time" not in json.loads(run("estimate", "models.py:Net", *X, "--json").stdout)
+
+
+def test_what_is_not_known_is_not_0(models, run, tmp_path):
+    (tmp_path / "bare.toml").write_text('title = "A card"\nvendor = "ACME"\nkind = "gpu"\n')
+    result = train(run, "--device", str(tmp_path / "bare.toml"))
+    assert "time of a step" in result.stdout
+    line = next(line for line in result.stdout.splitlines() if line.startswith("time of a step"))
+    assert line.endswith("unknown")
+    assert "the rate of float32" in result.stdout and "peak in float32: unknown" in result.stdout

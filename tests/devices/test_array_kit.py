@@ -470,3 +470,14 @@ def test_resizing(kit):
     assert kit.download(kit.flat(kit.resize(handle, 4, 2, 0))).tolist() == [0, 1]
     assert kit.data_ptr(handle) == np.asarray(handle).ctypes.data if kit.on_host else handle.data.ptr
     assert kit.data_ptr(kit.allocate(8, 0)) != 0
+
+
+def test_linear_of_a_permuted_batch():
+    """A batch of few rows that is not contiguous is multiplied as one matrix; the result is that of the contiguous one."""
+    import metatensor as mt
+
+    x = mt.arange(2 * 5 * 3, dtype=mt.float32, device="cpu").view(2, 5, 3)
+    w = mt.arange(12, dtype=mt.float32, device="cpu").view(4, 3)
+    for t in (x.transpose(0, 1), x[:, 1:], x[:, :, :2].transpose(0, 1)):
+        weight = w[:, : t.shape[-1]]
+        assert (mt.nn.functional.linear(t, weight) == mt.nn.functional.linear(t.contiguous(), weight.contiguous())).all().item()

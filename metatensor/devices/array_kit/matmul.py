@@ -7,11 +7,16 @@ from typing import Any
 
 from metatensor.devices.array_kit.registry import kernel
 
+FEW_ROWS = 32
+
 
 def product(xp: Any, a: Any, b: Any, out: Any = None) -> Any:
-    """Return ``a @ b``, in ``out`` if dtype and layout allow it. Compute a batch times one matrix as one product."""
+    """Return ``a @ b``, in ``out`` if dtype and layout allow it. Compute a batch times one matrix as one product.
+
+    A batch of matrices of few rows is copied for that if it is not contiguous: many small products take longer.
+    """
     fits = out is not None and out.ndim and out.dtype == a.dtype == b.dtype
-    if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and a.size and b.size:
+    if a.ndim > 2 and b.ndim == 2 and (a.flags.c_contiguous or a.shape[-2] < FEW_ROWS) and a.size and b.size:
         flat = a.reshape(-1, a.shape[-1])
         if fits and out.flags.c_contiguous:
             xp.matmul(flat, b, out=out.reshape(-1, b.shape[-1]))

@@ -4,8 +4,10 @@
 own. Profiles are TOML files; those of this package are beside this module. ``docs/profiles.md`` describes the format.
 """
 
+from metatensor.devices.profiles.costs import OperatorCost
 from metatensor.devices.profiles.loading import PATH_VARIABLE, ProfileError, device_profile, device_profiles, load_profile, register
 from metatensor.devices.profiles.profile import DeviceProfile, Figure, Link, Source
 
-__all__ = ["PATH_VARIABLE", "DeviceProfile", "Figure", "Link", "ProfileError", "Source", "device_profile", "device_profiles",
+__all__ = ["PATH_VARIABLE", "DeviceProfile", "Figure", "Link", "OperatorCost", "ProfileError", "Source", "device_profile",
+    "device_profiles",
            "load_profile", "register"]  # fmt: skip

@@ -11,7 +11,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from metatensor.devices.profiles.profile import RATES, SCOPES, DeviceProfile, Figure, Link, Source
+from metatensor.devices.profiles.costs import OperatorCost
+from metatensor.devices.profiles.profile import KINDS_OF_WORK, PHASES, RATES, SCOPES, DeviceProfile, Figure, Link, Source
 from metatensor.devices.profiles.quantities import parse_quantity
 
 __all__ = ["PATH_VARIABLE", "ProfileError", "device_profile", "device_profiles", "load_profile", "register"]
@@ -111,6 +112,11 @@ def load_profile(path: str | os.PathLike[str]) -> DeviceProfile:
         raise ProfileError(f"{file}: {error.strerror}") from error
 
 
+def profile_of_text(text: str, file: str) -> DeviceProfile:
+    """Return the profile that a file of this name with this text would have."""
+    return _Reader(file).profile(_toml(text, file))
+
+
 def _files() -> dict[str, Path]:
     """Return the files of all profiles by name. A user's file replaces one of this package."""
     folders = [Path(entry) for entry in os.environ.get(PATH_VARIABLE, "").split(os.pathsep) if entry]
@@ -147,15 +153,23 @@ def _aliases() -> dict[str, DeviceProfile]:
 
 def _parse(file: str) -> dict[str, Any]:
     """Return the contents of a TOML file."""
+    with open(file, "rb") as stream:
+        try:
+            return _toml(stream.read().decode(), file)
+        except UnicodeDecodeError as error:
+            raise ProfileError(f"{file}: {error}") from error
+
+
+def _toml(text: str, file: str) -> dict[str, Any]:
+    """Return the contents of TOML text."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
         import tomli as tomllib  # the same parser, as a package
-    with open(file, "rb") as stream:
-        try:
-            return tomllib.load(stream)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise ProfileError(f"{file}: {error}") from error
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ProfileError(f"{file}: {error}") from error
 
 
 class _Reader:
@@ -243,13 +257,74 @@ class _Reader:
             found.append(Link(name, scope, self.figure(entry, "bandwidth", place, "bytes per second")))
         return tuple(found)
 
+    def efficiency(self, contents: Mapping[str, Any]) -> dict[str, float]:
+        """Return the table of parts of the peak by kind."""
+        table = self.table(contents, "efficiency", "efficiency", KINDS_OF_WORK)
+        found = {name: self.figure(table, name, "efficiency", "ratio") for name in table}
+        for name, value in found.items():
+            if value > 1:
+                raise self.wrong(f"efficiency.{name}", f"a part of the peak is at most 1, got {value}")
+        return found
+
+    def dtype(self, contents: Mapping[str, Any]) -> str:
+        """Return the dtype of the measured costs."""
+        name = self.text(contents.get("operators", {}), "dtype", "operators") or "float32"
+        if name not in RATES:
+            raise self.wrong("operators.dtype", f"must be one of {', '.join(RATES)}, got {name!r}")
+        return name
+
+    def costs(self, contents: Mapping[str, Any], key: str) -> dict[str, OperatorCost]:
+        """Return a table of measured costs. It names its source once."""
+        table = self.table(contents, key, key)
+        if not table:
+            return {}
+        source = self.text(table, "source", key, required=True)
+        if source not in self.sources:
+            raise self.wrong(key, f"[sources.{source}] is missing")
+        found = {}
+        for name, entry in table.items():
+            if name in ("source", "dtype"):
+                continue
+            place = f"{key}.{name}"
+            if key == "kinds" and name not in KINDS_OF_WORK:
+                self.keys({name: entry}, key, KINDS_OF_WORK)
+            if not isinstance(entry, dict) or not entry:
+                raise self.wrong(place, 'must be { overhead = "2 us", bandwidth = "9 GB/s", rate = "50 GFLOP/s" } or '
+                                        "{ bytes = [1024, 1048576], seconds = [2e-6, 5e-4] }")  # fmt: skip
+            self.keys(entry, place, ("overhead", "bandwidth", "rate", "repeated", "bytes", "seconds"))
+            found[name] = self.cost(entry, place)
+        return found
+
+    def cost(self, entry: Mapping[str, Any], place: str) -> OperatorCost:
+        """Return one measured cost."""
+
+        def known(name: str, dimension: str) -> Any:
+            return self.quantity(entry[name], dimension, f"{place}.{name}") if name in entry else None
+
+        bytes, seconds = (self.numbers(entry, name, place) for name in ("bytes", "seconds"))
+        if len(bytes) != len(seconds):
+            raise self.wrong(place, f"bytes and seconds have {len(bytes)} and {len(seconds)} numbers; they must have as many")
+        if any(a >= b for a, b in zip(bytes, bytes[1:], strict=False)):
+            raise self.wrong(f"{place}.bytes", "the numbers must increase")
+        if bytes and ("overhead" in entry or "bandwidth" in entry):
+            raise self.wrong(place, "has both points and a line; leave out either bytes and seconds, or overhead and bandwidth")
+        return OperatorCost(known("overhead", "seconds") or 0.0, known("bandwidth", "bytes per second"),
+                            known("rate", "operations per second"), known("repeated", "bytes per second"), bytes, seconds)  # fmt: skip
+
+    def numbers(self, entry: Mapping[str, Any], key: str, place: str) -> tuple[float, ...]:
+        """Return a list of numbers, none of them negative."""
+        value = entry.get(key, [])
+        if not isinstance(value, list) or not all(type(number) in (int, float) and 0 <= number < float("inf") for number in value):
+            raise self.wrong(f"{place}.{key}", f"must be a list of numbers of {key}, got {value!r}")
+        return tuple(value)
+
     def profile(self, contents: dict[str, Any]) -> DeviceProfile:
         """Return the profile of a file with these contents."""
         name = Path(self.file).stem
         if not NAME.fullmatch(name):
             raise self.wrong("", f"{name!r} cannot name a profile: use lower-case letters, digits and hyphens")
         self.keys(contents, "", ("title", "vendor", "kind", "backend", "architecture", "aliases", "note", "memory", "rates",
-                                 "vector_rates", "links", "launch", "sources"))  # fmt: skip
+                                 "vector_rates", "links", "launch", "efficiency", "operators", "kinds", "sources"))  # fmt: skip
         kind = self.text(contents, "kind", required=True)
         if kind not in KINDS:
             raise self.wrong("", f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
@@ -265,7 +340,7 @@ class _Reader:
             raise self.wrong("memory.options", "the capacity must be one of them")
         if capacity is not None and visible is not None and visible > capacity:
             raise self.wrong("memory.visible", "is more than the capacity")
-        launch = self.table(contents, "launch", "launch", ("overhead",))
+        launch = self.table(contents, "launch", "launch", ("overhead", *PHASES))
         return DeviceProfile(
             name=name,
             title=self.text(contents, "title", required=True) or "",
@@ -281,6 +356,11 @@ class _Reader:
             vector_rates=self.rates(contents, "vector_rates"),
             links=self.links(contents),
             launch_overhead=self.figure(launch, "overhead", "launch", "seconds"),
+            phase_overheads={phase: self.figure(launch, phase, "launch", "seconds") for phase in PHASES if phase in launch},
+            efficiency=self.efficiency(contents),
+            operators=self.costs(contents, "operators"),
+            kinds=self.costs(contents, "kinds"),
+            operator_dtype=self.dtype(contents),
             aliases=tuple(self.texts(contents, "aliases")),
             note=self.text(contents, "note"),
             figures=self.figures,

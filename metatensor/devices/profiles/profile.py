@@ -6,12 +6,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-__all__ = ["RATES", "SCOPES", "DeviceProfile", "Figure", "Link", "Source"]
+from metatensor.devices.profiles.costs import OperatorCost
+
+__all__ = ["KINDS_OF_WORK", "PHASES", "RATES", "SCOPES", "DeviceProfile", "Figure", "Link", "Source"]
 
 RATES = ("float64", "float32", "tf32", "bfloat16", "float16", "float8", "float4", "int8", "int4")
 """Names of the rates. ``tf32`` is the rate of products of float32 matrices whose factors are rounded to TF32."""
 SCOPES = ("pair", "node", "host")
 """What a link reaches: one other device, the devices of the node, or the host."""
+
+
+KINDS_OF_WORK = ("product", "convolution", "attention", "recurrence", "elementwise", "reduction", "softmax", "normalization", "pooling",
+                 "gather", "scatter", "copy", "random", "sorting", "view", "other")  # fmt: skip
+"""Kinds of operators, which have an efficiency or a cost where the operator itself has none."""
+PHASES = ("forward", "backward", "optimizer")
+"""Phases of a training step."""
 
 
 class Source(NamedTuple):
@@ -77,6 +86,17 @@ class DeviceProfile:
         Links to other devices and to the host.
     launch_overhead : float or None
         Seconds that the start of one kernel costs at least.
+    phase_overheads : mapping of str to float
+        Seconds that a program spends for each call outside of the operator, by phase (`PHASES`): modules, the walk of the
+        backward pass. Where the device computes while the host goes on, there are none.
+    efficiency : mapping of str to float
+        Part of the peak that kernels of a kind (`KINDS_OF_WORK`) reach, greater than 0 and at most 1.
+    operators : mapping of str to OperatorCost
+        Measured costs by operator, such as ``"add_"``, or by operator and form: ``"sum leading"``.
+    kinds : mapping of str to OperatorCost
+        The same for operators of a kind that are not among them.
+    operator_dtype : str
+        The dtype in which these were measured.
     aliases : tuple of str
         Other names.
     note : str or None
@@ -101,6 +121,11 @@ class DeviceProfile:
     vector_rates: Mapping[str, float] = field(default_factory=dict)
     links: tuple[Link, ...] = ()
     launch_overhead: float | None = None
+    phase_overheads: Mapping[str, float] = field(default_factory=dict)
+    efficiency: Mapping[str, float] = field(default_factory=dict)
+    operators: Mapping[str, OperatorCost] = field(default_factory=dict, repr=False)
+    kinds: Mapping[str, OperatorCost] = field(default_factory=dict, repr=False)
+    operator_dtype: str = "float32"
     aliases: tuple[str, ...] = ()
     note: str | None = None
     figures: Mapping[str, Figure] = field(default_factory=dict, repr=False)
@@ -145,6 +170,9 @@ class DeviceProfile:
             "visible_memory": self.visible_memory, "memory_options": list(self.memory_options),
             "memory_bandwidth": self.memory_bandwidth, "rates": dict(self.rates), "vector_rates": dict(self.vector_rates),
             "links": [link._asdict() for link in self.links], "launch_overhead": self.launch_overhead,
+            "phase_overheads": dict(self.phase_overheads), "efficiency": dict(self.efficiency), "operator_dtype": self.operator_dtype,
+            "operators": {name: cost.to_dict() for name, cost in self.operators.items()},
+            "kinds": {name: cost.to_dict() for name, cost in self.kinds.items()},
             "figures": {key: {**figure._asdict(), "source": figure.source._asdict()} for key, figure in self.figures.items()},
         }  # fmt: skip
 

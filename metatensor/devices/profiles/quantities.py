@@ -13,6 +13,7 @@ DIMENSIONS: dict[str, dict[str, Decimal]] = {
     "bytes": {unit: Decimal(factor) for unit, factor in _BYTES.items()},
     "bytes per second": {unit + "/s": Decimal(factor) for unit, factor in _BYTES.items()},
     "operations per second": {f"{prefix}{what}/s": Decimal(factor) for what in ("FLOP", "OP") for prefix, factor in _DECIMAL.items()},
+    "ratio": {"": Decimal(1), "%": Decimal("0.01")},
     "seconds": {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "ns": Decimal("1e-9")},
 }
 """Units of each dimension, and what they are in its base unit."""

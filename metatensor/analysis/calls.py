@@ -1,0 +1,259 @@
+"""Record the calls of a run: which operators ran, in which phase, and what they computed and moved.
+
+`CallRecorder` is a dispatch mode. It keeps no tensors, so that it changes neither memory nor results, and works on meta
+as on any other device.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from math import prod
+from typing import Any, NamedTuple
+
+import metatensor as mt
+from metatensor._core.modes import DispatchMode
+from metatensor._core.nested import tensors_in
+from metatensor.nn._hooks import register_module_forward_hook, register_module_forward_pre_hook
+from metatensor.rules.flops import HOST_FLAG, VIEW_FLAG, classify
+
+__all__ = ["PHASES", "Call", "CallRecorder"]
+
+PHASES = ("forward", "backward", "optimizer")
+
+_LOOKED_UP = frozenset("embedding nn.functional.embedding nn.functional.embedding_bag _embedding_bag gather index_select take "
+                       "take_along_dim _index masked_select _masked_select".split())  # fmt: skip
+"""Operators that read as many elements of their first argument as they are asked for."""
+_STORED = frozenset("_index_put_ _index_put_accumulate_ index_put_ index_add_ index_copy_ scatter_ scatter_add_".split())
+"""In-place operators that write as many elements as they are given."""
+_OVERWRITTEN = frozenset("copy_ fill_ zero_ set_ uniform_ normal_ bernoulli_ random_ exponential_".split())
+"""In-place operators that do not read what they write."""
+_LIKE = frozenset("empty_like zeros_like ones_like full_like rand_like randn_like randint_like new_empty new_empty_strided new_zeros "
+                  "new_ones new_full new_tensor".split())  # fmt: skip
+"""Operators that do not read the elements of their argument."""
+_UNWRITTEN = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided".split())
+"""Operators that do not write the elements of their result."""
+_REDUCED = frozenset("sum mean amax amin prod max min argmax argmin var std var_mean std_mean all any logsumexp "
+                     "linalg.vector_norm softmax log_softmax nn.functional.softmax nn.functional.log_softmax".split())  # fmt: skip
+_PRODUCTS = frozenset("mm bmm matmul addmm baddbmm".split())
+_CONVOLUTIONS = frozenset(["convolution", "convolution_backward", *(f"nn.functional.conv{n}d" for n in (1, 2, 3))])
+
+
+class Call(NamedTuple):
+    """One call of an operator."""
+
+    op: str
+    """Its name, such as ``"nn.functional.linear"`` or ``"add_"``."""
+    flops: int
+    """Floating-point operations by the rules of ``metatensor.rules.flops``, where a multiply-add is two."""
+    read: int
+    """Bytes of the elements that it reads. Elements that an expanded tensor repeats count once."""
+    written: int
+    """Bytes of the elements that it writes. Views and operators of metadata read and write nothing."""
+    dtype: str
+    """The dtype in which it computes: that of its first floating-point tensor, else of its first tensor."""
+    phase: str
+    """``"forward"``, ``"backward"`` or ``"optimizer"``."""
+    repeated: int
+    """Bytes that a simple kernel gathers or reads again: the patches of a convolution, the weights of a recurrence at each step."""
+    module: str
+    """Path of the innermost module whose forward was running; empty outside of modules and for the model itself."""
+    form: str
+    """What distinguishes calls that cost differently: ``"strided"`` where the last dimension of an argument is not
+    contiguous, ``"rows"`` where only others are not, ``"leading"`` where a reduction keeps the last dimension, ``"pointwise"``,
+    ``"grouped"`` or ``"transposed"`` for convolutions, ``"tanh"`` for the approximation of GELU,
+    ``"off"`` for dropout, ``"eval"`` for batch norm by running statistics, ``"overlapping"`` for pooling whose stride is not its kernel."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes read and written."""
+        return self.read + self.written
+
+    @property
+    def launches(self) -> bool:
+        """Whether the call starts a kernel; views do not."""
+        return bool(self.flops or self.read or self.written)
+
+
+class CallRecorder(DispatchMode):
+    """Context manager that records the calls of its thread in `calls`.
+
+    Set `phase` between the phases of a step. With a ``model``, calls have the paths of its modules.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.analysis.calls import CallRecorder
+    >>> x = mt.empty(8, 16, device="meta")
+    >>> with CallRecorder() as recorder:
+    ...     y = (x + 1) @ x.t()
+    >>> [(call.op, call.flops, call.read, call.written) for call in recorder.calls]
+    [('add', 0, 512, 512), ('t', 0, 0, 0), ('matmul', 2048, 1024, 256)]
+    """
+
+    def __init__(self, model: Any = None) -> None:
+        self.calls: list[Call] = []
+        self.phase = "forward"
+        self._paths = {id(module): path for path, module in model.named_modules()} if isinstance(model, mt.nn.Module) else {}
+        self._stack = [""]
+        self._known: dict[Any, tuple[str, str, Any, bool]] = {}
+        self._thread = threading.get_ident()
+        self._exits = ExitStack()
+
+    def __enter__(self) -> CallRecorder:
+        if self._paths:
+            self._exits.enter_context(register_module_forward_pre_hook(self._before))
+            self._exits.enter_context(register_module_forward_hook(self._after, always_call=True))
+        super().__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        super().__exit__(*error)
+        self._exits.close()
+
+    def dispatch(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        """Run one operator and record it."""
+        out = self._run(op, args, kwargs)
+        known = self._known.get(op)
+        if known is None:
+            functional = op.functional
+            still = bool(functional.flags & (VIEW_FLAG | HOST_FLAG)) and functional.name != "item"
+            known = self._known[op] = (op.name, functional.name, classify(functional)[1], still)
+        name, family, rule, still = known
+        if still:
+            self.calls.append(Call(name, 0, 0, 0, "", self.phase, 0, self._stack[-1], ""))
+            return out
+        given = {key: value for key, value in kwargs.items() if key != "out"}
+        flops = rule(out, *args, **given) if rule is not None else 0
+        tensors = list(tensors_in((args, given)))
+        read, written = _moved(name, tensors, list(tensors_in(out)), "out" in kwargs)
+        form = _form(family, args, given, tensors)
+        repeated = _repeated(family, form, flops, args, tensors) if flops else 0
+        self.calls.append(Call(name, flops, read, written, _dtype(tensors, out), self.phase, repeated, self._stack[-1], form))
+        return out
+
+    def _run(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        return op(*args, **kwargs)
+
+    def _before(self, module: Any, args: tuple) -> None:
+        if threading.get_ident() == self._thread:
+            self._stack.append(self._paths.get(id(module), self._stack[-1]))
+
+    def _after(self, module: Any, args: tuple, output: Any) -> None:
+        if threading.get_ident() == self._thread and len(self._stack) > 1:
+            self._stack.pop()
+
+
+def _size(t: Any) -> int:
+    """Return the bytes of the different elements of a tensor."""
+    if t.is_contiguous():
+        return int(t.numel() * t.element_size())
+    return int(prod(n for n, stride in zip(t.shape, t.stride(), strict=True) if stride) * t.element_size()) if t.numel() else 0
+
+
+def _moved(name: str, tensors: list[Any], results: list[Any], out: bool) -> tuple[int, int]:
+    """Return the bytes that a call reads and writes."""
+    if name in _STORED:
+        rest = sum(map(_size, tensors[1:]))
+        return rest, max(map(_size, tensors[1:]), default=0)
+    changes = out or name.endswith("_")
+    if not changes and results:
+        before = {t.untyped_storage() for t in tensors}
+        results = [t for t in results if t.untyped_storage() not in before]
+        if before and not results:  # the arguments themselves, or views of them
+            return 0, 0
+    written = 0 if name in _UNWRITTEN else sum(map(_size, results))
+    if name in _LIKE:
+        return 0, written
+    if name in _LOOKED_UP and len(tensors) > 1:
+        if not tensors[0].is_floating_point() and tensors[1].is_floating_point():
+            tensors[:2] = tensors[1::-1]
+        first, index = tensors[:2]
+        found = index.numel() * first.shape[-1] if "bag" in name else sum(t.numel() for t in results)
+        return int(found * first.element_size() + sum(map(_size, tensors[1:]))), written
+    return sum(map(_size, tensors[1:] if name in _OVERWRITTEN else tensors)), written
+
+
+def _dtype(tensors: list[Any], out: Any) -> str:
+    found = None
+    for t in tensors or tensors_in(out):
+        if t.is_floating_point() or t.is_complex():
+            return str(t.dtype).rpartition(".")[2]
+        found = found or str(t.dtype).rpartition(".")[2]
+    return found or ""
+
+
+def _form(family: str, args: tuple, kwargs: dict[str, Any], tensors: list[Any]) -> str:
+    if family in _CONVOLUTIONS:
+        weight = tensors[2 if family == "convolution_backward" else 1] if len(tensors) > 1 else None
+        image = tensors[1 if family == "convolution_backward" else 0]
+        if weight is None or weight.dim() < 3:
+            return ""
+        if family.startswith("convolution") and args[6]:
+            return "transposed"
+        if image.shape[1 - weight.dim()] > weight.shape[1]:
+            return "grouped"
+        return "pointwise" if prod(weight.shape[2:]) == 1 else ""
+    if family in _REDUCED and tensors:
+        n = tensors[0].dim()
+        dims = set(_dims(args, kwargs, n))
+        if dims and n - 1 not in dims:
+            return "leading"
+    elif family in ("_batch_norm_forward", "native_batch_norm_backward"):
+        return "" if args[5 if family == "_batch_norm_forward" else 7] else "eval"
+    elif "gelu" in family and kwargs.get("approximate") == "tanh":
+        return "tanh"
+    elif family == "nn.functional.dropout":
+        p, training = args[1] if len(args) > 1 else kwargs.get("p"), args[2] if len(args) > 2 else kwargs.get("training")
+        return "off" if p == 0 or training is False else ""
+    elif "_pool" in family and len(args) > 1 and not family.endswith("backward") and "adaptive" not in family:
+        stride = args[2] if len(args) > 2 else kwargs.get("stride")
+        return "overlapping" if stride and stride != args[1] else ""
+    spread = [t for t in tensors if not t.is_contiguous() and _spread(t)]
+    if any(_step(t) > 1 for t in spread):
+        return "strided"
+    return "rows" if spread and family not in _PRODUCTS else ""
+
+
+def _step(t: Any) -> int:
+    """Return the distance of neighbours in the last dimension that has several elements."""
+    return next((stride for n, stride in zip(t.shape[::-1], t.stride()[::-1], strict=True) if n > 1), 1)
+
+
+def _repeated(family: str, form: str, flops: int, args: tuple, tensors: list[Any]) -> int:
+    """Return the bytes that a simple kernel gathers or reads again."""
+    if family in _CONVOLUTIONS and form != "pointwise":
+        backward = family == "convolution_backward"
+        weight, image = tensors[2 if backward else 1], tensors[0]
+        if form == "transposed":
+            image = tensors[1] if backward else tensors[0]
+        # One patch for each position of the window, and for each half of the backward pass.
+        halves = (args[9][0] + args[9][1]) if backward else 1
+        positions = image.numel() // (image.shape[1 - weight.dim()] or 1)
+        channels = tensors[1].shape[1 - weight.dim()] if backward and form != "transposed" else weight.shape[1]
+        if form == "grouped" and not backward:
+            channels = image.shape[1 - weight.dim()]
+        places = positions
+        if not backward and form != "transposed":  # positions of the result, from the operations
+            places = flops // (2 * prod(weight.shape)) if prod(weight.shape) else 0
+        return int(halves * places * channels * prod(weight.shape[2:]) * weight.element_size())
+    if family in ("lstm", "gru", "rnn_tanh", "rnn_relu"):
+        packed = isinstance(args[3], (list, tuple))
+        weights = [t for t in args[3 if packed else 2] if t.dim() == 2]
+        steps = int(args[1].numel()) if packed else args[0].shape[1 if args[8] else 0]
+        return int(steps * sum(map(_size, weights)))
+    return 0
+
+
+def _spread(t: Any) -> bool:
+    """Return whether the elements of a tensor are in another order in memory, rather than repeated."""
+    return t.numel() > 1 and any(t.stride()) and not all(n == 1 or not s for n, s in zip(t.shape, t.stride(), strict=True))
+
+
+def _dims(args: tuple, kwargs: dict[str, Any], n: int) -> Iterator[int]:
+    given = kwargs.get("dim", args[1] if len(args) > 1 else None)
+    values = given if isinstance(given, (list, tuple)) else (given,)
+    for value in values:
+        if isinstance(value, int) and not isinstance(value, bool):
+            yield value % max(n, 1)
