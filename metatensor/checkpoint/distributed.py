@@ -136,7 +136,7 @@ class _Layout:
         self.name = name
         source = Source(file, name)
         if source.size > MAX_METADATA:
-            raise CheckpointError(name, f"the metadata has {source.size:,} bytes; at most {MAX_METADATA:,} are read")
+            raise CheckpointError(name, f"the metadata has {source.size:,} bytes; the limit is {MAX_METADATA:,}")
         root = _unpickled(source.read(0, source.size, "the metadata"), name)
         must_be_found(file, name, "files of chunks")
         self.size = source.size

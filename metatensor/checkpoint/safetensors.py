@@ -160,10 +160,10 @@ def read_header(file: BinaryIO, name: str) -> Header:
     if length > MAX_HEADER:
         raise CheckpointError(name, f"the header claims {length:,} bytes, more than the limit of {MAX_HEADER:,}")
     if length > size - 8:
-        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, the file has {max(size - 8, 0):,} after its length")
+        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, but the file has {max(size - 8, 0):,} after its length")
     text = read(file, length)
     if len(text) < length:
-        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, only {len(text):,} could be read")
+        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, but only {len(text):,} could be read")
     metadata, entries = _plain(text, name) or _check_entries(_decoded(text, name), name)
     _check_places(entries, size - 8 - length, name)
     return Header(entries, metadata, 8 + length, size)

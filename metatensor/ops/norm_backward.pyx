@@ -1,5 +1,5 @@
-"""Backward halves of normalization layers. They return the gradients of input, weight and bias that `output_mask` asks for, and None
-for the others."""
+"""Backward halves of normalization layers. They return a tuple with the gradients of input, weight and
+bias. Those that `output_mask` does not select are None."""
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
 from metatensor._core.op cimport FUNCTION_ONLY, Call, arg, bool_arg, define, int_arg, is_none, result_device, tensor_arg
