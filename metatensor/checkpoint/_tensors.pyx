@@ -355,7 +355,7 @@ cdef class TensorMachine(Machine):
             if need > ref.nbytes:
                 raise self.wrong(f"a tensor of size {[lay.sizes[i] for i in range(min(lay.ndim, 9))]}, "
                                  f"stride {[lay.strides[i] for i in range(min(lay.ndim, 9))]} and offset {lay.offset} needs "
-                                 f"{need:,} bytes, its storage {ref.key[:40]!r} has {ref.nbytes:,}")
+                                 f"{need:,} bytes, but its storage {ref.key[:40]!r} has {ref.nbytes:,}")
             made = over_storage(ref.storage, dtype, lay.ndim, lay.sizes, lay.strides, start)
             if grad:
                 set_requires_grad(made, True)

@@ -1,7 +1,7 @@
 """The directory of a zip file: names, offsets and sizes of its members, all checked before use.
 
-It is read from the central directory in one pass. A member's local header is read, and compared with its entry, when
-its content is needed. The reader refuses repeated names, absolute names, names that lead out of the archive, encrypted
+The central directory is read in one pass. A member's local header is read, and compared with its entry, when its
+content is needed. The reader refuses repeated names, absolute names, names that lead out of the archive, encrypted
 or overlapping members, sizes that the file cannot hold, compression methods other than stored and deflated, and
 multi-part archives.
 

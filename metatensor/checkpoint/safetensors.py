@@ -230,7 +230,7 @@ def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[
             raise _wrong(file, name, f"the shape {_short(shape)} of {kind} needs more than 2**63 - 1 bytes")
         if needed != (end - begin) * 8:
             raise _wrong(
-                file, name, f"{kind} of shape {_short(shape)} needs {_bytes(needed)} bytes, its data_offsets hold {end - begin:,}"
+                file, name, f"{kind} of shape {_short(shape)} needs {_bytes(needed)} bytes, but its data_offsets hold {end - begin:,}"
             )
         entries.append((name, kind, shape, begin, end))
     return metadata, entries
@@ -248,7 +248,7 @@ def _check_places(entries: list[Entry], available: int, file: str) -> None:
         at, before = end, name
     if at > available:
         raise CheckpointError(
-            file, f"truncated: the header places {at:,} bytes of data (the last of tensor {before!r}), the file holds {available:,}"
+            file, f"truncated: the header places {at:,} bytes of data (the last of tensor {before!r}), but the file holds {available:,}"
         )
     if at < available:
         raise CheckpointError(file, f"{available - at:,} bytes at its end belong to no tensor")

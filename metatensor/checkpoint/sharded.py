@@ -96,7 +96,7 @@ class Sharded:
         for shard, form, opened in self._shards(name, weights):
             found = form.load(opened, shard, place)
             if not isinstance(found, dict):
-                raise CheckpointError(shard, f"a shard must hold tensors by name, this one holds {type(found).__name__}")
+                raise CheckpointError(shard, f"a shard must hold tensors by name, but this one holds {type(found).__name__}")
             base = os.path.basename(shard)
             for tensor, value in found.items():
                 self._once(name, tensor, tensors, base)

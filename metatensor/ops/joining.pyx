@@ -148,12 +148,12 @@ cdef object stack_meta(Call* c):
     for k in range(len(tensors)):
         t = <Tensor>tensors[k]
         if t.ndim != first.ndim:
-            raise RuntimeError(f"{op_name(c)}(): all tensors must have the same shape: tensor {k} has {shape_str(t)}, "
-                               f"the first one {shape_str(first)}")
+            raise RuntimeError(f"{op_name(c)}(): all tensors must have the same shape: tensor {k} has {shape_str(t)}, but "
+                               f"the first one has {shape_str(first)}")
         for i in range(t.ndim):
             if t.sizes[i] != first.sizes[i]:
                 raise RuntimeError(f"{op_name(c)}(): all tensors must have the same shape: tensor {k} has "
-                                   f"{shape_str(t)}, the first one {shape_str(first)}")
+                                   f"{shape_str(t)}, but the first one has {shape_str(first)}")
         if t.ndim < 3:
             own = FORMAT_CONTIGUOUS
         else:

@@ -31,7 +31,7 @@ cdef object layer_norm_backward(Call* c):
     cdef Tensor t = tensor_arg(c, 1)
     mask = three(arg(c, 8))
     if mask[1] and is_none(c, 5) or mask[2] and is_none(c, 6):
-        raise RuntimeError("native_layer_norm_backward(): there is no weight or bias for which output_mask asks")
+        raise RuntimeError("native_layer_norm_backward(): output_mask selects the gradient of a weight or bias that is None")
     return (fresh(c, t) if mask[0] else None, fresh(c, tensor_arg(c, 5)) if mask[1] else None,
             fresh(c, tensor_arg(c, 6)) if mask[2] else None)
 
