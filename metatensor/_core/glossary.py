@@ -368,7 +368,7 @@ SPECIFIC = [
                "center": "Whether the frames were centered.", "normalized": "Whether the spectrum was scaled by `n_fft ** -0.5`."}),
     ("_fft_r2c", {"onesided": "Whether to keep only half of the symmetric spectrum."}),
     ("norm_except_dim", {"dim": "Dimension that is not reduced, or -1 to reduce all."}),
-    ("renorm", {"dim": "Dimension along which the slices lie."}),
+    ("renorm", {"dim": "Dimension whose indices select the slices."}),
     ("unsqueeze unsqueeze_copy", {"dim": "Position of the new dimension."}),
     ("unflatten", {"dim": "Dimension to split."}),
     ("take_along_dim", {"dim": "Dimension along which to gather. The flattened input if not given."}),
