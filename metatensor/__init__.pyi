@@ -1081,7 +1081,7 @@ def histogram(input: Tensor, bins: Tensor, *, weight: Tensor | None = None, dens
 def histogram(input: Tensor, bins: _int = 100, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, out: Sequence[Tensor] | None = None) -> _return_histogram_bin_ct: ...
 @overload
 def histogramdd(input: Tensor, bins: _int | Sequence[_int], range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> _return_histogramdd:
-    """Histogram of points `input` (..., D) in D dimensions: the number of points, or the sum of their `weight`, in each bin, and the D vectors of bin edges. `bins` is a number, a sequence with the number of bins of each coordinate, or a sequence with the vector of edges of each. `range` holds the lowest and the highest edge of each coordinate in turn."""
+    """Histogram of points `input` (..., D) in D dimensions: the number of points, or the sum of their `weight`, in each bin, and the D vectors of bin edges. `bins` is a number, a sequence with the number of bins of each coordinate, or a sequence with the vector of edges of each. `range` holds the lowest and the highest edge of the first coordinate, then those of the second, and so on."""
 @overload
 def histogramdd(input: Tensor, bins: Sequence[Tensor], range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> _return_histogramdd_edges: ...
 @overload

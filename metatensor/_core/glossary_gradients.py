@@ -33,9 +33,11 @@ SPECIFIC = [
     ("softplus_backward", {"beta": "Steepness.", "threshold": "Value of `beta * input` above which the function is the identity."}),
     ("native_dropout_backward", {"mask": "Bool mask, true at the elements that were kept.", "scale": "Factor for the kept elements."}),
     ("native_layer_norm_backward native_group_norm_backward", {
-        "weight": "Factors of the normalized values.", "bias": "Values that were added.", "mean": "Means that the forward operator returned.",
+        "weight": "Factors of the normalized values.", "bias": "Values that were added.",
+        "mean": "Means that the forward operator returned.",
         "N": "Batch size.", "eps": "Number that was added to the variance."}),
-    ("native_batch_norm_backward", {"train": "Whether the statistics of the batch were used.", "eps": "Number that was added to the variance."}),
+    ("native_batch_norm_backward", {
+        "train": "Whether the statistics of the batch were used.", "eps": "Number that was added to the variance."}),
     ("_adaptive_avg_pool_backward", {"n": "Number of pooled dimensions."}),
     ("_max_pool_backward", {"indices": "Positions of the maxima in the input's planes.", "n": "Number of pooled dimensions."}),
     ("embedding_dense_backward", {"indices": "Rows that were read."}),

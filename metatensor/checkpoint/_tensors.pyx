@@ -429,7 +429,8 @@ cdef class TensorMachine(Machine):
                 if found < 0:
                     raise self.wrong(f"storage {key[:40]!r} is not in the file: there is no member {(self.prefix + key)[:60]!r}")
                 if self.directory.entries[found].size != nbytes:
-                    raise self.wrong(f"storage {key[:40]!r} claims {nbytes:,} bytes, but its member has {self.directory.entries[found].size:,}")
+                    raise self.wrong(f"storage {key[:40]!r} claims {nbytes:,} bytes, but its member has "
+                                     f"{self.directory.entries[found].size:,}")
             ref = StorageRef.__new__(StorageRef)
             ref.storage = new_storage(self.fixed if self.fixed is not None else <Device?>self.place(location, nbytes), nbytes)
             ref.dtype = dtype

@@ -320,7 +320,7 @@ class _Model:
         size = os.path.getsize(path)
         if length != nbytes or offset < 0 or offset + nbytes > size:
             raise CheckpointError(
-                file, f"tensor {shown(name)} needs {nbytes:,} bytes, but its external data are {length:,} bytes from byte {offset:,} of {location!r} on"
+                file, f"tensor {shown(name)} needs {nbytes:,} bytes, but its external data are {length:,} at {offset:,} of {location!r}"
             )
         if location not in self._claims:
             self._claims[location] = Claims(path, size, "tensors claim the same bytes again and again, which takes memory")

@@ -160,7 +160,7 @@ def read_header(file: BinaryIO, name: str) -> Header:
     if length > MAX_HEADER:
         raise CheckpointError(name, f"the header claims {length:,} bytes, more than the limit of {MAX_HEADER:,}")
     if length > size - 8:
-        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, but the file has {max(size - 8, 0):,} after its length")
+        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, but there are {max(size - 8, 0):,} after its length")
     text = read(file, length)
     if len(text) < length:
         raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, but only {len(text):,} could be read")

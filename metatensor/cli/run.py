@@ -18,7 +18,7 @@ __all__ = ["command"]
 @click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
     "--device", metavar="DEVICE",
-    help="The default device of tensors. With meta, every device that the script names is replaced by meta, and the script runs without data.",
+    help="The default device of tensors. With meta, every device that the script names is replaced, and the script runs without data.",
 )  # fmt: skip
 @click.option(
     "--values", "policy", type=click.Choice(POLICIES),

@@ -421,7 +421,7 @@ def _schema_of(name, what):
         name = target.name  # `name` was an alias
     overload = known[name]
     if overload.is_view or overload.is_composite or overload.is_host:
-        why = "its result is a view" if overload.is_view else "it is implemented by calls of other ops" if overload.is_composite else "it only reads metadata"
+        why = "its result is a view" if overload.is_view else "it calls other ops" if overload.is_composite else "it only reads metadata"
         raise ValueError(f"{name}: this op cannot have {what}, because {why}")
     return target, name
 

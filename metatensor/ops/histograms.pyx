@@ -229,7 +229,8 @@ define(f"histogramdd(Tensor input, int[1] bins, float[]? range=None, {MORE}) -> 
        several_body, COMPOSITE | FUNCTION_ONLY,
        "Histogram of points `input` (..., D) in D dimensions: the number of points, or the sum of their `weight`, in "
        "each bin, and the D vectors of bin edges. `bins` is a number, a sequence with the number of bins "
-       "of each coordinate, or a sequence with the vector of edges of each. `range` holds the lowest and the highest edge of each coordinate in turn.")
+       "of each coordinate, or a sequence with the vector of edges of each. `range` holds the lowest "
+       "and the highest edge of the first coordinate, then those of the second, and so on.")
 define(f"histogramdd.edges(Tensor input, Tensor[] bins, float[]? range=None, {MORE}) -> (Tensor hist, Tensor[] bin_edges)",
        several_edges_body, COMPOSITE | FUNCTION_ONLY)
 

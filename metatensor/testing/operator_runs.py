@@ -95,9 +95,9 @@ class Run:
             shared = self.shared(number)
             wrong = [name for name in shared if name.partition("[")[0] not in allowed]
             if wrong:
-                yield f"result {number} shares memory with argument {wrong[0]}, although the schema does not say that it does: {self.schema.text}"
+                yield f"result {number} shares memory with argument {wrong[0]}, unlike the schema: {self.schema.text}"
             elif mark is not None and not shared and result.numel():
-                yield f"result {number} shares no memory with an argument, although the schema says that it does: {self.schema.text}"
+                yield f"result {number} shares no memory with an argument, unlike the schema: {self.schema.text}"
             elif not shared:
                 first = seen.setdefault(id(result.untyped_storage()), number)
                 if first != number:

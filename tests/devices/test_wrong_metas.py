@@ -111,11 +111,11 @@ WRONG = {
     "dtype": (UNARY, lambda x: mt.Spec(x.shape, mt.float64), doubled, "double",
               "on meta, result 0 has dtype float64, but the reference returned dtype float32"),
     "returns its argument": (UNARY, lambda x: x, nothing, "double",
-                             "on meta, result 0 shares memory with argument x, although the schema does not say that it does"),
+                             "on meta, result 0 shares memory with argument x, unlike the schema"),
     "returns a view": (UNARY, lambda x: x.t().t(), nothing, "double",
-                       "on meta, result 0 shares memory with argument x, although the schema does not say that it does"),
+                       "on meta, result 0 shares memory with argument x, unlike the schema"),
     "returns no view": (VIEW, lambda x: x.new_empty((3,)), None, "first row",
-                        "on meta, result 0 shares no memory with an argument, although the schema says that it does"),
+                        "on meta, result 0 shares no memory with an argument, unlike the schema"),
     "returns one tensor twice": (PAIR, lambda x: (x.new_empty((2,)),) * 2, sums, "two", "on meta, results 0 and 1 share memory"),
     "does not mark a write": ("(Tensor x) -> ()", lambda x: None, add_one, "increment",
                               "the reference changes argument x, but the schema does not mark it as written"),
@@ -125,8 +125,10 @@ WRONG = {
                          "on meta, argument x is written to (its version rises), but the schema does not mark it as written"),
     "makes its argument over": (UNARY, transposed_in_body, doubled, "double",
                                 "on meta, argument x changes from shape (2, 3), strides (3, 1) and dtype float32 to shape (3, 2)"),
-    "too many results": (PAIR, lambda x: (same(x), same(x)), nothing, "double", "on meta, the call returned 2 results, but the reference returned 1"),
-    "too few results": (UNARY, lambda x: mt.Spec((2,), x.dtype), nothing, "two", "on meta, the call returned 1 result, but the reference returned 2"),
+    "too many results": (PAIR, lambda x: (same(x), same(x)), nothing, "double",
+                         "on meta, the call returned 2 results, but the reference returned 1"),
+    "too few results": (UNARY, lambda x: mt.Spec((2,), x.dtype), nothing, "two",
+                        "on meta, the call returned 1 result, but the reference returned 2"),
     "results not those of the schema": (PAIR, same, sums, "two",
                                         "on meta, TypeError: {op}: the meta function returned a Spec, which is not what the schema says"),
     "device": (UNARY, lambda x: mt.Spec(x.shape, x.dtype, device="cpu"), doubled, "double",
@@ -174,10 +176,10 @@ def test_right_ones_pass(way, kind):
 def test_a_view_where_pytorch_makes_a_copy():
     """The schema and the meta function agree, so only PyTorch can detect it."""
     op = make(VIEW, lambda x: x[0])
-    with pytest.raises(AssertionError, match="on meta, result 0 shares memory with x, but the result of the reference shares memory with none"):
+    with pytest.raises(AssertionError, match="result 0 shares memory with x, but the result of the reference shares memory with none"):
         check_op(op, [(x(),)], reference=reference("copy of the first row", TORCH), pytorch=True)
     op = make(UNARY, lambda x: mt.Spec((3,), x.dtype), lambda out, x: np.asarray(out).__setitem__(..., np.asarray(x)[0]))
-    with pytest.raises(AssertionError, match="on meta, result 0 shares memory with no argument, but the result of the reference shares memory with x"):
+    with pytest.raises(AssertionError, match="result 0 shares memory with no argument, but the result of the reference shares memory with x"):
         check_op(op, [(x(),)], reference=reference("first row", TORCH), pytorch=True)
 
 
