@@ -219,5 +219,5 @@ def _check(checkpoint: Checkpoint, target: str, arguments: str, torch: bool, pre
     if hint := plan.hint():
         console.print(text(f"The names in the checkpoint begin with {prefix + hint!r}: try --prefix {prefix + hint}"))
     elif hint := plan.hint(of_model=True):
-        console.print(text(f"The model's names begin with {hint!r}, but the checkpoint's do not: check the part {hint.rstrip('.')}"))
+        console.print(text(f"The model's names begin with {hint!r}, the checkpoint's do not: check the part that is {hint.rstrip('.')}"))
     raise SystemExit(1)

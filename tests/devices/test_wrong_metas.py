@@ -179,7 +179,7 @@ def test_a_view_where_pytorch_makes_a_copy():
     with pytest.raises(AssertionError, match="result 0 shares memory with x, but the result of the reference shares memory with none"):
         check_op(op, [(x(),)], reference=reference("copy of the first row", TORCH), pytorch=True)
     op = make(UNARY, lambda x: mt.Spec((3,), x.dtype), lambda out, x: np.asarray(out).__setitem__(..., np.asarray(x)[0]))
-    with pytest.raises(AssertionError, match="result 0 shares memory with no argument, but the result of the reference shares memory with x"):
+    with pytest.raises(AssertionError, match="shares memory with no argument, but the result of the reference shares memory with x"):
         check_op(op, [(x(),)], reference=reference("first row", TORCH), pytorch=True)
 
 
