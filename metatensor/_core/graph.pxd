@@ -28,7 +28,7 @@ cdef enum SavedKind:
     SAVED_OBJECT            # an argument that is not a tensor, a SavedTensor, or several of them
     SAVED_INPUT             # a tensor argument itself
     SAVED_RESULT            # a detached alias of a result; a reference to the result would be a cycle
-    SAVED_LAYOUT            # a tensor that is kept anyway, of which a function takes the Layout
+    SAVED_LAYOUT            # a tensor that is saved anyway; the function receives its Layout
     SAVED_STORAGE           # the storage of a contiguous result; unpacking makes an alias over it
 
 

@@ -272,7 +272,7 @@ cdef int _free_arrays(Node node) noexcept:
     return 0
 
 
-# Python's view of nodes--------------------------------------------------------------------------------
+# Nodes as Python objects -------------------------------------------------------------------------------
 
 cdef extern from *:
     """

@@ -12,7 +12,7 @@ cdef class MemoryTracker:
 
 cdef class Life:
     cdef MemoryTracker tracker
-    cdef Life next                  # that of the same storage in the tracker outside, or None
+    cdef Life next                  # the `Life` of the same storage in an enclosing tracker, or None
     cdef readonly dim_t nbytes
 
     cdef int resize(self, dim_t nbytes) except -1

@@ -1,7 +1,7 @@
-"""What the storages of a program weigh: an event for each birth, resize and death of a storage.
+"""Trackers of the memory of storages.
 
-`new_storage` asks `born` for a `Life` while a tracker is active in its thread; the storage owns it. The life tells its
-tracker when the storage is resized, and when it is freed. Without a tracker nothing is asked and storages own nothing.
+While a tracker is active in a thread, each new storage of the thread owns a `Life`, which `born` creates. It notifies
+the tracker when the storage is resized or freed. Without an active tracker, new storages have no `Life`.
 """
 cimport cython
 from metatensor._core.slots cimport forbid_new
@@ -11,20 +11,20 @@ from metatensor._core.types cimport dim_t
 
 @cython.binding(False)
 cdef class MemoryTracker:
-    """A context manager that counts the bytes of the storages that this thread makes inside it, while they live.
+    """A context manager that counts the bytes of the storages that this thread creates inside it.
 
-    A storage counts once, however many tensors share it, from its creation until it is freed, also after the block. Storages
-    that existed before do not count. An operator that works in place or with ``out=`` makes no storage for its result.
-    Trackers may be nested: a storage counts in each of them.
+    A storage counts once, however many tensors share it. It counts from its creation until it is freed, even if that
+    happens after the block. Storages that existed before the block do not count. An operator that works in place or with
+    ``out=`` creates no storage for its result. Trackers may be nested. A storage counts in each of them.
 
     Attributes
     ----------
     current : int
-        The bytes that are alive.
+        The bytes of storages that have not been freed.
     peak : int
-        The greatest value of `current` since the tracker was made, or since `reset_peak`.
+        The greatest value of `current` since the tracker was created, or since `reset_peak`.
     count : int
-        How many storages were made.
+        The number of storages that were created.
 
     Examples
     --------
@@ -61,7 +61,7 @@ cdef class MemoryTracker:
         self.peak = self.current
 
     cdef int happened(self, Life life, dim_t change) noexcept:
-        """Note one event: a birth or growth if `change` is positive, else a death or a loss of size."""
+        """Record that storages now have `change` more bytes, or fewer if it is negative."""
         self.current += change
         if self.current > self.peak:
             self.peak = self.current
@@ -73,7 +73,7 @@ cdef class MemoryTracker:
 @cython.no_gc
 @cython.freelist(256)
 cdef class Life:
-    """The life of one storage in one tracker. The storage owns it, so it ends with the storage."""
+    """Notifies one tracker of changes of one storage. The storage owns it, so both are freed together."""
 
     def __dealloc__(self):
         if self.tracker is not None:
@@ -94,7 +94,7 @@ forbid_new(Life)
 
 
 cdef Life born(dim_t nbytes):
-    """Tell the trackers of this thread that there is a new storage. Return what the storage must own, or None."""
+    """Notify the trackers of this thread of a new storage. Return the `Life` that the storage must own, or None."""
     cdef MemoryTracker tracker = <MemoryTracker>thread_state().tracker
     cdef Life life, first = None
     while tracker is not None:
@@ -110,7 +110,7 @@ cdef Life born(dim_t nbytes):
 
 
 cdef MemoryTracker pause_tracking():
-    """Let this thread's trackers overlook what happens until `resume_tracking`, which needs what this returns."""
+    """Deactivate the trackers of this thread. Pass the result to `resume_tracking` to activate them again."""
     cdef ThreadState state = thread_state()
     cdef MemoryTracker tracker = <MemoryTracker>state.tracker
     state.tracker = None

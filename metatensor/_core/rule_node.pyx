@@ -75,7 +75,7 @@ cdef inline int _link(Node node, int i, Tensor t) except -1:
 cdef int _link_all(Node node, Rule rule, Call* c) except -1:
     """Set the edges of a node, and the functions of its rule that are wanted.
 
-    Return a true value if the garbage collector tracks a node that it leads to.
+    Return a true value if the garbage collector tracks one of the nodes at the other end of the edges.
     """
     cdef Overload ov = <Overload>c.overload
     cdef Tensor t

@@ -1,4 +1,7 @@
-"""Recurrent layers in terms of recorded operators: one product with the inputs of all steps, then the steps."""
+"""Recurrent layers composed of other operators.
+
+The inputs of all steps are multiplied by the weights in one product. Then the steps run one after another.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +127,7 @@ def _layers(name: str, x: Any, hx: Any, params: Any, has_biases: bool, layers: i
         each += 1  # the weight that projects the hidden state
     states = hx if pair else [hx]
     if len(states) != 1 + pair or len(params) != layers * ways * each or layers < 1:
-        return NotImplemented  # which raises
+        return NotImplemented  # the operator itself raises the error
     if any(state.dim() != 3 or state.shape[0] != layers * ways for state in states):
         return NotImplemented
     last: list[Any] = []
