@@ -165,7 +165,7 @@ cdef int untrack(object o) except -1:
 cdef int track_all(Node start) except -1:
     """Let the garbage collector track a node and all nodes that it leads to."""
     cdef list pending = [start]
-    cdef Node node, to
+    cdef Node node
     cdef int i
     while pending:
         node = <Node>pending.pop()

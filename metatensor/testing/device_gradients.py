@@ -98,7 +98,7 @@ def _compare(op: Any, overload: Any, backend: DeviceBackend, reference: str, rep
 def constant_arguments(op: Any, sample: Sample, device: str, strided: bool = False) -> set[str]:
     """Return the names of the tensor arguments for which an operator has no gradient, such as the weights of a loss."""
     found: set[str] = set()
-    for name, spec in sample.specs():
+    for name, _ in sample.specs():
         arguments = sample.on(device, strided)
         for t in arguments[name] if isinstance(arguments[name], list) else [arguments[name]]:
             if isinstance(t, Tensor) and (t.is_floating_point() or t.is_complex()):

@@ -80,7 +80,7 @@ def test_one_function_for_some_arguments(name):
         return grad * weight * n
 
     x, w = leaf(2.0), leaf(3.0)
-    with pytest.raises(RuntimeError, match=r"argument 'weight' requires grad, but the operator has no gradient for it; pass weight\.detach"):
+    with pytest.raises(RuntimeError, match=r"argument 'weight' requires grad, but .* no gradient for it; pass weight\.detach"):
         op(x, w, 2)
     op(x, w.detach(), 2).backward()
     assert x.grad.tolist() == [6]
