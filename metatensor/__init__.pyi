@@ -333,9 +333,9 @@ def _fft_c2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, for
 def _fft_c2r(input: Tensor, dim: _int | Sequence[_int], normalization: _int, last_dim_size: _int, *, out: Tensor | None = None) -> Tensor:
     """Inverse Fourier transform over `dim` with a real result. `input` is half of a Hermitian-symmetric spectrum, and the result has size `last_dim_size` in the last dimension of `dim`. `normalization` is as in `_fft_c2c`."""
 def _fft_r2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, onesided: _bool, *, out: Tensor | None = None) -> Tensor:
-    """Fourier transform of real input over `dim`, with a complex result. If `onesided`, the last dimension in `dim` keeps only the first `n // 2 + 1` of n points. The others follow by symmetry. `normalization` is as in `_fft_c2c`."""
+    """Fourier transform of real input over `dim`, with a complex result. If `onesided`, the last dimension in `dim` keeps only the first half of the points: n // 2 + 1 of n. The others follow by symmetry. `normalization` is as in `_fft_c2c`."""
 def _from_host(data: Any, size: Sequence[_int], stride: Sequence[_int], dtype: _dtype, device: _device | _str | _int | None = None) -> Tensor:
-    """Return a tensor with the given layout and the values of host bytes in C order."""
+    """Return a tensor of the given size and strides. Its values are the host bytes `data`, which are in C order."""
 def _grid_sampler_backward(grad_output: Tensor, input: Tensor, grid: Tensor, mode: _str, padding_mode: _str, align_corners: _bool, output_mask: Sequence[_bool]) -> tuple[Tensor, Tensor]:
     """Gradients of `grid_sample`."""
 def _grouped_mm(input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: _dtype | None = None) -> Tensor:
@@ -576,17 +576,17 @@ def atanh_(input: Tensor) -> Tensor:
     """The inverse hyperbolic tangent."""
 @overload
 def atleast_1d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """View of each tensor with at least 1 dimension. The result is one view for one tensor, and a tuple of views for a list of tensors."""
+    """View each tensor as one that has at least 1 dimension. The result is one view for one tensor, and a tuple of views for a list of tensors."""
 @overload
 def atleast_1d(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_2d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """View of each tensor with at least 2 dimensions. The result is one view for one tensor, and a tuple of views for a list of tensors."""
+    """View each tensor as one that has at least 2 dimensions. The result is one view for one tensor, and a tuple of views for a list of tensors."""
 @overload
 def atleast_2d(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> tuple[Tensor, ...]: ...
 @overload
 def atleast_3d(tensors: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """View of each tensor with at least 3 dimensions. The result is one view for one tensor, and a tuple of views for a list of tensors."""
+    """View each tensor as one that has at least 3 dimensions. The result is one view for one tensor, and a tuple of views for a list of tensors."""
 @overload
 def atleast_3d(tensor0: Tensor | None = None, tensor1: Tensor | None = None, tensor2: Tensor | None = None, tensor3: Tensor | None = None, tensor4: Tensor | None = None, tensor5: Tensor | None = None, tensor6: Tensor | None = None, tensor7: Tensor | None = None, tensor8: Tensor | None = None, tensor9: Tensor | None = None, tensor10: Tensor | None = None, tensor11: Tensor | None = None, tensor12: Tensor | None = None, tensor13: Tensor | None = None, tensor14: Tensor | None = None, tensor15: Tensor | None = None, tensor16: Tensor | None = None, tensor17: Tensor | None = None, tensor18: Tensor | None = None, tensor19: Tensor | None = None, tensor20: Tensor | None = None, tensor21: Tensor | None = None) -> tuple[Tensor, ...]: ...
 def avg_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, ceil_mode: _bool = False, count_include_pad: _bool = True) -> Tensor:
@@ -759,7 +759,7 @@ def conv_transpose3d(input: Tensor, weight: Tensor, bias: Tensor | None = None, 
 def convolution(input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], transposed: _bool, output_padding: Sequence[_int], groups: _int) -> Tensor:
     """Convolution, or transposed convolution if `transposed`, over as many spatial dimensions (1 to 3) as `weight` has."""
 def convolution_backward(grad_output: Tensor, input: Tensor, weight: Tensor, stride: Sequence[_int], padding: Sequence[_int], dilation: Sequence[_int], transposed: _bool, output_padding: Sequence[_int], groups: _int, output_mask: Sequence[_bool]) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of `convolution` for input, weight and bias, as far as `output_mask` asks for them, else None."""
+    """Gradients of `convolution` for input, weight and bias. Those that `output_mask` does not select are None."""
 def copysign(input: Tensor, other: Tensor | _Number, *, out: Tensor | None = None) -> Tensor:
     """Magnitude of `input` with the sign of `other`."""
 def copysign_(input: Tensor, other: Tensor | _Number) -> Tensor:
@@ -828,7 +828,7 @@ def diagonal_copy(input: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 
 def diagonal_scatter(input: Tensor, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: Tensor | None = None) -> Tensor:
     """Return a copy of `input` in which `src` replaces the elements that `diagonal` selects."""
 def diff(input: Tensor, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Differences `input[i + 1] - input[i]` along `dim`, taken `n` times, after concatenating `prepend`, `input` and `append`. For bools, the difference is exclusive or. Each repetition reduces the size of `dim` by 1."""
+    """Differences `input[i + 1] - input[i]` along `dim`, taken `n` times, after concatenating `prepend`, `input` and `append`. The difference of two bools is their exclusive or. Each repetition reduces the size of `dim` by 1."""
 def digamma(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The digamma function: the derivative of `log(gamma(x))`."""
 def digamma_(input: Tensor) -> Tensor:
@@ -1083,7 +1083,7 @@ def histogram(input: Tensor, bins: Tensor, *, weight: Tensor | None = None, dens
 def histogram(input: Tensor, bins: _int = 100, *, range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False, out: Sequence[Tensor] | None = None) -> _return_histogram_bin_ct: ...
 @overload
 def histogramdd(input: Tensor, bins: _int | Sequence[_int], range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> _return_histogramdd:
-    """Histogram of points `input` (..., D) in D dimensions: the number of points, or the sum of their `weight`, in each bin, and the D vectors of bin edges. `bins` is a vector of edges or a number of bins for each coordinate, or one number for all. `range` holds the lowest and the highest edge of each coordinate in turn."""
+    """Histogram of points `input` (..., D) in D dimensions: the number of points, or the sum of their `weight`, in each bin, and the D vectors of bin edges. `bins` is a number, a sequence with the number of bins of each coordinate, or a sequence with the vector of edges of each. `range` holds the lowest and the highest edge of the first coordinate, then those of the second, and so on."""
 @overload
 def histogramdd(input: Tensor, bins: Sequence[Tensor], range: Sequence[_float] | None = None, weight: Tensor | None = None, density: _bool = False) -> _return_histogramdd_edges: ...
 @overload

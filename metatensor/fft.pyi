@@ -35,11 +35,11 @@ def ifftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Seq
 def ifftshift(input: Tensor, dim: _int | Sequence[_int] | None = None) -> Tensor:
     """Inverse of `fft.fftshift`."""
 def ihfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """One-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfft`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension."""
+    """One-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfft`. In the last transformed dimension, the result has only the first half of the points: n // 2 + 1 of n."""
 def ihfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Two-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfft2`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension."""
+    """Two-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfft2`. In the last transformed dimension, the result has only the first half of the points: n // 2 + 1 of n."""
 def ihfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Multi-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfftn`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
+    """Multi-dimensional inverse Fourier transform of real input over `dim`: the inverse of `hfftn`. In the last transformed dimension, the result has only the first half of the points: n // 2 + 1 of n. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
 def irfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """One-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfft`. By default, the last transformed dimension grows from size m to `2 * (m - 1)`."""
 def irfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
@@ -47,10 +47,10 @@ def irfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Se
 def irfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
     """Multi-dimensional inverse Fourier transform over `dim` with a real result: the inverse of `rfftn`. By default, the last transformed dimension grows from size m to `2 * (m - 1)`. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
 def rfft(input: Tensor, n: _int | None = None, dim: _int = -1, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """One-dimensional Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension. The others follow by Hermitian symmetry."""
+    """One-dimensional Fourier transform of real input over `dim`. In the last transformed dimension, the result has only the first half of the points: n // 2 + 1 of n. The others follow by Hermitian symmetry."""
 def rfft2(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] = (-2, -1), norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Two-dimensional Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension. The others follow by Hermitian symmetry."""
+    """Two-dimensional Fourier transform of real input over `dim`. In the last transformed dimension, the result has only the first half of the points: n // 2 + 1 of n. The others follow by Hermitian symmetry."""
 def rfftfreq(n: _int, d: _float = 1.0, *, dtype: _dtype | None = None, layout: _layout | None = None, device: _device | _str | _int | None = None, pin_memory: _bool | None = None, requires_grad: _bool = False, out: Tensor | None = None) -> Tensor:
     """Sample frequencies of `fft.rfft` for `n` points that are `d` apart, as a vector of `n // 2 + 1` elements."""
 def rfftn(input: Tensor, s: _int | Sequence[_int] | None = None, dim: _int | Sequence[_int] | None = None, norm: _str | None = None, *, out: Tensor | None = None) -> Tensor:
-    """Multi-dimensional Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the last transformed dimension. The others follow by Hermitian symmetry. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""
+    """Multi-dimensional Fourier transform of real input over `dim`. In the last transformed dimension, the result has only the first half of the points: n // 2 + 1 of n. The others follow by Hermitian symmetry. `dim` defaults to the last `len(s)` dimensions, or to all if `s` is None."""

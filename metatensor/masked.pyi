@@ -37,7 +37,7 @@ def norm(input: Tensor, ord: _Number | None = 2.0, dim: _int | Sequence[_int] | 
 def normalize(input: Tensor, ord: _Number, dim: _int | Sequence[_int] | None, *, eps: _float = 1e-12, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Divide the selected elements by their norm of order `ord` over `dim`, or by `eps` if that is larger. Masked-out elements become 0."""
 def prod(input: Tensor, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Product of the selected elements over `dim`, or 1 if there are none. Bool, signed and uint8 inputs give int64."""
+    """Product of the selected elements over `dim`, or 1 if there are none. Inputs of bools, signed integers or uint8 give int64."""
 def softmax(input: Tensor, dim: _int, *, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Softmax of the selected elements along `dim`. The other elements become 0. Slices without a selected element become NaN."""
 def softmin(input: Tensor, dim: _int, *, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
@@ -45,6 +45,6 @@ def softmin(input: Tensor, dim: _int, *, dtype: _dtype | None = None, mask: Tens
 def std(input: Tensor, dim: _int | Sequence[_int] | None = None, unbiased: _bool | None = None, *, correction: _Number | None = None, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Standard deviation of the selected elements over `dim`: the square root of `masked.var`."""
 def sum(input: Tensor, dim: _int | Sequence[_int] | None = None, *, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
-    """Sum of the selected elements over `dim`, or 0 if there are none. Bool, signed and uint8 inputs give int64."""
+    """Sum of the selected elements over `dim`, or 0 if there are none. Inputs of bools, signed integers or uint8 give int64."""
 def var(input: Tensor, dim: _int | Sequence[_int] | None = None, unbiased: _bool | None = None, *, correction: _Number | None = None, keepdim: _bool | None = False, dtype: _dtype | None = None, mask: Tensor | None = None) -> Tensor:
     """Variance of the selected elements over `dim`: the sum of squared deviations divided by N - `correction` (default 1), where N is the number of selected elements."""

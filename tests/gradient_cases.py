@@ -3,8 +3,10 @@
 import warnings
 
 import metatensor as mt
+from metatensor._core.errors import NotDifferentiableError
 from metatensor._core.gradients import declared
 from metatensor._core.op import registry
+from metatensor.testing.device_gradients import constant_arguments
 from metatensor.testing.search import base_samples
 
 SEED = 5
@@ -50,7 +52,7 @@ class Call:
         self.arguments = sample.on(device)
         for name, spec in sample.specs():
             if spec.role == "labels":
-                constant = (*constant, name)
+                constant = {*constant, name}
         self.constant = constant
         self.inputs = tuple(t for name, value in self.arguments.items() if name not in constant for t in tensors(value)
                             if is_differentiable(t))  # fmt: skip
@@ -102,12 +104,26 @@ def _call(op, sample, dtype, role, device, constant):
         return spec._replace(dtype=dtype, role=spec.role if spec.role in ("sorted", "labels") else role)
 
     try:
-        call = Call(op, sample.map(change), device, constant)
+        sample = sample.map(change)
+        call = Call(op, sample, device, constant)
     except Exception:
         return None  # there are no such values
     for t in call.inputs:
         t.requires_grad_()
+    if _needs_constants(call):
+        more = constant_arguments(op, sample, device) - set(constant)
+        return _call(op, sample, dtype, role, device, {*constant, *more}) if more else None
     return call if call.inputs else None
+
+
+def _needs_constants(call):
+    try:
+        call(*call.inputs)
+    except NotDifferentiableError:
+        return True
+    except Exception:
+        pass
+    return False
 
 
 def _is_usable(call):

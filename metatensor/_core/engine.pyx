@@ -1,7 +1,7 @@
 """The backward pass: a walk over the graph, starting at the latest call.
 
-A node is visited after all nodes that contribute to its gradient. Descending sequence numbers are such an order,
-because every node has a larger number than the nodes of its inputs. Leaves are the exception: their gradients are
+A node must be visited after all nodes that contribute to its gradient. The nodes are therefore visited in descending
+order of their sequence numbers: every node has a larger number than the nodes of its inputs. Leaves are the exception: their gradients are
 accumulated as soon as the last contribution has arrived.
 """
 cimport cython

@@ -16,6 +16,16 @@ _INSTEAD = {
 }
 
 
+class NotDifferentiableError(RuntimeError):
+    """An argument requires grad, but its operator has no gradient for it."""
+
+    def __init__(self, op, argument):
+        super().__init__(f"{op}(): argument '{argument}' requires grad, but the operator has no gradient for it; pass {argument}.detach()")
+
+    def __reduce__(self):
+        return (RuntimeError, self.args)
+
+
 class _OfTensor:
     """A mixin for exceptions about a tensor. `str()` appends the tensor's place in a module to the message."""
 

@@ -21,10 +21,25 @@ GENERAL = {
 }
 
 SPECIFIC = [
-    ("convolution_backward", {"weight": "Weight of the convolution."}),
-    ("multi_margin_loss_backward nll_loss_backward _nll_loss_forward", {"weight": "Weights of the classes (C,)."}),
-    ("native_layer_norm_backward native_group_norm_backward", {"weight": "Factors of the normalized values."}),
-    ("_max_pool_backward", {"indices": "Positions of the maxima in the input's planes."}),
+    ("convolution_backward", {"weight": "Weight of the convolution.", "dilation": "Distance between the elements of the kernel.",
+                              "stride": "Step of the kernel: one number, or one for each spatial dimension.",
+                              "transposed": "Whether the convolution was transposed."}),
+    ("multi_margin_loss_backward nll_loss_backward _nll_loss_forward", {
+        "weight": "Weights of the classes (C,).", "target": "Class indices.", "p": "Exponent, 1 or 2."}),
+    ("multilabel_margin_loss_backward _multilabel_margin_loss_forward", {"target": "Class indices, ended by -1."}),
+    ("soft_margin_loss_backward", {"target": "Labels, 1 or -1."}),
+    ("smooth_l1_loss_backward", {"beta": "Threshold between the quadratic and the linear part."}),
+    ("elu_backward", {"alpha": "Factor for the negative part.", "scale": "Factor for the result."}),
+    ("softplus_backward", {"beta": "Steepness.", "threshold": "Value of `beta * input` above which the function is the identity."}),
+    ("native_dropout_backward", {"mask": "Bool mask, true at the elements that were kept.", "scale": "Factor for the kept elements."}),
+    ("native_layer_norm_backward native_group_norm_backward", {
+        "weight": "Factors of the normalized values.", "bias": "Values that were added.",
+        "mean": "Means that the forward operator returned.",
+        "N": "Batch size.", "eps": "Number that was added to the variance."}),
+    ("native_batch_norm_backward", {
+        "train": "Whether the statistics of the batch were used.", "eps": "Number that was added to the variance."}),
+    ("_adaptive_avg_pool_backward", {"n": "Number of pooled dimensions."}),
+    ("_max_pool_backward", {"indices": "Positions of the maxima in the input's planes.", "n": "Number of pooled dimensions."}),
     ("embedding_dense_backward", {"indices": "Rows that were read."}),
     ("_pdist_backward", {"grad": "Gradient of the distances.", "pdist": "Distances."}),
     ("_cdist_backward", {"grad": "Gradient of the distances.", "cdist": "Distances."}),
@@ -32,8 +47,11 @@ SPECIFIC = [
         "weight": "The table, a matrix.", "indices": "Rows to read (N,).", "grad": "Gradient of the bags.",
         "offset2bag": "Bag of each index (N,).", "bag_size": "Number of indices of each bag.",
         "maximum_indices": "Row of the maximum of each element, for mode 'max'.", "mode": "How a bag is reduced: 'sum', 'mean' or 'max'.",
+        "offsets": "Index of the first element of each bag.", "per_sample_weights": "Factors for the rows, of the shape of `indices`.",
     }),
-    ("_upsample_backward", {"input_size": "Shape of the input.", "mode": "How values between positions were computed."}),
+    ("_upsample_backward", {"input_size": "Shape of the input.", "mode": "How values between positions were computed.",
+                            "align_corners": "Whether the centers of the corner elements were aligned."}),
     ("_grid_sampler_backward", {"mode": "How values between positions were computed."}),
-    ("_rrelu_with_noise", {"lower": "Lower bound of the slopes."}),
+    ("_rrelu_with_noise", {"lower": "Lower bound of the slopes.", "upper": "Upper bound of the slopes.",
+                           "training": "Whether `noise` is used."}),
 ]

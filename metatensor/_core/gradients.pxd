@@ -51,12 +51,13 @@ cdef class Rule:
     cdef dict named                     # name -> NamedRule
     cdef object default_named           # name that the namer returns if its arguments are absent or false, or None
     cdef list functions
-    cdef int n_slots, n_kept
+    cdef int n_slots, n_kept, n_constant
     cdef bint lists                     # whether an argument is a list of tensors
     cdef bint numbers                   # whether a differentiable argument may be a number
     cdef bint plain                     # whether calls that write to no argument are recorded by `record_plain`
     cdef int slots[MAX_ARGS]            # arguments with a gradient, in order: one edge each, or one per member of a list
     cdef int function_of[MAX_ARGS]      # for each argument with a gradient, the number of its function
+    cdef int constant[MAX_ARGS]         # other arguments that may be tensors: they must not require grad
     cdef Kept kept[MAX_PARAMETERS]
     cdef unsigned long long outputs     # bit set of the outputs that have gradients
     cdef Overload overload

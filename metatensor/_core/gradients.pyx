@@ -70,11 +70,12 @@ cdef dict _through_writes = {}  # qualified name of an overload -> the same for 
 cdef set _strided = set()   # qualified names of overloads for which `_through` is used only for non-contiguous arguments
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
+cdef dict _ignored = {}     # qualified name of an overload -> arguments without a gradient that may require grad
 cdef dict _written = {}     # qualified name of an overload -> functions by argument, for its in-place variant
 
 
 def gradient(str name not None, /, *, node=None, in_place=None, written=None, joint=None, outputs=None, bint sparing=False,
-             linear=None, tangent=None, **rules):
+             linear=None, tangent=None, ignored=(), **rules):
     """Declare the gradient of an operator. The module's docstring describes the functions.
 
     A composite operator with a rule is recorded as one node.
@@ -102,6 +103,8 @@ def gradient(str name not None, /, *, node=None, in_place=None, written=None, jo
         The arguments in which the operator is linear, for forward mode. See `metatensor._core.forward`.
     tangent : callable, optional
         A function that returns the tangent of the result in forward mode. See `metatensor._core.forward`.
+    ignored : sequence of str
+        The arguments without a gradient that may require grad. By default the operator raises RuntimeError then.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
 
@@ -114,6 +117,8 @@ def gradient(str name not None, /, *, node=None, in_place=None, written=None, jo
     if tangent is not None:
         tangents[name] = tangent
     _declared[name] = (node, joint, outputs, rules)
+    if ignored:
+        _ignored[name] = ignored
     if in_place is not None:
         _in_place[name] = in_place
     if written is not None:
@@ -273,6 +278,9 @@ cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rul
     for i in range(ov.nslots):
         name = <object>ov.slots[i].name
         if name not in rules:
+            if rules and ov.slots[i].kind in (K_TENSOR, K_OPERAND, K_TENSORS) and name not in _ignored.get(ov.qualname, ()):
+                rule.constant[rule.n_constant] = i
+                rule.n_constant += 1
             continue
         if ov.slots[i].kind not in (K_TENSOR, K_OPERAND, K_TENSORS):
             raise TypeError(f"gradient of {ov.qualname}: argument {name!r} is no tensor")

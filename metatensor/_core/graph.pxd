@@ -28,7 +28,7 @@ cdef enum SavedKind:
     SAVED_OBJECT            # an argument that is not a tensor, a SavedTensor, or several of them
     SAVED_INPUT             # a tensor argument itself
     SAVED_RESULT            # a detached alias of a result; a reference to the result would be a cycle
-    SAVED_LAYOUT            # a tensor that is kept anyway, of which a function takes the Layout
+    SAVED_LAYOUT            # a tensor that is saved anyway; the function receives its Layout
     SAVED_STORAGE           # the storage of a contiguous result; unpacking makes an alias over it
 
 
@@ -53,6 +53,7 @@ cdef class Node:
     cdef Output inline_output
     cdef PyObject* walk                     # the Walk that is visiting this node, or NULL
     cdef int place                          # the number of the node in that walk
+    cdef bint all_tracked                   # whether `track_all` has visited the node
     cdef NodeExtra extra                    # or None
     cdef object __weakref__
     cdef int apply(self, PyObject** grads, const char* wanted, PyObject** to) except -1
@@ -72,9 +73,10 @@ cdef class NodeExtra:
 
 # A node refers to older nodes and to tensors, so it can be part of a cycle only if Python code was attached to it or
 # to a node that it leads to. Only such nodes are tracked by the garbage collector, because traversing all nodes would
-# cost more than creating them.
+# cost more than creating them. A leaf's gradient that has a graph itself closes a cycle: `track_all` is called for it.
 cdef int track(object o) except -1
 cdef int untrack(object o) except -1
+cdef int track_all(Node start) except -1
 cdef extern from "Python.h":
     bint is_tracked "PyObject_GC_IsTracked" (PyObject* o) noexcept
 cdef int set_room(Node node, int edges, int saved, int outputs) except -1

@@ -162,6 +162,23 @@ cdef int untrack(object o) except -1:
     return 0
 
 
+cdef int track_all(Node start) except -1:
+    """Let the garbage collector track a node and all nodes that it leads to."""
+    cdef list pending = [start]
+    cdef Node node
+    cdef int i
+    while pending:
+        node = <Node>pending.pop()
+        if node.all_tracked:
+            continue
+        node.all_tracked = True
+        track(node)
+        for i in range(node.n_edges):
+            if node.edges[i].node != NULL and not (<Node>node.edges[i].node).all_tracked:
+                pending.append(<Node>node.edges[i].node)
+    return 0
+
+
 cdef object registered(object hooks, object fn, str name):
     if not callable(fn):
         raise TypeError(f"{name}: expected a callable, got {type(fn).__name__}")
@@ -255,7 +272,7 @@ cdef int _free_arrays(Node node) noexcept:
     return 0
 
 
-# Python's view of nodes--------------------------------------------------------------------------------
+# Nodes as Python objects -------------------------------------------------------------------------------
 
 cdef extern from *:
     """

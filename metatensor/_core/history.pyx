@@ -7,7 +7,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from metatensor._core.device cimport META
 from metatensor._core.graph cimport (
-    Node, NodeExtra, Output, next_sequence, node_extra, set_edge, set_output, set_room, untrack, where_called,
+    Node, NodeExtra, Output, next_sequence, node_extra, set_edge, set_output, set_room, track_all, untrack,
+    where_called,
 )
 from metatensor._core.layout cimport is_dense, is_row_major
 from metatensor._core.op cimport call
@@ -140,6 +141,8 @@ cdef int _accumulate(Tensor variable, Tensor g) except -1:
             extra.grad = call("add", (extra.grad, g))
         else:
             call("add_", (extra.grad, g))
+    if create and (<Tensor>extra.grad).node != NULL and (<Tensor>extra.grad).flags & T_NONLEAF:
+        track_all(<Node>(<Tensor>extra.grad).node)      # it leads to the leaf
     return 0
 
 

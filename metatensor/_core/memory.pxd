@@ -12,7 +12,7 @@ cdef enum EventKind:
 cdef struct Event:
     unsigned int storage        # the number of the storage, counted from the first of the log
     unsigned int operator       # that of the operator that ran last in this thread, counted from the first of the log
-    long long change            # how many bytes more live after it, times 4, plus the kind
+    long long change            # the number of bytes that it adds, times 4, plus the kind
 
 
 cdef struct Mark:
@@ -21,7 +21,7 @@ cdef struct Mark:
 
 
 cdef class Scope:
-    """The trackers that are active at a time. A storage that is born then counts in all of them."""
+    """The trackers that are active at one time. A storage that is created then counts in all of them."""
     cdef MemoryTracker tracker
     cdef Scope outer
     cdef ThreadState state          # that of the thread that entered the tracker
@@ -33,13 +33,14 @@ cdef class MemoryTracker:
     cdef Scope scope                # while the tracker is active, else None
     # the rest is for MemoryLog
     cdef bint writes
+    cdef bint incomplete            # whether memory for the log ran out
     cdef Event* log
     cdef Py_ssize_t n_events, room
     cdef readonly long long first_storage, first_operator
     cdef Mark* marks
     cdef Py_ssize_t n_marks, marks_room
-    cdef int walks                  # how many backward passes it has seen
-    cdef object walk                # the one that was running at the last event, or None
+    cdef int walks                  # the number of backward passes so far
+    cdef object walk                # the backward pass at the last event, or None
 
 
 cdef Scope born(dim_t nbytes, long long* number)

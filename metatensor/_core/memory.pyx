@@ -1,8 +1,8 @@
-"""What the storages of a program weigh: an event for each birth, resize and death of a storage.
+"""Trackers of the memory of storages.
 
-While a tracker is active in its thread, a new storage gets the `Scope` of the active trackers, and tells them when it is
-resized or freed. That a freed storage looks whether it has a scope is switched on and off with the first tracker and the
-last counted storage, so none of this costs anything while nobody counts.
+While a tracker is active in a thread, each new storage of the thread gets the `Scope` of the active trackers, and
+notifies them when it is resized or freed. The first active tracker enables this check in the storages' deallocator, and
+the end of the last counted storage disables it, so that there is no cost without a tracker.
 """
 cimport cython
 from cpython.object cimport PyObject
@@ -33,23 +33,22 @@ forbid_new(Scope)
 
 @cython.binding(False)
 cdef class MemoryTracker:
-    """A context manager that counts the bytes of the storages that this thread makes inside it, while they live.
+    """A context manager that counts the bytes of the storages that this thread creates inside it.
 
-    A storage counts once, however many tensors share it, from its creation until it is freed, also after the block. Storages
-    that existed before do not count. An operator that works in place or with ``out=`` makes no storage for its result. An
-    operator on meta that PyTorch computes in several steps counts with the temporary tensors of these steps (see
-    `metatensor.rules.parts`).
-
-    Trackers may be nested: a storage counts in each of them.
+    A storage counts once, however many tensors share it. It counts from its creation until it is freed, even if that
+    happens after the block. Storages that existed before the block do not count. An operator that works in place or with
+    ``out=`` creates no storage for its result. For an operator on meta that PyTorch computes in several steps, the
+    temporary tensors of these steps count too (see `metatensor.rules.parts`). Trackers may be nested. A storage counts in
+    each of them.
 
     Attributes
     ----------
     current : int
-        The bytes that are alive.
+        The bytes of storages that have not been freed.
     peak : int
-        The greatest value of `current` since the tracker was made, or since `reset_peak`.
+        The greatest value of `current` since the tracker was created, or since `reset_peak`.
     count : int
-        How many storages were made, temporary ones included.
+        The number of storages that were created, temporary ones included.
 
     Examples
     --------
@@ -98,7 +97,7 @@ cdef class MemoryTracker:
 
 @cython.binding(False)
 cdef class MemoryLog(MemoryTracker):
-    """A `MemoryTracker` that also keeps a log of what happened while it was active.
+    """A `MemoryTracker` that also keeps a log of the storages that were created, resized and freed.
 
     Examples
     --------
@@ -116,9 +115,15 @@ cdef class MemoryLog(MemoryTracker):
     def __len__(self):
         return self.n_events
 
+    cdef int check(self) except -1:
+        if self.incomplete:
+            raise MemoryError(f"MemoryLog: memory ran out after {self.n_events:,} events, so the log is incomplete")
+        return 0
+
     def highest(self):
-        """Return the index of the event after which most bytes were alive, or -1, and how many."""
+        """Return the index of the event at the peak, or -1 if there is none, and the bytes of all storages after it."""
         cdef Py_ssize_t i, at = -1
+        self.check()
         cdef dim_t now = 0, most = 0
         for i in range(self.n_events):
             now += self.log[i].change >> 2
@@ -132,6 +137,7 @@ cdef class MemoryLog(MemoryTracker):
         cdef Event* e
         cdef int walk = 0, kind
         from metatensor._core.memory_events import MemoryEvent
+        self.check()
         kinds = (None, "birth", "resize", "death")
         made = []
         for i in range(self.n_events):
@@ -159,6 +165,7 @@ cdef int _mark(MemoryTracker log, object walk) noexcept:
     if log.n_marks == log.marks_room:
         block = _more(log.marks, &log.marks_room, sizeof(Mark))
         if block == NULL:
+            log.writes, log.incomplete = False, True
             return 0
         log.marks = <Mark*>block
     log.walk = walk
@@ -176,7 +183,7 @@ cdef inline int _write(MemoryTracker log, PyObject* thread, long long storage, d
     if log.n_events == log.room:
         block = _more(log.log, &log.room, sizeof(Event))
         if block == NULL:
-            log.writes = False      # a log that ends early
+            log.writes, log.incomplete = False, True
             return 0
         log.log = <Event*>block
     if (<ThreadState>thread).walk is not log.walk:

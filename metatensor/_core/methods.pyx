@@ -2,7 +2,7 @@
 
 from collections import OrderedDict
 
-from metatensor._core.graph cimport Node, NodeExtra, exposed, node_extra, registered
+from metatensor._core.graph cimport Node, NodeExtra, exposed, node_extra, registered, track_all
 from metatensor._core.history cimport node_of
 from metatensor._core.size cimport make_size
 from metatensor._core.slots cimport set_buffer, type_set
@@ -213,6 +213,8 @@ def _set_grad(Tensor self not None, value):
     if make_size(self.ndim, self.sizes) != make_size(g.ndim, g.sizes):
         raise RuntimeError(f"grad: expected shape {shape_str(self)}, got {shape_str(g)}")
     extra_of(self).grad = g
+    if g.node != NULL and g.flags & T_NONLEAF:
+        track_all(<Node>g.node)     # it may lead to this tensor
 
 
 def _del_grad(Tensor self not None):

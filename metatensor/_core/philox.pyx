@@ -266,8 +266,8 @@ cdef uint64_t _word(uint64_t seed, uint64_t ticket, uint64_t at) noexcept nogil:
 def fill_permutation(memory, seed, ticket):
     """Fill `memory` with the 8-byte integers 0 to n - 1, in the order of the first n words of a stream.
 
-    The last bits of each word are replaced by its index before sorting by the leading bits. The few words that are not in
-    order then, or whose other bits are equal, are compared in full. If they are equal then too, they keep their order.
+    Before sorting, the last bits of each word are replaced by its index. An insertion sort then compares the few words
+    in full whose leading bits are equal. Equal words keep their order.
     """
     cdef _Out out = _Out(memory, 8)
     cdef uint64_t* to = <uint64_t*>out.view.buf

@@ -29,7 +29,7 @@ _FIRST_SEED = 67280421310721    # the seed of a new Generator(), as in PyTorch
 cdef unsigned long long _wrap_seed(object seed) except? 0:
     """Return a seed in [-2**63, 2**64) modulo 2**64.
 
-    Raise RuntimeError if it is out of range, TypeError if it is not an int.
+    Raise ValueError if it is out of range, TypeError if it is not an int.
     """
     try:
         seed = int(seed)
@@ -83,7 +83,7 @@ cdef class Generator:
 
         Raises
         ------
-        RuntimeError
+        ValueError
             If `seed` is out of range.
         TypeError
             If `seed` is not an int.
@@ -189,7 +189,7 @@ def manual_seed(seed):
 
     Raises
     ------
-    RuntimeError
+    ValueError
         If `seed` is out of range.
     TypeError
         If `seed` is not an int.

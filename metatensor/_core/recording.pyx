@@ -1,8 +1,8 @@
 """Recipes: recorded steps that compute the bytes of storages without data.
 
 A storage without data on a device other than meta may have a `Recipe`. It lists the steps that wrote to the
-storage. A step is one kernel call with its arguments at that time: numbers, tickets of random ops, host bytes, and a
-`Ref` for each tensor without data or a `Constant` for one with data. Steps are recorded while a `Recorder` is active,
+storage. A step is one kernel call with its arguments at that time: numbers, tickets (numbers of random ops), host bytes,
+and a `Ref` for each tensor without data or a `Constant` for one with data. Steps are recorded while a `Recorder` is active,
 and afterwards whenever an argument of a call has a recipe. `replay` runs a step on storages that hold data.
 
 View ops need no steps, because a Ref stores a layout. Changes of tensor objects (``p.data = ...``, ``requires_grad``,

@@ -133,7 +133,7 @@ def replay(Step step not None, dict storages not None, relocate):
     elif step.result is not None:
         result = tensor_from_ref(<Ref>step.result, storages, relocate)
     if len(args) != ov.nslots:
-        raise ValueError(f"replay: {ov.qualname} takes {ov.nslots} arguments, the step has {len(args)}")
+        raise ValueError(f"replay: {ov.qualname} takes {ov.nslots} arguments, but the step has {len(args)}")
     c.op = <PyObject*>ov.op
     c.overload = <PyObject*>ov
     c.device = <PyObject*>d

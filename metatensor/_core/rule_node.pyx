@@ -20,6 +20,7 @@ from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONTIGUOUS, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, T_VIEW
 from metatensor._core cimport graph
+from metatensor._core.errors import NotDifferentiableError
 from metatensor._core.late import later
 
 cdef extern from "Python.h":
@@ -75,7 +76,7 @@ cdef inline int _link(Node node, int i, Tensor t) except -1:
 cdef int _link_all(Node node, Rule rule, Call* c) except -1:
     """Set the edges of a node, and the functions of its rule that are wanted.
 
-    Return a true value if the garbage collector tracks a node that it leads to.
+    Return a true value if the garbage collector tracks one of the nodes at the other end of the edges.
     """
     cdef Overload ov = <Overload>c.overload
     cdef Tensor t
@@ -119,7 +120,10 @@ cdef inline unsigned long long _given(Rule rule, Call* c) noexcept:
 
 
 cdef int _link_missing(Node node, Call* c, Overload ov) except -1:
-    """Set edges to all tensor arguments of an operator without a rule. Backward through its node raises."""
+    """Set edges to all tensor arguments of an operator without a rule. Backward through its node raises.
+
+    The operator has no rule, or its function that calls others could not be used.
+    """
     cdef list given = []
     cdef int i, tracked = 0
     for i in range(ov.nslots):
@@ -142,6 +146,17 @@ cdef inline bint _is_kept(Rule rule, int k, unsigned long long given, unsigned l
     return users & functions or users & (users - 1) and not rule.sparing
 
 
+cdef int _refuse(Call* c, Rule rule) except -1:
+    """Raise RuntimeError if an argument that has no gradient requires grad."""
+    cdef int k
+    for k in range(rule.n_constant):
+        value = <object>c.args[rule.constant[k]]
+        for t in value if isinstance(value, list) else (value,):
+            if isinstance(t, Tensor) and (<Tensor>t).flags & T_REQUIRES_GRAD:
+                raise NotDifferentiableError(rule.overload.qualname, <object>rule.overload.slots[rule.constant[k]].name)
+    return 0
+
+
 cdef Node begin(Call* c, Overload ov):
     """Return a node with the edges and saved arguments of a call. Its outputs are set later."""
     cdef Node node = Node.__new__(Node)
@@ -149,12 +164,14 @@ cdef Node begin(Call* c, Overload ov):
     cdef Kept* kept
     cdef unsigned long long given
     cdef int k, tracked
-    if rule_of(ov) is False:
+    if rule_of(ov) is False or not (<Rule>ov.gradient).n_slots:
         tracked = _link_missing(node, c, ov)
     else:
         rule = <Rule>ov.gradient
         if c.variant == IN_PLACE and rule.written is not None:
             rule = rule.written
+        if rule.n_constant:
+            _refuse(c, rule)
         node.rule = rule
         if rule.in_place is not None and c.variant == IN_PLACE or rule.namer is not None and (
                 rule.named_by < 0 or <object>c.args[rule.named_by] is not None):
@@ -263,6 +280,8 @@ cdef int record_plain(Call* c, Rule rule, Tensor result) except -1:
     cdef unsigned long long functions = 0, given = _given(rule, c) if rule.numbers else <unsigned long long>-1
     cdef int k, output
     cdef bint tracked = False
+    if rule.n_constant:
+        _refuse(c, rule)
     node.rule = rule if rule.namer is None or rule.named_by >= 0 and <object>c.args[rule.named_by] is None else _named(rule, c)
     node.edges, node.n_edges = node.inline_edges, rule.n_slots
     node.saved, node.n_saved = node.inline_saved, rule.n_kept

@@ -1,8 +1,8 @@
 """The values that nodes save, and how they are restored for rules.
 
-An argument is saved as it is, with its history. A result is saved without history, because its node would otherwise
-refer to itself: as its storage if its layout follows from its sizes, else as an alias. Its node is attached again when
-it is unpacked. Unpacking a tensor that has been changed in place since raises an error. Under `saved_tensors_hooks`, a
+An argument is saved as it is, with its history. A result is saved without its history, so that its node does not refer
+to itself. If its layout follows from its sizes, only its storage is saved, else an alias of it. The node is attached
+again when the result is unpacked. Unpacking a tensor that has been changed in place since raises an error. Under `saved_tensors_hooks`, a
 node holds the object that the pack hook returned, and the node of the packed tensor.
 """
 cimport cython

@@ -31,7 +31,7 @@ cdef class Schema:
     cdef readonly bint returns_list
 
     def _admits(self, result, tensor):
-        """Return True if `result` matches the schema. Only tensors, instances of ``tensor``, are checked."""
+        """Return True if `result` has the number and kinds of results of the schema. ``tensor`` is the class of tensors."""
         if self.returns_list:
             return isinstance(result, (list, tuple)) and all([isinstance(r, tensor) for r in result])
         kinds = [kind for kind, _ in self.returns]
@@ -42,7 +42,7 @@ cdef class Schema:
 
 
 def _fits(kind, result, tensor):
-    """Return True if one result matches its type. Only tensors are checked."""
+    """Return True if one result matches its type. Types other than tensors match anything."""
     return not kind.startswith("Tensor") or isinstance(result, tensor) or (result is None and kind.endswith("?"))
 
 

@@ -59,5 +59,5 @@ cdef int check_bounds(Storage s, DType d, Layout* lay, str op) except -1:
     if need:
         need = mul_dims(add_dims(need, lay.offset), d.itemsize)
     if need > s.size_bytes:
-        raise RuntimeError(f"{op}(): the layout needs {need} bytes, the storage has {s.size_bytes}")
+        raise RuntimeError(f"{op}(): the layout needs {need} bytes, but the storage has {s.size_bytes}")
     return 0

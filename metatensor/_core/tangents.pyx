@@ -19,8 +19,8 @@ from metatensor._core.versions cimport carrying, detached
 from metatensor._core.gradients import linear_in, tangents as tangent_functions
 from metatensor._core.late import found_body, later
 
-# Operators with the flag ELEMENTWISE, because their result may overwrite an argument, whose elements depend on several
-# elements.
+# Operators that have the flag ELEMENTWISE, because their result may overwrite an argument, although one element of the
+# result depends on several elements of the argument.
 _MIXING = frozenset((
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "cumprod", "cumsum", "index_add", "index_copy", "index_fill", "index_reduce",
     "masked_scatter", "put", "renorm", "scatter", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add",

@@ -578,13 +578,13 @@ class Tensor:
     def diagonal_scatter(self, src: Tensor, offset: _int = 0, dim1: _int = 0, dim2: _int = 1, *, out: Tensor | None = None) -> Tensor:
         """Return a copy of `input` in which `src` replaces the elements that `diagonal` selects."""
     def diff(self, n: _int = 1, dim: _int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, out: Tensor | None = None) -> Tensor:
-        """Differences `input[i + 1] - input[i]` along `dim`, taken `n` times, after concatenating `prepend`, `input` and `append`. For bools, the difference is exclusive or. Each repetition reduces the size of `dim` by 1."""
+        """Differences `input[i + 1] - input[i]` along `dim`, taken `n` times, after concatenating `prepend`, `input` and `append`. The difference of two bools is their exclusive or. Each repetition reduces the size of `dim` by 1."""
     def digamma(self, *, out: Tensor | None = None) -> Tensor:
         """The digamma function: the derivative of `log(gamma(x))`."""
     def digamma_(self) -> Tensor:
         """The digamma function: the derivative of `log(gamma(x))`."""
     def dim_order(self, *, ambiguity_check: Any = False) -> Any:
-        """Return the dimensions as a tuple, ordered from the outermost to the innermost in memory. If `ambiguity_check`, raise RuntimeError if several orders are possible; a list restricts them to memory formats."""
+        """Return the dimensions as a tuple, ordered from the outermost to the innermost in memory. If `ambiguity_check` is True, raise RuntimeError if several orders are possible. If it is a list of memory formats, only their orders count."""
     def dist(self, other: Tensor, p: _Number = 2, *, out: Tensor | None = None) -> Tensor:
         """The `p`-norm of `input - other`, as a 0-d tensor."""
     def div(self, other: Tensor | _Number, *, rounding_mode: _str | None = None, out: Tensor | None = None) -> Tensor:

@@ -7,7 +7,7 @@ _options = {"precision": 4, "threshold": 1000, "edgeitems": 3, "linewidth": 80, 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None,
                      sci_mode=None):
-    """Set how tensors are printed. Arguments that are None leave their setting unchanged, except `sci_mode`.
+    """Set how tensors are printed. An argument that is None leaves its setting unchanged, except `sci_mode`.
 
     Parameters
     ----------
@@ -22,7 +22,7 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
     profile : str, optional
         "default", "short" or "full" sets precision, threshold and edgeitems. Other names have no effect.
     sci_mode : bool, optional
-        Whether to use scientific notation. None, the default, chooses it by the values.
+        Whether to use scientific notation. If None (the default), it depends on the values.
     """
     if profile is not None:
         known = {"default": (4, 1000, 3), "short": (2, 1000, 2), "full": (4, math.inf, 3)}

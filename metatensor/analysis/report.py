@@ -20,7 +20,7 @@ class ModuleRow:
     """Figures of one module. All except ``own_parameters`` include its submodules."""
 
     path: str
-    """Its name in the model (``layers.3.attn``); empty for the model itself."""
+    """Path in the model (``layers.3.attn``); empty for the model itself."""
     kind: str
     """The name of its class."""
     depth: int
@@ -34,7 +34,7 @@ class ModuleRow:
     flops: int = 0
     calls: int = 0
     output: Any = None
-    """The result of its last call, with strings such as ``float32[1,1024,768]`` in place of tensors."""
+    """The result of the module's last call, with strings such as ``float32[1,1024,768]`` in place of tensors."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types."""
@@ -50,7 +50,7 @@ class Peak:
     op: str | None = None
     """The operator at which the peak was reached."""
     module: str | None = None
-    """The path of the module in which it ran; empty for the model itself."""
+    """The path of the module in which that operator ran; empty for the model itself."""
     location: str | None = None
     """The line of the model's code, ``file:line``."""
 

@@ -19,7 +19,7 @@ class SizeError(ValueError):
 
 
 def parse_count(text: str, unit: str = "") -> int:
-    """Parse a count with a suffix K, M, G or B, T, P, E (powers of 1000), optionally followed by ``unit`` ("flops")."""
+    """Parse a count with an optional suffix (K, M, B or G, T, P, E: powers of 1000) and an optional ``unit`` ("flops")."""
     number, suffix = _split(text, "8B, 7e9 or 125M")
     if unit and suffix.endswith(unit):
         suffix = suffix.removesuffix(unit)

@@ -204,7 +204,7 @@ def _check(func: Callable, given: tuple, differentiated: list, eps: float, atol:
             if a is None or not numeric[id(x)]:
                 continue
             if dtypes and a.dtype is not x.dtype:
-                raise GradcheckError(f"gradcheck: the gradient for input {i} is {a.dtype}, the input is {x.dtype}")
+                raise GradcheckError(f"gradcheck: the gradient for input {i} is {a.dtype}, but the input is {x.dtype}")
             if bool(((a - b).abs() > nondet).any()):
                 raise GradcheckError(f"gradcheck: two backward passes gave different gradients for input {i}")
             expected = _expected(numeric[id(x)][place], x, output)

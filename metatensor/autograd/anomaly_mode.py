@@ -56,7 +56,7 @@ class detect_anomaly:
 
     def __init__(self, check_nan: bool = True) -> None:
         self._mode = 2 if check_nan else 1
-        warnings.warn("detect_anomaly: noting where every operator is called makes programs slow; use it to find errors only", stacklevel=2)
+        warnings.warn("detect_anomaly is slow, because it records where every operator is called; use it only for debugging", stacklevel=2)
 
     def __enter__(self) -> None:
         self._before = set_anomaly(self._mode)

@@ -127,7 +127,7 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
         if not (value.is_floating_point() or value.is_complex()):
             raise ValueError(f"make_dual: the {name} must be floating-point or complex, not {value.dtype}")
     if tensor.shape != tangent.shape:
-        raise RuntimeError(f"make_dual: the tensor has shape {list(tensor.shape)}, but the tangent {list(tangent.shape)}")
+        raise RuntimeError(f"make_dual: the tensor has shape {list(tensor.shape)}, but the tangent has shape {list(tangent.shape)}")
     if tangent.is_complex() and not tensor.is_complex():
         raise RuntimeError("make_dual: the tangent of a real tensor must be real")
     return _dual(tensor, tangent, number)

@@ -1,6 +1,6 @@
 """The part of the pickle machine that handles names, calls, states and keys.
 
-It never imports anything and only calls what its tables contain.
+The machine never imports anything, and calls only what its tables contain.
 """
 from collections import Counter, OrderedDict, defaultdict
 

@@ -1,6 +1,6 @@
 """Fast parser for safetensors headers in their usual form, in one pass over the text.
 
-It accepts only unambiguous headers: objects with exactly the three expected members, names without escapes, plain
+The parser accepts only unambiguous headers: objects with exactly the three expected members, names without escapes, plain
 numbers, and shapes that match the number of bytes. For anything else it returns None, and the full parser
 (`safetensors.read_header`) reads the text again and reports errors. If this parser returns a result, the full parser
 returns the same.

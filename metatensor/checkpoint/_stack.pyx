@@ -15,11 +15,11 @@ cdef extern from "Python.h":
     void tuple_set "PyTuple_SET_ITEM"(PyObject* t, Py_ssize_t i, PyObject* p)
 
 MAX_DIGITS = 1000
-"""Longest line in bytes that may hold a number."""
+"""Maximum length in bytes of a line that holds a number."""
 
 
 class Again(Exception):
-    """The pickle uses a memo entry that `record` omitted. It must be run again without `record`."""
+    """Raised if the pickle uses a memo entry that `record` did not keep. Run it again without `record`."""
 
 
 class Truncated(CheckpointError):
@@ -195,7 +195,7 @@ cdef class Stack:
 
     cdef object truncated(self, str what):
         return Truncated(self.file, f"truncated: the opcode at byte {self.base + self.here:,} needs {what}, "
-                                    f"the pickle ends at byte {self.base + self.end:,}")
+                                    f"but the pickle ends at byte {self.base + self.end:,}")
 
     cdef unsigned long long number(self, int width) except? 0xFFFFFFFFFFFF:
         """Read ``width`` bytes as an unsigned little-endian number."""

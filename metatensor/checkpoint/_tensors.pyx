@@ -355,7 +355,7 @@ cdef class TensorMachine(Machine):
             if need > ref.nbytes:
                 raise self.wrong(f"a tensor of size {[lay.sizes[i] for i in range(min(lay.ndim, 9))]}, "
                                  f"stride {[lay.strides[i] for i in range(min(lay.ndim, 9))]} and offset {lay.offset} needs "
-                                 f"{need:,} bytes, its storage {ref.key[:40]!r} has {ref.nbytes:,}")
+                                 f"{need:,} bytes, but its storage {ref.key[:40]!r} has {ref.nbytes:,}")
             made = over_storage(ref.storage, dtype, lay.ndim, lay.sizes, lay.strides, start)
             if grad:
                 set_requires_grad(made, True)
@@ -429,7 +429,8 @@ cdef class TensorMachine(Machine):
                 if found < 0:
                     raise self.wrong(f"storage {key[:40]!r} is not in the file: there is no member {(self.prefix + key)[:60]!r}")
                 if self.directory.entries[found].size != nbytes:
-                    raise self.wrong(f"storage {key[:40]!r} claims {nbytes:,} bytes, its member has {self.directory.entries[found].size:,}")
+                    raise self.wrong(f"storage {key[:40]!r} claims {nbytes:,} bytes, but its member has "
+                                     f"{self.directory.entries[found].size:,}")
             ref = StorageRef.__new__(StorageRef)
             ref.storage = new_storage(self.fixed if self.fixed is not None else <Device?>self.place(location, nbytes), nbytes)
             ref.dtype = dtype

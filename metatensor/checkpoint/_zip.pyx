@@ -1,7 +1,7 @@
 """The directory of a zip file: names, offsets and sizes of its members, all checked before use.
 
-It is read from the central directory in one pass. A member's local header is read, and compared with its entry, when
-its content is needed. The reader refuses repeated names, absolute names, names that lead out of the archive, encrypted
+The central directory is read in one pass. A member's local header is read, and compared with its entry, when its
+content is needed. The reader refuses repeated names, absolute names, names that lead out of the archive, encrypted
 or overlapping members, sizes that the file cannot hold, compression methods other than stored and deflated, and
 multi-part archives.
 
@@ -180,7 +180,7 @@ cdef class Directory:
             many, long_, first = number(q + 32, 8), number(q + 40, 8), number(q + 48, 8)
             end = where
         if long_ > MAX_DIRECTORY:
-            raise self.wrong(base + at, f"the directory claims {long_:,} bytes; at most {<long long>MAX_DIRECTORY:,} are read")
+            raise self.wrong(base + at, f"the directory claims {long_:,} bytes; the limit is {<long long>MAX_DIRECTORY:,}")
         if first > <unsigned long long>end or first + long_ != <unsigned long long>end:
             raise self.wrong(base + at, f"the directory, {long_:,} bytes from byte {first:,} on, does not end at byte {end:,}")
         if many > long_ // 46:
@@ -272,7 +272,7 @@ cdef class Directory:
         if header > <unsigned long long>self.start or packed > <unsigned long long>self.start - header:
             raise self.wrong(at, f"{name[:100]!r}, {packed:,} bytes from byte {header:,} on, does not fit before the directory")
         if e.method == 0 and size != packed:
-            raise self.wrong(at, f"{name[:100]!r} is stored, but claims {size:,} bytes in {packed:,}")
+            raise self.wrong(at, f"{name[:100]!r} is stored without compression, but its sizes differ: {size:,} and {packed:,} bytes")
         # Deflate compresses at most 1032 to 1.
         if e.method and size > 1032 * packed + 64:
             raise self.wrong(at, f"{name[:100]!r} claims {size:,} bytes in {packed:,} compressed ones, which is impossible")
@@ -331,7 +331,7 @@ cdef class Directory:
         if not e.flags & 8:
             for own, listed in ((number(p + 18, 4), e.packed), (number(p + 22, 4), e.size)):
                 if own != 0xFFFFFFFF and own != listed:
-                    raise self.wrong(e.header, f"the header of {name[:100]!r} claims {own:,} bytes, the directory {listed:,}")
+                    raise self.wrong(e.header, f"the header of {name[:100]!r} claims {own:,} bytes, but the directory {listed:,}")
         begin = e.header + 30 + n + n_extra
         if begin + e.packed > e.limit:
             raise self.wrong(e.header, f"{name[:100]!r} extends beyond byte {e.limit:,}, where the next part of the file begins")
@@ -348,7 +348,7 @@ cdef class Directory:
             raise CheckpointError(self.file, f"the zip file has no member {name[:100]!r}")
         e = &self.entries[<Py_ssize_t>found]
         if e.size > most:
-            raise self.wrong(e.header, f"{name[:100]!r} has {e.size:,} bytes; at most {most:,} are read")
+            raise self.wrong(e.header, f"{name[:100]!r} has {e.size:,} bytes; the limit is {most:,}")
         begin, packed = self.place_of(name)
         data = self.source.read(begin, packed, f"{name[:100]!r}")
         if e.method:

@@ -136,7 +136,7 @@ class _Layout:
         self.name = name
         source = Source(file, name)
         if source.size > MAX_METADATA:
-            raise CheckpointError(name, f"the metadata has {source.size:,} bytes; at most {MAX_METADATA:,} are read")
+            raise CheckpointError(name, f"the metadata has {source.size:,} bytes; the limit is {MAX_METADATA:,}")
         root = _unpickled(source.read(0, source.size, "the metadata"), name)
         must_be_found(file, name, "files of chunks")
         self.size = source.size
@@ -258,7 +258,7 @@ def _check_cover(layout: _Layout, key: str, shape: tuple[int, ...], chunks: list
     """
     total = sum(prod(chunk.sizes) for chunk in chunks)
     if total != prod(shape):
-        raise layout._wrong(key, f"its chunks hold {total:,} elements, its shape {shown(list(shape))} has {prod(shape):,}")
+        raise layout._wrong(key, f"its chunks hold {total:,} elements, but its shape {shown(list(shape))} has {prod(shape):,}")
     full = [chunk for chunk in chunks if prod(chunk.sizes)]
     cut = [dim for dim, size in enumerate(shape) if any(chunk.sizes[dim] != size for chunk in full)]
     if not full:

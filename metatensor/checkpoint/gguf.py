@@ -25,7 +25,7 @@ MAGIC = b"GGUF"
 MAX_TENSORS = 1 << 17
 MAX_PAIRS = 1 << 16
 MAX_ITEMS = 1 << 20
-"""Largest number of array items in the metadata that must be read one by one. A nested array counts as 16."""
+"""Limit on the array items that are parsed one by one: strings and nested arrays. A nested array counts as 16."""
 MAX_NAME = 1 << 16
 MAX_DIMS = 8
 MAX_SHOWN = 8
@@ -90,7 +90,10 @@ class Gguf:
             return materialise((_item(source, header, entry) for entry in header.entries), place)
 
     def fetch(self, file: BinaryIO, name: str, checkpoint: Checkpoint, tensor: str) -> Any:
-        """Return the bytes of a tensor in a file of the other byte order."""
+        """Return the bytes of a tensor, in the machine's byte order.
+
+        Only called for files in the other byte order. Tensors of other files are read at their offsets.
+        """
         return _item(Source(file, name), checkpoint.private, checkpoint.private.by_name[tensor]).fetch()
 
 
@@ -102,7 +105,7 @@ def _type_name(kind: int) -> str:
 
 
 def _item(source: Source, header: _Header, entry: _Entry) -> Item:
-    """Return the `Item` for a tensor. Raise `CheckpointError` for quantized blocks of the other byte order."""
+    """Return the `Item` for a tensor. Raise `CheckpointError` for quantized blocks if the file's byte order is not the machine's."""
 
     def fetch() -> Any:
         return native(source.at(entry.at, entry.at + entry.nbytes), width, header.order)
@@ -159,21 +162,21 @@ class _Header:
         """
         count: int = self._number(code, what)
         if count > limit:
-            raise self._wrong(f"{what} is {count:,}; at most {limit:,} are read")
+            raise self._wrong(f"{what} is {count:,}; the limit is {limit:,}")
         self.window.need(count * least, what)
         return count
 
     def _text(self, what: str, limit: int) -> str:
         length = self._number("Q", what)
         if length > limit:
-            raise self._wrong(f"{what} claims {length:,} bytes; at most {limit:,} are read")
+            raise self._wrong(f"{what} has a length of {length:,} bytes; the limit is {limit:,}")
         return self.window.take(length, what).decode("utf-8", "replace")
 
     # Metadata -----------------------------------------------------------------
 
     def _pair(self) -> None:
-        name = self._text("a name of the metadata", MAX_NAME)
-        kind = self._number("I", "a type of the metadata")
+        name = self._text("a name in the metadata", MAX_NAME)
+        kind = self._number("I", "a type in the metadata")
         value = self._value(kind, name, 0)
         if name in self.metadata:
             raise self._wrong(f"the metadata have the name {shown(name)} twice")
@@ -187,7 +190,7 @@ class _Header:
         if kind in NUMBERS:
             return self._number(NUMBERS[kind], "a value of the metadata")
         if kind == TEXT:
-            return self._text("a text of the metadata", 1 << 26)
+            return self._text("a string in the metadata", 1 << 26)
         if kind != ARRAY:
             raise self._wrong(f"the metadata {shown(name)} have the invalid type {kind}")
         if depth == 4:
@@ -234,7 +237,7 @@ class _Header:
         name = self._text("the name of a tensor", MAX_NAME)
         ndim = self._number("I", "the dimensions of a tensor")
         if ndim > MAX_DIMS:
-            raise self._wrong(f"tensor {shown(name)} has {ndim:,} dimensions; at most {MAX_DIMS} are read")
+            raise self._wrong(f"tensor {shown(name)} has {ndim:,} dimensions; the limit is {MAX_DIMS}")
         # The file stores the innermost dimension first.
         shape = tuple(self._number("Q", "a size") for _ in range(ndim))[::-1]
         kind = self._number("I", "the type of a tensor")

@@ -136,7 +136,7 @@ def read_array(source: Source, at: int = 0, end: int | None = None, name: str = 
     if nbytes != available:
         kind = "truncated" if nbytes > available else "longer than its array"
         raise CheckpointError(
-            source.name, f"{kind}: {shown(name)} of shape {shown(list(shape))} needs {nbytes:,} bytes, there are {available:,}"
+            source.name, f"{kind}: {shown(name)} of shape {shown(list(shape))} needs {nbytes:,} bytes, but there are {available:,}"
         )
     stride = None
     if fortran and len([extent for extent in shape if extent != 1]) > 1:

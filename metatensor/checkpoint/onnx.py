@@ -137,7 +137,7 @@ def _typed(source: Source, tensor: _Tensor) -> bytes:
                 break
     if len(out) != tensor.nbytes:
         raise CheckpointError(
-            source.name, f"tensor {shown(tensor.name)} needs {tensor.nbytes:,} bytes, its typed fields hold {len(out):,}"
+            source.name, f"tensor {shown(tensor.name)} needs {tensor.nbytes:,} bytes, but its typed fields hold {len(out):,}"
         )
     return bytes(out)
 
@@ -283,7 +283,7 @@ class _Model:
         elif raw is not None:
             if raw.size != nbytes:
                 raise CheckpointError(
-                    file, f"tensor {shown(full)}: {label} of shape {shown(dims)} needs {nbytes:,} bytes, it has {raw.size:,}"
+                    file, f"tensor {shown(full)}: {label} of shape {shown(dims)} needs {nbytes:,} bytes, but has {raw.size:,}"
                 )
             at = raw.value
         else:
@@ -320,7 +320,7 @@ class _Model:
         size = os.path.getsize(path)
         if length != nbytes or offset < 0 or offset + nbytes > size:
             raise CheckpointError(
-                file, f"tensor {shown(name)} needs {nbytes:,} bytes; its external data are {length:,} at byte {offset:,} of {location!r}"
+                file, f"tensor {shown(name)} needs {nbytes:,} bytes, but its external data are {length:,} at {offset:,} of {location!r}"
             )
         if location not in self._claims:
             self._claims[location] = Claims(path, size, "tensors claim the same bytes again and again, which takes memory")

@@ -107,7 +107,7 @@ class Plan:
             if hint := self.hint():
                 errors.append(f"The names in the checkpoint begin with {hint!r}: prefix={hint!r} leaves that out.")
             elif hint := self.hint(of_model=True):
-                errors.append(f"The model's names begin with {hint!r}, those in the checkpoint do not: load into model.{hint.rstrip('.')}.")
+                errors.append(f"The model's names begin with {hint!r}, but the checkpoint's do not: load into model.{hint.rstrip('.')}.")
             lines = "\n\t".join(map(printable, errors))
             raise RuntimeError(f"Error(s) in loading state_dict for {type(self.model).__name__}:\n\t{lines}")
         return _IncompatibleKeys(self.missing, unexpected)
@@ -154,7 +154,7 @@ class Plan:
         wanted = tuple(tensor.shape)
         if shape != wanted and not (wanted == () and shape == (1,)):  # very old checkpoints store scalars as shape (1,)
             part = "the part of the checkpoint's" if slices is not None else "the checkpoint has"
-            self.errors.append(f"size mismatch for {name}: {part} shape {list(shape)}, the model has {list(wanted)}.")
+            self.errors.append(f"size mismatch for {name}: {part} shape {list(shape)}, but the model has {list(wanted)}.")
             return None
         target = tensor.dtype
         if self.dtype == "checkpoint":

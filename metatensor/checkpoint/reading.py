@@ -203,7 +203,7 @@ class Window:
         if count < 0 or self.at + count > self.end:
             raise CheckpointError(
                 self.source.name,
-                f"truncated or damaged: {what} at byte {self.at:,} needs {count:,} bytes, {max(self.end - self.at, 0):,} are left",
+                f"truncated or damaged: {what} at byte {self.at:,} needs {count:,} bytes, but {max(self.end - self.at, 0):,} are left",
             )
 
     def skip(self, count: int, what: str = "the header") -> None:

@@ -160,10 +160,10 @@ def read_header(file: BinaryIO, name: str) -> Header:
     if length > MAX_HEADER:
         raise CheckpointError(name, f"the header claims {length:,} bytes, more than the limit of {MAX_HEADER:,}")
     if length > size - 8:
-        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, the file has {max(size - 8, 0):,} after its length")
+        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, but there are {max(size - 8, 0):,} after its length")
     text = read(file, length)
     if len(text) < length:
-        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, only {len(text):,} could be read")
+        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, but only {len(text):,} could be read")
     metadata, entries = _plain(text, name) or _check_entries(_decoded(text, name), name)
     _check_places(entries, size - 8 - length, name)
     return Header(entries, metadata, 8 + length, size)
@@ -230,7 +230,7 @@ def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[
             raise _wrong(file, name, f"the shape {_short(shape)} of {kind} needs more than 2**63 - 1 bytes")
         if needed != (end - begin) * 8:
             raise _wrong(
-                file, name, f"{kind} of shape {_short(shape)} needs {_bytes(needed)} bytes, its data_offsets hold {end - begin:,}"
+                file, name, f"{kind} of shape {_short(shape)} needs {_bytes(needed)} bytes, but its data_offsets hold {end - begin:,}"
             )
         entries.append((name, kind, shape, begin, end))
     return metadata, entries
@@ -248,7 +248,7 @@ def _check_places(entries: list[Entry], available: int, file: str) -> None:
         at, before = end, name
     if at > available:
         raise CheckpointError(
-            file, f"truncated: the header places {at:,} bytes of data (the last of tensor {before!r}), the file holds {available:,}"
+            file, f"truncated: the header places {at:,} bytes of data (the last of tensor {before!r}), but the file holds {available:,}"
         )
     if at < available:
         raise CheckpointError(file, f"{available - at:,} bytes at its end belong to no tensor")

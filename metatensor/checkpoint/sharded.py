@@ -96,7 +96,7 @@ class Sharded:
         for shard, form, opened in self._shards(name, weights):
             found = form.load(opened, shard, place)
             if not isinstance(found, dict):
-                raise CheckpointError(shard, f"a shard must hold tensors by name, this one holds {type(found).__name__}")
+                raise CheckpointError(shard, f"a shard must hold tensors by name, but this one holds {type(found).__name__}")
             base = os.path.basename(shard)
             for tensor, value in found.items():
                 self._once(name, tensor, tensors, base)
@@ -108,7 +108,7 @@ class Sharded:
         """Yield the path, format and open file of each shard."""
         shards = sorted(set(weights.values()))
         if len(shards) > MAX_SHARDS:
-            raise CheckpointError(name, f"the index names {len(shards):,} shards; at most {MAX_SHARDS:,} are read")
+            raise CheckpointError(name, f"the index names {len(shards):,} shards; the limit is {MAX_SHARDS:,}")
         paths = [beside(name, shard, "the shard") for shard in shards]
         for path in paths:
             with open_file(path) as opened:
@@ -137,7 +137,7 @@ def read_index(file: BinaryIO, name: str) -> tuple[dict[str, str], dict[str, str
     """
     source = Source(file, name)
     if source.size > MAX_INDEX:
-        raise CheckpointError(name, f"the index has {source.size:,} bytes; at most {MAX_INDEX:,} are read")
+        raise CheckpointError(name, f"the index has {source.size:,} bytes; the limit is {MAX_INDEX:,}")
     try:
         index = _DECODER.decode(source.read(0, source.size, "the index").decode("utf-8"))
     except RecursionError:

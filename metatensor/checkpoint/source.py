@@ -120,7 +120,7 @@ class Source:
         """Raise `CheckpointError` unless ``count`` bytes from ``begin`` on lie within the file."""
         if begin < 0 or count < 0 or begin + count > self.size:
             raise CheckpointError(
-                self.name, f"truncated: {what} at byte {begin:,} needs {count:,} bytes, the file ends at {self.size:,}"
+                self.name, f"truncated: {what} at byte {begin:,} needs {count:,} bytes, but the file ends at byte {self.size:,}"
             )
 
     def at(self, begin: int, end: int) -> memoryview:
@@ -149,7 +149,7 @@ class Source:
             done += count
 
     def _cut(self, begin: int, count: int, got: int, what: str) -> CheckpointError:
-        return CheckpointError(self.name, f"truncated: {what} at byte {begin:,} needs {count:,} bytes, {got:,} could be read")
+        return CheckpointError(self.name, f"truncated: {what} at byte {begin:,} needs {count:,} bytes, but only {got:,} could be read")
 
     def __enter__(self) -> Source:
         return self

@@ -153,7 +153,7 @@ class _Stream:
         if len(set(keys)) != len(keys) or set(keys) != set(storages):
             raise CheckpointError(
                 source.name,
-                f"at byte {self.end:,}: the file has {len(keys):,} storages with {len(set(keys)):,} keys, "
+                f"at byte {self.end:,}: the file has {len(keys):,} storages with {len(set(keys)):,} keys, but "
                 f"its tensors use {len(storages):,} storages; the two sets of keys must be equal",
             )
         begins = {}
@@ -164,7 +164,7 @@ class _Stream:
             if numel * width != ref.nbytes:
                 raise CheckpointError(
                     source.name,
-                    f"at byte {self.end:,}: storage {key[:40]!r} has {numel * width:,} bytes, its tensors need {ref.nbytes:,}",
+                    f"at byte {self.end:,}: storage {key[:40]!r} has {numel * width:,} bytes, but its tensors need {ref.nbytes:,}",
                 )
             begins[key] = self.end + 8
             source.check(self.end + 8, ref.nbytes, f"storage {key[:40]!r}")

@@ -18,12 +18,12 @@ __all__ = ["command"]
 @click.command("run", context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
     "--device", metavar="DEVICE",
-    help="The default device of tensors. With meta, all devices mean meta, and the script runs without data.",
+    help="The default device of tensors. With meta, every device that the script names is replaced, and the script runs without data.",
 )  # fmt: skip
 @click.option(
     "--values", "policy", type=click.Choice(POLICIES),
-    help="With --device meta, the answer to requests for values: the number 1 and the largest possible sizes (bound, the default), "
-    "values and sizes of tensors of zeros (zero), or an error (raise).",
+    help="What --device meta returns when the script reads a value: 'bound' (the default) returns the number 1, and the largest possible "
+    "size where a shape depends on values; 'zero' returns what tensors of zeros would give; 'raise' raises an error.",
 )  # fmt: skip
 @click.option("-m", "as_module", is_flag=True, help="SCRIPT is the name of a module, as for python -m.")
 @click.argument("script", metavar="SCRIPT")
@@ -33,9 +33,9 @@ def command(device: str | None, policy: str | None, as_module: bool, script: str
 
     ARGUMENTS are passed to the script. The exit status is that of the script.
 
-    With --device meta the run is planned: a training loop for a GPU runs to its end without data, memory or a GPU. All
-    devices that the script names ("cuda", "cuda:0", "mps", "cpu") mean meta, and one imitated GPU is available. At the
-    end, a summary on stderr names the lines that requested values, and what was omitted.
+    With --device meta a training loop for a GPU runs to its end without data, memory or a GPU. Every device that the
+    script names ("cuda", "cuda:0", "mps", "cpu") is replaced by meta, and one imitated GPU is available. At the end, a
+    summary on stderr lists the lines that read values and the work that was left out.
 
     \b
     metatensor run --device meta train.py --layers 12

@@ -1,6 +1,6 @@
 """Compute small constants with Python's numbers when no device plugin is installed.
 
-It supports `arange`, `linspace`, ``tensor([...])`` and similar functions, sums, differences, products and quotients,
+This module supports constructors such as `arange`, `linspace` and ``tensor([...])``, the four arithmetic operations,
 and conversions. The results equal those of the cpu device bit for bit, because after each step numbers are rounded to
 the dtype in which that device computes.
 """
@@ -86,7 +86,7 @@ class _Call:
 
     def __init__(self, result: Ref, memory: dict[Recipe, bytearray]) -> None:
         self.result, self.memory = result, memory
-        self.dtype = mt.float32 if _name(result.dtype) in _HALVES else result.dtype  # as on devices
+        self.dtype = mt.float32 if _name(result.dtype) in _HALVES else result.dtype  # devices compute half types in float32
 
     def read(self, value: Any) -> list[Any]:
         """Return an operand's elements, broadcast to the result's shape, in the dtype of the computation."""

@@ -45,7 +45,7 @@ OVERWRITES = frozenset((
 
 
 class deferred_init:
-    """Context manager and decorator inside which tensors are created without data and remember how.
+    """Context manager and decorator inside which tensors hold no data, but remember how to compute it.
 
     Meta tensors are created as usual. Operators whose inputs all have data are computed as usual.
 

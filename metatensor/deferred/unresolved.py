@@ -18,7 +18,7 @@ class Unresolved(NamedTuple):
     """A tensor without data."""
 
     name: str
-    """Its name in the module: ``"encoder.layers.3.weight"``."""
+    """Path of the tensor in the module: ``"encoder.layers.3.weight"``."""
     kind: str
     """"parameter", "buffer", "buffer (not in the state dict)" or "attribute" (also inside a container)."""
     tensor: Any

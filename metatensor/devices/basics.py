@@ -27,7 +27,7 @@ _FILLS = {"full": 1, "full_like": 1, "new_full": 2, "fill": 1, "scalar_tensor": 
 
 # These are made on the host and then copied to the device.
 _RANGES = ("arange",)
-# So are these, with the generator that all devices share. A seed therefore gives the same values everywhere.
+# Random numbers are also made on the host, by the generator that all devices share, so a seed gives the same values everywhere.
 _RANDOM = (
     "rand", "randn", "rand_like", "randn_like", "randint", "randint.low", "randint_like", "randint_like.low", "randperm", "uniform_",
     "normal_", "normal.float_float", "random_.from", "random_.to", "bernoulli_", "exponential_", "geometric_", "cauchy_",

@@ -39,7 +39,7 @@ def pin(tensor: Tensor, device: Any = None) -> Tensor:
     if tensor.is_pinned():
         return tensor
     if tensor.device.type != "cpu":
-        raise RuntimeError(f"pin_memory(): only memory of the cpu can be page-locked, the tensor is on {tensor.device}")
+        raise RuntimeError(f"pin_memory(): only memory of the cpu can be page-locked, but the tensor is on {tensor.device}")
     length = sum((size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)) + 1
     nbytes = length * tensor.itemsize if tensor.numel() else 0
     storage = make_storage("cpu", nbytes, _memory(nbytes, device))

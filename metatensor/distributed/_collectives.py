@@ -64,7 +64,7 @@ def _copy(name: str, target: Any, source: Any) -> None:
     if target.numel() != source.numel():
         raise ValueError(f"torch.distributed.{name}: the output has {target.numel()} elements, the input {source.numel()}")
     if target.dtype != source.dtype:
-        raise TypeError(f"torch.distributed.{name}: the output is {target.dtype}, the input {source.dtype}")
+        raise TypeError(f"torch.distributed.{name}: the output is {target.dtype}, but the input is {source.dtype}")
     if target is not source:
         with mt.no_grad():
             target.copy_(source.reshape(target.shape))

@@ -55,7 +55,7 @@ class CategoryPair(_Pair):
     def _set_categories(self, validate_args: bool | None, probs: Any, logits: Any, is_event: bool, **others: Any) -> None:
         """Normalize and set the parameter that is not None.
 
-        With `is_event`, a value is a vector with one element for each category.
+        If `is_event` is true, a sample is a vector with one element for each category.
         """
         _, given = exactly_one(self, probs=probs, logits=logits)
         if given.ndim < 1:

@@ -38,7 +38,7 @@ RANDOM_FLAG = 64
 _DROPOUT = ("p", "dropout", "dropout_p")
 _SWITCH = ("train", "training")
 
-# Operators with the flag of element-wise ones, because their result may be written over an argument, that are none.
+# Operators that have the flag ELEMENTWISE, because their result may overwrite an argument, but are not element-wise.
 _MIXING = frozenset((
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "cumprod", "cumsum", "index_add", "index_copy", "index_fill", "index_reduce",
     "masked_scatter", "put", "renorm", "scatter", "scatter_add", "scatter_reduce",
@@ -211,7 +211,7 @@ class Batched(Tensor):
         batches = [x for x in _tree.flatten([args, kwargs]) if isinstance(x, Batched)]
         level = max((x.level for x in batches), key=lambda level: level.depth)
         if duals.in_use():
-            # A tensor whose tangents are batched at this level takes part as one that is batched itself.
+            # A tensor whose tangents are batched at this level counts as batched itself.
             args, kwargs = _tree.tree_map(
                 lambda x: wrap(peel(x, level), level)
                 if isinstance(x, Tensor) and not (isinstance(x, Batched) and x.level is level) and is_batched_at(x, level) else x,
@@ -251,7 +251,7 @@ class Batched(Tensor):
             for way in _WAYS:
                 try:
                     result = way(func, level, args, kwargs, mutated)
-                except SharedWrite:  # to a tensor that the operator itself made
+                except SharedWrite:  # the operator itself created the shared tensor
                     result = NotImplemented
                 except NoBatch:
                     raise
@@ -289,11 +289,11 @@ class SharedWrite(NoBatch):
     """Raised if an operator would write different values for each member to a tensor that they share."""
 
 
-# How an operator runs for all members at once: the first that does not return NotImplemented is taken.
+# Ways to run an operator for all members at once. The first one that does not return NotImplemented is used.
 
 
 def by_rule(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
-    """Use the rule of the operator. Operators that are views, or element-wise, have one without being named."""
+    """Use the operator's rule. All views have a common rule, and so have all element-wise operators."""
     from metatensor.func._rules import RULES, broadcast, view
 
     if "out" in kwargs:
@@ -306,7 +306,7 @@ def by_rule(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def by_copy(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
-    """Compute what an operator is to write, then write it."""
+    """Run an in-place call, or one with `out=`, as the functional operator, and copy the result into the target."""
     if mutated is None or not (func.variant or "out" in kwargs) or isinstance(mutated, (list, tuple)):
         return NotImplemented
     result = func.functional(*args, **{name: value for name, value in kwargs.items() if name != "out"})
@@ -323,7 +323,7 @@ def by_body(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def by_parts(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
-    """Compute an operator by others: as it is recorded for gradients, or by its decomposition."""
+    """Compute an operator with other operators: by the function of `recorded_as`, or by its decomposition."""
     if mutated is not None:
         return NotImplemented
     found = bound_arguments(func, args, kwargs)

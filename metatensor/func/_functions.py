@@ -13,7 +13,7 @@ __all__ = ["CUSTOM", "VmapInfo", "batched_apply", "by_custom_rule"]
 
 
 class VmapInfo(NamedTuple):
-    """What the ``vmap`` method of a custom function is told."""
+    """The argument `info` of the ``vmap`` method of a custom function."""
 
     batch_size: int
     randomness: str

@@ -1,7 +1,7 @@
 """Transforms that differentiate functions.
 
 The arguments to differentiate with respect to are replaced by aliases with nodes of their own, so a transform finds its own
-gradients whatever else is recorded. If the results depend on nothing outside that is differentiated, they are detached.
+gradients whatever else is recorded. Results are detached unless they also depend on other tensors that require grad.
 
 Inside `vmap`, the aliases hold all members, also of arguments that the members share, and the gradients are those of the
 members.
@@ -89,7 +89,7 @@ def _whole(x: Any, levels: list[Level]) -> Any:
 
 
 def _own_memory(whole: Any) -> Any:
-    """Return all members with memory for each. The gradients of views of members would be shared between members otherwise."""
+    """Return all members, each with its own memory, so that gradients of views are not shared between members."""
     x = _innermost(whole)
     expanded = any(n > 1 and step == 0 for n, step in zip(x.shape, x.stride(), strict=True))
     return whole.clone(memory_format=mt.contiguous_format) if expanded else whole
@@ -323,8 +323,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     output : Any
         The value.
     vjp_fn : callable
-        Takes a gradient for each tensor of the output, in the same structure, and returns those of the arguments: a tuple, also
-        for one argument. It may be called more than once.
+        Takes a gradient for each tensor of the output, in the same structure. Returns the gradients of the arguments, as a
+        tuple even for one argument. It may be called more than once.
 
     Examples
     --------
@@ -360,7 +360,7 @@ def _pulled_back(call: _Recorded, cotangents: list[Any], keep: bool = True, crea
     for y, g in zip(call.outputs, cotangents, strict=True):
         if not isinstance(g, Tensor) or g.shape != y.shape:
             got = list(g.shape) if isinstance(g, Tensor) else type(g).__name__
-            raise RuntimeError(f"{call.where}: a gradient has shape {got}, but the output {list(y.shape)}")
+            raise RuntimeError(f"{call.where}: a gradient has shape {got}, but the output has shape {list(y.shape)}")
     if create is None:
         create = mt.is_grad_enabled() and (call.nested or any(_innermost(g).requires_grad for g in cotangents))
     return call.gradients(cotangents, keep or create, create)
@@ -390,8 +390,8 @@ def jacrev(
     Returns
     -------
     callable
-        Function that returns, in the structure of the output, for each tensor the derivative by each argument, of shape
-        ``(*output.shape, *argument.shape)``.
+        Function that returns the derivatives. In the structure of the output, each tensor is replaced by its derivative by
+        each argument, of shape ``(*output.shape, *argument.shape)``.
 
     Examples
     --------
@@ -509,7 +509,7 @@ def _pushed(where: str, func: Any, primals: Any, leaves: list[Any], directions: 
         given = []
         for x, t in zip(leaves, directions, strict=True):
             if x.shape != t.shape:
-                raise RuntimeError(f"{where}: a tangent has shape {list(t.shape)}, but its tensor {list(x.shape)}")
+                raise RuntimeError(f"{where}: a tangent has shape {list(t.shape)}, but its tensor has shape {list(x.shape)}")
             if not (x.is_floating_point() or x.is_complex()):
                 raise RuntimeError(f"{where}: only floating-point and complex tensors have tangents, got {x.dtype}")
             given.append(_dual(x, t, number))
@@ -550,8 +550,8 @@ def jacfwd(
     Returns
     -------
     callable
-        Function that returns, in the structure of the output, for each tensor the derivative by each argument, of shape
-        ``(*output.shape, *argument.shape)``.
+        Function that returns the derivatives. In the structure of the output, each tensor is replaced by its derivative by
+        each argument, of shape ``(*output.shape, *argument.shape)``.
 
     Examples
     --------
@@ -671,9 +671,9 @@ def linearize(func: Callable[..., Any], *primals: Any) -> Any:
         given = _tensors("linearize", tangents, "tangents")
         for x, t in zip(call.leaves, given, strict=True):
             if x.shape != t.shape:
-                raise RuntimeError(f"linearize: a tangent has shape {list(t.shape)}, but its tensor {list(x.shape)}")
+                raise RuntimeError(f"linearize: a tangent has shape {list(t.shape)}, but its tensor has shape {list(x.shape)}")
             if x.dtype is not t.dtype:
-                raise RuntimeError(f"linearize: a tangent is {t.dtype}, but its tensor {x.dtype}")
+                raise RuntimeError(f"linearize: a tangent is {t.dtype}, but its tensor is {x.dtype}")
         pairs = [(g, _whole(t, levels)) for g, t in zip(found, given) if g is not None and g.requires_grad]
         create = mt.is_grad_enabled() and (call.nested or any(_innermost(t).requires_grad for t in given))
         targets = [(node, 0) for _, node in aliases]

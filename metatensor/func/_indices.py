@@ -19,7 +19,7 @@ def _only_first(level: Level, given: dict[str, Any]) -> bool:
 
 
 def _axis(dim: int, ndim: int) -> int:
-    """Return the dimension of all members for dimension `dim` of a member, which has at least one."""
+    """Return the dimension of `value` that corresponds to dimension `dim` of a member of at least one dimension."""
     if not -ndim <= dim < ndim:
         raise IndexError(f"vmap: a member of {ndim} dimensions has no dimension {dim}")
     return dim % ndim + 1
@@ -351,7 +351,7 @@ def _matrices(func: Any, level: Level, given: dict[str, Any]) -> Any:
 
 @named("_linalg_lstsq linalg.lstsq")
 def _least_squares(func: Any, level: Level, given: dict[str, Any]) -> Any:
-    """Solve for all members. What a driver does not compute is an empty vector for each."""
+    """Solve for all members. A result that the driver does not compute is an empty vector for each member."""
     a, b = given["input"], given["b"]
     if a.dim() < 2 or not b.dim():
         return NotImplemented

@@ -19,7 +19,7 @@ def reduced(losses: Any, reduction: str) -> Any:
 
 
 def _reduction(given: dict[str, Any]) -> str:
-    """Return the reduction, which the arguments `size_average` and `reduce` of old determine if they are given."""
+    """Return the reduction. The deprecated arguments `size_average` and `reduce` determine it if they are given."""
     average, reduce = given.get("size_average"), given.get("reduce")
     if average is None and reduce is None:
         return str(given["reduction"])
@@ -68,7 +68,7 @@ def _multilabel_margin_loss(func: Any, level: Level, given: dict[str, Any]) -> A
 
 @named("nn.functional.gaussian_nll_loss")
 def _gaussian_nll_loss(func: Any, level: Level, given: dict[str, Any]) -> Any:
-    """Compute the loss. The signs of the variances are looked at for all members together."""
+    """Compute the loss. The signs of the variances are checked for all members together."""
     x, target, var = given["input"], given["target"], given["var"]
     if not is_batch(var, level) or var.dim() not in (x.dim(), x.dim() - 1):
         return NotImplemented

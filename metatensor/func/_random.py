@@ -75,7 +75,7 @@ def _apart(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any
     if func.functional.name not in _BY_ELEMENT:
         if func.functional.name not in RULES:
             return NotImplemented
-        # The rules of other operators compute with all members, for each of which the operator draws.
+        # The rules of other operators compute with all members at once, so each member gets its own random numbers.
         return _inside(level, lambda: by_rule(func, level, args, kwargs, None))
     if not is_batch(first, level) or any(isinstance(x, Tensor) for x in others):
         return NotImplemented

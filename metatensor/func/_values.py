@@ -245,7 +245,7 @@ def _points_between(func: Any, level: Level, given: dict[str, Any]) -> Any:
 
 @named("cov")
 def _cov(func: Any, level: Level, given: dict[str, Any]) -> Any:
-    """Compute weighted covariances. The signs of the weights are looked at for all members together."""
+    """Compute weighted covariances. The signs of the weights are checked for all members together."""
     x, correction, counts, weights = (given[name] for name in ("input", "correction", "fweights", "aweights"))
     if not is_batch(counts, level) and not is_batch(weights, level):
         return NotImplemented

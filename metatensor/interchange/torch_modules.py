@@ -1,4 +1,4 @@
-"""Map PyTorch's module names to this package's, for ``import torch`` and for names in PyTorch's files."""
+"""Map PyTorch's module names to this package's, for ``import torch`` and for class names in checkpoints."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def target_of(name: str) -> str:
 
 
 def name_of(target: str) -> str | None:
-    """Return PyTorch's name for a module of this package, or None: "torch.nn.init" for "metatensor.nn.init"."""
+    """Return PyTorch's name for a module, such as "torch.nn.init" for "metatensor.nn.init", or None if there is none."""
     if target == TREE or target.startswith(TREE + "."):
         return "torch" + target[len(TREE) :]
     for theirs, ours in SHARED.items():

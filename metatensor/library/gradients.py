@@ -38,6 +38,9 @@ def gradient(name: str, /, *function_or_names: Any, **rules: Callable[..., Any])
     result, and the name of an argument followed by ``_meta`` is a `Spec` of it. See docs/gradients.md. A function must
     not capture variables.
 
+    A call raises RuntimeError if a tensor argument that is not named requires grad. To give such an argument no
+    gradient, name it and return None for it.
+
     Parameters
     ----------
     name : str

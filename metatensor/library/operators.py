@@ -171,7 +171,7 @@ def kernel(name, device, *, override=False):
     Parameters
     ----------
     name : str
-        The name of one schema: ``"acme::rope"``, ``"max.dim"``.
+        The name of an op or of one of its overloads, such as ``"acme::rope"`` or ``"max.dim"``.
     device : str
         The device type, ``"cuda"``.
     override : bool
@@ -185,7 +185,7 @@ def kernel(name, device, *, override=False):
     TypeError
         If `device` is not a str.
     ValueError
-        If `device` is "meta" or not a device type, or if the op needs no kernels, such as a view.
+        If `device` is "meta" or not a device type, or if the op cannot have kernels, because it is a view, for example.
     """
     target, name = _schema_of(name, "kernels")
     if not isinstance(device, str):
@@ -418,10 +418,10 @@ def _schema_of(name, what):
     if name not in known:
         if target is not target.functional or target.name not in known:
             raise ValueError(f"{name}: register {what} under the name {' or '.join(known)} instead")
-        name = target.name  # given by an alias
+        name = target.name  # `name` was an alias
     overload = known[name]
     if overload.is_view or overload.is_composite or overload.is_host:
-        why = "its result is a view" if overload.is_view else "its body computes it" if overload.is_composite else "it only reads metadata"
+        why = "its result is a view" if overload.is_view else "it calls other ops" if overload.is_composite else "it only reads metadata"
         raise ValueError(f"{name}: this op cannot have {what}, because {why}")
     return target, name
 

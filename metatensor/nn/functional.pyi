@@ -173,7 +173,7 @@ def instance_norm(input: Tensor, running_mean: Tensor | None = None, running_var
 def interpolate(input: Tensor, size: Any | None = None, scale_factor: Any | None = None, mode: _str = 'nearest', align_corners: _bool | None = None, recompute_scale_factor: _bool | None = None, antialias: _bool = False) -> Tensor:
     """Resize images (N, C, spatial...) to the spatial sizes `size`, or by the factor `scale_factor`. `mode` is 'nearest', 'nearest-exact' or 'area'. It may also be 'linear' for inputs of 3 dimensions, 'bilinear', 'bicubic' or 'lanczos' for 4, and 'trilinear' for 5."""
 def kl_div(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = 'mean', log_target: _bool = False) -> Tensor:
-    """Kullback-Leibler divergence of log-probabilities `input` from probabilities `target`: `target * (log(target) - input)`. If `log_target`, `target` holds log-probabilities too. The reduction 'batchmean' divides the sum by the size of dimension 0."""
+    """Kullback-Leibler divergence of log-probabilities `input` from probabilities `target`: `target * (log(target) - input)`. If `log_target` is True, `target` holds log-probabilities too. The reduction 'batchmean' divides the sum by the size of dimension 0."""
 def l1_loss(input: Tensor, target: Tensor, size_average: _bool | None = None, reduce: _bool | None = None, reduction: _str = 'mean', weight: Tensor | None = None) -> Tensor:
     """Absolute error: `abs(input - target)`. `weight` has the shape of `input` and multiplies each term. If it is given, 'mean' divides by the sum of the weights."""
 def layer_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None = None, bias: Tensor | None = None, eps: _float = 1e-05) -> Tensor:

@@ -21,7 +21,7 @@ cdef object softmax_backward(Call* c):
     """Arguments: grad_output, output, dim, input_dtype."""
     cdef Tensor t = tensor_arg(c, 1)
     if not same_sizes(t, tensor_arg(c, 0)):
-        fail(c, f"the gradient has shape {shape_str(tensor_arg(c, 0))}, the result {shape_str(t)}")
+        fail(c, f"the gradient has shape {shape_str(tensor_arg(c, 0))}, but the result has shape {shape_str(t)}")
     if t.dtype.kind < KIND_FLOAT or tensor_arg(c, 0).dtype is not t.dtype:
         fail(c, f"both tensors must have the same floating-point dtype, got {tensor_arg(c, 0).dtype.name} and {t.dtype.name}")
     dim_arg(c, 2, t.ndim)

@@ -49,7 +49,7 @@ cdef Tensor contracted(str op, Tensor a, Tensor b, list dims_a, list dims_b):
         k *= a.sizes[i]
     a, b = permuted(a, free_a + dims_a), permuted(b, dims_b + free_b)
     if rows == 1 and columns == 1:
-        # One number. Where the elements do not lie in the order of the sum, they are multiplied in place of being copied.
+        # The result is one number. `dot` would copy operands that are not contiguous; `mul` and `sum` do not.
         if a.flags & T_CONTIGUOUS and b.flags & T_CONTIGUOUS:
             product = call("dot", (call("reshape", (a, (k,))), call("reshape", (b, (k,)))))
         else:
@@ -157,9 +157,9 @@ cdef object kron_body(Call* c):
         right += [1, size_b]
         shape.append(mul_dims(size_a, size_b))
     product = call("mul", (call("_unsafe_view", (a, left)), call("_unsafe_view", (b, right))))
-    # The product of strided operands has strides of which no view with these sizes can be made.
+    # If the operands are strided, the product may have strides that allow no view with these sizes.
     result = <Tensor>call("_unsafe_view" if product.flags & T_CONTIGUOUS else "reshape", (product, shape))
-    if result.base is product:      # nobody else has the product
+    if result.base is product:      # nothing else refers to the product
         result.base = None
         result.flags &= ~T_VIEW
     return result
@@ -171,7 +171,7 @@ cdef object chained(list mats):
     if n == 2:
         return call("mm", (mats[0], mats[1]))
     if n == 3:
-        # A tie of three goes to the left, a tie of more to the right.
+        # If both orders cost the same, three matrices are multiplied from the left, and more from the right.
         p, q = (<Tensor>mats[0]).sizes[0], (<Tensor>mats[2]).sizes[1]
         inner, outer = (<Tensor>mats[0]).sizes[1], (<Tensor>mats[2]).sizes[0]
         if p * outer * (inner + q) <= inner * q * (outer + p):

@@ -390,7 +390,7 @@ for _name in ("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"):
 gradient("convolution", linear="input+bias weight", joint="convolution.convolution", input=True, weight=True, bias=True)
 define("convolution_backward(Tensor grad_output, Tensor input, Tensor weight, int[] stride, int[] padding, int[] dilation, "
        "bool transposed, int[] output_padding, int groups, bool[] output_mask) -> (Tensor, Tensor, Tensor)", convolution_backward,
-       FUNCTION_ONLY, "Gradients of `convolution` for input, weight and bias, as far as `output_mask` asks for them, else None.")
+       FUNCTION_ONLY, "Gradients of `convolution` for input, weight and bias. Those that `output_mask` does not select are None.")
 recorded_as("convolution_backward", "convolution.convolution_backward")
 recorded_as("conv_tbc", "convolution.conv_tbc")
 gradient("nn.functional.unfold", linear="input", node="Im2ColBackward0", input="convolution.unfold")

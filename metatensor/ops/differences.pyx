@@ -50,7 +50,7 @@ cdef object diff_body(Call* c):
 define("diff(Tensor input, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor", diff_body,
        COMPOSITE | OUT,
        "Differences `input[i + 1] - input[i]` along `dim`, taken `n` times, after concatenating `prepend`, `input` and "
-       "`append`. For bools, the difference is exclusive or. Each repetition reduces the size of `dim` by 1.")
+       "`append`. The difference of two bools is their exclusive or. Each repetition reduces the size of `dim` by 1.")
 
 
 # Trapezoidal rule ---------------------------------------------------------------------
@@ -181,9 +181,10 @@ cdef Tensor uneven_gradient(Tensor t, int dim, Tensor points, int edge_order):
 
 
 cdef object end_slope(Tensor t, Tensor gaps, int dim, tuple places, int near, int far):
-    """Return the slope at an end, from three samples at the indices `places`, the outermost first.
+    """Return the slope at an end of `dim`, from the three samples at the indices `places`, the outermost first.
 
-    `near` and `far` are the indices of the two gaps between them. At the last end, the caller must negate the result.
+    `near` and `far` are the indices of the two gaps between them. The result has the wrong sign if `places` runs backwards
+    from the last sample.
     """
     cdef object h = one(gaps, dim, near), g = one(gaps, dim, far)
     cdef object twice = call("add", (call("mul", (h, 2.0)), g))

@@ -160,7 +160,7 @@ cdef object embedding_bag(Call* c):
         if pad >= weight.sizes[0] or pad < -weight.sizes[0]:
             fail_slot(c, 10, f"is {pad}, but the weight has {weight.sizes[0]} rows")
     result = new_contiguous(2, sizes, weight.dtype, result_device(c))
-    if result_device(c) is META:     # what the call has while it runs
+    if result_device(c) is META:     # trackers count the temporaries of the call
         _work = bag_work(c, indices, sizes, mode)
     if not is_none(c, 3):
         renorm(weight, indices if indices.ndim == 2 else <Tensor>indices.to(by_code(I64)), arg(c, 3), arg(c, 4))

@@ -342,8 +342,8 @@ cdef int _declare(str name, MetaFn one, MetaFn many, str doc) except -1:
 _declare("fft", fft_body, fftn_body, "discrete Fourier transform over `dim`.")
 _declare("ifft", ifft_body, ifftn_body, "inverse discrete Fourier transform over `dim`.")
 _declare("rfft", rfft_body, rfftn_body,
-         "Fourier transform of real input over `dim`. The result has only the first `n // 2 + 1` of n points in the "
-         "last transformed dimension. The others follow by Hermitian symmetry.")
+         "Fourier transform of real input over `dim`. In the last transformed dimension, the result has only the first half "
+         "of the points: n // 2 + 1 of n. The others follow by Hermitian symmetry.")
 _declare("irfft", irfft_body, irfftn_body,
          "inverse Fourier transform over `dim` with a real result: the inverse of `rfft%`. By default, the last "
          "transformed dimension grows from size m to `2 * (m - 1)`.")
@@ -351,5 +351,5 @@ _declare("hfft", hfft_body, hfftn_body,
          "Fourier transform over `dim` of a Hermitian-symmetric signal, with a real result. `input` holds the first "
          "half of the signal. By default, the last transformed dimension grows from size m to `2 * (m - 1)`.")
 _declare("ihfft", ihfft_body, ihfftn_body,
-         "inverse Fourier transform of real input over `dim`: the inverse of `hfft%`. The result has only the first "
-         "`n // 2 + 1` of n points in the last transformed dimension.")
+         "inverse Fourier transform of real input over `dim`: the inverse of `hfft%`. In the last transformed "
+         "dimension, the result has only the first half of the points: n // 2 + 1 of n.")

@@ -271,7 +271,7 @@ gradient("_fft_c2c", linear="input", node="FftC2CBackward0",
 define("_fft_r2c(Tensor input, int[1] dim, int normalization, bool onesided) -> Tensor", r2c_meta,
        OUT | SAFE_CAST | FUNCTION_ONLY,
        "Fourier transform of real input over `dim`, with a complex result. If `onesided`, the last dimension in `dim` "
-       "keeps only the first `n // 2 + 1` of n points. The others follow by symmetry. `normalization` is as in "
+       "keeps only the first half of the points: n // 2 + 1 of n. The others follow by symmetry. `normalization` is as in "
        "`_fft_c2c`.")
 gradient("_fft_r2c", linear="input", input=lambda grad, input, dim, normalization, onesided:
          _of_real(grad, input.shape, dim, normalization, onesided))

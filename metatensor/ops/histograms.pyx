@@ -228,8 +228,9 @@ define(f"_histogramdd_from_bin_cts(Tensor input, int[] bins, *, float[]? range=N
 define(f"histogramdd(Tensor input, int[1] bins, float[]? range=None, {MORE}) -> (Tensor hist, Tensor[] bin_edges)",
        several_body, COMPOSITE | FUNCTION_ONLY,
        "Histogram of points `input` (..., D) in D dimensions: the number of points, or the sum of their `weight`, in "
-       "each bin, and the D vectors of bin edges. `bins` is a vector of edges or a number of bins for each "
-       "coordinate, or one number for all. `range` holds the lowest and the highest edge of each coordinate in turn.")
+       "each bin, and the D vectors of bin edges. `bins` is a number, a sequence with the number of bins "
+       "of each coordinate, or a sequence with the vector of edges of each. `range` holds the lowest "
+       "and the highest edge of the first coordinate, then those of the second, and so on.")
 define(f"histogramdd.edges(Tensor input, Tensor[] bins, float[]? range=None, {MORE}) -> (Tensor hist, Tensor[] bin_edges)",
        several_edges_body, COMPOSITE | FUNCTION_ONLY)
 

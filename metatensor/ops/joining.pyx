@@ -148,12 +148,12 @@ cdef object stack_meta(Call* c):
     for k in range(len(tensors)):
         t = <Tensor>tensors[k]
         if t.ndim != first.ndim:
-            raise RuntimeError(f"{op_name(c)}(): all tensors must have the same shape: tensor {k} has {shape_str(t)}, "
-                               f"the first one {shape_str(first)}")
+            raise RuntimeError(f"{op_name(c)}(): all tensors must have the same shape: tensor {k} has {shape_str(t)}, but "
+                               f"the first one has {shape_str(first)}")
         for i in range(t.ndim):
             if t.sizes[i] != first.sizes[i]:
                 raise RuntimeError(f"{op_name(c)}(): all tensors must have the same shape: tensor {k} has "
-                                   f"{shape_str(t)}, the first one {shape_str(first)}")
+                                   f"{shape_str(t)}, but the first one has {shape_str(first)}")
         if t.ndim < 3:
             own = FORMAT_CONTIGUOUS
         else:
@@ -368,7 +368,7 @@ define("broadcast_tensors(Tensor[] tensors) -> Tensor[]", broadcast_tensors_body
 define(f"broadcast_tensors.several({ARGUMENTS}) -> Tensor[]", broadcast_tensors_body, COMPOSITE | MIXED)
 for n in (1, 2, 3):
     define(f"atleast_{n}d(Tensor[] tensors) -> Tensor[]", atleast_body, COMPOSITE,
-           f"View of each tensor with at least {n} dimension{'s' if n > 1 else ''}. The result is one view for one "
+           f"View each tensor as one that has at least {n} dimension{'s' if n > 1 else ''}. The result is one view for one "
            "tensor, and a tuple of views for a list of tensors.")
     define(f"atleast_{n}d.several({ARGUMENTS}) -> Tensor[]", atleast_body, COMPOSITE)
 define("meshgrid(Tensor[] tensors, *, str? indexing=None) -> Tensor[]", meshgrid_body, COMPOSITE,

@@ -31,7 +31,7 @@ def _vander(x, N):
 # Determinants ---------------------------------------------------------------------------
 
 cdef tuple temporary(Call* c, Tensor t):
-    """Return the LU factors that a call has while it runs, so that its memory on meta is known."""
+    """Return LU factors like those that the call computes on a device, so that trackers on meta count their memory."""
     return lu_parts(c, t) if result_device(c) is META else None
 
 
@@ -212,7 +212,7 @@ cdef object vander_meta(Call* c):
     if n <= 1:
         raise RuntimeError(f"{op_name(c)}(): N must be greater than 1, got {n}")
     d = by_code(I64) if t.dtype.kind == KIND_INT else t.dtype
-    if result_device(c) is META:     # the powers before they are joined to ones
+    if result_device(c) is META:     # trackers count the temporary tensor of powers
         _powers = new_matrices(c, max(t.ndim - 1, 0), t.sizes, t.sizes[t.ndim - 1] if t.ndim else one, n - 1, d, False)
         _ones = new_matrices(c, max(t.ndim - 1, 0), t.sizes, t.sizes[t.ndim - 1] if t.ndim else one, 1, d, False)
     return new_matrices(c, max(t.ndim - 1, 0), t.sizes, t.sizes[t.ndim - 1] if t.ndim else one, n,

@@ -47,7 +47,7 @@ cdef object eigvals_meta(Call* c):
     cdef DType d
     check_eig(c, t)
     d = to_complex(t.dtype)
-    if result_device(c) is META:     # the vectors are computed too
+    if result_device(c) is META:     # trackers count the vectors, which devices compute too
         _vectors = by_columns(c, t.ndim, t.sizes, d)
     return eigenvalues(c, t, d)
 
@@ -207,7 +207,7 @@ cdef object pinv_numbers_meta(Call* c):
 
 
 cdef tuple tolerances(Call* c):
-    """Return the tensors of tolerances that a call with numbers has while it runs, so that its memory on meta is known."""
+    """Convert tolerances given as numbers to tensors, as on a device, so that trackers on meta count their memory."""
     return tuple([new_contiguous(0, NULL, by_code(F64), META) for _ in range(2)]) if result_device(c) is META else None
 
 

@@ -182,7 +182,7 @@ cdef object binary_cross_entropy_with_logits(Call* c):
     need_floats(c, a)
     if b.dtype.kind != KIND_FLOAT:
         fail_slot(c, 1, f"must be floating-point, got {b.dtype.name}")
-    # PyTorch computes the loss in place in (1 - target), so the result has the dtype and strides of the target.
+    # PyTorch computes 1 - target and then the loss in place, so the result has the dtype and strides of the target.
     no_operands(&o)
     operand(&o, b)
     operand(&o, a)
@@ -279,7 +279,7 @@ cdef object gaussian_nll_loss(Call* c):
         if v.dtype.kind == KIND_COMPLEX:
             refuse(c, v.dtype)
         if v.dtype.kind == KIND_BOOL or (v.dtype.kind == KIND_INT and isinstance(arg(c, 4), float)):
-            fail(c, f"argument 'var' has the dtype {v.dtype.name}, in which no number is at least eps={arg(c, 4)}")
+            fail(c, f"argument 'var' has the dtype {v.dtype.name}, so it cannot be clamped to eps={arg(c, 4)}")
         if v.ndim == a.ndim:
             operand(&o, v)
     elif arg(c, 2) < 0:
@@ -341,7 +341,7 @@ define("nn.functional.binary_cross_entropy_with_logits(Tensor input, Tensor targ
 define(f"nn.functional.kl_div(Tensor input, Tensor target, {_legacy}, bool log_target=False) -> Tensor", kl_div,
        FUNCTION_ONLY,
        "Kullback-Leibler divergence of log-probabilities `input` from probabilities `target`: `target * (log(target) - "
-       "input)`. If `log_target`, `target` holds log-probabilities too. The reduction 'batchmean' divides the sum by "
+       "input)`. If `log_target` is True, `target` holds log-probabilities too. The reduction 'batchmean' divides the sum by "
        "the size of dimension 0.")
 define(f"nn.functional.hinge_embedding_loss(Tensor input, Tensor target, float margin=1.0, {_legacy}) -> Tensor",
        hinge_embedding_loss, FUNCTION_ONLY,

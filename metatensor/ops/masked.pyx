@@ -309,9 +309,9 @@ cdef str REDUCE = "int[1]? dim=None, *, bool? keepdim=False, dtype? dtype=None, 
 cdef str ALONG = "int dim, *, dtype? dtype=None, Tensor? mask=None) -> Tensor"
 
 define(f"masked.sum(Tensor input, {REDUCE}", sum_body, COMPOSITE,
-       "Sum of the selected elements over `dim`, or 0 if there are none. Bool, signed and uint8 inputs give int64.")
+       "Sum of the selected elements over `dim`, or 0 if there are none. Inputs of bools, signed integers or uint8 give int64.")
 define(f"masked.prod(Tensor input, {REDUCE}", prod_body, COMPOSITE,
-       "Product of the selected elements over `dim`, or 1 if there are none. Bool, signed and uint8 inputs give int64.")
+       "Product of the selected elements over `dim`, or 1 if there are none. Inputs of bools, signed integers or uint8 give int64.")
 define(f"masked.cumsum(Tensor input, {ALONG}", cumsum_body, COMPOSITE,
        "Cumulative sum of the selected elements along `dim`, in the dtype of `input` unless `dtype` is given.")
 define(f"masked.cumprod(Tensor input, {ALONG}", cumprod_body, COMPOSITE,

@@ -266,7 +266,7 @@ set_slot(S_MATMUL, "matmul")
 cdef int check_factors(Call* c, DType d, bint filled) except -1:
     """Refuse a complex beta or alpha, the last two arguments, for a real result.
 
-    If the result is not `filled`, because it is empty, PyTorch reads neither. Without products it does not read alpha.
+    PyTorch reads neither if the result is empty (`filled` is False), and not alpha if the sums have no terms.
     """
     cdef int n = (<Overload>c.overload).nslots
     if d.kind != KIND_COMPLEX and filled:

@@ -1,5 +1,5 @@
-"""Backward halves of normalization layers. They return the gradients of input, weight and bias that `output_mask` asks for, and None
-for the others."""
+"""Backward halves of normalization layers. They return a tuple with the gradients of input, weight and
+bias. Those that `output_mask` does not select are None."""
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport DType
 from metatensor._core.memory cimport Scope, pause_tracking, resume_tracking
@@ -32,7 +32,7 @@ cdef object layer_norm_backward(Call* c):
     cdef Tensor t = tensor_arg(c, 1)
     mask = three(arg(c, 8))
     if mask[1] and is_none(c, 5) or mask[2] and is_none(c, 6):
-        raise RuntimeError("native_layer_norm_backward(): there is no weight or bias for which output_mask asks")
+        raise RuntimeError("native_layer_norm_backward(): output_mask selects the gradient of a weight or bias that is None")
     return (fresh(c, t) if mask[0] else None, fresh(c, tensor_arg(c, 5)) if mask[1] else None,
             fresh(c, tensor_arg(c, 6)) if mask[2] else None)
 

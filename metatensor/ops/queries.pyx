@@ -125,7 +125,8 @@ define("is_set_to(Tensor input, Tensor tensor) -> bool", is_set_to_host, HOST | 
        "Return whether two tensors are the same view: same storage, offset, shape and strides.")
 define("dim_order(Tensor input, *, any ambiguity_check=False) -> any", dim_order_host, HOST | METHOD_ONLY,
        "Return the dimensions as a tuple, ordered from the outermost to the innermost in memory. If "
-       "`ambiguity_check`, raise RuntimeError if several orders are possible; a list restricts them to memory formats.")
+       "`ambiguity_check` is True, raise RuntimeError if several orders are possible. If it is a list of memory formats, "
+       "only their orders count.")
 define("result_type(Tensor|Scalar tensor1, Tensor|Scalar tensor2) -> dtype", result_type_host,
        HOST | FUNCTION_ONLY | MIXED, "Return the dtype that two tensors or numbers promote to in arithmetic.")
 

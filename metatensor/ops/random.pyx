@@ -532,7 +532,7 @@ define(f"nn.functional.gumbel_softmax(Tensor logits, float tau=1.0, bool hard=Fa
        "Sample from the categories along `dim` with the Gumbel-softmax trick (Jang et al., 2017), at temperature "
        "`tau`. The sample is soft, or one-hot if `hard` is true. `eps` is ignored.")
 
-# What was drawn does not depend on the values before.
+# The samples do not depend on the previous values.
 for _drawn in ("uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_", "poisson"):
     gradient(_drawn, input=lambda grad: grad.new_zeros(grad.shape))
 gradient("random_.from", node="RandomBackward0", input=lambda grad: grad.new_zeros(grad.shape))

@@ -115,7 +115,7 @@ cdef object from_host_meta(Call* c):
 
 cdef Op FROM_HOST = define("_from_host(any data, int[] size, int[] stride, dtype dtype, device? device=None) -> Tensor",
                            from_host_meta, FUNCTION_ONLY,
-                           "Return a tensor with the given layout and the values of host bytes in C order.")
+                           "Return a tensor of the given size and strides. Its values are the host bytes `data`, which are in C order.")
 
 
 cdef Tensor _make(object data, int n, const dim_t* sizes, const dim_t* strides, DType dtype, Device device):

@@ -388,7 +388,7 @@ define("expand(Tensor(a) input, int[] size, *, bool implicit=False) -> Tensor", 
 gradient("expand", input=lambda grad: grad)
 define("expand_as(Tensor(a) input, Tensor other) -> Tensor", expand_as_meta, VIEW | METHOD_ONLY | MIXED,
        "Like `expand`, with the shape of another tensor.")
-gradient("expand_as", node="ExpandBackward0", input=lambda grad: grad)
+gradient("expand_as", node="ExpandBackward0", ignored=("other",), input=lambda grad: grad)
 define("broadcast_to(Tensor(a) input, int[] size) -> Tensor", expand_meta, VIEW,
        "Like `expand`, but also available as a function.")
 gradient("broadcast_to", node="ExpandBackward0", input=lambda grad: grad)

@@ -19,15 +19,27 @@ cdef object like_input(Call* c):
 cdef object like_pooled(Call* c):
     """Arguments: grad_output, input, indices, n. Without a batch, the result of three dimensions is contiguous."""
     cdef Tensor t = tensor_arg(c, 1)
+    check_pooled(c, arg(c, 3))
     if int_arg(c, 3) == 3 and t.ndim == 4:
         return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
     return like_input(c)
 
 
+cdef int check_pooled(Call* c, object n) except -1:
+    """Raise RuntimeError unless the gradient and the input have `n` pooled dimensions, 1 to 3, channels, and maybe a batch."""
+    cdef Tensor g = tensor_arg(c, 0), t = tensor_arg(c, 1)
+    if n not in (1, 2, 3) or g.ndim != t.ndim or t.ndim not in (n + 1, n + 2):
+        fail(c, f"expected n from 1 to 3, and tensors of n + 1 or n + 2 dimensions, got n = {n}, grad_output of shape {shape_str(g)} and "
+                f"input of shape {shape_str(t)}")
+    return 0
+
+
 cdef object like_averaged(Call* c):
     """Arguments: grad_output, input, kernel_size or n, ... The result of three dimensions is contiguous."""
     cdef Tensor t = tensor_arg(c, 1)
-    if arg(c, 2) == 3 if isinstance(arg(c, 2), int) else len(arg(c, 2)) == 3:
+    n = arg(c, 2) if isinstance(arg(c, 2), int) else len(arg(c, 2))
+    check_pooled(c, n)
+    if n == 3:
         return new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c))
     return like_input(c)
 

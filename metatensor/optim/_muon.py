@@ -18,7 +18,10 @@ _RATE_FACTORS = {
     "original": lambda rows, columns: math.sqrt(max(1, rows / columns)),
     "match_rms_adamw": lambda rows, columns: 0.2 * math.sqrt(max(rows, columns)),
 }
-"""Factor of the rate for a matrix, by ``adjust_lr_fn``. It makes updates of matrices of all shapes equally large."""
+"""Functions that compute the factor of the learning rate from the shape of a matrix, by ``adjust_lr_fn``.
+
+The factor makes the updates of matrices of all shapes equally large.
+"""
 
 
 def _orthogonalized(matrix: Any, coefficients: tuple[float, float, float], steps: int, eps: float) -> Any:
@@ -42,8 +45,8 @@ def _orthogonalized(matrix: Any, coefficients: tuple[float, float, float], steps
 class Muon(UpdateRule):
     """Momentum with orthogonalized updates, for weights that are matrices (Jordan et al., 2024).
 
-    With the gradient g, the momentum buffer is b <- momentum b + (1 - momentum) g. The update is the orthogonalized b
-    or, with ``nesterov``, the orthogonalized momentum b + (1 - momentum) g.
+    With the gradient g, the momentum buffer is b <- momentum b + (1 - momentum) g. The update is
+    the orthogonalized b. With ``nesterov`` it is momentum b + (1 - momentum) g, orthogonalized.
 
     Parameters
     ----------

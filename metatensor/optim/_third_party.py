@@ -27,7 +27,7 @@ def _get_scalar_dtype(is_fused: bool | None = None) -> Any:
 
 
 def _view_as_real(params: list[Any], *state_and_grads: list[Any]) -> None:
-    """Replace complex tensors in the lists by real views, at the positions at which ``params`` is complex."""
+    """Replace each complex parameter, and the tensors at its position in the other lists, by real views."""
     where = [i for i, p in enumerate(params) if p.is_complex()]
     for tensors in (params, *state_and_grads):
         for i in where:
@@ -48,7 +48,7 @@ def _get_fused_kernels_supported_devices() -> list[str]:
 
 
 def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
-    """Return the device types that support step counters. They include meta, which represents any device."""
+    """Return the device types on which step counters may be kept. They include meta, which stands for any device."""
     return ["cuda", "xpu", "hpu", "privateuseone", "meta"] + (["xla"] if supports_xla else [])
 
 

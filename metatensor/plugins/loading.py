@@ -62,7 +62,7 @@ class PluginInfo(NamedTuple):
     distribution: str
     version: str
     state: str
-    """One of "not loaded", "blocked", "broken" and "loaded". A loaded device is "available" or "no device"."""
+    """One of "not loaded", "blocked", "broken" and "loaded". For the plugin of a device, "available" or "no device" replaces "loaded"."""
     reason: str
     """Why the plugin is blocked or broken, or why its device is not available. Otherwise empty."""
     devices: tuple[str, ...]
@@ -167,7 +167,7 @@ class PluginManager:
 
     def unknown_type(self, type: str) -> RuntimeError:
         """Return the exception for an unknown device type. The caller raises it."""
-        return RuntimeError(f"unknown device type {type!r}: known are {', '.join(self.device_types())}. {_where_to_find(type)}")
+        return RuntimeError(f"unknown device type {type!r}: the known types are {', '.join(self.device_types())}. {_where_to_find(type)}")
 
     def register_backend(self, backend: DeviceBackend, *, override: bool = False) -> None:
         """Register a device in this process, without an entry point.
@@ -452,7 +452,7 @@ def _check_ops(plugin: _Plugin, ops: list[Any]) -> None:
         raise RuntimeError(f"its hook registered no operator of the namespace {plugin.name!r}")
     for op in ops:
         if not isinstance(op, Op):
-            raise TypeError(f"expected an Op, as metatensor.op makes them, got {type(op).__name__}")
+            raise TypeError(f"expected an Op made by metatensor.op, got {type(op).__name__}")
         if not op.name.startswith(plugin.name + "::"):
             raise RuntimeError(f"it registers the operator {op.name}, but the entry point may provide only operators of the "
                                f"namespace {plugin.name!r}")
@@ -465,7 +465,7 @@ def _check_formats(formats: list[Any]) -> None:
     """
     for item in formats:
         if not isinstance(getattr(item, "name", None), str):
-            raise TypeError(f"expected a checkpoint format, which has a name, got {type(item).__name__}")
+            raise TypeError(f"expected a checkpoint format with a str attribute 'name', got {type(item).__name__}")
 
 
 def _operators(plugin: _Plugin) -> set[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from metatensor._core.device import backend_for
+from metatensor._core.errors import NotDifferentiableError
 from metatensor._core.tensor import Tensor
 from metatensor.devices.base import DeviceBackend
 from metatensor.testing.device_kernels import DTYPES, FLOATS, SHOWN, UNINITIALISED, call_sample, overloads, samples_of
@@ -94,7 +95,22 @@ def _compare(op: Any, overload: Any, backend: DeviceBackend, reference: str, rep
         report.without_gradient.append(overload.qualname)
 
 
-def _gradients(op: Any, sample: Sample, device: str, strided: bool) -> Any:
+def constant_arguments(op: Any, sample: Sample, device: str, strided: bool = False) -> set[str]:
+    """Return the names of the tensor arguments for which an operator has no gradient, such as the weights of a loss."""
+    found: set[str] = set()
+    for name, _ in sample.specs():
+        arguments = sample.on(device, strided)
+        for t in arguments[name] if isinstance(arguments[name], list) else [arguments[name]]:
+            if isinstance(t, Tensor) and (t.is_floating_point() or t.is_complex()):
+                t.requires_grad_()
+        try:
+            call_sample(op, sample, arguments)
+        except NotDifferentiableError:
+            found.add(name)
+    return found
+
+
+def _gradients(op: Any, sample: Sample, device: str, strided: bool, constant: Collection[str] = ()) -> Any:
     """Return the gradients of a call's tensors by name, None if no result requires grad, or the exception raised."""
     import metatensor as mt
 
@@ -102,7 +118,7 @@ def _gradients(op: Any, sample: Sample, device: str, strided: bool) -> Any:
     leaves: dict[str, Tensor] = {}
     for name, value in arguments.items():
         for i, t in enumerate(value if isinstance(value, list) else [value]):
-            if isinstance(t, Tensor) and (t.is_floating_point() or t.is_complex()):
+            if isinstance(t, Tensor) and name not in constant and (t.is_floating_point() or t.is_complex()):
                 leaves[f"{name}[{i}]" if isinstance(value, list) else name] = t.requires_grad_()
     state = mt.get_rng_state()
     mt.manual_seed(5)  # some operators, such as svd_lowrank, draw random numbers
@@ -117,6 +133,9 @@ def _gradients(op: Any, sample: Sample, device: str, strided: bool) -> Any:
             found = mt.autograd.grad(outputs, list(leaves.values()), weights, allow_unused=True)
             backend_for(device).synchronize(0)
             return {name: None if g is None else (to_values(g), g.dtype.name) for name, g in zip(leaves, found, strict=True)}
+    except NotDifferentiableError as error:
+        constant = () if constant else constant_arguments(op, sample, device, strided)
+        return _gradients(op, sample, device, strided, constant) if constant else error
     except Exception as error:
         return error
     finally:

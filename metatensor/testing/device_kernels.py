@@ -183,7 +183,7 @@ def _problem(got: Any, expected: Any, device: str, products: bool) -> str:
     if isinstance(got, Exception):
         return f"{type(got).__name__}: {got}"
     if got[1].keys() != expected[1].keys():
-        return f"it changes the arguments {sorted(got[1])}, the reference {sorted(expected[1])}"
+        return f"it changes the arguments {sorted(got[1])}, but the reference changes {sorted(expected[1])}"
     for name, values in expected[1].items():
         if difference(got[1][name], values, values.dtype.name):
             return f"argument {name} after the call: {difference(got[1][name], values, values.dtype.name)}"

@@ -95,9 +95,9 @@ class Run:
             shared = self.shared(number)
             wrong = [name for name in shared if name.partition("[")[0] not in allowed]
             if wrong:
-                yield f"result {number} shares memory with argument {wrong[0]}, but the schema does not say so: {self.schema.text}"
+                yield f"result {number} shares memory with argument {wrong[0]}, unlike the schema: {self.schema.text}"
             elif mark is not None and not shared and result.numel():
-                yield f"result {number} shares no memory with an argument, but the schema says so: {self.schema.text}"
+                yield f"result {number} shares no memory with an argument, unlike the schema: {self.schema.text}"
             elif not shared:
                 first = seen.setdefault(id(result.untyped_storage()), number)
                 if first != number:
@@ -169,26 +169,26 @@ def metadata(run: Run, expected: Run | Reference, whose: str, check_strides: boo
     """Yield differences in number, type, shape, dtype, strides and memory sharing of the results."""
     got, due = run.results, expected.results
     if len(got) != len(due):
-        yield f"{_count(len(got))}, but {len(due)} by {whose}"
+        yield f"the call returned {_count(len(got))}, but {whose} returned {len(due)}"
         return
     for number, (a, b) in enumerate(zip(got, due, strict=True)):
         if not isinstance(a, Tensor) or not _is_array(b):
             if isinstance(a, Tensor) != (_is_array(b) or isinstance(b, (bool, int, float, complex))):
-                yield f"result {number} is a {type(a).__name__}, but a {type(b).__name__} by {whose}"
+                yield f"result {number} is a {type(a).__name__}, but {whose} returned a {type(b).__name__}"
             elif isinstance(a, Tensor) and a.dim():
-                yield f"result {number} has shape {tuple(a.shape)}, but is a number by {whose}"
+                yield f"result {number} has shape {tuple(a.shape)}, but {whose} returned a number"
             continue
         name = str(b.dtype).rpartition(".")[2]
         if tuple(a.shape) != tuple(b.shape):
-            yield f"result {number} has shape {tuple(a.shape)}, but {tuple(b.shape)} by {whose}"
+            yield f"result {number} has shape {tuple(a.shape)}, but {whose} returned shape {tuple(b.shape)}"
         elif a.dtype.name != name:
-            yield f"result {number} has dtype {a.dtype.name}, but {name} by {whose}"
+            yield f"result {number} has dtype {a.dtype.name}, but {whose} returned dtype {name}"
         elif check_strides and _used(a.shape, a.stride()) not in (possible := _strides(b)) and (run.is_plain or hasattr(b, "stride")):
-            yield f"result {number} has strides {tuple(a.stride())}, but {possible[0]} by {whose}"
+            yield f"result {number} has strides {tuple(a.stride())}, but {whose} returned strides {possible[0]}"
         elif isinstance(expected, Reference) and (theirs := expected.shared(number)) is not None and theirs != run.shared(number):
             mine = run.shared(number)
-            yield (f"result {number} shares memory with {', '.join(mine) or 'no argument'}, but with "
-                   f"{', '.join(theirs) or 'none'} by {whose}")  # fmt: skip
+            yield (f"result {number} shares memory with {', '.join(mine) or 'no argument'}, but the result of "
+                   f"{whose} shares memory with {', '.join(theirs) or 'none'}")  # fmt: skip
     if isinstance(expected, Reference):
         yield from _written_layouts(run, expected, check_strides)
 
@@ -200,7 +200,7 @@ def _written_layouts(run: Run, expected: Reference, check_strides: bool) -> Iter
         if name in theirs:
             due = theirs[name]
             if (layout[0], layout[2]) != (due[0], due[2]) or (check_strides and layout[1] != due[1]):
-                yield f"argument {name} after the call has {_say(layout)}, but {_say(due)} by the reference"
+                yield f"argument {name} has {_say(layout)} after the call, but {_say(due)} after a call of the reference"
 
 
 def value_differences(run: Run, expected: Run | Reference) -> Iterable[str]:

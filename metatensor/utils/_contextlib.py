@@ -11,7 +11,7 @@ __all__ = ["ClassPropertyDescriptor", "context_decorator"]
 
 
 def context_decorator(ctx: Any, func: Callable[..., Any]) -> Callable[..., Any]:
-    """Return `func`, run inside a context manager at each call.
+    """Return a function that calls `func` inside a context manager.
 
     `ctx` is a context manager, or a function that returns a new one for each call. A generator function enters a
     context each time it resumes, and leaves it at each yield.

@@ -227,6 +227,21 @@ def test_cycles_that_users_make_are_collected():
     assert node() is None
 
 
+@pytest.mark.parametrize("how", ["create_graph", "by hand"])
+def test_gradients_with_a_graph_are_collected(how):
+    x = leaf()
+    y = (x * x).exp()
+    node = weakref.ref(y.grad_fn)
+    if how == "create_graph":
+        y.sum().backward(create_graph=True)
+    else:
+        x.grad = y
+    assert x.grad.grad_fn is not None  # which leads to x
+    del x, y
+    gc.collect()
+    assert node() is None
+
+
 # Depth -------------------------------------------------------------------------------------------------------------
 
 DEEP = """

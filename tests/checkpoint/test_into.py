@@ -109,7 +109,7 @@ def test_shapes_and_dtypes_that_do_not_fit(tmp_path):
 
     save({"weight": mt.zeros(3, 3, device="cpu"), "bias": mt.zeros(3, device="cpu")}, tmp_path / "m.pt")
     model = on("meta", lambda: nn.Linear(2, 3))
-    with pytest.raises(RuntimeError, match=r"size mismatch for weight: the checkpoint has shape \[3, 3\], the model has \[3, 2\]"):
+    with pytest.raises(RuntimeError, match=r"size mismatch for weight: the checkpoint has shape \[3, 3\], but the model has \[3, 2\]"):
         load_into(model, tmp_path / "m.pt", strict=False)
     (tmp_path / "m.gguf").write_bytes(gguf([("weight", (32, 3), 8, 0)], data=bytes(200)))
     with pytest.raises(RuntimeError, match="Q8_0"):

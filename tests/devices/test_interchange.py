@@ -269,7 +269,7 @@ def test_too_much_memory(device):
 
 
 def test_unknown_devices():
-    with pytest.raises(RuntimeError, match=r"unknown device type 'warp': known are .*meta"):
+    with pytest.raises(RuntimeError, match=r"unknown device type 'warp': the known types are .*meta"):
         mt.empty(3, device="warp")
     with pytest.raises(RuntimeError, match="cpu:1 does not exist"):
         mt.empty(3, device="cpu:1")

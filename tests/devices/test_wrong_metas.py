@@ -101,21 +101,21 @@ def _discard(_):
 
 WRONG = {
     "shape": (UNARY, lambda x: mt.Spec((3, 2), x.dtype), nothing, "double",
-              "on meta, result 0 has shape (3, 2), but (2, 3) by the reference"),
+              "on meta, result 0 has shape (3, 2), but the reference returned shape (2, 3)"),
     "rank": (UNARY, lambda x: mt.Spec((2, 3, 1), x.dtype), nothing, "double",
-             "on meta, result 0 has shape (2, 3, 1), but (2, 3) by the reference"),
+             "on meta, result 0 has shape (2, 3, 1), but the reference returned shape (2, 3)"),
     "strides": (UNARY, lambda x: mt.Spec(x.shape, x.dtype, strides=(1, 2)), doubled, "double",
-                "on meta, result 0 has strides (1, 2), but (3, 1) by the reference"),
+                "on meta, result 0 has strides (1, 2), but the reference returned strides (3, 1)"),
     "gaps": (UNARY, lambda x: mt.Spec(x.shape, x.dtype, strides=(6, 2)), doubled, "double",
-             "on meta, result 0 has strides (6, 2), but (3, 1) by the reference"),
+             "on meta, result 0 has strides (6, 2), but the reference returned strides (3, 1)"),
     "dtype": (UNARY, lambda x: mt.Spec(x.shape, mt.float64), doubled, "double",
-              "on meta, result 0 has dtype float64, but float32 by the reference"),
+              "on meta, result 0 has dtype float64, but the reference returned dtype float32"),
     "returns its argument": (UNARY, lambda x: x, nothing, "double",
-                             "on meta, result 0 shares memory with argument x, but the schema does not say so"),
+                             "on meta, result 0 shares memory with argument x, unlike the schema"),
     "returns a view": (UNARY, lambda x: x.t().t(), nothing, "double",
-                       "on meta, result 0 shares memory with argument x, but the schema does not say so"),
+                       "on meta, result 0 shares memory with argument x, unlike the schema"),
     "returns no view": (VIEW, lambda x: x.new_empty((3,)), None, "first row",
-                        "on meta, result 0 shares no memory with an argument, but the schema says so"),
+                        "on meta, result 0 shares no memory with an argument, unlike the schema"),
     "returns one tensor twice": (PAIR, lambda x: (x.new_empty((2,)),) * 2, sums, "two", "on meta, results 0 and 1 share memory"),
     "does not mark a write": ("(Tensor x) -> ()", lambda x: None, add_one, "increment",
                               "the reference changes argument x, but the schema does not mark it as written"),
@@ -125,8 +125,10 @@ WRONG = {
                          "on meta, argument x is written to (its version rises), but the schema does not mark it as written"),
     "makes its argument over": (UNARY, transposed_in_body, doubled, "double",
                                 "on meta, argument x changes from shape (2, 3), strides (3, 1) and dtype float32 to shape (3, 2)"),
-    "too many results": (PAIR, lambda x: (same(x), same(x)), nothing, "double", "on meta, 2 results, but 1 by the reference"),
-    "too few results": (UNARY, lambda x: mt.Spec((2,), x.dtype), nothing, "two", "on meta, 1 result, but 2 by the reference"),
+    "too many results": (PAIR, lambda x: (same(x), same(x)), nothing, "double",
+                         "on meta, the call returned 2 results, but the reference returned 1"),
+    "too few results": (UNARY, lambda x: mt.Spec((2,), x.dtype), nothing, "two",
+                        "on meta, the call returned 1 result, but the reference returned 2"),
     "results not those of the schema": (PAIR, same, sums, "two",
                                         "on meta, TypeError: {op}: the meta function returned a Spec, which is not what the schema says"),
     "device": (UNARY, lambda x: mt.Spec(x.shape, x.dtype, device="cpu"), doubled, "double",
@@ -174,10 +176,10 @@ def test_right_ones_pass(way, kind):
 def test_a_view_where_pytorch_makes_a_copy():
     """The schema and the meta function agree, so only PyTorch can detect it."""
     op = make(VIEW, lambda x: x[0])
-    with pytest.raises(AssertionError, match="on meta, result 0 shares memory with x, but with none by the reference"):
+    with pytest.raises(AssertionError, match="result 0 shares memory with x, but the result of the reference shares memory with none"):
         check_op(op, [(x(),)], reference=reference("copy of the first row", TORCH), pytorch=True)
     op = make(UNARY, lambda x: mt.Spec((3,), x.dtype), lambda out, x: np.asarray(out).__setitem__(..., np.asarray(x)[0]))
-    with pytest.raises(AssertionError, match="on meta, result 0 shares memory with no argument, but with x by the reference"):
+    with pytest.raises(AssertionError, match="shares memory with no argument, but the result of the reference shares memory with x"):
         check_op(op, [(x(),)], reference=reference("first row", TORCH), pytorch=True)
 
 
@@ -201,7 +203,7 @@ def test_a_result_that_depends_on_the_data():
 
     op = make(UNARY, lambda x: None, positive, data_dependent=True)
     assert check_op(op, [(x(),)], reference=lambda x: np.asarray(x)[np.asarray(x) > 0]).ok
-    with pytest.raises(AssertionError, match=r"on cpu, result 0 has shape \(3,\), but \(2,\) by the reference"):
+    with pytest.raises(AssertionError, match=r"on cpu, result 0 has shape \(3,\), but the reference returned shape \(2,\)"):
         check_op(op, [(x(),)], reference=lambda x: np.asarray(x)[np.asarray(x) > 1])
 
 
@@ -216,9 +218,9 @@ def test_references_that_fail():
     op = make(UNARY, same, doubled)
     with pytest.raises(AssertionError, match="the reference raises ValueError: no"):
         check_op(op, [(x(),)], reference=lambda x: (_ for _ in ()).throw(ValueError("no")))
-    with pytest.raises(AssertionError, match=r"on meta, result 0 has shape \(2, 3\), but is a number by the reference"):
+    with pytest.raises(AssertionError, match=r"on meta, result 0 has shape \(2, 3\), but the reference returned a number"):
         check_op(op, [(x(),)], reference=lambda x: 1.0)
-    with pytest.raises(AssertionError, match="result 0 is a Tensor, but a str by the reference"):
+    with pytest.raises(AssertionError, match="result 0 is a Tensor, but the reference returned a str"):
         check_op(op, [(x(),)], reference=lambda x: "no")
 
 

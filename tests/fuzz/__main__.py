@@ -13,7 +13,8 @@ import tempfile
 import time
 from pathlib import Path
 
-HANG = 90  # seconds without progress
+HANG = 90  # seconds of processor time without progress
+STUCK = 1800  # seconds without progress, for a process that waits
 CRASHES = 25  # the run stops after this number of failures or crashes
 
 
@@ -110,15 +111,45 @@ def start(options, *more, **streams):
     return subprocess.Popen([*command, *map(str, more)], cwd=Path(__file__).parents[1], text=True, **streams)
 
 
+def processor_time(process):
+    """Return the processor time of a running process in seconds, or the time of the day where the system does not tell."""
+    try:
+        fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError):
+        return time.monotonic()
+
+
+class Clock:
+    """Tells whether a process makes no progress. On a busy machine only its own processor time counts."""
+
+    def __init__(self, process):
+        self.process, self.progress = process, None
+        self.reset()
+
+    def reset(self):
+        self.time, self.own = time.monotonic(), processor_time(self.process)
+
+    def hangs(self, progress=0):
+        if progress != self.progress:
+            self.progress = progress
+            self.reset()
+        return processor_time(self.process) - self.own > HANG or time.monotonic() - self.time > STUCK
+
+
 def again(options, lines):
     """Run a program in a new process. Return the class of its failure, or None."""
     run = start(options, "--child", "-", "--lines", json.dumps(lines), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    try:
-        out, err = run.communicate(timeout=HANG)
-    except subprocess.TimeoutExpired:
-        run.kill()
-        run.communicate()
-        return "hangs"
+    clock = Clock(run)
+    while True:
+        try:
+            out, err = run.communicate(timeout=5)
+            break
+        except subprocess.TimeoutExpired:
+            if clock.hangs():
+                run.kill()
+                run.communicate()
+                return "hangs"
     if run.returncode == 3:
         return "failure: " + out.strip().splitlines()[-1][:30]
     if run.returncode:
@@ -144,14 +175,12 @@ def watch(options, first, calls):
         shared.write(b"\0" * 16)
         shared.flush()
         run = start(options, "--child", shared.name, "--calls", calls, "--start", first, stdout=out, stderr=err)
-        before, since = None, time.monotonic()
+        clock = Clock(run)
         while run.poll() is None:
             time.sleep(0.5)
             with open(shared.name, "rb") as f:
-                now = struct.unpack("qq", f.read(16))
-            if now != before:
-                before, since = now, time.monotonic()
-            elif time.monotonic() - since > HANG:
+                progress = struct.unpack("qq", f.read(16))
+            if clock.hangs(progress):
                 run.kill()
         with open(shared.name, "rb") as f:
             number, done = struct.unpack("qq", f.read(16))
@@ -192,9 +221,9 @@ def parent(options):
 
 
 def listing(options, number):
-    from .runner import Ops, program
+    from .runner import Ops
 
-    return program(options.seed, number, Ops(set(options.ops.split(",")) if options.ops else None), options.device)
+    return drawn(options, number, Ops(set(options.ops.split(",")) if options.ops else None))
 
 
 if __name__ == "__main__":

@@ -181,7 +181,7 @@ def test_out(device):
         (lambda t: mt.cat([t.sum()]), RuntimeError, "tensor 0 is 0-d"),
         (lambda t: mt.cat([t], 2), IndexError, "dimension 2 is out of range"),
         (lambda t: mt.cat(t), TypeError, "must be list or tuple of Tensors, not Tensor"),
-        (lambda t: mt.stack([t, t[0]]), RuntimeError, r"tensor 1 has \[3\], the first one \[2, 3\]"),
+        (lambda t: mt.stack([t, t[0]]), RuntimeError, r"tensor 1 has \[3\], but the first one has \[2, 3\]"),
         (lambda t: mt.broadcast_tensors(t, t.t()), RuntimeError, r"\[2, 3\], \[3, 2\]"),
     ],
 )

@@ -77,7 +77,7 @@ def test_positions_in_tensors(device):
         (lambda t: t.select(2, 0), IndexError, "dimension 2 is out of range"),
         (lambda t: t.narrow(1, 2, 2), RuntimeError, "start 2 and length 2 exceed dimension 1"),
         (lambda t: t.diagonal(0, 0, -2), RuntimeError, "the two dimensions must differ"),
-        (lambda t: t.as_strided((5,), (2,)), RuntimeError, "the layout needs 36 bytes, the storage has 24"),
+        (lambda t: t.as_strided((5,), (2,)), RuntimeError, "the layout needs 36 bytes, but the storage has 24"),
         (lambda t: t.split([1, 1], 1), RuntimeError, "add up to 2, not to the size of dimension 1, 3"),
     ],
 )

@@ -323,7 +323,7 @@ def test_page_locked_memory(cuda):
     assert locked.is_pinned() and locked.tolist() == [0, 1, 2, 3, 4] and not locked.requires_grad
     assert (locked + 1).is_pinned() is False and locked[1:].is_pinned()
     assert mt.empty(0).pin_memory().is_pinned()
-    with pytest.raises(RuntimeError, match="only memory of the cpu can be page-locked, the tensor is on cuda:0"):
+    with pytest.raises(RuntimeError, match="only memory of the cpu can be page-locked, but the tensor is on cuda:0"):
         mt.ones(2, device="cuda").pin_memory()
     with pytest.raises(RuntimeError, match="page-locks memory is available: cpu has no page-locked memory"):
         mt.ones(2).pin_memory("cpu")

@@ -95,7 +95,7 @@ def test_report_rows():
 
 def test_unknown_type_lists_the_known():
     found = manager(Entry("toy", plugin(Toy())))
-    with pytest.raises(RuntimeError, match=r"unknown device type 'tyo': known are meta, toy"):
+    with pytest.raises(RuntimeError, match=r"unknown device type 'tyo': the known types are meta, toy"):
         found.backend("tyo")
 
 

@@ -73,7 +73,7 @@ class Block:
 
 
 class Pool:
-    """Properties that the small, or the large, blocks of all streams share."""
+    """A pool: the small blocks, or the large blocks, of all streams."""
 
     __slots__ = ("id", "searches", "small")
 

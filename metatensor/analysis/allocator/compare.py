@@ -95,9 +95,9 @@ def compare(snapshot: Snapshot, device: int = 0, settings: AllocatorSettings | N
 
     Notes
     -----
-    The state before the first event is reconstructed by undoing the events from the final state. For
-    blocks that were in use at both times, the snapshot records the size. The size of a block that was freed in between
-    is assumed to be its rounded request, plus the bytes after it if these are too few for a separate block.
+    The state before the first event is reconstructed by undoing the events from the final state. The
+    snapshot records the size of a block only if it is still in use at the end. A block that was freed during the history
+    is assumed to have its requested size, rounded up, plus the bytes after it if they are too few for another block.
     """
     settings = settings or snapshot.settings or AllocatorSettings()
     trace = snapshot.traces[device] if device < len(snapshot.traces) else ()

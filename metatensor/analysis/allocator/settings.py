@@ -95,7 +95,7 @@ class AllocatorSettings:
                 elif key == "roundup_power2_divisions":
                     found[key] = _intervals(value[1:-1]) if value.startswith("[") else int(value)
                 elif key == "backend" and value != "native":
-                    raise ValueError(f"the allocator {value!r} is not modelled, only PyTorch's own")
+                    raise ValueError(f"only PyTorch's native allocator is modelled, not {value!r}")
                 elif key not in NO_EFFECT:
                     raise ValueError(f"unknown option {key!r}")
             except KeyError:

@@ -50,7 +50,8 @@ cdef object _number(object value, DType dtype, object raw):
     """Return a 0-d array with the value of a Python number. Arrays are cached; a ufunc takes them faster than numbers."""
     cdef dict known = <dict>_NUMBERS[dtype.code]
     cdef object found
-    if dtype.code == F16 or not value or value != value:     # computed in float32; as keys, -0.0 equals 0.0 and NaN nothing
+    # float16 is computed in float32. As dict keys, -0.0 equals 0.0, and NaN equals nothing.
+    if dtype.code == F16 or not value or value != value:
         return value
     found = known.get(value)
     if found is None:

@@ -141,7 +141,7 @@ def spans(images: slice, ranges: Sequence[tuple[int, int]]) -> tuple[slice, ...]
 def outweighs(kit: Any, outer: Any, rows: int) -> bool:
     """Return True if it pays to copy a kernel with this number of ``rows`` in another order.
 
-    The copy is proportional to the rows, what it saves to the positions of the array (N, C, positions...) ``outer``.
+    The cost of the copy is proportional to the rows, its benefit to the positions of the array (N, C, positions...) ``outer``.
     """
     return bool(kit.on_host and len(outer) * math.prod(outer.shape[2:]) >= 8 * rows)
 

@@ -1,4 +1,7 @@
-"""Kernels of random sampling. Element i of a result depends only on the seed, the ticket and i.
+"""Kernels of random sampling.
+
+Element i of a result depends only on i, the seed and the ticket, which is the number of the random op since the
+generator was seeded (see `metatensor.devices.array_kit.random`).
 
 Most distributions are sampled by inverting their distribution function, so each element consumes a fixed number of
 words of the stream. Only `randperm` and `multinomial` need all elements together.
@@ -59,7 +62,7 @@ def _fill(kit: Any, out: Any, draw: Callable[[int, int], Any], format: str | Non
 
 
 def _uniform(kit: Any, out: Any, ticket: Any, low: float, high: float) -> None:
-    """Sample uniformly from [low, high) with as many random bits as the dtype has. ``high`` never occurs."""
+    """Sample uniformly from [low, high). A sample has as many random bits as the significand of the dtype."""
     stream = kit.random(ticket)
     if kit.on_host and out.dtype.char in _DIGITS_BY_CHAR and low == 0 and high == 1 and out.flags.c_contiguous:
         flat, digits = out.reshape(-1), _DIGITS_BY_CHAR[out.dtype.char]
@@ -353,7 +356,11 @@ def binomial(kit: Any, out: Any, count: Any, prob: Any, ticket: Any) -> Any:
 
 @kernel("multinomial")
 def multinomial(kit: Any, out: Any, input: Any, num_samples: int, replacement: bool, ticket: Any) -> Any:
-    """Sample categories: by inversion with replacement, by the smallest exponential variates without replacement."""
+    """Sample categories.
+
+    With replacement, the cumulative distribution function is inverted. Without replacement, each category gets an
+    exponential variate whose rate is its weight, and the smallest variates win.
+    """
     xp, stream = kit.xp, kit.random(ticket)
     weights = input.reshape(-1, input.shape[-1]).astype(np.float64)
     total = weights.sum(axis=1)

@@ -41,7 +41,7 @@ def maxima(xp: Any, out: Any, image: Any, window: Window, indices: Any = None) -
     out[...] = image[first[1]] if first is not None and begun else _lowest(out.dtype)
     # Small numbers of the offsets of the maxima, from 1: writing positions under a mask would take far longer.
     numbers = None if indices is None else xp.full(out.shape, begun, np.uint8 if len(offsets) < 255 else np.int32)
-    # The largest element is NaN if one is. To find out costs a wait on other devices, more than it saves.
+    # If an element is NaN, so is the maximum. Other devices would have to synchronize to find out, which costs more.
     nans = image.dtype.kind == "f" and bool(xp is not np or (image.size and np.isnan(image.max())))
     for number, offset in enumerate(offsets[begun:], 1 + begun):
         found = window.overlap(offset, sizes, positions)

@@ -292,7 +292,7 @@ def _check_block_mask(query: Any, key: Any, block_mask: BlockMask | None) -> Non
                 f"flex_attention: block_mask was made for lengths {tuple(block_mask.shape[-2:])}, not {lengths}; create a new one"
             )
     if query.device != block_mask.kv_num_blocks.device:
-        raise RuntimeError(f"flex_attention: query is on {query.device}, block_mask on {block_mask.kv_num_blocks.device}")
+        raise RuntimeError(f"flex_attention: query is on {query.device}, but block_mask is on {block_mask.kv_num_blocks.device}")
 
 
 def _check_options(options: Any, query: Any, request: AuxRequest | None) -> None:

@@ -163,7 +163,7 @@ class RNNBase(Module):
         """
         dtype = self._flat_weights[0].dtype
         if input.dtype != dtype and not mt.amp._is_any_autocast_enabled():
-            raise ValueError(f"{self._get_name()}: the input has dtype {input.dtype}, the weights have {dtype}")
+            raise ValueError(f"{self._get_name()}: the input has dtype {input.dtype}, but the weights have {dtype}")
         expected = 3 if batch_sizes is None else 2
         if input.dim() != expected:
             raise RuntimeError(f"{self._get_name()}: expected {expected} dimensions, got shape {list(input.shape)}")

@@ -53,8 +53,8 @@ def _expect(tensor: Any, like_dtype: Any, like_shape: Any, what: str) -> None:
         raise ValueError(f"{what} must be a Tensor, not {type(tensor).__name__}; unsafe=True allows that")
     if tensor.dtype != like_dtype or tuple(tensor.shape) != tuple(like_shape):
         raise ValueError(
-            f"{what} has dtype {tensor.dtype} and shape {list(tensor.shape)}, the tensor has {like_dtype} and "
-            f"{list(like_shape)}; unsafe=True allows that"
+            f"{what} has dtype {tensor.dtype} and shape {list(tensor.shape)}, but the tensor has dtype {like_dtype} and "
+            f"shape {list(like_shape)}; unsafe=True allows a difference"
         )
 
 
@@ -120,7 +120,9 @@ class ParametrizationList(ModuleList):
         return value
 
     def right_inverse(self, value: Tensor) -> None:
-        """Set the originals by the modules' ``right_inverse``, so that the computed tensor is about ``value``.
+        """Assign ``value`` to the parametrized tensor.
+
+        The modules' ``right_inverse`` methods compute the originals from it.
 
         Raises
         ------
@@ -156,7 +158,7 @@ class ParametrizationList(ModuleList):
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Return True if the tensor ``tensor_name`` of a module is parametrized, or, if no name is given, any tensor."""
+    """Return True if a tensor of a module is parametrized: ``tensor_name``, or any tensor if no name is given."""
     found = getattr(module, "parametrizations", None)
     if not isinstance(found, ModuleDict):
         return False
@@ -173,7 +175,7 @@ def _inject_class(module: Module) -> None:
     cls = type(module)
 
     def refuse(self: Any) -> Any:
-        raise RuntimeError("a parametrized module is not pickled; save its state_dict() instead")
+        raise RuntimeError("a parametrized module cannot be pickled; save its state_dict() instead")
 
     def deep_copy(self: Any, memo: dict[int, Any]) -> Any:
         replica = self.__new__(type(self))
@@ -212,7 +214,7 @@ def _check_further(module: Module, name: str, parametrization: Module) -> None:
             back = parametrization.right_inverse(made)
         except NotImplementedError:
             return
-        _expect(back, now.dtype, now.shape, "right_inverse of it")
+        _expect(back, now.dtype, now.shape, "the result of right_inverse")
 
 
 def register_parametrization(
@@ -220,8 +222,9 @@ def register_parametrization(
 ) -> Module:
     """Replace a parameter or buffer by ``parametrization(original)``. Further parametrizations are applied in order.
 
-    The module gets a class of its own with a property ``tensor_name``. If the parametrization has a method
-    ``right_inverse``, it computes the original from the current value and from values that are assigned later.
+    The module gets a class of its own with a property ``tensor_name``. The original is the current value, or what the
+    parametrization's method ``right_inverse`` computes from it, if there is one. The method also allows assignments to
+    the property: it computes the original from the assigned value.
 
     Parameters
     ----------

@@ -11,7 +11,7 @@ from metatensor.rules.decompositions import decomposition, numeric
 
 
 def _normalized(x: Any, dims: Any, eps: float) -> tuple[Any, Any, Any]:
-    """Return the input scaled to mean 0 and variance 1 over `dims`, the mean, and the reciprocal standard deviation."""
+    """Return (normalized input, mean, reciprocal standard deviation). The statistics are those over `dims`."""
     if not dims:
         return (x - x) * mt.full_like(x, eps).rsqrt(), x, mt.full_like(x, eps).rsqrt()
     middle = x.mean(dims, True)

@@ -59,7 +59,7 @@ def solve_parts(a: Any, b: Any, left: bool, check_errors: bool) -> Any:
 
 
 def _order(pivots: Any) -> Any:
-    """Return the rows of the matrices in the order of those of their LU factors, given the exchanges, counted from 1."""
+    """Return the permutation of rows that a sequence of exchanges performs. The pivots are counted from 1."""
     order = mt.arange(pivots.shape[-1], device=pivots.device).expand(pivots.shape)
     for i in range(pivots.shape[-1]):
         other = pivots[..., i : i + 1].to(mt.int64) - 1

@@ -1,4 +1,4 @@
-"""Gradients of activation functions and dropout, and dropout in terms of recorded operators."""
+"""Gradients of activation functions and dropout, and dropout composed of other operators."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def tanhshrink(input: Any) -> Any:
 
 def rrelu(input: Any, lower: float, upper: float, training: bool, inplace: bool, generator: Any) -> Any:
     if not lower <= upper:
-        return NotImplemented  # which raises
+        return NotImplemented  # the operator itself raises the error
     noise = ops.empty_like(input)
     if training:
         noise.uniform_(lower, upper, generator=generator)
@@ -84,7 +84,7 @@ def rrelu(input: Any, lower: float, upper: float, training: bool, inplace: bool,
 
 def rrelu_write(input: Any, lower: float, upper: float, training: bool, inplace: bool, generator: Any) -> Any:
     if not lower <= upper:
-        return NotImplemented  # which raises
+        return NotImplemented  # the operator itself raises the error
     if not training:
         return renamed(functional.leaky_relu_(input, (lower + upper) / 2), "RreluWithNoiseBackward1")
     noise = ops.empty_like(input).uniform_(lower, upper, generator=generator)
@@ -164,7 +164,7 @@ def _unbatched(dims: int) -> Any:
         if input.dim() == dims:
             return feature_dropout(input, p, training, generator)
         if dims == 3 and input.dim() != 2:
-            return NotImplemented  # which raises
+            return NotImplemented  # the operator itself raises the error
         result = feature_dropout(input.unsqueeze(0), p, training, generator)
         return result if result is NotImplemented else result.squeeze(0)
 

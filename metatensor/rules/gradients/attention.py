@@ -1,4 +1,4 @@
-"""Gradients of embedding and attention, and attention in terms of recorded operators."""
+"""Gradients of embedding and attention, and attention composed of other operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gradients of convolutions, and convolutions in terms of recorded operators."""
+"""Gradients of convolutions, and convolutions composed of other operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification in terms of recorded operators, and its gradient."""
+"""The connectionist temporal classification loss, composed of other operators, and its gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distances, similarities and losses based on them, in terms of recorded operators."""
+"""Distances and similarities, and losses based on them, composed of other operators."""
 
 from __future__ import annotations
 

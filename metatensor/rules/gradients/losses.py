@@ -1,4 +1,4 @@
-"""Gradients of losses, and losses in terms of recorded operators."""
+"""Gradients of losses, and losses composed of other operators."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def gaussian_nll_loss(input: Any, target: Any, var: Any, full: bool, eps: float,
     if var.dim() and var.shape != input.shape and var.shape == input.shape[:-1]:
         var = var.unsqueeze(-1)
     if not var.is_meta and var.numel() and bool((var < 0).any().item()):
-        return NotImplemented  # which raises
+        return NotImplemented  # the operator itself raises the error
     var = var.clone()
     with mt.no_grad():
         var.clamp_(min=eps)
@@ -166,7 +166,7 @@ def nll_loss_backward(grad: Any, input: Any, target: Any, weight: Any, reduction
 
 
 def nll_loss_twice(grad: Any, target: Any, weight: Any, reduction: str, ignore_index: int, total_weight: Any) -> Any:
-    """Return the gradient of `nll_loss_backward` for the incoming gradient. It is the loss of `grad`."""
+    """Return the gradient of `nll_loss_backward` for the incoming gradient, which is `nll_loss` of `grad`."""
     loss = functional.nll_loss(grad, target, weight, None, ignore_index, None, "sum" if reduction == "mean" else reduction)
     return loss / total_weight if reduction == "mean" else loss
 

@@ -1,4 +1,4 @@
-"""Gradients of normalization layers, and the layers in terms of recorded operators."""
+"""Gradients of normalization layers, and the layers composed of other operators."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def group_norm_again(grad: Any, input: Any, mean: Any, rstd: Any, *rest: Any) ->
 
 def batch_norm(input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
     if training and input.dim() and input.shape[0] == 1 and math.prod(input.shape[2:]) == 1:
-        return NotImplemented  # which raises
+        return NotImplemented  # the operator itself raises the error
     if (running_mean is None) != (running_var is None) or (not training and running_mean is None):
         return NotImplemented
     if not input.numel():
@@ -234,7 +234,7 @@ def instance_norm(
         or (running_mean is None) != (running_var is None)
         or (not use_input_stats and running_mean is None)
     ):
-        return NotImplemented  # which raises
+        return NotImplemented  # the operator itself raises the error
     repeated: list[Any] = [None if t is None else t.repeat(n) for t in (running_mean, running_var, weight, bias)]
     flat = input.contiguous().view(1, n * channels, *input.shape[2:])
     result = functional.batch_norm(flat, *repeated, use_input_stats, momentum, eps)

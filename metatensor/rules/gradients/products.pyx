@@ -1,4 +1,4 @@
-"""Gradients of matrix products, and products in terms of recorded operators.
+"""Gradients of matrix products, and products composed of other operators.
 
 The module is compiled, because models call these functions most often.
 """

@@ -1,7 +1,7 @@
-"""Recurrent layers in terms of recorded operators.
+"""Recurrent layers composed of other operators.
 
-One product multiplies the inputs of all steps. On meta each step multiplies its own inputs, as in PyTorch, because this
-changes which tensors exist at the same time.
+The inputs of all steps are multiplied by the weights in one product. Then the steps run one after another. On meta each
+step multiplies its own inputs, as in PyTorch, because this changes which tensors exist at the same time.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _layers(name: str, x: Any, hx: Any, params: Any, has_biases: bool, layers: i
         each += 1  # the weight that projects the hidden state
     states = hx if pair else [hx]
     if len(states) != 1 + pair or len(params) != layers * ways * each or layers < 1:
-        return NotImplemented  # which raises
+        return NotImplemented  # the operator itself raises the error
     if any(state.dim() != 3 or state.shape[0] != layers * ways for state in states):
         return NotImplemented
     last: list[Any] = []

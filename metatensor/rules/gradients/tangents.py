@@ -1,4 +1,4 @@
-"""Tangents of results that are computed by a formula, because transposing the gradient rule would be worse."""
+"""Formulas for the tangents of results, for operators whose gradient rule should not be transposed."""
 
 from __future__ import annotations
 

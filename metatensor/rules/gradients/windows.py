@@ -1,4 +1,4 @@
-"""Gradients of pooling and resizing, and both in terms of recorded operators."""
+"""Gradients of pooling and resizing, and both operations composed of other operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Indexing with tensors as an operator."""
+"""A context manager that makes indexing with tensors an operator in PyTorch."""
 
 from __future__ import annotations
 
