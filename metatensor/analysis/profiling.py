@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import metatensor as mt
 from metatensor._core.accounting import storages_of
@@ -18,6 +18,9 @@ from metatensor._core.nested import tensors_in
 from metatensor._core.units import bytes_text
 from metatensor.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from metatensor.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+if TYPE_CHECKING:
+    from metatensor.analysis.allocator import AllocatorReport, AllocatorSettings
 
 __all__ = ["CATEGORIES", "Profile", "StorageRecord", "profile"]
 
@@ -57,19 +60,22 @@ class Profile:
     ----------
     result : Any
         What the callable returned.
-    resident : dict of int
-        Bytes that existed before the run and were still used by it, by category.
     """
 
     def __init__(self, run: _Run, result: Any) -> None:
         self.result = result
-        self._known, self.resident = run.collected(result)
+        self._known, self._before = run.collected(result)
         self._log, self._attribution = run.log, run.attribution
         self._paths, self._steps = run.paths, run.steps
         self._needs_grad = any(t.requires_grad for t in tensors_in(result))
         self._at, self._most = run.log.highest()
 
     # Figures ------------------------------------------------------------------------------------
+
+    @property
+    def resident(self) -> dict[str, int]:
+        """The bytes that existed before the run and were used by it, by category."""
+        return {category: sum(sizes) for category, sizes in self._before.items() if sum(sizes)}
 
     @property
     def peak(self) -> int:
@@ -152,6 +158,36 @@ class Profile:
     def peak_place(self) -> tuple[str, str, str | None]:
         """The operator, the module and the ``file:line`` at which the peak was reached; ``("", "", None)`` if nothing was made."""
         return ("", "", None) if self._at < 0 else self._place(self.events[self._at].operator)
+
+    def reserved(self, settings: AllocatorSettings | str | None = None, *, capacity: int | None = None) -> AllocatorReport:
+        """Return the memory that PyTorch's caching allocator would reserve for the run.
+
+        The storages that existed before the run are allocated first, then those of the run in its order.
+
+        Parameters
+        ----------
+        settings : AllocatorSettings or str, optional
+            Settings of the allocator, such as ``"expandable_segments:True"``. Default: PyTorch's defaults.
+        capacity : int, optional
+            Bytes that the device can provide. Default: unlimited.
+
+        Returns
+        -------
+        AllocatorReport
+            Reserved bytes after each allocation, their peak and what they consist of.
+
+        Examples
+        --------
+        >>> import metatensor as mt
+        >>> model = mt.nn.Linear(512, 512, device="meta")
+        >>> run = mt.analysis.profile(lambda: model(mt.empty(64, 512, device="meta")).sum().backward())
+        >>> run.peak, run.reserved().peak_reserved
+        (2232328, 4194304)
+        """
+        from metatensor.analysis.allocator import replay, requests
+
+        before = [nbytes for sizes in self._before.values() for nbytes in sizes]
+        return replay(requests(self.events, before), settings, capacity=capacity)
 
     # Output -----------------------------------------------------------------------------------------
 
@@ -295,22 +331,19 @@ class _Run:
 
     # Afterwards ---------------------------------------------------------------------------------------
 
-    def collected(self, result: Any) -> tuple[dict[int, str], dict[str, int]]:
-        """Return the categories of storages that the run made, by number, and the bytes of those that existed before, by category."""
+    def collected(self, result: Any) -> tuple[dict[int, str], dict[str, list[int]]]:
+        """Return the categories of storages that the run made, by number, and the sizes of those that existed before, by category."""
         made: dict[int, str] = {}
         seen: set[int] = set()
-        before: dict[str, int] = {}
+        before: dict[str, list[int]] = {}
         first = self.log.first_storage
         for category, tensors in self._held(result):
-            total = 0
             for key, number, nbytes in storages_of(tensors):
                 if number >= first:
                     made.setdefault(number, category)
                 elif key not in seen and category != "output":
                     seen.add(key)
-                    total += nbytes
-            if total:
-                before[category] = total
+                    before.setdefault(category, []).append(nbytes)
         return made, before
 
     def _held(self, result: Any) -> Iterator[tuple[str, list[Any]]]:

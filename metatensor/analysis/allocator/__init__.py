@@ -1,12 +1,14 @@
 """A model of PyTorch's caching allocator, which computes the bytes that a program reserves.
 
 `replay` takes allocations and frees and returns the reserved bytes over time; `CachingAllocator` is the model itself.
+`requests` makes these from a memory log, and `Profile.reserved` replays a profiled run.
 `load_snapshot` reads a memory snapshot that PyTorch wrote, and `compare` replays its history through the model.
 """
 
 from metatensor.analysis.allocator.caching import CachingAllocator
 from metatensor.analysis.allocator.compare import Agreement, Difference, compare
 from metatensor.analysis.allocator.replay import EMPTY_CACHE, AllocatorReport, OutOfMemory, ReservedBytes, replay
+from metatensor.analysis.allocator.requests import requests
 from metatensor.analysis.allocator.settings import AllocatorSettings
 from metatensor.analysis.allocator.snapshot import (
     Snapshot,
@@ -19,4 +21,4 @@ from metatensor.analysis.allocator.snapshot import (
 
 __all__ = ["EMPTY_CACHE", "Agreement", "AllocatorReport", "AllocatorSettings", "CachingAllocator", "Difference", "OutOfMemory",
            "ReservedBytes", "Snapshot", "SnapshotBlock", "SnapshotError", "SnapshotSegment", "TraceEvent", "compare", "load_snapshot",
-           "replay"]  # fmt: skip
+           "replay", "requests"]  # fmt: skip
