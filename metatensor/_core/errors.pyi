@@ -10,3 +10,8 @@ class NoDataError(NotImplementedError):
 
 class DeviceMismatchError(RuntimeError):
     """Raised if the tensors of a call are on different devices."""
+
+class NotDifferentiableError(RuntimeError):
+    """An argument requires grad, but its operator has no gradient for it."""
+
+    def __init__(self, op: str, argument: str) -> None: ...

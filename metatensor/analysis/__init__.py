@@ -8,11 +8,13 @@ accelerator, `time_of` predicts the time of a model there, and `calibrate` measu
 model of PyTorch's caching allocator, and `load_snapshot` reads the memory snapshots that PyTorch writes.
 """
 
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from metatensor._core.memory import MemoryLog, MemoryTracker
 from metatensor._core.memory_events import MemoryEvent
-from metatensor.analysis import allocator as allocator
-from metatensor.analysis.allocator import load_snapshot
-from metatensor.analysis.calibration import calibrate
 from metatensor.analysis.check import CheckResult, check
 from metatensor.analysis.estimate import estimate
 from metatensor.analysis.profiling import Profile, StorageRecord, profile
@@ -21,6 +23,28 @@ from metatensor.analysis.step_time import StepTime, time_of
 from metatensor.analysis.training import TrainingReport, estimate_training
 from metatensor.devices.profiles import DeviceProfile, device_profile, device_profiles
 
+if TYPE_CHECKING:
+    from metatensor.analysis import allocator as allocator
+    from metatensor.analysis.allocator import load_snapshot
+    from metatensor.analysis.calibration import calibrate
+
 __all__ = ["CheckResult", "DeviceProfile", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker", "ModuleRow", "Peak", "Profile", "Report",
            "SharedGroup", "StepTime", "StorageRecord", "TrainingReport", "allocator", "calibrate", "check", "device_profile",
            "device_profiles", "estimate", "estimate_training", "load_snapshot", "profile", "time_of"]  # fmt: skip
+
+# Imported on first use: an estimate does not need them.
+_LAZY = {"allocator": ("metatensor.analysis.allocator", ""), "calibrate": ("metatensor.analysis.calibration", "calibrate"),
+         "load_snapshot": ("metatensor.analysis.allocator", "load_snapshot")}  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    path, attribute = _LAZY[name]
+    module = import_module(path)
+    found = globals()[name] = getattr(module, attribute) if attribute else module
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
