@@ -14,6 +14,7 @@ from metatensor._core.gradient_parts import Bodies, share, spread, within
 from metatensor._core.gradients import gradient, ops, recorded_as
 
 _of = Bodies("reductions")
+_tangent = Bodies("tangents")
 
 
 # Parts of gradients ---------------------------------------------------------------------------------
@@ -408,16 +409,27 @@ gradient("std", input=lambda grad, input, dim, correction, keepdim, result: _of.
 gradient("std.dim", input=lambda grad, input, dim, unbiased, keepdim, result:
          _of.deviation(grad, input, dim, int(unbiased), keepdim, result))
 gradient("std.unbiased", input=lambda grad, input, unbiased, result: _of.deviation(grad, input, None, int(unbiased), False, result))
-gradient("var_mean", input=lambda grads, input, dim, correction, keepdim: _of.variance_and_mean(grads, input, dim, correction, keepdim))
+gradient("var_mean", input=lambda grads, input, dim, correction, keepdim: _of.variance_and_mean(grads, input, dim, correction, keepdim),
+         tangent=lambda input, input_tangent, dim, correction, keepdim:
+         _tangent.variance_and_mean(input, input_tangent, dim, correction, keepdim))
 gradient("var_mean.dim", input=lambda grads, input, dim, unbiased, keepdim:
-         _of.variance_and_mean(grads, input, dim, int(unbiased), keepdim))
-gradient("var_mean.unbiased", input=lambda grads, input, unbiased: _of.variance_and_mean(grads, input, None, int(unbiased), False))
+         _of.variance_and_mean(grads, input, dim, int(unbiased), keepdim),
+         tangent=lambda input, input_tangent, dim, unbiased, keepdim:
+         _tangent.variance_and_mean(input, input_tangent, dim, int(unbiased), keepdim))
+gradient("var_mean.unbiased", input=lambda grads, input, unbiased: _of.variance_and_mean(grads, input, None, int(unbiased), False),
+         tangent=lambda input, input_tangent, unbiased: _tangent.variance_and_mean(input, input_tangent, None, int(unbiased), False))
 gradient("std_mean", input=lambda grads, input, dim, correction, keepdim, result:
-         _of.deviation_and_mean(grads, input, dim, correction, keepdim, result))
+         _of.deviation_and_mean(grads, input, dim, correction, keepdim, result),
+         tangent=lambda input, input_tangent, dim, correction, keepdim, result:
+         _tangent.deviation_and_mean(input, input_tangent, dim, correction, keepdim, result))
 gradient("std_mean.dim", input=lambda grads, input, dim, unbiased, keepdim, result:
-         _of.deviation_and_mean(grads, input, dim, int(unbiased), keepdim, result))
+         _of.deviation_and_mean(grads, input, dim, int(unbiased), keepdim, result),
+         tangent=lambda input, input_tangent, dim, unbiased, keepdim, result:
+         _tangent.deviation_and_mean(input, input_tangent, dim, int(unbiased), keepdim, result))
 gradient("std_mean.unbiased", input=lambda grads, input, unbiased, result:
-         _of.deviation_and_mean(grads, input, None, int(unbiased), False, result))
+         _of.deviation_and_mean(grads, input, None, int(unbiased), False, result),
+         tangent=lambda input, input_tangent, unbiased, result:
+         _tangent.deviation_and_mean(input, input_tangent, None, int(unbiased), False, result))
 
 
 # Others ------------------------------------------------------------------------------------

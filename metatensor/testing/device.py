@@ -68,9 +68,9 @@ def check_device(name: str, *, reference: str = "cpu", skip: Iterable[str] = (),
     kernels : bool
         Whether to check kernels at all.
     train : bool
-        Whether to compare the gradients of all operators, including those without a kernel, with those of the
+        Whether to compare the gradients of all built-in operators, including those without a kernel, with those of the
         reference. This takes some minutes. Operators whose gradients the device cannot compute are listed in the
-        report. Default False.
+        report. Custom operators are compared only if ``only`` names them. Default False.
 
     Returns
     -------

@@ -63,6 +63,9 @@ FUNCTIONS = {
     "softmax": lambda x: mt.softmax(x, 0) + mt.log_softmax(x * x, 0),
     "products": lambda x: x[:, None] * x @ mt.linalg.vecdot(x, x).reshape(1, 1).expand(3, 1),
     "reductions": lambda x: x.var() + x.logsumexp(0) + x.norm() + x.prod() + x.max() + x.median(),
+    "moments": lambda x: mt.stack(mt.var_mean(x) + mt.std_mean(x, unbiased=False) + mt.var_mean(x[0], correction=0)),
+    "moments along dimensions": lambda x: mt.cat(mt.std_mean(x[:, None] * x, 1, correction=2) + mt.var_mean(x[:, None] * x, 0, False)),
+    "complex moments": lambda x: mt.stack([part.real for part in mt.std_mean(mt.complex(x, x * x))]),
     "sorted": lambda x: x.sort(descending=True).values * x.topk(1).values,
     "indexed": lambda x: x[mt.tensor([2, 0, 0], device="cpu")].gather(0, mt.tensor([1, 1], device="cpu")),
     "joined": lambda x: mt.cat([x, mt.stack([x, x * x]).view(-1), mt.ones(1, device="cpu", dtype=mt.float64)]),
@@ -112,6 +115,16 @@ def test_tangents_are_those_of_reverse_mode(name):
         assert (over_forward is None or not over_forward.any()) and (over_reverse is None or not over_reverse.any())
     else:
         close(over_forward, over_reverse)
+
+
+@pytest.mark.parametrize("f", [mt.var_mean, mt.std_mean])
+@pytest.mark.filterwarnings("ignore:.*degrees of freedom")
+def test_moments_of_too_few_elements(f):
+    with fw.dual_level():
+        spread, mean = (fw.unpack_dual(t).tangent for t in f(fw.make_dual(tensor(3.0), tensor(2.0))))
+        assert spread.isnan() and mean.item() == 2
+        spread, mean = (fw.unpack_dual(t).tangent for t in f(fw.make_dual(tensor(), tensor())))
+        assert (spread.isnan() if f is mt.std_mean else spread == 0) and mean.isnan()  # the square root has the tangent 0 / NaN
 
 
 def test_nested_levels():

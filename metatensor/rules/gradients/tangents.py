@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.gradient_parts import logical_axes
 from metatensor.rules.gradients.activation import implicit_dim
 from metatensor.rules.gradients.linalg import gaps, with_diagonal
 
 __all__ = [
-    "batch_norm", "eig", "eigh", "embedding", "group_norm", "layer_norm", "log_softmax", "logcumsumexp", "softmax", "softmin", "svd",
+    "batch_norm", "deviation_and_mean", "eig", "eigh", "embedding", "group_norm", "layer_norm", "log_softmax", "logcumsumexp",
+    "softmax", "softmin", "svd", "variance_and_mean",
 ]  # fmt: skip
 
 
@@ -46,6 +49,26 @@ def logcumsumexp(input: Any, input_tangent: Any, dim: int, result: Any) -> Any:
 def embedding(input: Any, weight_tangent: Any) -> Any:
     """Return the tangent of the rows of a table. Renormalization of the table is not differentiated."""
     return weight_tangent.index_select(0, input.reshape(-1)).reshape(*input.shape, weight_tangent.shape[1])
+
+
+def variance_and_mean(input: Any, input_tangent: Any, dims: Any, correction: Any, keepdim: bool) -> tuple[Any, Any]:
+    """Return the tangents of the variance and the mean."""
+    axes = logical_axes(dims, input.ndim)
+    if not axes:  # every element of a scalar
+        input, input_tangent = input.reshape(1), input_tangent.reshape(1)
+        axes, keepdim = (0,), False
+    count = math.prod(input.shape[axis] for axis in axes)
+    left = max(0, count - (1 if correction is None else correction))
+    scale = 2 / left if left else math.inf if count else 0  # the tangent is 0 where there are no elements
+    product = (input - input.mean(axes, True)).conj() * input_tangent
+    product = product.real if product.is_complex() else product
+    return product.sum(axes, keepdim) * scale, input_tangent.mean(axes, keepdim)
+
+
+def deviation_and_mean(input: Any, input_tangent: Any, dims: Any, correction: Any, keepdim: bool, result: Any) -> tuple[Any, Any]:
+    """Return the tangents of the standard deviation and the mean. The former is 0 where the deviation is 0."""
+    variance, mean = variance_and_mean(input, input_tangent, dims, correction, keepdim)
+    return (variance / (2 * result[0])).masked_fill(result[0] == 0, 0), mean
 
 
 # Normalization: the statistics are recomputed, because second derivatives depend on them.
