@@ -142,7 +142,7 @@ def test_budgets_are_inclusive():
         (overrun,) = result.overruns
         assert (overrun.limit, overrun.actual) == (limit - 1, limit)
         assert f"over the budget of {limit - 1:,}" in str(result)
-        assert result.to_dict()["over_budget"] == [{"name": overrun.name, "limit": limit - 1, "actual": limit}]
+        assert result.to_dict()["over_budget"] == [{"name": overrun.name, "limit": limit - 1, "actual": limit, "what": "budget"}]
 
 
 def test_keyboard_interrupts_pass_through():
