@@ -12,7 +12,7 @@ from metatensor.checkpoint.errors import printable
 from metatensor.cli.inputs import InputError, names_in, parse_arguments, parse_input
 from metatensor.cli.sizes import SizeError
 
-__all__ = ["Case", "cases_of", "sizes_options"]
+__all__ = ["Case", "cases_of", "inputs_of", "sizes_options"]
 
 
 class Case(NamedTuple):
@@ -61,7 +61,7 @@ def cases_of(inputs: tuple[str, ...], cases: tuple[str, ...], where: tuple[str, 
             chosen = {name: values for name, values in sizes.items() if name in names}
             used |= set(chosen)
             for values in combinations(chosen):
-                args, kwargs = parse_arguments(texts[0], values) if option == "--case" else _inputs(texts, values)
+                args, kwargs = parse_arguments(texts[0], values) if option == "--case" else inputs_of(texts, values)
                 found.append(Case(_name(texts, values), values, tuple(args), kwargs))
         except (InputError, SizeError) as error:
             raise click.BadParameter(printable(str(error)), param_hint=option) from None
@@ -71,7 +71,8 @@ def cases_of(inputs: tuple[str, ...], cases: tuple[str, ...], where: tuple[str, 
     return found
 
 
-def _inputs(texts: tuple[str, ...], sizes: dict[str, int]) -> tuple[list[Any], dict[str, Any]]:
+def inputs_of(texts: tuple[str, ...], sizes: dict[str, int]) -> tuple[list[Any], dict[str, Any]]:
+    """Parse the texts of ``--input``. Return positional and keyword arguments. Raise `InputError` if a text is invalid."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     for text in texts:
@@ -88,5 +89,3 @@ def _inputs(texts: tuple[str, ...], sizes: dict[str, int]) -> tuple[list[Any], d
 def _name(texts: tuple[str, ...], sizes: dict[str, int]) -> str:
     values = ", ".join(f"{name}={value}" for name, value in sizes.items())
     return ", ".join(texts) + (f" with {values}" if values else "")
-
-

@@ -92,9 +92,9 @@ class Request(NamedTuple):
         except ValueError as error:
             if str(error).startswith(OPTIONS):
                 raise click.UsageError(printable(str(error))) from None
-            return self._failure(error)
+            return self.failure(error)
         except (Exception, SystemExit) as error:
-            return self._failure(error)
+            return self.failure(error)
         return Trained(report)
 
     def made(self) -> Any:
@@ -105,9 +105,10 @@ class Request(NamedTuple):
         except TargetError as error:
             raise click.UsageError(printable(str(error))) from None
         except (Exception, SystemExit) as error:
-            return self._failure(error)
+            return self.failure(error)
 
-    def _failure(self, error: BaseException) -> CheckResult:
+    def failure(self, error: BaseException) -> CheckResult:
+        """Return the result for an exception, with advice."""
         return dataclasses.replace(build_failure(self.target, error), hint=hint_for(error, self.target, self.torch))
 
 
@@ -120,7 +121,7 @@ def built(target: str, arguments: str, torch: bool = False) -> Any:
     except TargetError as error:
         raise click.UsageError(printable(str(error))) from None
     except (Exception, SystemExit) as error:
-        raise click.ClickException(printable_lines(str(request._failure(error)))) from error
+        raise click.ClickException(printable_lines(str(request.failure(error)))) from error
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
