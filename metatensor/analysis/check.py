@@ -129,8 +129,8 @@ class CheckResult:
                 "hint": self.hint,
             }
         figures: dict[str, Any] = self.figures()
-        if self.report is not None:
-            figures["flops_gaps"] = [gap.to_dict() for gap in self.report.gaps]
+        if figures:
+            figures["flops_gaps"] = self._gaps()
         if self.time is not None:
             figures["device"] = self.time.device
         return {
@@ -175,8 +175,12 @@ class CheckResult:
 
     def warnings(self) -> list[str]:
         """Return the reasons why figures are incomplete."""
-        gaps = self.report.gaps if self.report is not None else []
-        return [f"no FLOP rule for {gap.op}, called {gap.calls} times: its FLOPs are missing" for gap in gaps]
+        return [f"no FLOP rule for {gap['op']}, called {gap['calls']} times: its FLOPs are missing" for gap in self._gaps()]
+
+    def _gaps(self) -> list[dict[str, Any]]:
+        if self.training is not None:
+            return self.training.flops_gaps
+        return [] if self.report is None else [gap.to_dict() for gap in self.report.gaps]
 
 
 def check(

@@ -9,18 +9,14 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.nested import map_tensors, tensors_in
-from metatensor.analysis.estimate import estimate
 from metatensor.analysis.fit_changes import alternatives, combined, described
 from metatensor.analysis.fit_report import FitChange, FitReport, FitSetting, FitTrial
+from metatensor.analysis.fit_runs import Arguments, Runs
 from metatensor.analysis.fit_search import Search, divisors
 from metatensor.analysis.inventory import Inventory
-from metatensor.analysis.precision import precision_named
 from metatensor.analysis.report import EXCLUDED
 from metatensor.analysis.sizes import parse_bytes
-from metatensor.analysis.step_memory import StepMemory, step_memory
 from metatensor.analysis.step_time import EXCLUDED as TIME_EXCLUDED
-from metatensor.analysis.step_time import StepTime, time_of
-from metatensor.analysis.training import estimate_training
 from metatensor.analysis.utilization import batch_of
 from metatensor.devices.profiles import DeviceProfile, device_profile
 
@@ -33,9 +29,6 @@ FIELDS = ("sequence", "precision", "recompute", "optimizer", "foreach")
 """Fields of a setting that a change may change, besides the batch and its parts."""
 NEARLY = 1.05
 """Combinations of changes are listed if they save more than a twentieth of the time."""
-
-Arguments = Callable[[int, int | None], tuple[tuple, dict[str, Any]]]
-"""A function that returns the arguments of the model for a batch and a sequence length."""
 
 
 def fit(
@@ -94,10 +87,10 @@ def fit(
     --------
     >>> import metatensor as mt
     >>> with mt.device("meta"):
-    ...     model, x = mt.nn.Linear(1000, 1000, bias=False), mt.empty(100, 1000)
-    >>> report = mt.analysis.fit(model, x, training=True, optimizer="sgd", max_memory="8.5MB")
+    ...     model, x = mt.nn.Linear(100, 100, bias=False), mt.empty(10_000, 100)
+    >>> report = mt.analysis.fit(model, x, training=True, optimizer="sgd", max_memory="4MB")
     >>> bool(report), report.largest.setting.batch, [change.changes for change in report.changes][0]
-    (False, 62, ('2 micro-batches of 50',))
+    (False, 4899, ('4 micro-batches of 2,500',))
     """
     arguments, wanted = _arguments(inputs, kwargs, batch, sequence)
     profile = None if device is None else device_profile(device)
@@ -127,7 +120,7 @@ def run_fit(
     if requested.precision is not None and not isinstance(model, mt.nn.Module):
         raise ValueError(f"fit: precision needs a module, got {type(model).__name__}")
     options, remarks = alternatives(model, requested, profile, training, keep, tried or {})
-    runs = _Runs(model, arguments, loss, training, limit, profile)
+    runs = Runs(model, arguments, loss, training, limit, profile)
     first, times = runs.trial(requested)  # raises what the model raises
     search = Search(runs.bytes, limit, progress)
     ends = search.greatest(lambda size: replace(requested, batch=size), requested.batch)
@@ -143,67 +136,6 @@ def run_fit(
     largest, above = (trial if trial is None or trial.bytes is None else runs.known(trial.setting) for trial in ends)
     return FitReport(Inventory(model).rows[0].kind, training, limit, limit_of, None if profile is None else profile.name, first, largest,
                      above, changes, remarks, EXCLUDED, runs.estimates)  # fmt: skip
-
-
-class _Runs:
-    """Estimates of settings of one model, which is built once."""
-
-    def __init__(
-        self, model: Any, arguments: Arguments, loss: Any, training: bool, limit: int, profile: DeviceProfile | None
-    ) -> None:
-        self.model, self.arguments, self.loss, self.training, self.limit, self.profile = model, arguments, loss, training, limit, profile
-        self.estimates = 0
-        self._passes: dict[FitSetting, StepMemory] = {}
-        self._optimizers: dict[tuple[Any, ...], StepMemory] = {}
-
-    def bytes(self, setting: FitSetting) -> int:
-        """Return the peak memory of a setting in bytes.
-
-        What the optimizer needs depends neither on the batch nor on recomputation, so it is measured once for each precision.
-        """
-        if not self.training:
-            return self._forward(setting, False)[0]
-        passes = replace(setting, optimizer=None, foreach=False)
-        optimizer = (setting.precision, setting.optimizer, setting.foreach)
-        if passes not in self._passes or optimizer not in self._optimizers:
-            self.estimates += 1
-            args, kwargs = self.arguments(setting.batch, setting.sequence)
-            found = step_memory(self.model, args, kwargs, **self._options(setting))
-            self._passes[passes], self._optimizers[optimizer] = found, found
-        return self._passes[passes].with_optimizer(self._optimizers[optimizer]).total_bytes
-
-    def trial(self, setting: FitSetting) -> tuple[FitTrial, list[str]]:
-        """Return the trial of a setting by an estimate of its own, with its time if there is a device, and remarks on the time."""
-        if self.training:
-            self.estimates += 1
-            args, kwargs = self.arguments(setting.batch, setting.sequence)
-            report = estimate_training(self.model, *args, device=self.profile, **self._options(setting), **kwargs)
-            size, time, passes = report.total_bytes, report.time, 1
-        else:
-            (size, time), passes = self._forward(setting, self.profile is not None), setting.grad_accumulation
-        seconds = None if time is None or time.seconds is None else time.seconds * passes
-        return FitTrial(setting, size, seconds, size <= self.limit), [] if time is None else time.remarks
-
-    def known(self, setting: FitSetting) -> FitTrial | None:
-        """Return the trial of a setting, or None if the model does not run with it."""
-        try:
-            return self.trial(setting)[0]
-        except Exception:
-            return None
-
-    def _forward(self, setting: FitSetting, timed: bool) -> tuple[int, StepTime | None]:
-        """Return the peak memory of a forward pass in bytes, and if ``timed``, its time."""
-        self.estimates += 1
-        way = precision_named(setting.precision)
-        args, kwargs = self.arguments(setting.batch, setting.sequence)
-        with way.applied(self.model) as converted, way.forward():
-            args, kwargs = converted((args, kwargs))
-            size = estimate(self.model, *args, **kwargs).total_bytes
-            return size, time_of(self.model, *args, device=self.profile, **kwargs) if timed else None
-
-    def _options(self, setting: FitSetting) -> dict[str, Any]:
-        return {"loss": self.loss, "optimizer": setting.optimizer, "precision": setting.precision, "recompute": setting.recompute,
-                "foreach": setting.foreach, "grad_accumulation": setting.grad_accumulation}  # fmt: skip
 
 
 def _smaller(search: Search, requested: FitSetting, options: Mapping[str, Sequence[Any]], whole_only: bool) -> list[FitSetting]:

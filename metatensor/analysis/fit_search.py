@@ -88,7 +88,7 @@ class Search:
         open_end = high > MOST
         if low == 0:
             return 1
-        if step % 4 == 3:  # the line may be far off
+        if step % 3 == 2:  # the line may be far off
             return min(2 * low, high - 1) if open_end else (low + high) // 2
         around = sorted((value, trial.bytes) for value, trial in trials.items() if trial.bytes is not None)
         below = [point for point in around if point[0] <= low][-2:]

@@ -9,7 +9,7 @@ from metatensor.analysis.estimate import has_lazy, input_bytes
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.precision import precision_named
 from metatensor.analysis.recomputation import recomputed
-from metatensor.analysis.training import _clear, _maker, _mean, _Step
+from metatensor.analysis.training import _clear, _maker, _mean, _Step, kept_gradients
 
 __all__ = ["StepMemory", "step_memory"]
 
@@ -44,9 +44,8 @@ def step_memory(
         with mt.no_grad(), mt.device("meta"):
             model(*args, **kwargs)
     named = dict(model.named_parameters())
-    before = {name: p.grad for name, p in named.items()}
     way = precision_named(precision)
-    with mt.device("meta"), mt.enable_grad(), way.applied(model) as converted:
+    with mt.device("meta"), mt.enable_grad(), kept_gradients(model), way.applied(model) as converted:
         try:
             _clear(named)
             step = _Step(model, converted((args, kwargs)), loss or _mean, _maker(optimizer, foreach), way)
@@ -60,5 +59,3 @@ def step_memory(
             )  # fmt: skip
         finally:
             _clear(named)
-            for name, p in named.items():
-                p.grad = before[name]
