@@ -132,10 +132,9 @@ class FitReport:
         """Return the table, with at most `most` changes."""
         what = "one training step" if self.training else "one forward pass"
         setting = self.requested.setting
-        state = self._state(self.requested) if self.requested.bytes is not None else "does not run"
         head = f"{self.model}: {what} of {_samples(setting.samples)} {'fits' if self.fits else 'does not fit'} in {bytes_text(self.limit)}"
         head += f" ({self.limit_of})"
-        rows = [("", "peak memory", "per step", "per sample", ""), self._row("as requested", self.requested, state)]
+        rows = [("", "peak memory", "per step", "per sample", ""), self._row("as requested", self.requested, self._state(self.requested))]
         name = "batch" if setting.grad_accumulation == 1 else "micro-batch"
         if self.largest is not None:
             rows.append(self._row(f"largest {name} that fits: {self.largest.setting.batch:,}", self.largest, self._state(self.largest)))

@@ -73,6 +73,25 @@ def test_the_largest_batch_is_that_found_by_hand(linear):
     assert first.changes == ("4 micro-batches of 2,500",) and first.lost == () and first.trial.bytes == by_hand(2500, 4)
 
 
+def test_requested_micro_batches(linear):
+    report = mt.analysis.fit(linear, x(5000, 100), training=True, optimizer="sgd", grad_accumulation=2, max_memory=4_000_000)
+    assert not report and report.requested.bytes == by_hand(5000, 2) and report.requested.setting.samples == 10_000
+    assert report.largest.setting.batch == (4_000_000 - 120_008) // 800 and report.largest.setting.grad_accumulation == 2
+    assert names(report)[0] == ("4 micro-batches of 2,500",) and "largest micro-batch that fits: 4,849" in str(report)
+
+
+@pytest.mark.parametrize("options", [{}, {"precision": "bf16-mixed"}, {"recompute": "full", "grad_accumulation": 2}])
+def test_the_largest_batch_is_that_of_trying_each(options):
+    model = layers()
+    each = [mt.analysis.estimate_training(model, x(batch, 64), **options).total_bytes for batch in range(1, 42)]
+    assert each == sorted(each)
+    for limit in (each[0], each[3], each[20] - 1, each[39], each[0] - 1):
+        report = mt.analysis.fit(model, x(15, 64), training=True, max_memory=limit, keep=["recompute", "precision", "optimizer"], **options)
+        expected = sum(size <= limit for size in each)
+        assert (report.largest.setting.batch if report.largest else 0) == expected
+        assert report.above.setting.batch == expected + 1 and report.above.bytes == each[expected]
+
+
 @pytest.mark.parametrize("limit, batch", [(80_808, 1), (80_807, None), (81_608, 2), (10**9, 1_249_899)])
 def test_exact_limits(linear, limit, batch):
     report = mt.analysis.fit(linear, x(3, 100), training=True, optimizer="sgd", max_memory=limit)
