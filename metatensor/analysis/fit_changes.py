@@ -103,11 +103,15 @@ def described(model: Any, requested: FitSetting, setting: FitSetting, training: 
     rank = 0
     if setting.grad_accumulation != requested.grad_accumulation:
         changes.append(f"{setting.grad_accumulation} {'micro-batches' if training else 'passes'} of {setting.batch:,}")
-        if training and any(isinstance(module, _BatchNorm) for module in model.modules()):
+        if training and _normalizes(model):
             lost.append(f"batch normalization sees {setting.batch:,} samples")
             rank = 1
     if setting.recompute != requested.recompute:
         changes.append(f"recompute {setting.recompute}")
+        with recomputed(model, setting.recompute) as paths:
+            if any(_normalizes(model.get_submodule(path)) for path in paths):
+                lost.append("batch normalization updates its running statistics twice")
+                rank = 1
     if requested.foreach and not setting.foreach:
         changes.append("no foreach")
     if setting.precision != requested.precision:
@@ -125,6 +129,10 @@ def described(model: Any, requested: FitSetting, setting: FitSetting, training: 
         lost.append(f"samples are shorter than {requested.sequence:,}")
         rank = 4
     return tuple(changes), tuple(lost), rank
+
+
+def _normalizes(model: Any) -> bool:
+    return any(isinstance(module, _BatchNorm) for module in model.modules())
 
 
 def _rounding(precision: str, training: bool) -> tuple[str, int]:

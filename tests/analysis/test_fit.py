@@ -271,6 +271,20 @@ def test_batch_normalization_needs_two_samples():
     (split,) = [change for change in report.changes if len(change.changes) == 1 and "micro" in change.changes[0]]
     assert split.lost == (f"batch normalization sees {split.trial.setting.batch:,} samples",) and split.rank == 1
     assert "recomputation was not tried" in str(report)
+    report = mt.analysis.fit(model, x(512, 64), training=True, max_memory="400kB", optimizer="sgd", recomputes=["0", "1"])
+    twice = "batch normalization updates its running statistics twice"
+    for change in report.changes:
+        assert (twice in change.lost) == ("recompute 1" in change.changes)
+
+
+def test_a_lazy_model():
+    with mt.device("meta"):
+        model = nn.Sequential(nn.LazyLinear(64), nn.ReLU(), nn.LazyLinear(8))
+    report = mt.analysis.fit(model, x(512, 64), training=True, device="t4", max_memory="300kB", keep=["accumulation"])
+    assert not report and names(report) == [("precision fp16-master", "optimizer sgd")]
+    with mt.device("meta"):
+        model = nn.Sequential(nn.LazyLinear(64), nn.ReLU(), nn.LazyLinear(8))
+    assert mt.analysis.fit(model, x(512, 64), device="t4")
 
 
 def test_a_batch_that_the_model_fixes():
