@@ -216,12 +216,18 @@ def check(
     device : str, path or DeviceProfile, optional
         A device, as `device_profile` takes it. Its memory is a budget too.
     training : bool
-        Whether to run a training step, as `estimate_training` does, instead of a forward pass. Default False.
+        Whether to run a training step, as `estimate_training` does, instead of a forward pass. The model then runs in its
+        current mode. Default False.
 
     Returns
     -------
     CheckResult
         True if the model ran and no budget is exceeded.
+
+    Raises
+    ------
+    ValueError
+        If a budget, the device or an option of the training step is invalid.
 
     Examples
     --------

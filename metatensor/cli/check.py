@@ -89,7 +89,7 @@ def command(
         result = request.check(model, case.args, case.kwargs, budgets, profile, training)
         if stored is not None:
             less += [f"{case.name}: {text}" for text in stored_figures.compare(result, stored.get(case.name), tolerance or 0.0)]
-        results.append(result)
+        results.append(_lighter(result) if len(sets) > 1 else result)
     if as_json:
         click.echo(json.dumps(_as_json(sets, results, len(sets) == 1), indent=2))
     elif len(sets) == 1 or isinstance(model, CheckResult):
@@ -105,6 +105,15 @@ def command(
     if write_baseline is not None:
         _write(write_baseline, about, sets, results)
     raise SystemExit(0 if all(result.ok for result in results) else 1)
+
+
+def _lighter(result: CheckResult) -> CheckResult:
+    """Return a result without the figures of single modules, of which many sets of inputs would fill the memory."""
+    if result.report is not None:
+        del result.report.modules[1:]
+    if result.time is not None:
+        result.time.by_module.clear()
+    return result
 
 
 def _write(path: str, about: dict[str, Any], sets: list[Case], results: list[CheckResult]) -> None:
