@@ -165,7 +165,7 @@ def _split(search: Search, setting: FitSetting) -> FitSetting | None:
     """Return the setting with the fewest equal micro-batches that fit, for the same samples, or None."""
     counts = [n for n in divisors(setting.samples) if n > setting.grad_accumulation]
     settings = [replace(setting, batch=setting.samples // n, grad_accumulation=n) for n in counts]
-    while settings and search.trial(settings[-1]).bytes is None:  # such as batch normalization, which needs two samples
+    if settings and settings[-1].batch == 1 and search.trial(settings[-1]).bytes is None:  # batch normalization needs two samples
         settings.pop()
     if not settings or not search.fits(settings[-1]):
         return None

@@ -108,7 +108,9 @@ class Search:
             if size is not None:
                 groups.setdefault(dataclasses.replace(setting, batch=1), []).append((setting.batch, size))
             elif error is not None and not found:
-                found.append(f"batch {setting.batch:,} does not run: {error}")
+                recompute = "" if setting.recompute == "none" else f", recompute {setting.recompute}"
+                precision = "" if setting.precision is None else f", precision {setting.precision}"
+                found.append(f"batch {setting.batch:,}{recompute}{precision} does not run: {error}")
         for points in groups.values():
             sizes = [size for _, size in sorted(points)]
             if sizes != sorted(sizes):

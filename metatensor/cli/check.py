@@ -72,7 +72,7 @@ def command(
              "kwargs": {name: repr(value) for name, value in request.make_kwargs.items()},
              "dtype": None if request.dtype is None else str(request.dtype), "device": None if profile is None else profile.name,
              "train": train, **{name: value for name, value in options.items() if value}}  # fmt: skip
-    training = step_options(train, options)
+    training = step_options(train, options, request.torch)
     try:
         stored = None if baseline is None else stored_figures.read_baseline(baseline, about)
     except stored_figures.BaselineError as error:

@@ -75,7 +75,7 @@ def _train(request: Request, as_json: bool, options: dict[str, Any]) -> None:
     if profile is not None:
         options["device"] = profile
     if "loss" in options:
-        options["loss"] = loss_of(options["loss"])
+        options["loss"] = loss_of(options["loss"], request.torch)
     result = request.train(options)
     report = result.report
     if report is None:

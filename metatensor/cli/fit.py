@@ -66,7 +66,7 @@ def command(
     if not train and (recomputes is not None or optimizers is not None):
         raise click.UsageError(f"--{'recomputes' if recomputes is not None else 'optimizers'} needs --train")
     precision = None if train else options.pop("precision", None)  # a forward pass has a precision too
-    step = step_options(train, options) or {"precision": precision}
+    step = step_options(train, options, request.torch) or {"precision": precision}
     profile = device_of(device)
     arguments, wanted, length = _arguments(request.texts, batch, sequence, where)
     loss = step.pop("loss", None)

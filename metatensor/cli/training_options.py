@@ -10,6 +10,7 @@ import click
 from metatensor.analysis.precision import PRECISIONS
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.target import TargetError, load_target
+from metatensor.cli.terminal import output_on_stderr
 
 __all__ = ["device_of", "loss_of", "step_options", "training_options"]
 
@@ -45,15 +46,25 @@ def device_of(name: str | None) -> Any:
         raise click.BadParameter(printable(str(error)), param_hint="--device") from None
 
 
-def loss_of(target: str) -> Any:
-    """Return the function that computes the loss. Raise a usage error if there is none."""
+def loss_of(target: str, torch: bool = False) -> Any:
+    """Return the function that computes the loss. With ``torch``, metatensor replaces PyTorch. Raise a usage error if there is none."""
+    if torch:
+        from metatensor import torch_api
+
+        torch_api.install()
     try:
-        return load_target(target)
+        with output_on_stderr():
+            found = load_target(target)
     except TargetError as error:
         raise click.BadParameter(printable(str(error)), param_hint="--loss") from None
+    except (Exception, SystemExit) as error:
+        raise click.BadParameter(printable(f"{target} cannot be loaded: {type(error).__name__}: {error}"), param_hint="--loss") from error
+    if not callable(found):
+        raise click.BadParameter(printable(f"{target} is a {type(found).__name__}, not a function"), param_hint="--loss")
+    return found
 
 
-def step_options(train: bool, options: dict[str, Any]) -> dict[str, Any] | None:
+def step_options(train: bool, options: dict[str, Any], torch: bool = False) -> dict[str, Any] | None:
     """Return the given options of a training step, or None without ``--train``. Other options are ignored."""
     given = {name: options[name] for name in NAMES if options.get(name)}
     if not train:
@@ -61,5 +72,5 @@ def step_options(train: bool, options: dict[str, Any]) -> dict[str, Any] | None:
             raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} needs --train")
         return None
     if "loss" in given:
-        given["loss"] = loss_of(given["loss"])
+        given["loss"] = loss_of(given["loss"], torch)
     return given

@@ -49,9 +49,11 @@ def test_a_step_that_fails_names_the_module(models, run):
 @pytest.mark.parametrize("options", [
     ("--max-step-time", "1s"), ("--tolerance", "1%"), ("--precision", "bf16"), ("--device", "abacus"), ("--train", "--optimizer", "none"),
     ("--train", "--recompute", "full", "--where", "n in 1"), ("--where", "n in"), ("--where", "n in 1"), ("--case", "float32[n]"),
-    ("--baseline", "missing.json"), ("--train", "--loss", "models.py:nothing"), ("--max-step-time", "soon"),
+    ("--baseline", "missing.json"), ("--train", "--loss", "models.py:nothing"),
+    ("--train", "--loss", "models.py:number"), ("--train", "--loss", "broken.py:loss"), ("--max-step-time", "soon"),
 ])  # fmt: skip
 def test_usage_errors(models, run, options):
+    (models / "broken.py").write_text("import no_such_module\n")
     assert run("check", "models.py:Net", *X, *options).exit_code == 2
 
 

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from cli.test_process import python
+
 pytest.importorskip("click")
 pytest.importorskip("rich")
 
@@ -153,3 +155,28 @@ def test_inputs_without_a_batch(models, run):
     assert run("fit", "models.py:Net", "-i", "float32[]", "--max-memory", "1GB").exit_code == 2
     assert run("fit", "models.py:make_product", "-i", "float32[4,8]", "-i", "float32[8,2]", "--train", "--max-memory", "1GB").exit_code == 2
     assert run("fit", "models.py:make_product", "-i", "float32[batch,8]", "-i", "float32[8,2]", "--max-memory", "1MB").exit_code == 0
+
+
+TORCHY = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.layer(x)
+
+def loss(out):
+    return torch.nn.functional.cross_entropy(out, torch.zeros(out.shape[0], dtype=torch.long, device=out.device))
+"""
+
+
+@pytest.mark.parametrize("command", ["fit", "check", "estimate"])
+def test_a_loss_written_for_pytorch(models, command):
+    (models / "torchy.py").write_text(TORCHY)
+    result = python("-m", "metatensor", command, "--torch", "torchy.py:Net", "-i", "float32[16,8]", "--train", "--loss", "torchy.py:loss",
+                    "--device", "t4")  # fmt: skip
+    assert result.returncode == 0, result.stderr
