@@ -2,7 +2,8 @@
 
 `estimate` reports parameters, FLOPs, peak memory and shapes, per module and in total. `estimate_training` reports the
 cost of a training step. `profile` runs any callable and reports what was in memory, and when. `check` tests whether a
-model runs and stays within budgets, and if it fails, shows where. `MemoryTracker` counts the bytes of the storages that
+model runs and stays within budgets, and if it fails, shows where. `fit` finds the largest batch that fits into a device's
+memory, and changes that make a batch fit. `MemoryTracker` counts the bytes of the storages that
 any code creates, and `MemoryLog` also keeps the events. `device_profile` returns the capacity and speed of an
 accelerator, `time_of` predicts the time of a model there, and `calibrate` measures a device. `allocator` contains a
 model of PyTorch's caching allocator, and `load_snapshot` reads the memory snapshots that PyTorch writes.
@@ -17,6 +18,8 @@ from metatensor._core.memory import MemoryLog, MemoryTracker
 from metatensor._core.memory_events import MemoryEvent
 from metatensor.analysis.check import CheckResult, check
 from metatensor.analysis.estimate import estimate
+from metatensor.analysis.fit import fit
+from metatensor.analysis.fit_report import FitChange, FitReport, FitSetting, FitTrial
 from metatensor.analysis.profiling import Profile, StorageRecord, profile
 from metatensor.analysis.report import Gap, ModuleRow, Peak, Report, SharedGroup
 from metatensor.analysis.step_time import StepTime, time_of
@@ -28,9 +31,10 @@ if TYPE_CHECKING:
     from metatensor.analysis.allocator import load_snapshot
     from metatensor.analysis.calibration import calibrate
 
-__all__ = ["CheckResult", "DeviceProfile", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker", "ModuleRow", "Peak", "Profile", "Report",
-           "SharedGroup", "StepTime", "StorageRecord", "TrainingReport", "allocator", "calibrate", "check", "device_profile",
-           "device_profiles", "estimate", "estimate_training", "load_snapshot", "profile", "time_of"]  # fmt: skip
+__all__ = ["CheckResult", "DeviceProfile", "FitChange", "FitReport", "FitSetting", "FitTrial", "Gap", "MemoryEvent",
+           "MemoryLog", "MemoryTracker", "ModuleRow", "Peak", "Profile", "Report", "SharedGroup", "StepTime",
+           "StorageRecord", "TrainingReport", "allocator", "calibrate", "check", "device_profile", "device_profiles",
+           "estimate", "estimate_training", "fit", "load_snapshot", "profile", "time_of"]  # fmt: skip
 
 # Imported on first use: an estimate does not need them.
 _LAZY = {"allocator": ("metatensor.analysis.allocator", ""), "calibrate": ("metatensor.analysis.calibration", "calibrate"),

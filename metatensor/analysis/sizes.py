@@ -1,15 +1,16 @@
-"""Numbers with suffixes: ``8B`` parameters, ``10GB``, ``1.5GiB``, ``4.1 GFLOPs``, ``7e9``."""
+"""Numbers with suffixes: ``8B`` parameters, ``10GB``, ``1.5GiB``, ``4.1 GFLOPs``, ``7e9``, ``200ms``, ``5%``."""
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
 
-__all__ = ["SizeError", "parse_bytes", "parse_count"]
+__all__ = ["SizeError", "parse_bytes", "parse_count", "parse_seconds", "parse_share"]
 
 COUNT = {"": 1, "k": 10**3, "m": 10**6, "b": 10**9, "g": 10**9, "t": 10**12, "p": 10**15, "e": 10**18}
 BYTES = {"": 1, **{letter: 1000 ** (power + 1) for power, letter in enumerate("kmgtpe")}}
 BINARY = {f"{letter}i": 1024 ** (power + 1) for power, letter in enumerate("kmgtpe")}
+SECONDS = {"": Fraction(1), "s": Fraction(1), "ms": Fraction(1, 1000), "us": Fraction(1, 10**6), "min": Fraction(60), "h": Fraction(3600)}
 
 _FORM = re.compile(r"\s*(\d[\d_,]*(?:\.\d+)?|\.\d+)(?:[eE]([+-]?\d{1,3}))?\s*([A-Za-z]*)\s*")
 
@@ -38,6 +39,23 @@ def parse_bytes(text: str) -> int:
     if scale is None:
         raise SizeError(f"{text!r}: unknown suffix; expected a number of bytes such as 10GB, 512MiB or 8e9")
     return _whole(number * scale, text)
+
+
+def parse_seconds(text: str) -> float:
+    """Parse a time in s, ms, us, min or h and return seconds. A number without a unit is in seconds."""
+    number, suffix = _split(text, "200ms or 1.5s")
+    if suffix not in SECONDS:
+        raise SizeError(f"{text!r}: unknown unit; expected a time such as 200ms or 1.5s")
+    return float(number * SECONDS[suffix])
+
+
+def parse_share(text: str) -> float:
+    """Parse a share such as 5% or 0.05 and return the number, here 0.05."""
+    percent = text.strip().endswith("%")
+    number, suffix = _split(text.strip().removesuffix("%"), "5% or 0.05")
+    if suffix:
+        raise SizeError(f"{text!r}: expected a share such as 5% or 0.05")
+    return float(number / 100 if percent else number)
 
 
 def _split(text: str, examples: str) -> tuple[Fraction, str]:

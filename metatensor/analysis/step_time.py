@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.units import seconds_text
 from metatensor.analysis.calls import Call, CallRecorder
 from metatensor.analysis.estimate import at_inference, has_lazy
 from metatensor.analysis.timing import Timing, predict
@@ -93,12 +94,7 @@ class StepTime:
 
 
 def _seconds(value: float | None) -> str:
-    if value is None:
-        return "unknown"
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if value * factor >= 1:
-            return f"{value * factor:.4g} {unit}"
-    return f"{value * 1e6:.3g} us"
+    return "unknown" if value is None else seconds_text(value)
 
 
 def time_of(model: Any, /, *inputs: Any, device: Any, convention: str = "torch", **kwargs: Any) -> StepTime:

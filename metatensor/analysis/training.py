@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +75,8 @@ class TrainingReport:
     """Paths of the modules that backward recomputes because of `recompute`."""
     without_gradient: list[str] = field(default_factory=list)
     """Names of parameters that require grad but got no gradient."""
+    flops_gaps: list[dict[str, Any]] = field(default_factory=list)
+    """Operators without a FLOP rule, whose operations are not counted: "op", "calls" in a micro-batch, "modules"."""
     time: StepTime | None = None
     """Predicted time of the step on a device, if one was given."""
 
@@ -128,6 +131,7 @@ class TrainingReport:
             notes.append(f"computed again in backward: {len(self.recomputed)} modules, {self.recomputed[0]} to {self.recomputed[-1]}")
         if self.without_gradient:
             notes.append(f"no gradient: {', '.join(self.without_gradient)}")
+        notes += [f"no FLOP rule for {gap['op']}, called {gap['calls']} times: its FLOPs are missing" for gap in self.flops_gaps]
         notes += [f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}"]
         return notes if self.time is None else notes + self.time.notes()
 
@@ -229,8 +233,7 @@ def estimate_training(
             raise ValueError(f"estimate_training: {name} is on {tensor.device}; the step would change it. Use a copy on meta")
     if not any(p.requires_grad for p in named.values()):
         raise ValueError("estimate_training: no parameter requires grad")
-    before = {name: p.grad for name, p in named.items()}
-    with mt.device("meta"), mt.enable_grad(), way.applied(model) as converted:
+    with mt.device("meta"), mt.enable_grad(), kept_gradients(model), way.applied(model) as converted:
         try:
             _clear(named)
             step = _Step(model, converted((inputs, kwargs)), loss or _mean, _maker(optimizer, foreach), way)
@@ -249,9 +252,8 @@ def estimate_training(
                 time = step_time(profile, calls, without, grad_accumulation, model, (step.args, step.kwargs), convention)
         finally:
             _clear(named)
-            for name, p in named.items():
-                p.grad = before[name]
         figures["time"] = time
+        figures["flops_gaps"] = step.gaps
         return _report(step, named, figures, made, again, plain, way, recompute, paths, grad_accumulation)
 
 
@@ -293,6 +295,7 @@ class _Step:
 
     def __init__(self, model: Any, given: tuple, loss: Callable[[Any], Any], make: Callable[[list[Any]], Any], way: Precision) -> None:
         self.model, (self.args, self.kwargs), self.loss, self.make, self.way = model, given, loss, make, way
+        self.gaps: list[dict[str, Any]] = []
 
     def forward(self) -> Any:
         """Return the loss."""
@@ -356,6 +359,7 @@ class _Step:
             params = [p for p in self.model.parameters() if p.requires_grad and p.grad is not None]
             masters = self.masters(params)
             self.update(self.make(masters), params, masters)
+        self.gaps = [gap.to_dict() for gap in observer.gaps]
         total = sum(observer.flops_by_op.values())
         return _Flops(forward, both - forward, total - both, dict(observer.flops_by_op.most_common()), peak)
 
@@ -374,6 +378,17 @@ class _Step:
         for p in params:
             p.grad = None
         return recorded_step(self.forward, lambda: self.update(optimizer, params, masters), self.model)
+
+
+@contextmanager
+def kept_gradients(model: Any) -> Iterator[None]:
+    """Restore the gradients of the parameters after the block. Their dtypes must then be those from before."""
+    before = [(p, p.grad) for p in model.parameters()]
+    try:
+        yield
+    finally:
+        for p, grad in before:
+            p.grad = grad
 
 
 def _clear(named: dict[str, Any]) -> None:

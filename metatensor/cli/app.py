@@ -22,6 +22,7 @@ OWN = {
     "convert": "Write a checkpoint in another format.",
     "devices": "List devices and plugins, and why a plugin cannot be used.",
     "estimate": "Estimate the cost of a model: parameters, FLOPs, memory, shapes.",
+    "fit": "Find the largest batch that fits into a device, and what makes a batch fit.",
     "inspect": "List the tensors of a checkpoint, compare it with another or with a model.",
     "profiles": "List what accelerators have: memory, bandwidth, rates, links, with sources.",
     "run": "Run a script written for PyTorch, with metatensor in place of PyTorch.",

@@ -11,13 +11,11 @@ import click
 from rich.progress import BarColumn, Progress, TextColumn
 
 from metatensor._core.units import bytes_text
-from metatensor.analysis.precision import PRECISIONS
 from metatensor.analysis.table import as_rich
-from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.request import Request, model_options
-from metatensor.cli.target import TargetError, load_target
 from metatensor.cli.terminal import Terminal
+from metatensor.cli.training_options import device_of, loss_of, training_options
 
 __all__ = ["command"]
 
@@ -29,14 +27,7 @@ PATIENCE = 0.3
 @model_options
 @click.option("--depth", type=click.IntRange(min=0), help="Depth of the modules in the table [default: as deep as fits].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every module.")
-@click.option("--train", is_flag=True, help="Report a training step: forward, backward and optimizer.")
-@click.option("--loss", metavar="FILE.py:NAME", help="With --train: function of the output that returns the loss [default: the mean].")
-@click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim [default: adamw].")
-@click.option("--precision", type=click.Choice(list(PRECISIONS)), help="With --train [default: as the model is].")
-@click.option("--recompute", metavar="WHAT", help='With --train: none, full, selective, or a pattern of module paths ("layers.*") '
-              "[default: none].")
-@click.option("--foreach", is_flag=True, help="With --train: the optimizer updates all parameters together.")
-@click.option("--grad-accumulation", type=click.IntRange(min=1), metavar="N", help="With --train: micro-batches before the update.")
+@training_options
 @click.option("--by", type=click.Choice(["op"]), help="With --train: also list the FLOPs of each operator.")
 @click.option("--device", metavar="PROFILE", help="A device profile, such as h100-80gb, or a file of one: predict the time there; with "
               "--train also compare its memory.")
@@ -59,16 +50,16 @@ def command(request: Request, depth: int | None, as_json: bool, train: bool, **o
     if train:
         _train(request, as_json, given)
         return
-    profile, convention = _profile(given), given.pop("convention", "torch")
+    profile, convention = device_of(given.pop("device", None)), given.pop("convention", "torch")
     if given:
         raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} needs --train")
     with _Bar() as bar:
-        result = request.run(progress=bar)
+        result = request.run(progress=bar, device=profile, convention=convention)
     report = result.report
     if report is None:
         click.echo(printable_lines(str(result)), err=True)
         raise SystemExit(1)
-    time = None if profile is None else request.time(profile, convention)
+    time = result.time
     if as_json:
         click.echo(report.to_json() if time is None else json.dumps({**report.to_dict(), "time": time.to_dict()}, indent=2))
         return
@@ -77,27 +68,14 @@ def command(request: Request, depth: int | None, as_json: bool, train: bool, **o
         click.echo(printable_lines(f"one pass on {time.device}\n\n{time}"))
 
 
-def _profile(options: dict[str, Any]) -> Any:
-    """Take the device out of options, and return its profile, None if there is none."""
-    from metatensor.devices.profiles import ProfileError, device_profile
-
-    try:
-        return device_profile(options.pop("device")) if "device" in options else None
-    except ProfileError as error:
-        raise click.BadParameter(printable(str(error)), param_hint="--device") from None
-
-
 def _train(request: Request, as_json: bool, options: dict[str, Any]) -> None:
     """Report a training step."""
     by_op = options.pop("by", None) == "op"
-    profile = _profile(options)
+    profile = device_of(options.pop("device", None))
     if profile is not None:
         options["device"] = profile
     if "loss" in options:
-        try:
-            options["loss"] = load_target(options["loss"])
-        except TargetError as error:
-            raise click.BadParameter(printable(str(error)), param_hint="--loss") from None
+        options["loss"] = loss_of(options["loss"], request.torch)
     result = request.train(options)
     report = result.report
     if report is None:

@@ -1,18 +1,21 @@
 """Parse inputs and arguments: ``int64[1,1024]``, ``mask=bool[1,1,8,8]``, ``12, width=768``.
 
 A value is written as in Python. In addition, ``dtype[size, size, ...]`` is a meta tensor (``float32[]`` has no
-dimensions). It can be used anywhere in a value, also inside lists, tuples and dicts.
+dimensions). It can be used anywhere in a value, also inside lists, tuples and dicts. Where sizes have names, a size or a
+number may be an expression of them, such as ``batch`` or ``2*h+1``.
 """
 
 from __future__ import annotations
 
 import ast
+import operator
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import metatensor as mt
 
-__all__ = ["InputError", "parse_arguments", "parse_input", "parse_value"]
+__all__ = ["InputError", "names_in", "parse_arguments", "parse_input", "parse_value"]
 
 SHORT = {
     "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16",
@@ -28,25 +31,30 @@ class InputError(ValueError):
     """The text of an input is invalid. The message shows the place and what was expected."""
 
 
-def parse_input(text: str) -> tuple[str | None, Any]:
+Sizes = Mapping[str, int]
+_NONE: Sizes = {}
+_OPERATORS: dict[type, Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
+
+
+def parse_input(text: str, sizes: Sizes = _NONE) -> tuple[str | None, Any]:
     """Parse an ``--input``. Return the name of the argument, or None, and the value."""
     named = _NAMED.match(text)
     if named is None:
-        return None, parse_value(text)
-    return named[1], parse_value(text[named.end() :])
+        return None, parse_value(text, sizes)
+    return named[1], parse_value(text[named.end() :], sizes)
 
 
-def parse_value(text: str) -> Any:
+def parse_value(text: str, sizes: Sizes = _NONE) -> Any:
     """Parse a Python literal that may contain meta tensors ``dtype[sizes]``. Raise `InputError` if it is invalid."""
     if not text.strip():
         raise InputError("an input is empty; expected something like int64[1,1024]")
     try:
-        return _value(_parse(text), text)
+        return _value(_parse(text), text, sizes)
     except RecursionError:
         raise InputError(f"{_shown(text)} is nested too deeply") from None
 
 
-def parse_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
+def parse_arguments(text: str, sizes: Sizes = _NONE) -> tuple[list[Any], dict[str, Any]]:
     """Parse the positional and keyword arguments of a call, such as ``12, width=768``."""
     call = _parse(f"f({text})", text)
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
@@ -57,7 +65,8 @@ def parse_arguments(text: str) -> tuple[list[Any], dict[str, Any]]:
     if len(set(names)) < len(names):
         raise InputError(f"{_shown(text)} names an argument twice")
     try:
-        return [_value(arg, text) for arg in call.args], {str(word.arg): _value(word.value, text) for word in call.keywords}
+        return ([_value(arg, text, sizes) for arg in call.args],
+                {str(word.arg): _value(word.value, text, sizes) for word in call.keywords})
     except RecursionError:
         raise InputError(f"{_shown(text)} is nested too deeply") from None
 
@@ -73,23 +82,35 @@ def _parse(source: str, text: str | None = None) -> ast.expr:
         raise InputError(f"{_shown(text)} cannot be read: {reason}; expected something like int64[1,1024]") from None
 
 
-def _value(node: ast.expr, text: str) -> Any:
+def names_in(text: str) -> set[str]:
+    """Return the names in an ``--input`` or a call that are neither dtypes nor names of arguments."""
+    named = _NAMED.match(text)
+    tree = _parse(f"f({text[named.end():] if named else text})", text)
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - {"f"}
+    return {name for name in names if dtype_named(name) is None and name not in ("torch", "metatensor")}
+
+
+def _value(node: ast.expr, text: str, sizes: Sizes) -> Any:
     if isinstance(node, ast.Subscript):
-        return _tensor(node, text)
+        return _tensor(node, text, sizes)
+    if sizes and isinstance(node, (ast.Name, ast.BinOp)):
+        size = _size(node, sizes)
+        if size is not None:
+            return size
     if isinstance(node, ast.Constant) and node.value is not Ellipsis:
         return node.value
     if isinstance(node, ast.Tuple):
-        return tuple(_value(item, text) for item in node.elts)
+        return tuple(_value(item, text, sizes) for item in node.elts)
     if isinstance(node, ast.List):
-        return [_value(item, text) for item in node.elts]
+        return [_value(item, text, sizes) for item in node.elts]
     if isinstance(node, ast.Dict) and None not in node.keys:
-        pairs = [(_value(key, text), _value(value, text)) for key, value in zip(node.keys, node.values, strict=True) if key]
+        pairs = [(_value(key, text, sizes), _value(value, text, sizes)) for key, value in zip(node.keys, node.values, strict=True) if key]
         try:
             return dict(pairs)
         except TypeError as error:
             raise InputError(f"{_shown(text)}: a key of a dict must be hashable: {error}") from None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.UAdd)):
-        number = _value(node.operand, text)
+        number = _value(node.operand, text, sizes)
         if isinstance(number, (int, float, complex)):
             return -number if isinstance(node.op, ast.USub) else number
     if isinstance(node, (ast.Name, ast.Attribute)) and dtype_named(name := ast.unparse(node)) is not None:
@@ -100,7 +121,22 @@ def _value(node: ast.expr, text: str) -> Any:
     )
 
 
-def _tensor(node: ast.Subscript, text: str) -> mt.Tensor:
+def _size(node: ast.expr, sizes: Sizes) -> int | None:
+    """Return the value of an expression of named sizes and integers, or None if it is not such an expression."""
+    if isinstance(node, ast.Constant):
+        return node.value if type(node.value) is int else None
+    if isinstance(node, ast.Name):
+        return sizes.get(node.id)
+    if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATORS:
+        return None
+    left, right = _size(node.left, sizes), _size(node.right, sizes)
+    if left is None or right is None or (isinstance(node.op, ast.FloorDiv) and right == 0):
+        return None
+    found: int = _OPERATORS[type(node.op)](left, right)
+    return found
+
+
+def _tensor(node: ast.Subscript, text: str, sizes: Sizes) -> mt.Tensor:
     name = ast.unparse(node.value)
     dtype = dtype_named(name)
     if dtype is None and not isinstance(node.value, ast.Name):
@@ -110,9 +146,12 @@ def _tensor(node: ast.Subscript, text: str) -> mt.Tensor:
     items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
     shape = []
     for item in items:
-        if not isinstance(item, ast.Constant) or type(item.value) is not int:
-            raise InputError(f"{_shown(text)}: the size {ast.unparse(item)!r} must be a non-negative integer")
-        shape.append(item.value)
+        size = _size(item, sizes)
+        if size is None or (isinstance(item, ast.BinOp) and not sizes):
+            known = f" or an expression of {', '.join(sizes)}" if sizes else ""
+            hint = "; --where gives names their values" if isinstance(item, ast.Name) and not sizes else ""
+            raise InputError(f"{_shown(text)}: the size {ast.unparse(item)!r} must be a non-negative integer{known}{hint}")
+        shape.append(size)
     try:
         return mt.empty(shape, dtype=dtype, device="meta")
     except (RuntimeError, TypeError, OverflowError) as error:

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import click
 
 import metatensor as mt
-from metatensor.analysis.check import CheckResult, build_failure, run_check
+from metatensor.analysis.check import NO_BUDGETS, OPTIONS, Budgets, CheckResult, build_failure, run_check
 from metatensor.analysis.observation import Progress
-from metatensor.analysis.step_time import time_of
 from metatensor.analysis.training import TrainingReport, estimate_training
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import printable_lines
@@ -22,10 +21,6 @@ from metatensor.cli.target import TargetError, build, dtype_default, load_target
 from metatensor.cli.terminal import output_on_stderr
 
 __all__ = ["Request", "built", "model_options"]
-
-Budgets = tuple[int | None, int | None, int | None]
-OPTIONS = ("recompute=", "there is no optimizer", "estimate_training: ")
-"""How messages about options of a training step begin."""
 
 
 class Trained(NamedTuple):
@@ -44,6 +39,8 @@ class Request(NamedTuple):
     named_inputs: dict[str, Any]
     dtype: Any
     torch: bool = False
+    texts: tuple[str, ...] = ()
+    """The texts of the inputs, for commands with named sizes. `inputs` and `named_inputs` are then empty."""
 
     def model(self) -> Any:
         """Return the model on meta."""
@@ -54,20 +51,37 @@ class Request(NamedTuple):
         with mt.device("meta"), dtype_default(self.dtype):
             return build(load_target(self.target), self.make_args, self.make_kwargs, self.dtype)
 
-    def run(self, budgets: Budgets = (None, None, None), progress: Progress | None = None) -> CheckResult:
+    def run(self, budgets: Budgets = NO_BUDGETS, progress: Progress | None = None, device: Any = None,
+            convention: str = "torch") -> CheckResult:
         """Load the target, build the model on meta and run it. Raise a usage error if it does not name a model."""
-        model = self._made()
+        model = self.made()
         if isinstance(model, CheckResult):
             return model
         with output_on_stderr():
-            return run_check(model, tuple(self.inputs), self.named_inputs, budgets, progress)
+            return run_check(model, tuple(self.inputs), self.named_inputs, budgets, progress, device, convention=convention)
+
+    def check(self, model: Any, args: tuple, kwargs: dict[str, Any], budgets: Budgets, device: Any,
+              training: dict[str, Any] | None) -> CheckResult:
+        """Check a model that `made` returned. Invalid options of a training step raise a usage error."""
+        if training is not None:
+            if not isinstance(model, mt.nn.Module):
+                raise click.UsageError(f"{self.target} is a {type(model).__name__}; --train needs a module")
+            model.train()
+        try:
+            with output_on_stderr():
+                result = run_check(model, args, kwargs, budgets, device=device, training=training)
+        except ValueError as error:
+            raise click.UsageError(printable(str(error))) from None
+        if result.error is not None:
+            result.hint = hint_for(result.error, self.target, self.torch)
+        return result
 
     def train(self, options: dict[str, Any]) -> Any:
         """Run a training step with the options of `estimate_training`. Return a `Trained` with the report, or the failure.
 
         Invalid options raise a usage error.
         """
-        model = self._made()
+        model = self.made()
         if isinstance(model, CheckResult):
             return model
         if not isinstance(model, mt.nn.Module):
@@ -78,17 +92,12 @@ class Request(NamedTuple):
         except ValueError as error:
             if str(error).startswith(OPTIONS):
                 raise click.UsageError(printable(str(error))) from None
-            return self._failure(error)
+            return self.failure(error)
         except (Exception, SystemExit) as error:
-            return self._failure(error)
+            return self.failure(error)
         return Trained(report)
 
-    def time(self, profile: Any, convention: str) -> Any:
-        """Return the predicted time of a forward pass on a device. The model runs, as `run` has found."""
-        with output_on_stderr():
-            return time_of(self.model(), *self.inputs, device=profile, convention=convention, **self.named_inputs)
-
-    def _made(self) -> Any:
+    def made(self) -> Any:
         """Return the model on meta, or the failure. Raise a usage error if the target does not name a model."""
         try:
             with output_on_stderr():
@@ -96,9 +105,10 @@ class Request(NamedTuple):
         except TargetError as error:
             raise click.UsageError(printable(str(error))) from None
         except (Exception, SystemExit) as error:
-            return self._failure(error)
+            return self.failure(error)
 
-    def _failure(self, error: BaseException) -> CheckResult:
+    def failure(self, error: BaseException) -> CheckResult:
+        """Return the result for an exception, with advice."""
         return dataclasses.replace(build_failure(self.target, error), hint=hint_for(error, self.target, self.torch))
 
 
@@ -111,7 +121,7 @@ def built(target: str, arguments: str, torch: bool = False) -> Any:
     except TargetError as error:
         raise click.UsageError(printable(str(error))) from None
     except (Exception, SystemExit) as error:
-        raise click.ClickException(printable_lines(str(request._failure(error)))) from error
+        raise click.ClickException(printable_lines(str(request.failure(error)))) from error
 
 
 def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -121,7 +131,9 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
     def with_request(
         target: str, arguments: str, inputs: tuple[str, ...], dtype: str | None, torch: bool, **options: Any
     ) -> Any:
-        return command(_request(target, arguments, inputs, dtype)._replace(torch=torch), **options)
+        named = "where" in options  # then a command reads the inputs itself
+        request = _request(target, arguments, () if named else inputs, dtype)
+        return command(request._replace(torch=torch, texts=inputs if named else ()), **options)
 
     wrapped: Callable[..., Any] = with_request
     for option in (

@@ -142,7 +142,7 @@ def test_budgets_are_inclusive():
         (overrun,) = result.overruns
         assert (overrun.limit, overrun.actual) == (limit - 1, limit)
         assert f"over the budget of {limit - 1:,}" in str(result)
-        assert result.to_dict()["over_budget"] == [{"name": overrun.name, "limit": limit - 1, "actual": limit}]
+        assert result.to_dict()["over_budget"] == [{"name": overrun.name, "limit": limit - 1, "actual": limit, "what": "budget"}]
 
 
 def test_keyboard_interrupts_pass_through():
@@ -152,3 +152,22 @@ def test_keyboard_interrupts_pass_through():
 
     with pytest.raises(KeyboardInterrupt):
         check(Stops(), mt.empty(1))
+
+
+def test_operators_without_a_flop_rule_in_a_training_step():
+    @mt.op("test_check::scaled")
+    def scaled(x: mt.Tensor) -> mt.Spec:
+        return mt.Spec(x.shape, x.dtype)
+
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return scaled(x) + self.layer(x)
+
+    result = check(Scaled(), mt.empty(2, 4), training=True)
+    assert result and "no FLOP rule for test_check::scaled, called 1 times: its FLOPs are missing" in str(result)
+    assert [gap["op"] for gap in result.to_dict()["flops_gaps"]] == ["test_check::scaled"]
+    assert "its FLOPs are missing" in str(result.training)

@@ -229,3 +229,12 @@ def test_an_optimizer_that_multiplies_matrices():
     weights = [p for p in model.parameters() if p.ndim == 2]
     report = estimate_training(model, x, optimizer=lambda params: mt.optim.Muon([p for p in params if p.ndim == 2]))
     assert report.optimizer_flops > 5 * sum(2 * min(p.shape) ** 2 * max(p.shape) for p in weights)
+
+
+@pytest.mark.parametrize("precision", [None, "bf16", "fp16-master"])
+def test_gradients_of_before_are_kept(precision):
+    with mt.device("meta"):
+        model = mt.nn.Linear(4, 4)
+        model.weight.grad = kept = mt.empty(4, 4)
+        mt.analysis.estimate_training(model, mt.empty(2, 4), precision=precision)
+    assert model.weight.grad is kept and model.bias.grad is None and model.weight.dtype == mt.float32

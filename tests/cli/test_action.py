@@ -28,7 +28,7 @@ def action(models):
     (tools / "python").symlink_to(sys.executable)
 
     def run(target, **inputs):
-        names = ("INPUTS", "ARGS", "DTYPE", "MAX_PARAMS", "MAX_BYTES", "MAX_FLOPS")
+        names = ("INPUTS", "ARGS", "DTYPE", "MAX_PARAMS", "MAX_BYTES", "MAX_FLOPS", "OPTIONS")
         files = {"GITHUB_OUTPUT": models / "output", "GITHUB_STEP_SUMMARY": models / "summary"}
         env = {
             **os.environ, **dict.fromkeys(names, ""), **inputs, **{key: str(path) for key, path in files.items()},
@@ -53,6 +53,19 @@ def test_a_check_that_passes(action):
     assert process.returncode == 0, process.stderr
     assert result(output)["ok"] is True
     assert "ok: 144 parameters" in summary
+
+
+def test_options_of_a_training_step(action, monkeypatch):
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    options = "--where=n in 3,5\n--train\n\n--max-memory=700B\n--baseline=base.json\n"
+    process, output, summary = action("models.py:Net", INPUTS="float32[n,8]", OPTIONS=options)
+    assert process.returncode == 2  # there is no baseline
+    options = options.replace("--baseline", "--write-baseline")
+    process, output, summary = action("models.py:Net", INPUTS="float32[n,8]", OPTIONS=options)
+    assert process.returncode == 1, process.stderr
+    assert "the first that fails: float32[n,8] with n=3" in summary
+    assert result(output)["failed"] == 2
+    assert process.stderr.count("::error file=models.py,line=") == 2
 
 
 def test_a_check_that_fails(action):

@@ -1,0 +1,91 @@
+"""Sets of inputs: cases, and combinations of named sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import click
+
+from metatensor.analysis.named_sizes import combinations, parse_sizes
+from metatensor.checkpoint.errors import printable
+from metatensor.cli.inputs import InputError, names_in, parse_arguments, parse_input
+from metatensor.cli.sizes import SizeError
+
+__all__ = ["Case", "cases_of", "inputs_of", "sizes_options"]
+
+
+class Case(NamedTuple):
+    """The arguments of one call of the model."""
+
+    name: str
+    """The inputs as they were written, with the values of the named sizes."""
+    sizes: dict[str, int]
+    args: tuple
+    kwargs: dict[str, Any]
+
+
+def sizes_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--where`` and ``--case`` to a command. Use it below `model_options`."""
+    for option in (
+        click.option(
+            "--where", metavar="SIZES", multiple=True,
+            help='Values of named sizes in inputs: "batch in 1,8,32; h in 224..512 step 32".',
+        ),
+        click.option(
+            "--case", "cases", metavar="ARGUMENTS", multiple=True,
+            help='Another set of inputs, as in a call: "int64[8,128], mask=bool[8,128]". Can be repeated.',
+        ),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def cases_of(inputs: tuple[str, ...], cases: tuple[str, ...], where: tuple[str, ...]) -> list[Case]:
+    """Return the calls for the inputs and each case, in each combination of the named sizes that it uses.
+
+    Invalid texts raise usage errors.
+    """
+    try:
+        sizes = parse_sizes("; ".join(where)) if where else {}
+    except SizeError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--where") from None
+    found: list[Case] = []
+    used: set[str] = set()
+    written: list[tuple[str, tuple[str, ...]]] = [("--case", (case,)) for case in cases]
+    if inputs or not cases:
+        written.insert(0, ("--input", inputs))
+    for option, texts in written:
+        try:
+            names = set().union(*(names_in(text) for text in texts))
+            chosen = {name: values for name, values in sizes.items() if name in names}
+            used |= set(chosen)
+            for values in combinations(chosen):
+                args, kwargs = parse_arguments(texts[0], values) if option == "--case" else inputs_of(texts, values)
+                found.append(Case(_name(texts, values), values, tuple(args), kwargs))
+        except (InputError, SizeError) as error:
+            raise click.BadParameter(printable(str(error)), param_hint=option) from None
+    unused = [name for name in sizes if name not in used]
+    if unused:
+        raise click.BadParameter(f"no input has the size {unused[0]!r}", param_hint="--where")
+    return found
+
+
+def inputs_of(texts: tuple[str, ...], sizes: dict[str, int]) -> tuple[list[Any], dict[str, Any]]:
+    """Parse the texts of ``--input``. Return positional and keyword arguments. Raise `InputError` if a text is invalid."""
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    for text in texts:
+        name, value = parse_input(text, sizes)
+        if name is None:
+            args.append(value)
+        elif name in kwargs:
+            raise InputError(f"{name!r} is given twice")
+        else:
+            kwargs[name] = value
+    return args, kwargs
+
+
+def _name(texts: tuple[str, ...], sizes: dict[str, int]) -> str:
+    values = ", ".join(f"{name}={value}" for name, value in sizes.items())
+    return ", ".join(texts) + (f" with {values}" if values else "")
