@@ -4,8 +4,9 @@
 cost of a training step. `profile` runs any callable and reports what was in memory, and when. `check` tests whether a
 model runs and stays within budgets, and if it fails, shows where. `MemoryTracker` counts the bytes of the storages that
 any code creates, and `MemoryLog` also keeps the events. `device_profile` returns the capacity and speed of an
-accelerator, `time_of` predicts the time of a model there, and `calibrate` measures a device. `allocator` contains a
-model of PyTorch's caching allocator, and `load_snapshot` reads the memory snapshots that PyTorch writes.
+accelerator, `time_of` predicts the time of a model there, and `calibrate` measures a device. `compare` lists what grew
+between two reports. `allocator` contains a model of PyTorch's caching allocator, and `load_snapshot` reads the memory
+snapshots that PyTorch writes.
 """
 
 from metatensor._core.memory import MemoryLog, MemoryTracker
@@ -14,6 +15,7 @@ from metatensor.analysis import allocator as allocator
 from metatensor.analysis.allocator import load_snapshot
 from metatensor.analysis.calibration import calibrate
 from metatensor.analysis.check import CheckResult, check
+from metatensor.analysis.comparison import Comparison, compare
 from metatensor.analysis.estimate import estimate
 from metatensor.analysis.profiling import Profile, StorageRecord, profile
 from metatensor.analysis.report import Gap, ModuleRow, Peak, Report, SharedGroup
@@ -21,6 +23,6 @@ from metatensor.analysis.step_time import StepTime, time_of
 from metatensor.analysis.training import TrainingReport, estimate_training
 from metatensor.devices.profiles import DeviceProfile, device_profile, device_profiles
 
-__all__ = ["CheckResult", "DeviceProfile", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker", "ModuleRow", "Peak", "Profile", "Report",
-           "SharedGroup", "StepTime", "StorageRecord", "TrainingReport", "allocator", "calibrate", "check", "device_profile",
-           "device_profiles", "estimate", "estimate_training", "load_snapshot", "profile", "time_of"]  # fmt: skip
+__all__ = ["CheckResult", "Comparison", "DeviceProfile", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker", "ModuleRow", "Peak",
+           "Profile", "Report", "SharedGroup", "StepTime", "StorageRecord", "TrainingReport", "allocator", "calibrate", "check", "compare",
+           "device_profile", "device_profiles", "estimate", "estimate_training", "load_snapshot", "profile", "time_of"]  # fmt: skip
