@@ -292,6 +292,11 @@ class _Run:
                 if p is not None and id(p) not in seen:
                     seen.add(id(p))
                     yield p
+        for optimizer in self._optimizers.values():  # parameters of no module, or of modules whose forward is called directly
+            for p in optimizer._parameters():
+                if id(p) not in seen:
+                    seen.add(id(p))
+                    yield p
 
     # Afterwards ---------------------------------------------------------------------------------------
 

@@ -137,7 +137,8 @@ def test_invalid_limits(models, run, text):
 @pytest.mark.parametrize(
     "text, before, after, fails",
     [("peak>5%", 100, 105, False), ("peak>5%", 100, 106, True), ("peak>5%", 0, 1, True), ("peak>5%", 0, 0, False),
-     ("peak>5%", 100, 1, False), ("peak>1KB", 0, 1000, False), ("peak>1KB", 0, 1001, True), ("peak>0", 1, 2, True), ("peak > 2.5 %", 1000, 1026, True),
+     ("peak>5%", 100, 1, False), ("peak>1KB", 0, 1000, False), ("peak>1KB", 0, 1001, True), ("peak>0", 1, 2, True),
+     ("peak > 2.5 %", 1000, 1026, True),
      ("time>2ms", 0.001, 0.0031, True), ("time>2ms", 0.001, 0.0029, False), ("time>0", 1, 1, False), ("peak>5%", None, 5, True)],
 )  # fmt: skip
 def test_limits(text, before, after, fails):

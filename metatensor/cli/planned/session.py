@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.util import Finalize, register_after_fork
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import metatensor as mt
 from metatensor import plugins
@@ -23,14 +23,18 @@ from metatensor.deferred.materializing import has_values
 from metatensor.deferred.named_tensors import named_tensors
 from metatensor.torch_api._children import call_in_children
 
+if TYPE_CHECKING:
+    from metatensor.cli.planned.steps import StepRecorder
+
 __all__ = ["Plan"]
 
 
 class Plan:
     """A planned run of a script. `start` changes the process permanently, so the process may run only the script."""
 
-    def __init__(self, policy: str) -> None:
+    def __init__(self, policy: str, recorder: StepRecorder | None = None) -> None:
         self.values = Values(policy)
+        self.recorder = recorder
         self.gradients = Gradients()
         self.saved: dict[str, None] = {}
         self.kept: dict[str, None] = {}
@@ -46,7 +50,7 @@ class Plan:
         self.gradients.start()
         self._checkpoints()
         device.tracker.__enter__()
-        mode = PlanMode(self.values)
+        mode = PlanMode(self.values) if self.recorder is None else self.recorder.start(self.values)
         mode.__enter__()
         self._threads(mode)
         call_in_children(_start_in_child, self.values.policy)
