@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import metatensor.nn
+import metatensor.testing.budgets  # noqa: F401 (pytester unloads the modules that its runs load, which must not be these)
+
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[2]
 
@@ -155,6 +158,12 @@ def test_a_marker_of_the_project_is_left_alone(result, pytester):
         mt.ones(2, 2, device="meta") @ mt.ones(2, 2, device="meta")
     """)
     found.assert_outcomes(passed=1, failed=1)
+
+
+def test_the_page(result):
+    page = (ROOT / "docs" / "pytest.md").read_text()
+    found = result(page.partition("```py\n")[2].partition("```")[0])
+    found.assert_outcomes(passed=1)
 
 
 def test_other_kinds_of_tests(result):
