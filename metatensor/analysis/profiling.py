@@ -280,6 +280,8 @@ class _Run:
 
     def _begin(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._optimizers[id(optimizer)] = optimizer
+        self._stack.clear()  # checkpointing may have ended a forward pass early, without calling the hook
+        self.attribution.module = 0
         self.steps.append((self.log.first_operator + len(self.attribution), 1 << 62))
 
     def _end(self, optimizer: Any, args: Any, kwargs: Any) -> None:

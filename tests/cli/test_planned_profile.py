@@ -133,6 +133,40 @@ def test_adversaries_share_a_step(tmp_path):
     assert found["forward_flops"] == 2 * 16 * (8 * 64 + 64 + 64) and found["optimizer"] == "Adam"
 
 
+def test_closures_are_forward_and_backward(tmp_path):
+    code = MODEL + """
+model.cuda()
+optimizer = torch.optim.LBFGS(model.parameters(), max_iter=2)
+x = torch.randn(32, 64, device="cuda")
+
+def closure():
+    optimizer.zero_grad()
+    loss = model(x).sum()
+    loss.backward()
+    return loss
+
+for _ in range(2):
+    optimizer.step(closure)
+"""
+    _, found = profiled(tmp_path, code)
+    assert len(found["steps"]) == 2 and found["forward_flops"] % (2 * 32 * (64 * 256 + 256 * 10)) == 0 < found["forward_flops"]
+    assert found["backward_flops"] > found["forward_flops"]
+
+
+def test_recomputation_does_not_change_where_the_optimizer_is(tmp_path):
+    code = LOOP.replace("model(x)", "torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False)")
+    _, found = profiled(tmp_path, code)
+    _, plain = profiled(tmp_path, LOOP)
+    assert found["peak"] == plain["peak"] and found["peak"]["module"] == "" and found["backward_flops"] > plain["backward_flops"]
+
+
+def test_a_gradient_scaler(tmp_path):
+    code = LOOP.replace("loss.backward()\n    optimizer.step()", "scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()")
+    code = code.replace("for i in", "scaler = torch.amp.GradScaler('cuda')\nfor i in")
+    _, found = profiled(tmp_path, code)
+    assert len(found["steps"]) == 3
+
+
 def test_an_optimizer_that_is_not_used(tmp_path):
     code = LOOP.replace("for i in", "other = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=1)\nfor i in")
     _, found = profiled(tmp_path, code, "--steps", "2")

@@ -151,21 +151,33 @@ class StepRecorder:
 
     def _passes(self) -> None:
         """Note which operators belong to backward passes."""
-        calls = self.calls
 
         def noted(function: Any) -> Any:
             @functools.wraps(function)
-            def run(*args: Any, **kwargs: Any) -> Any:
-                before, calls.phase = calls.phase, "backward"
+            def backward(*args: Any, **kwargs: Any) -> Any:
+                stack, attribution = self.run._stack, self.run.attribution
+                depth, module = len(stack), attribution.module
                 try:
-                    return function(*args, **kwargs)
+                    return self._in_phase("backward", function, args, kwargs)
                 finally:
-                    calls.phase = before
+                    if self.here:  # recomputation in the pass may have left modules without calling their hooks
+                        del stack[depth:]
+                        attribution.module = module
 
-            return run
+            return backward
 
         for owner, name in ((mt.Tensor, "backward"), (mt.autograd, "backward"), (mt.autograd, "grad")):
             setattr(owner, name, noted(getattr(owner, name)))
+
+    def _in_phase(self, phase: str, function: Any, args: Any, kwargs: Any) -> Any:
+        """Call a function. The operators that it calls belong to a phase."""
+        if threading.get_ident() != self.thread:
+            return function(*args, **kwargs)
+        before, self.calls.phase = self.calls.phase, phase
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self.calls.phase = before
 
     def _note_optimizers(self) -> None:
         """Note the optimizers that exist."""
@@ -178,20 +190,25 @@ class StepRecorder:
 
         setattr(Optimizer, "_restore", noted)  # noqa: B010
 
-    def _begin(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+    def _begin(self, optimizer: Any, args: Any, kwargs: Any) -> Any:
         if self.ended:  # the script has caught the exception
             raise Enough(0)
         self._depth += 1
-        if self._depth > 1:  # an optimizer that calls another
-            return
+        if self._depth > 1 or threading.get_ident() != self.thread:  # an optimizer that calls another, or a thread
+            return None
         if any(update.optimizer == id(optimizer) for update in self.updates[self.starts[-1] :]):
             self.starts.append(len(self.updates))
             self._end_of_step()
         self.calls.phase = "optimizer"
+        closure = args[0] if args else kwargs.get("closure")
+        if not callable(closure):
+            return None
+        wrapped = functools.partial(self._in_phase, "forward", closure, (), {})
+        return ((wrapped, *args[1:]), kwargs) if args else (args, {**kwargs, "closure": wrapped})
 
     def _end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._depth = max(self._depth - 1, 0)
-        if self._depth:
+        if self._depth or threading.get_ident() != self.thread:
             return
         self.calls.phase = "forward"
         if not self.on:
