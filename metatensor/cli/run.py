@@ -80,12 +80,10 @@ def command(
     torch_api.install()
     if not planned:
         raise SystemExit(run_script(script, arguments, as_module))
-    plan = Plan(policy or POLICIES[0], None if costs is None else costs.recorder)
+    plan = Plan(policy or POLICIES[0], costs)
     plan.start()
     try:
         status = run_script(script, arguments, as_module)
     finally:
         plan.report()
-        if costs is not None:
-            costs.report()
     raise SystemExit(status)

@@ -161,7 +161,8 @@ def test_recomputation_does_not_change_where_the_optimizer_is(tmp_path):
 
 
 def test_a_gradient_scaler(tmp_path):
-    code = LOOP.replace("loss.backward()\n    optimizer.step()", "scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()")
+    scaled = "scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()"
+    code = LOOP.replace("loss.backward()\n    optimizer.step()", scaled)
     code = code.replace("for i in", "scaler = torch.amp.GradScaler('cuda')\nfor i in")
     _, found = profiled(tmp_path, code)
     assert len(found["steps"]) == 3
@@ -205,6 +206,25 @@ for x, y in loader:
     result, found = profiled(tmp_path, code, "--steps", "2")
     assert result.returncode == 0, result.stderr
     assert found["peak_by_category"]["input"] == 32 * 64 * 4
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_processes_of_the_script(tmp_path, method):
+    body = textwrap.indent(LOOP.partition("nn.Linear(256, 10))\n")[2], "    ")
+    code = MODEL + f"""
+def train():
+{body}
+if __name__ == "__main__":
+    import torch.multiprocessing as mp
+    process = mp.get_context("{method}").Process(target=train)
+    process.start(), process.join()
+    model(torch.ones(2, 64))
+    print("status", process.exitcode)
+"""
+    result, found = profiled(tmp_path, code, "--steps", "2")
+    assert result.stdout.endswith("status 0\n"), result.stderr
+    assert result.stderr.count("training step 2 of 2 recorded, with AdamW") == 1
+    assert found["steps_recognised"] and found["forward_flops"] == 2 * 32 * (64 * 256 + 256 * 10)
 
 
 def test_reports_can_be_compared(tmp_path, run, monkeypatch):

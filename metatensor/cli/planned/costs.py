@@ -19,6 +19,7 @@ from metatensor.analysis.describe import relative
 from metatensor.analysis.profiling import CATEGORIES, StorageRecord
 from metatensor.analysis.report import CONVENTION, EXCLUDED
 from metatensor.analysis.step_time import StepTime, step_time
+from metatensor.checkpoint.atomic import replacing
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.planned.steps import RECORDED, Recorded, StepRecorder
@@ -163,11 +164,21 @@ class ScriptReport:
 
 
 class Costs:
-    """The recording of a script's steps and the options of its report."""
+    """The recording of a script's steps and the options of its report.
+
+    Each process that the script starts has its own, and prints its report if it has made training steps.
+    """
 
     def __init__(self, script: str, steps: int | None, device: Any, json_file: str | None) -> None:
-        self.script, self.device, self.json_file = script, device, json_file
+        self.script, self.steps, self.device, self.json_file = script, steps, device, json_file
         self.recorder = StepRecorder(steps)
+        self._child = False
+        self._before = 0
+        self._file = self._changed()
+
+    def options(self) -> tuple[Any, ...]:
+        """Return the arguments of the constructor."""
+        return self.script, self.steps, self.device, self.json_file
 
     @classmethod
     def asked(cls, script: str, steps: int | None, target: str | None, json_file: str | None) -> Costs:
@@ -180,19 +191,33 @@ class Costs:
             raise click.BadParameter(printable(str(error)), param_hint="--device-profile") from None
         return cls(script, steps, device, None if json_file is None else os.path.abspath(json_file))
 
+    def begin_child(self) -> None:
+        """Note that this process is a child. It has a report only if it makes steps of its own."""
+        self._child, self._before = True, len(self.recorder.updates)
+
     def report(self) -> None:
         """Print the report to stderr, and write the JSON file."""
+        if self._child and len(self.recorder.updates) <= self._before:
+            return
         found = report_of(self.script, self.recorder.stop(), self.device)
         if found is None:
             print("metatensor: nothing to report: the script ran no operator in its main thread", file=sys.stderr, flush=True)
             return
         print(f"\n{printable_lines(str(found))}", file=sys.stderr, flush=True)
-        if self.json_file is not None:
+        if self.json_file is not None and (found.recognised or self._file == self._changed()):
             try:
-                with open(self.json_file, "w", encoding="utf-8") as file:
-                    json.dump(found.to_dict(), file, indent=2)
+                with replacing(self.json_file) as file:
+                    file.write(json.dumps(found.to_dict(), indent=2).encode())
             except OSError as error:
                 raise click.ClickException(printable(f"{self.json_file} cannot be written: {error.strerror}")) from None
+
+
+    def _changed(self) -> int | None:
+        """Return when the JSON file was changed last. A child process with training steps writes it before its parent."""
+        try:
+            return None if self.json_file is None else os.stat(self.json_file).st_mtime_ns
+        except OSError:
+            return None
 
 
 def report_of(script: str, recorded: Recorded, device: Any = None) -> ScriptReport | None:
@@ -211,8 +236,8 @@ def report_of(script: str, recorded: Recorded, device: Any = None) -> ScriptRepo
     for (peak, at), (_, calls, updates) in zip(peaks, ends, strict=True):
         mine = [call for i, call in enumerate(recorded.calls[before:calls], before) if i not in aside]
         flops = {phase: sum(call.flops for call in mine if call.phase == phase) for phase in PHASES}
-        time = None if device is None else step_time(device, mine, None, 1, None, ((), {}), "torch")
-        steps.append(StepCosts(peak, at, flops, updates, time))
+        seconds = None if device is None else step_time(device, mine, None, 1, None, ((), {}), "torch")
+        steps.append(StepCosts(peak, at, flops, updates, seconds))
         before = calls
     usual = statistics.median_low(step.total for step in steps)  # others contain an evaluation, or are parts of a step
     shown = max((i for i, step in enumerate(steps) if step.total == usual), key=lambda i: (steps[i].peak, i))
