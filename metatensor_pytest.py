@@ -36,7 +36,7 @@ class _Budgets:
                 marks.setdefault(mark.name, mark)
         if not marks:
             return (yield)
-        from metatensor.testing.budgets import BudgetExceededError, within_budget
+        from metatensor.analysis.budgets import BudgetExceededError, within_budget
 
         limits = {name.removeprefix("max_"): _limit(mark) for name, mark in marks.items()}
         message = ""

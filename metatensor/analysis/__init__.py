@@ -5,7 +5,7 @@ cost of a training step. `profile` runs any callable and reports what was in mem
 model runs and stays within budgets, and if it fails, shows where. `MemoryTracker` counts the bytes of the storages that
 any code creates, and `MemoryLog` also keeps the events. `device_profile` returns the capacity and speed of an
 accelerator, `time_of` predicts the time of a model there, and `calibrate` measures a device. `compare` lists what grew
-between two reports. `allocator` contains a model of PyTorch's caching allocator, and `load_snapshot` reads the memory
+between two reports, and `within_budget` limits what the code in a block costs. `allocator` contains a model of PyTorch's caching allocator, and `load_snapshot` reads the memory
 snapshots that PyTorch writes.
 """
 
@@ -13,6 +13,7 @@ from metatensor._core.memory import MemoryLog, MemoryTracker
 from metatensor._core.memory_events import MemoryEvent
 from metatensor.analysis import allocator as allocator
 from metatensor.analysis.allocator import load_snapshot
+from metatensor.analysis.budgets import BudgetExceededError, within_budget
 from metatensor.analysis.calibration import calibrate
 from metatensor.analysis.check import CheckResult, check
 from metatensor.analysis.comparison import Comparison, compare
@@ -23,6 +24,7 @@ from metatensor.analysis.step_time import StepTime, time_of
 from metatensor.analysis.training import TrainingReport, estimate_training
 from metatensor.devices.profiles import DeviceProfile, device_profile, device_profiles
 
-__all__ = ["CheckResult", "Comparison", "DeviceProfile", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker", "ModuleRow", "Peak",
-           "Profile", "Report", "SharedGroup", "StepTime", "StorageRecord", "TrainingReport", "allocator", "calibrate", "check", "compare",
-           "device_profile", "device_profiles", "estimate", "estimate_training", "load_snapshot", "profile", "time_of"]  # fmt: skip
+__all__ = ["BudgetExceededError", "CheckResult", "Comparison", "DeviceProfile", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker",
+           "ModuleRow", "Peak", "Profile", "Report", "SharedGroup", "StepTime", "StorageRecord", "TrainingReport", "allocator",
+           "calibrate", "check", "compare", "device_profile", "device_profiles", "estimate", "estimate_training", "load_snapshot",
+           "profile", "time_of", "within_budget"]  # fmt: skip

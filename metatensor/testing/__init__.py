@@ -1,14 +1,12 @@
 """Tests for extensions of metatensor (`check_device`, `check_op`) and for models (`check_meta_matches`, ...).
 
-The functions whose names begin with ``check`` need the cpu device (``metatensor-cpu``) as a reference. `within_budget` limits
-what code costs, and `assert_shapes` compares shapes and dtypes; the markers of the pytest plugin use the former.
+The functions whose names begin with ``check`` need the cpu device (``metatensor-cpu``) as a reference. `assert_shapes` compares
+shapes and dtypes.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from metatensor.testing.budgets import BudgetExceededError as BudgetExceededError
-    from metatensor.testing.budgets import within_budget as within_budget
     from metatensor.testing.deferral import check_deferred_matches as check_deferred_matches
     from metatensor.testing.device import DeviceReport as DeviceReport
     from metatensor.testing.device import check_device as check_device
@@ -17,12 +15,11 @@ if TYPE_CHECKING:
     from metatensor.testing.operator import check_op as check_op
     from metatensor.testing.shapes import assert_shapes as assert_shapes
 
-__all__ = ["BudgetExceededError", "DeviceReport", "OpReport", "assert_shapes", "check_deferred_matches", "check_device",
-           "check_meta_matches", "check_op", "within_budget"]  # fmt: skip
+__all__ = ["DeviceReport", "OpReport", "assert_shapes", "check_deferred_matches", "check_device", "check_meta_matches", "check_op"]
 
 _HOME = {
     "check_deferred_matches": "deferral", "check_device": "device", "DeviceReport": "device", "check_meta_matches": "matches",
-    "check_op": "operator", "OpReport": "operator", "assert_shapes": "shapes", "BudgetExceededError": "budgets", "within_budget": "budgets",
+    "check_op": "operator", "OpReport": "operator", "assert_shapes": "shapes",
 }  # fmt: skip
 
 

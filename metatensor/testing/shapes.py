@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 import metatensor as mt
-from metatensor.analysis.describe import spec
 
 __all__ = ["assert_shapes"]
 
@@ -86,7 +85,8 @@ def _compare_tensor(tensor: Any, pattern: str, where: str, sizes: dict[str, int]
         raise ValueError(f"assert_shapes: {pattern!r} is not a pattern such as 'float32[batch,10]'")
     if dtype and not isinstance(getattr(mt, dtype, None), mt.dtype):
         raise ValueError(f"assert_shapes: {pattern!r} names {dtype!r}, which is not a dtype")
-    wrong = f"{where} is {spec(tensor)}, expected {pattern.strip()}"
+    is_ = f"{tensor.dtype.name}[{','.join(map(str, tensor.shape))}]"
+    wrong = f"{where} is {is_}, expected {pattern.strip()}"
     if dtype and tensor.dtype != getattr(mt, dtype):
         raise AssertionError(wrong)
     shape = tuple(tensor.shape)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-import metatensor.nn
-import metatensor.testing.budgets  # noqa: F401 (pytester unloads the modules that its runs load, which must not be these)
+import metatensor.analysis
+import metatensor.nn  # noqa: F401 (pytester unloads the modules that its runs load, which must not be these)
 
 pytest_plugins = ["pytester"]
 ROOT = Path(__file__).parents[2]
@@ -108,7 +108,7 @@ def test_skipped(model):
 
 @pytest.mark.max_memory("1GB")
 def test_within():
-    from metatensor.testing import within_budget
+    from metatensor.analysis import within_budget
     with within_budget(memory=1):
         mt.empty(3, device="meta")
 """)

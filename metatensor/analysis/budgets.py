@@ -57,8 +57,7 @@ class within_budget:
     Examples
     --------
     >>> import metatensor as mt
-    >>> from metatensor.testing import within_budget
-    >>> with mt.device("meta"), within_budget(memory="1MB", flops="2M") as budget:
+    >>> with mt.device("meta"), mt.analysis.within_budget(memory="1MB", flops="2M") as budget:
     ...     y = mt.nn.Linear(128, 64)(mt.empty(100, 128))
     >>> budget.total_flops, budget.peak_bytes  # the layer, its input and its output
     (1638400, 109824)
