@@ -5,8 +5,8 @@ cost of a training step. `profile` runs any callable and reports what was in mem
 model runs and stays within budgets, and if it fails, shows where. `MemoryTracker` counts the bytes of the storages that
 any code creates, and `MemoryLog` also keeps the events. `device_profile` returns the capacity and speed of an
 accelerator, `time_of` predicts the time of a model there, and `calibrate` measures a device. `compare` lists what grew
-between two reports, and `within_budget` limits what the code in a block costs. `allocator` contains a model of PyTorch's caching allocator, and `load_snapshot` reads the memory
-snapshots that PyTorch writes.
+between two reports, and `within_budget` limits what the code in a block costs. `allocator` contains a model of PyTorch's
+caching allocator, and `load_snapshot` reads the memory snapshots that PyTorch writes.
 """
 
 from metatensor._core.memory import MemoryLog, MemoryTracker
