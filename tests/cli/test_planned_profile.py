@@ -81,6 +81,7 @@ def test_the_script_ends_after_the_steps(tmp_path):
     assert result.returncode == 0 and result.stdout == "loss 1.0\n" and len(found["steps"]) == 2 and found["time"] is None
 
 
+@pytest.mark.slow
 def test_a_script_that_catches_everything_ends_as_well(tmp_path):
     code = MODEL + """
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -97,12 +98,14 @@ for i in range(50):
     assert found["host_peak_bytes"] is None and "moved no tensor to a GPU" in result.stderr
 
 
+@pytest.mark.slow
 def test_the_first_steps_are_recorded(tmp_path):
     result, found = profiled(tmp_path, LOOP.replace("range(0, 96, 32)", "range(0, 960, 32)"))
     assert result.stdout.endswith("end\n") and len(found["steps"]) == 10 and not found["all_steps"]
     assert "only the first 10 steps were recorded" in result.stderr
 
 
+@pytest.mark.slow
 def test_accumulation_and_evaluation(tmp_path):
     code = LOOP.replace("    optimizer.step()", "    if i == 64:\n        optimizer.step()") + """
 with torch.no_grad():
@@ -113,6 +116,7 @@ with torch.no_grad():
     assert found["run_peak_bytes"] > 100_000 * (64 + 256) * 4 > found["total_bytes"]
 
 
+@pytest.mark.slow
 def test_adversaries_share_a_step(tmp_path):
     code = """
     import torch
@@ -133,6 +137,7 @@ def test_adversaries_share_a_step(tmp_path):
     assert found["forward_flops"] == 2 * 16 * (8 * 64 + 64 + 64) and found["optimizer"] == "Adam"
 
 
+@pytest.mark.slow
 def test_closures_are_forward_and_backward(tmp_path):
     code = MODEL + """
 model.cuda()
@@ -153,6 +158,7 @@ for _ in range(2):
     assert found["backward_flops"] > found["forward_flops"]
 
 
+@pytest.mark.slow
 def test_recomputation_does_not_change_where_the_optimizer_is(tmp_path):
     code = LOOP.replace("model(x)", "torch.utils.checkpoint.checkpoint(model, x, use_reentrant=False)")
     _, found = profiled(tmp_path, code)
@@ -160,6 +166,7 @@ def test_recomputation_does_not_change_where_the_optimizer_is(tmp_path):
     assert found["peak"] == plain["peak"] and found["peak"]["module"] == "" and found["backward_flops"] > plain["backward_flops"]
 
 
+@pytest.mark.slow
 def test_a_gradient_scaler(tmp_path):
     scaled = "scaler.scale(loss).backward()\n    scaler.step(optimizer)\n    scaler.update()"
     code = LOOP.replace("loss.backward()\n    optimizer.step()", scaled)
@@ -168,12 +175,14 @@ def test_a_gradient_scaler(tmp_path):
     assert len(found["steps"]) == 3
 
 
+@pytest.mark.slow
 def test_an_optimizer_that_is_not_used(tmp_path):
     code = LOOP.replace("for i in", "other = torch.optim.SGD([nn.Parameter(torch.ones(2))], lr=1)\nfor i in")
     _, found = profiled(tmp_path, code, "--steps", "2")
     assert len(found["steps"]) == 2 and found["trainable_parameters"] == 64 * 256 + 256 + 256 * 10 + 10
 
 
+@pytest.mark.slow
 def test_without_an_optimizer(tmp_path):
     code = MODEL + """
 for _ in range(2):
@@ -188,6 +197,7 @@ for _ in range(2):
     assert not found["steps_recognised"] and len(found["steps"]) == 1 and found["backward_flops"] > 0
 
 
+@pytest.mark.slow
 def test_a_script_that_fails_is_reported_so_far(tmp_path):
     result, found = profiled(tmp_path, LOOP + "\nraise RuntimeError('no more')")
     assert result.returncode == 1 and "RuntimeError: no more" in result.stderr and len(found["steps"]) == 3
@@ -198,6 +208,7 @@ def test_a_script_without_tensors(tmp_path):
     assert result.returncode == 0 and found is None and "nothing to report" in result.stderr
 
 
+@pytest.mark.slow
 def test_batches_of_a_loader(tmp_path):
     code = LOOP.replace("for i in range(0, 96, 32):\n    x, y = data[i:i + 32].cuda(), labels[i:i + 32].cuda()", """
 loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(data, labels), batch_size=32, shuffle=True)
@@ -208,6 +219,27 @@ for x, y in loader:
     assert found["peak_by_category"]["input"] == 32 * 64 * 4
 
 
+def test_inputs_by_name(tmp_path):
+    code = """
+    import torch
+
+    class Net(torch.nn.Linear):
+        def forward(self, pixels, labels=None):
+            return super().forward(pixels), labels
+
+    model = Net(64, 8).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1)
+    for _ in range(2):
+        batch = {"pixels": torch.randn(16, 64).cuda(), "labels": torch.zeros(16, device="cuda")}
+        model(**batch)[0].sum().backward()
+        optimizer.step()
+    """
+    result, found = profiled(tmp_path, code)
+    assert found["peak_by_category"]["input"] >= 16 * 64 * 4 + 16 * 4
+    assert result.stderr.splitlines()[-1].endswith(" 0") and "time" not in result.stderr.splitlines()[-2]
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["spawn", "fork"])
 def test_processes_of_the_script(tmp_path, method):
     body = textwrap.indent(LOOP.partition("nn.Linear(256, 10))\n")[2], "    ")

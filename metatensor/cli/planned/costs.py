@@ -143,12 +143,14 @@ class ScriptReport:
 
     def table(self) -> list[str]:
         """Return a table of the steps, in which equal ones that follow each other share a line."""
-        rows = [("step", "optimizer.step", "peak memory", *(f"FLOPs, {phase}" for phase in PHASES), "time")]
+        titles = ("step", "optimizer.step", "peak memory", *(f"FLOPs, {phase}" for phase in PHASES), "time")
+        rows = [titles if self.step.time is not None else titles[:-1]]
         for _, group in groupby(enumerate(self.steps, 1), lambda pair: pair[1].figures):
             same = list(group)
             (first, step), last = same[0], same[-1][0]
-            rows.append((str(first) if first == last else f"{first} to {last}", f"{step.updates} times" if step.updates > 1 else "once",
-                         bytes_text(step.peak), *(count_text(step.flops[phase]) for phase in PHASES), step.seconds))  # fmt: skip
+            row = (str(first) if first == last else f"{first} to {last}", f"{step.updates} times" if step.updates > 1 else "once",
+                   bytes_text(step.peak), *(count_text(step.flops[phase]) for phase in PHASES), step.seconds)  # fmt: skip
+            rows.append(row[: len(rows[0])])
         widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
         return ["  ".join(f"{text:>{width}}" for text, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 

@@ -14,7 +14,7 @@ from metatensor.analysis.calls import Call, CallRecorder
 from metatensor.analysis.profiling import Profile, _Run
 from metatensor.cli.planned.mode import PlanMode
 from metatensor.cli.planned.values import Values
-from metatensor.nn.modules.module import register_module_forward_pre_hook
+from metatensor.nn.modules.module import register_module_forward_hook
 from metatensor.optim import Optimizer
 from metatensor.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
@@ -110,8 +110,8 @@ class StepRecorder:
         self.on = True
         self.run.__enter__()
         self._handles = [
-            register_module_forward_pre_hook(self._forward), register_optimizer_step_pre_hook(self._begin),
-            register_optimizer_step_post_hook(self._end),
+            register_module_forward_hook(self._forward, with_kwargs=True), register_optimizer_step_pre_hook(self._begin),
+            register_optimizer_step_post_hook(self._end),  # after the hooks of the run
         ]  # fmt: skip
         self._passes()
         self._note_optimizers()
@@ -238,10 +238,10 @@ class StepRecorder:
 
     # Tensors --------------------------------------------------------------------------------------
 
-    def _forward(self, module: Any, args: tuple) -> None:
-        """Note what is passed to models."""
-        if self.on and len(self.run._stack) <= 1:
-            self.inputs.update(number for _, number, _ in storages_of(list(tensors_in(args))) if number)
+    def _forward(self, module: Any, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
+        """Note what is passed to models. The run's own hook has noted that the module has ended."""
+        if self.here and not self.run._stack:
+            self.inputs.update(number for _, number, _ in storages_of(list(tensors_in((args, kwargs)))) if number)
 
     def operators(self) -> int:
         """Return the number of the last operator."""
