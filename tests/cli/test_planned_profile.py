@@ -203,6 +203,12 @@ def test_a_script_that_fails_is_reported_so_far(tmp_path):
     assert result.returncode == 1 and "RuntimeError: no more" in result.stderr and len(found["steps"]) == 3
 
 
+def test_unknown_parameters(tmp_path):
+    result, found = profiled(tmp_path, "import torch\nx = torch.ones(3, 3) @ torch.ones(3, 3)")
+    assert found["trainable_parameters"] is None and "trainable parameters" in result.stderr and "unknown" in result.stderr
+    assert found["forward_flops"] == 54
+
+
 def test_a_script_without_tensors(tmp_path):
     result, found = profiled(tmp_path, "print(1)")
     assert result.returncode == 0 and found is None and "nothing to report" in result.stderr

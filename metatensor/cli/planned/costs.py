@@ -73,8 +73,9 @@ class ScriptReport:
     complete: bool
     """Whether all steps that the script made were recorded."""
     optimizers: list[str]
-    trainable_parameters: int
-    frozen_parameters: int
+    trainable_parameters: int | None
+    """Elements of the parameters of modules and optimizers that were called, None if none was."""
+    frozen_parameters: int | None
     by: dict[str, dict[str, int]]
     """Bytes at the peak by ``"category"``, ``"module"``, ``"operator"`` and ``"line"``."""
     place: tuple[str, str, str | None]
@@ -110,7 +111,8 @@ class ScriptReport:
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the table as (label, text) pairs."""
-        lines = [("trainable parameters", count_text(self.trainable_parameters)), ("frozen parameters", count_text(self.frozen_parameters))]
+        counts = {"trainable parameters": self.trainable_parameters, "frozen parameters": self.frozen_parameters}
+        lines = [(name, "unknown" if count is None else count_text(count)) for name, count in counts.items()]
         at_peak = self.by["category"]
         lines += [(f"at the peak, {name}", bytes_text(at_peak[name])) for name in (*CATEGORIES, "host") if at_peak.get(name)]
         lines.append(("peak memory", bytes_text(self.step.peak)))
@@ -250,7 +252,8 @@ def report_of(script: str, recorded: Recorded, device: Any = None) -> ScriptRepo
         if call.flops and i not in aside:
             by_op[call.op] += call.flops
     place = profile._place(events[at].operator) if at >= 0 else ("", "", None)
-    counts = [sum(p.numel() for p in recorded.parameters if p.requires_grad is wanted) for wanted in (True, False)]
+    counts = [sum(p.numel() for p in recorded.parameters if p.requires_grad is wanted) if recorded.parameters else None
+              for wanted in (True, False)]  # fmt: skip
     return ScriptReport(
         os.path.basename(script), steps, shown, recognised, not recorded.cut,
         recorded.optimizers, counts[0], counts[1], _at_peak(recorded, at, host), place, run_peak,
