@@ -251,6 +251,8 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> Comparison:
         values = _found(before, key), _found(after, key)
         if values[0] != values[1]:
             remarks.append(f"{key.rpartition('.')[2]}: {_setting(values[0])} before, {_setting(values[1])} after")
+    if ("script" in before) != ("script" in after):
+        remarks.append("one report is of a script: its memory by category is that at the peak, that of the other each at its greatest")
     for side, report in (("before", before), ("after", after)):
         error = report.get("error")
         if isinstance(error, dict):

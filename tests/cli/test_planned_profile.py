@@ -272,6 +272,7 @@ def test_reports_can_be_compared(tmp_path, run, monkeypatch):
     profiled(tmp_path, LOOP.replace("256", "512"))
     result = run("diff", "a.json", "report.json", "--fail-on", "peak>5%")
     assert result.exit_code == 1 and "costs of a training step" in result.stdout and "memory, gradients" in result.stdout
+    assert "unknown" not in result.stdout and "memory, buffers 0 B" in result.stdout
 
 
 @pytest.mark.parametrize(

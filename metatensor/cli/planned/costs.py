@@ -99,6 +99,7 @@ class ScriptReport:
             "trainable_parameters": self.trainable_parameters, "frozen_parameters": self.frozen_parameters,
             "total_bytes": step.peak, "peak": {"bytes": step.peak, "op": op, "module": module, "location": location},
             **{f"peak_by_{by}": found for by, found in self.by.items()},
+            "peak_by_category": {name: self.by["category"].get(name, 0) for name in CATEGORIES},
             **{f"{phase}_flops": step.flops[phase] for phase in PHASES}, "flops": step.total, "flops_by_op": self.flops_by_op,
             "flops_convention": CONVENTION, "time": None if step.time is None else step.time.to_dict(), "step": self.shown + 1,
             "steps": [
@@ -114,7 +115,7 @@ class ScriptReport:
         counts = {"trainable parameters": self.trainable_parameters, "frozen parameters": self.frozen_parameters}
         lines = [(name, "unknown" if count is None else count_text(count)) for name, count in counts.items()]
         at_peak = self.by["category"]
-        lines += [(f"at the peak, {name}", bytes_text(at_peak[name])) for name in (*CATEGORIES, "host") if at_peak.get(name)]
+        lines += [(f"at the peak, {name}", bytes_text(at_peak[name])) for name in CATEGORIES if at_peak.get(name)]
         lines.append(("peak memory", bytes_text(self.step.peak)))
         lines += [(f"FLOPs, {phase}", count_text(self.step.flops[phase])) for phase in PHASES]
         return lines if self.step.time is None else lines + self.step.time.lines()
