@@ -5,8 +5,9 @@ cost of a training step. `profile` runs any callable and reports what was in mem
 model runs and stays within budgets, and if it fails, shows where. `fit` finds the largest batch that fits into a device's
 memory, and changes that make a batch fit. `MemoryTracker` counts the bytes of the storages that
 any code creates, and `MemoryLog` also keeps the events. `device_profile` returns the capacity and speed of an
-accelerator, `time_of` predicts the time of a model there, and `calibrate` measures a device. `allocator` contains a
-model of PyTorch's caching allocator, and `load_snapshot` reads the memory snapshots that PyTorch writes.
+accelerator, `time_of` predicts the time of a model there, and `calibrate` measures a device. `compare` lists what grew
+between two reports, and `within_budget` limits what the code in a block costs. `allocator` contains a model of PyTorch's
+caching allocator, and `load_snapshot` reads the memory snapshots that PyTorch writes.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from metatensor._core.memory import MemoryLog, MemoryTracker
 from metatensor._core.memory_events import MemoryEvent
+from metatensor.analysis.budgets import BudgetExceededError, within_budget
 from metatensor.analysis.check import CheckResult, check
+from metatensor.analysis.comparison import Comparison, compare
 from metatensor.analysis.estimate import estimate
 from metatensor.analysis.fit import fit
 from metatensor.analysis.fit_report import FitChange, FitReport, FitSetting, FitTrial
@@ -31,10 +34,11 @@ if TYPE_CHECKING:
     from metatensor.analysis.allocator import load_snapshot
     from metatensor.analysis.calibration import calibrate
 
-__all__ = ["CheckResult", "DeviceProfile", "FitChange", "FitReport", "FitSetting", "FitTrial", "Gap", "MemoryEvent",
-           "MemoryLog", "MemoryTracker", "ModuleRow", "Peak", "Profile", "Report", "SharedGroup", "StepTime",
-           "StorageRecord", "TrainingReport", "allocator", "calibrate", "check", "device_profile", "device_profiles",
-           "estimate", "estimate_training", "fit", "load_snapshot", "profile", "time_of"]  # fmt: skip
+__all__ = ["BudgetExceededError", "CheckResult", "Comparison", "DeviceProfile", "FitChange", "FitReport", "FitSetting",
+           "FitTrial", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker", "ModuleRow", "Peak", "Profile", "Report",
+           "SharedGroup", "StepTime", "StorageRecord", "TrainingReport", "allocator", "calibrate", "check", "compare",
+           "device_profile", "device_profiles", "estimate", "estimate_training", "fit", "load_snapshot", "profile",
+           "time_of", "within_budget"]  # fmt: skip
 
 # Imported on first use: an estimate does not need them.
 _LAZY = {"allocator": ("metatensor.analysis.allocator", ""), "calibrate": ("metatensor.analysis.calibration", "calibrate"),

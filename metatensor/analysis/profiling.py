@@ -316,6 +316,8 @@ class _Run:
 
     def _begin(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._optimizers[id(optimizer)] = optimizer
+        self._stack.clear()  # checkpointing may have ended a forward pass early, without calling the hook
+        self.attribution.module = 0
         self.steps.append((self.log.first_operator + len(self.attribution), 1 << 62))
 
     def _end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
@@ -326,6 +328,11 @@ class _Run:
         for module in self._modules.values():
             for p in module._parameters.values():
                 if p is not None and id(p) not in seen:
+                    seen.add(id(p))
+                    yield p
+        for optimizer in self._optimizers.values():  # parameters of no module, or of modules whose forward is called directly
+            for p in optimizer._parameters():
+                if id(p) not in seen:
                     seen.add(id(p))
                     yield p
 

@@ -21,6 +21,7 @@ OWN = {
     "check": "Check that a model runs on meta and is within budgets.",
     "convert": "Write a checkpoint in another format.",
     "devices": "List devices and plugins, and why a plugin cannot be used.",
+    "diff": "Compare two reports of estimate or check, and list what grew.",
     "estimate": "Estimate the cost of a model: parameters, FLOPs, memory, shapes.",
     "fit": "Find the largest batch that fits into a device, and what makes a batch fit.",
     "inspect": "List the tensors of a checkpoint, compare it with another or with a model.",

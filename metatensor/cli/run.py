@@ -8,6 +8,7 @@ import click
 
 import metatensor as mt
 from metatensor import torch_api
+from metatensor.cli.planned.costs import Costs
 from metatensor.cli.planned.session import Plan
 from metatensor.cli.planned.values import POLICIES
 from metatensor.cli.script import run_script
@@ -25,20 +26,37 @@ __all__ = ["command"]
     help="What --device meta returns when the script reads a value: 'bound' (the default) returns the number 1, and the largest possible "
     "size where a shape depends on values; 'zero' returns what tensors of zeros would give; 'raise' raises an error.",
 )  # fmt: skip
+@click.option("--profile", "profiled", is_flag=True, help="With --device meta: report what the script's training steps cost.")
+@click.option(
+    "--steps", type=click.IntRange(min=1), metavar="N",
+    help="With --profile: end the script after N training steps (calls of optimizer.step).",
+)  # fmt: skip
+@click.option(
+    "--device-profile", "target", metavar="PROFILE",
+    help="With --profile: a device profile, such as h100-80gb, or a file of one: predict the time of a step there.",
+)  # fmt: skip
+@click.option(
+    "--json", "json_file", type=click.Path(dir_okay=False), metavar="FILE", help="With --profile: write the report to FILE as JSON."
+)
 @click.option("-m", "as_module", is_flag=True, help="SCRIPT is the name of a module, as for python -m.")
 @click.argument("script", metavar="SCRIPT")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENTS]...")
-def command(device: str | None, policy: str | None, as_module: bool, script: str, arguments: tuple[str, ...]) -> None:
+def command(
+    device: str | None, policy: str | None, profiled: bool, steps: int | None, target: str | None, json_file: str | None, as_module: bool,
+    script: str, arguments: tuple[str, ...],
+) -> None:
     """Run SCRIPT, a file written for PyTorch, with metatensor in place of PyTorch.
 
     ARGUMENTS are passed to the script. The exit status is that of the script.
 
     With --device meta a training loop for a GPU runs to its end without data, memory or a GPU. Every device that the
     script names ("cuda", "cuda:0", "mps", "cpu") is replaced by meta, and one imitated GPU is available. At the end, a
-    summary on stderr lists the lines that read values and the work that was left out.
+    summary on stderr lists the lines that read values and the work that was left out. With --profile it is followed by a
+    report of the memory and the FLOPs of a training step.
 
     \b
     metatensor run --device meta train.py --layers 12
+    metatensor run --device meta --profile --steps 3 --device-profile h100-80gb train.py
     metatensor run --device cpu train.py
     metatensor run -m package.module
     """
@@ -51,12 +69,18 @@ def command(device: str | None, policy: str | None, as_module: bool, script: str
             raise click.BadParameter(str(error), param_hint="--device") from None
     if policy is not None and not planned:
         raise click.UsageError("--values requires --device meta")
+    for name, value in (("--profile", profiled), ("--steps", steps), ("--device-profile", target), ("--json", json_file)):
+        if value and not planned:
+            raise click.UsageError(f"{name} requires --device meta")
+        if value and not profiled:
+            raise click.UsageError(f"{name} requires --profile")
+    costs = Costs.asked(script, steps, target, json_file) if profiled else None
     if not as_module and not os.path.isfile(script):
         raise click.BadParameter(f"there is no file {script!r}", param_hint="SCRIPT")
     torch_api.install()
     if not planned:
         raise SystemExit(run_script(script, arguments, as_module))
-    plan = Plan(policy or POLICIES[0])
+    plan = Plan(policy or POLICIES[0], costs)
     plan.start()
     try:
         status = run_script(script, arguments, as_module)

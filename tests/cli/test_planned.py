@@ -92,7 +92,7 @@ def test_values_that_the_script_gives_are_kept(tmp_path):
 REQUESTS = """
     import numpy as np
     import torch
-    x, n = torch.rand(6, 2), torch.randint(9, (6,))
+    x, n = torch.rand(6, 2), torch.randint(9, (6,), device="cuda")
     print(x.sum().item(), n[0].item(), bool(x.sum() > 0), int(n[1]), f"{x.mean():.2f}", "%.1f" % x.mean(), x[0].tolist())
     print(x.numpy().sum(), np.asarray(n).sum(), n.cpu().numpy().dtype)
     print(x[x > 0].shape[0], x[n > 3].shape[0], x[:, 0].nonzero().shape[0], torch.where(x > 0)[1].shape[0], n.unique().shape[0])
@@ -114,6 +114,19 @@ def test_requests_for_values(tmp_path, policy, expected):
     assert result.stdout.splitlines() == expected, result.stderr
     assert f"(--values {policy})" in result.stderr and "script.py:5 (7 times)" in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_drawn_indices_have_values(tmp_path):
+    result = planned(tmp_path, """
+        import numpy as np
+        import torch
+        data, starts = np.arange(100), torch.randint(50, (64,))
+        batch = torch.stack([torch.from_numpy(data[i:i + 20]) for i in starts])
+        assert batch.shape == (64, 20) and len(set(starts.tolist())) > 1
+        assert torch.randint(50, (64,), device="cuda").is_meta and torch.randint(50, (300, 300)).is_meta
+        assert torch.rand(3, device="cuda")[starts % 3].is_meta and starts.cuda().is_meta
+    """)
+    assert result.returncode == 0, result.stderr
 
 
 def test_requests_raise_where_that_is_chosen(tmp_path):
@@ -220,7 +233,7 @@ def test_threads_of_the_script(tmp_path):
                 return 6
 
             def __getitem__(self, i):
-                return torch.rand(3, device="cuda"), torch.randint(0, 9, (3,), device="cpu").sum().item()
+                return torch.rand(3, device="cuda"), torch.randint(0, 9, (3,), device="cuda").sum().item()
 
         for workers in (0, 2):
             batches = list(DataLoader(Images(), batch_size=2, num_workers=workers))

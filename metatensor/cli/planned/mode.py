@@ -22,6 +22,8 @@ GIVEN = frozenset(("_from_host", "arange", "linspace", "logspace", "range", "ran
 MOST_GIVEN = 1 << 24
 """Maximum number of elements of such a result."""
 DRAWN = frozenset(("rand", "randn", "randint", "normal"))
+MOST_DRAWN = 1 << 16
+"""Maximum number of elements of integers that are drawn on cpu. Scripts use them as indices, and slice with them."""
 DRAWN_INTO = frozenset(("uniform_", "normal_", "random_", "bernoulli_", "exponential_", "log_normal_", "cauchy_",
                         "geometric_"))  # fmt: skip
 """Operators that draw random numbers. A single number is drawn on cpu, because scripts often read its value."""
@@ -69,14 +71,22 @@ class PlanMode(mt.DispatchMode):
     def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one operator."""
         if sys._getframe(1).f_globals.get("__name__", "").startswith("metatensor.data"):
-            return op(*args, **kwargs)  # samplers draw indices on cpu
+            return self.on_cpu(op, args, kwargs)  # samplers draw indices on cpu
+        return self.run(op, args, kwargs)
+
+    def on_cpu(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one operator as it is."""
+        return op(*args, **kwargs)
+
+    def run(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run one operator on meta."""
         handler = self.handlers.get(op.name)
         if handler is not None and args and isinstance(args[0], mt.Tensor) and args[0].is_meta:
             return handler(op, args, kwargs)
         if op.name in GIVEN:
             return self._given(op, args, kwargs, MOST_GIVEN)
         if op.name in DRAWN and not any(True for _ in tensors_in(args)):
-            return self._given(op, args, kwargs, 1)
+            return self._given(op, args, kwargs, MOST_DRAWN if op.name == "randint" else 1)
         if op.name in DRAWN_INTO and type(args[0]) is mt.Tensor and args[0].numel() == 1 and args[0]._base is None:
             self._to_cpu(args[0])
         args, kwargs = self._placed(op, args, kwargs)

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Callable
 from multiprocessing.util import Finalize, register_after_fork
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import metatensor as mt
 from metatensor import plugins
@@ -23,14 +23,18 @@ from metatensor.deferred.materializing import has_values
 from metatensor.deferred.named_tensors import named_tensors
 from metatensor.torch_api._children import call_in_children
 
+if TYPE_CHECKING:
+    from metatensor.cli.planned.costs import Costs
+
 __all__ = ["Plan"]
 
 
 class Plan:
     """A planned run of a script. `start` changes the process permanently, so the process may run only the script."""
 
-    def __init__(self, policy: str) -> None:
+    def __init__(self, policy: str, costs: Costs | None = None) -> None:
         self.values = Values(policy)
+        self.costs = costs
         self.gradients = Gradients()
         self.saved: dict[str, None] = {}
         self.kept: dict[str, None] = {}
@@ -46,10 +50,10 @@ class Plan:
         self.gradients.start()
         self._checkpoints()
         device.tracker.__enter__()
-        mode = PlanMode(self.values)
+        mode = PlanMode(self.values) if self.costs is None else self.costs.recorder.start(self.values)
         mode.__enter__()
         self._threads(mode)
-        call_in_children(_start_in_child, self.values.policy)
+        call_in_children(_start_in_child, self.values.policy, None if self.costs is None else self.costs.options())
         register_after_fork(self, Plan._begin_child)
 
     def _begin_child(self) -> None:
@@ -58,12 +62,16 @@ class Plan:
         self.gradients.passes.lines.clear()
         self.saved.clear()
         self.kept.clear()
+        if self.costs is not None:
+            self.costs.begin_child()
         Finalize(None, self.report, exitpriority=0)
 
     def report(self) -> None:
-        """Print the summary to stderr."""
+        """Print the summary, and what the steps cost, to stderr."""
         for line in self.summary():
             print(printable(f"metatensor: {line}"), file=sys.stderr, flush=True)
+        if self.costs is not None:
+            self.costs.report()
 
     def summary(self) -> list[str]:
         """Return what was replaced or omitted, one line for each kind."""
@@ -160,8 +168,13 @@ class Plan:
             module.save, module.load = noted, onto_meta
 
 
-def _start_in_child(policy: str) -> None:
+def _start_in_child(policy: str, options: tuple[Any, ...] | None) -> None:
     """Plan a process that the script started with "spawn" or "forkserver"."""
-    plan = Plan(policy)
+    costs = None
+    if options is not None:
+        from metatensor.cli.planned.costs import Costs
+
+        costs = Costs(*options)
+    plan = Plan(policy, costs)
     plan.start()
     plan._begin_child()  # a forkserver drops the finalizer when it forks; the after-fork hook then calls this again

@@ -1,0 +1,75 @@
+"""``metatensor diff``."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from metatensor.analysis.comparison import FIGURES, Limit, ReportError, compare, parse_limit
+from metatensor.analysis.sizes import SizeError
+from metatensor.checkpoint.errors import printable
+from metatensor.cli.contents import printable_lines
+
+__all__ = ["command"]
+
+
+class _Limit(click.ParamType):
+    """A limit on the growth of a figure."""
+
+    name = "limit"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Limit:
+        if isinstance(value, Limit):
+            return value
+        try:
+            return parse_limit(value)
+        except SizeError as error:
+            raise click.BadParameter(printable(str(error)), ctx, param) from None
+
+
+@click.command("diff", epilog=f"Figures: {', '.join(FIGURES)}.")
+@click.option("--markdown", "as_markdown", is_flag=True, help="Print Markdown, for a comment on a pull request.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--fail-on", "limits", multiple=True, type=_Limit(), metavar="LIMIT",
+    help='Exit with status 1 if a figure grows by more than an amount or a percentage: "peak>5%", "memory.saved>100MB", '
+         '"parameters>0". Can be repeated.',
+)  # fmt: skip
+@click.argument("before", metavar="A.json", type=click.Path(exists=True, dir_okay=False))
+@click.argument("after", metavar="B.json", type=click.Path(exists=True, dir_okay=False))
+def command(as_markdown: bool, as_json: bool, limits: tuple[Limit, ...], before: str, after: str) -> None:
+    """Compare two reports, A.json before a change and B.json after it, and list what grew.
+
+    The reports are what `metatensor estimate --json`, `metatensor check --json` and `metatensor run --profile --json FILE`
+    write. What a report does not contain is unknown, and a limit on an unknown figure fails.
+
+    \b
+    metatensor diff main.json branch.json --markdown --fail-on "peak>5%" --fail-on "parameters>0"
+    """
+    if as_markdown and as_json:
+        raise click.UsageError("--markdown and --json exclude each other")
+    reports = [_read(path) for path in (before, after)]
+    try:
+        found = compare(*reports)
+    except ReportError as error:
+        text = str(error).replace("the report before", before).replace("the report after", after)
+        raise click.UsageError(printable(text)) from None
+    found.apply(limits)
+    if as_json:
+        click.echo(json.dumps({"before": before, "after": after, **found.to_dict()}, indent=2))
+    else:
+        click.echo(printable_lines(found.markdown() if as_markdown else str(found)))
+    raise SystemExit(1 if found.exceeded else 0)
+
+
+def _read(path: str) -> Any:
+    """Return the content of a JSON file. Raise a usage error if it has none."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
+        raise click.UsageError(printable(f"{path} is not a JSON file: {error}")) from None
+    except OSError as error:
+        raise click.UsageError(printable(f"{path} cannot be read: {error.strerror}")) from None
