@@ -11,6 +11,7 @@ import click
 
 import metatensor as mt
 from metatensor.analysis.check import CheckResult, build_failure, run_check
+from metatensor.analysis.estimate import forward_profile
 from metatensor.analysis.observation import Progress
 from metatensor.analysis.step_time import time_of
 from metatensor.analysis.training import TrainingReport, estimate_training
@@ -87,6 +88,11 @@ class Request(NamedTuple):
         """Return the predicted time of a forward pass on a device. The model runs, as `run` has found."""
         with output_on_stderr():
             return time_of(self.model(), *self.inputs, device=profile, convention=convention, **self.named_inputs)
+
+    def profile(self) -> Any:
+        """Return what lives in memory when during a forward pass. The model runs, as `run` has found."""
+        with output_on_stderr():
+            return forward_profile(self.model(), tuple(self.inputs), self.named_inputs)
 
     def _made(self) -> Any:
         """Return the model on meta, or the failure. Raise a usage error if the target does not name a model."""
