@@ -1,9 +1,9 @@
 """The page of a report: one HTML file with all figures, which asks the network for nothing.
 
 The page contains the JSON form of a report (`Report.to_dict`, `TrainingReport.to_dict`, `Profile.to_dict`) and draws everything from
-it. ``report.html`` is its frame, ``report.css`` its style. Of the scripts, ``text.js`` formats figures, ``charts.js`` draws charts with
-Plotly, ``table.js`` draws the table of modules, ``summary.js`` the tables of the peak, and ``main.js`` starts them. Plotly's bundle is
-embedded in compressed form, because it is 5 MB; the browser unpacks it. A content security policy forbids all requests.
+it. ``report.html`` is its frame, ``report.css`` its style. `words` writes its text and tables. Of the scripts, ``text.js`` formats
+figures, ``charts.js`` draws charts with Plotly, ``table.js`` draws the table of modules, and ``main.js`` starts them. Plotly's bundle
+is embedded in compressed form, because it is 5 MB; the browser unpacks it. A content security policy forbids all requests.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ import importlib
 import json
 import os
 from functools import cache
+from html import escape
 from importlib.resources import files
 from typing import Any
 
+from metatensor.analysis.page import words
+
 __all__ = ["MissingPlotly", "document", "plotly", "write"]
 
-SCRIPTS = ("text.js", "charts.js", "table.js", "summary.js", "main.js")
+SCRIPTS = ("text.js", "charts.js", "table.js", "main.js")
 
 
 class MissingPlotly(ImportError):
@@ -41,10 +44,16 @@ def plotly() -> str:
 def document(data: dict[str, Any]) -> str:
     """Return the page of a report's JSON form as HTML."""
     parts = {
-        "title": _escape(f"{data.get('model') or 'Profile'}: {TITLES.get(data['kind'], '')}"),
+        "title": escape(words.heading(data)),
+        "subtitle": words.subtitle(data),
+        "headline": words.headline(data),
+        "facts": words.facts(data),
+        "peak_tables": words.peak_tables(data),
+        "time_table": words.time_table(data),
+        "notes": words.notes(data),
         "style": _file("report.css"),
         "scripts": "\n".join(_file(name) for name in SCRIPTS),
-        "data": json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
         "plotly": plotly(),
     }
     page = _file("report.html")
@@ -53,9 +62,6 @@ def document(data: dict[str, Any]) -> str:
         name, mark, rest = piece.partition("}}")
         pieces.append(parts[name] + rest if mark else piece)
     return "".join(pieces)
-
-
-TITLES = {"inference": "one forward pass", "training": "one training step", "profile": "what lived in memory when"}
 
 
 def write(path: str | os.PathLike[str], data: dict[str, Any]) -> None:
@@ -68,8 +74,3 @@ def write(path: str | os.PathLike[str], data: dict[str, Any]) -> None:
 def _file(name: str) -> str:
     return files(__name__).joinpath(name).read_text(encoding="utf-8")
 
-
-def _escape(text: str) -> str:
-    from html import escape
-
-    return escape(text)
