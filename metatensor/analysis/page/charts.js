@@ -1,17 +1,19 @@
 // The charts, drawn by Plotly: the timeline of memory, the treemap of modules and the chart of predicted time.
 
 const narrow = () => window.innerWidth < 640;
-const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["lasso2d", "select2d", "sendDataToCloud"] };
+// Only these buttons: others of Plotly would upload the chart.
+const zoomButtons = [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]];
+const config = { displaylogo: false, responsive: true, plotlyServerURL: "", showSendToCloud: false, showEditInChartStudio: false, modeBarButtons: zoomButtons };
 
 function layout(extra) {
   return {
     paper_bgcolor: color("back"), plot_bgcolor: color("back"), font: { color: color("text"), family: "system-ui, sans-serif", size: narrow() ? 11 : 12 },
-    margin: { l: narrow() ? 52 : 70, r: 12, t: 30, b: 44 }, hoverlabel: { align: "left", bgcolor: color("panel"), bordercolor: color("line"),
+    margin: { l: narrow() ? 52 : 70, r: 12, t: 54, b: 44 }, hoverlabel: { align: "left", bgcolor: color("panel"), bordercolor: color("line"),
       font: { color: color("text"), size: narrow() ? 10 : 12 } }, ...extra,
   };
 }
 const axis = (extra) => ({ gridcolor: color("line"), zerolinecolor: color("line"), linecolor: color("line"), automargin: true, ...extra });
-const draw = (id, traces, shape) => Plotly.react(byId(id), traces, shape, config);
+const draw = (id, traces, shape, buttons) => Plotly.react(byId(id), traces, shape, { ...config, modeBarButtons: buttons || zoomButtons });
 
 // Timeline ---------------------------------------------------------------------------------------------------
 
@@ -25,7 +27,7 @@ function placeOf(i) {
 function aliveAt(i) {
   return profile.chart.alive[i].map(([group, size]) => {
     const [category, operator, line] = profile.chart.groups[group];
-    return { size, category, operator, line };
+    return { size, text: `${bytesText(size)} ${category}${line === null && operator.startsWith("(") ? ", which existed before the run" : `: ${operator}, ${shortLine(line)}`}` };
   });
 }
 
@@ -34,7 +36,7 @@ function hoverText(i) {
   const lines = [`<b>${bytesText(chart.total[i])}</b> after event ${wholeText(chart.event[i] + 1)}, ${chart.phases[chart.phase[i]]}`,
     `${escapeText(operator)}${module ? " in " + escapeText(module) : ""}`, escapeText(shortLine(line))];
   for (const group of aliveAt(i)) {
-    lines.push(`${bytesText(group.size)} ${group.category}: ${escapeText(group.operator)}${group.line ? " " + escapeText(shortLine(group.line)) : ""}`);
+    lines.push(escapeText(group.text));
   }
   return lines.map((text) => text.length > 90 ? text.slice(0, 88) + "…" : text).join("<br>");
 }
@@ -70,8 +72,8 @@ function drawTimeline() {
       arrowcolor: color("accent"), font: { color: color("accent") }, bgcolor: color("back") });
   }
   draw("timeline-chart", traces, layout({
-    height: narrow() ? 360 : 440, hovermode: "x", hoverdistance: 50, shapes, annotations, legend: { orientation: "h", y: -0.22, traceorder: "normal" },
-    xaxis: axis({ title: { text: `memory events (${wholeText(chart.all_events)} births, resizes and deaths of storages)` }, tickformat: ",d" }),
+    height: narrow() ? 430 : 460, hovermode: "x", hoverdistance: 50, shapes, annotations, legend: { orientation: "h", y: narrow() ? -0.28 : -0.2, traceorder: "normal" },
+    xaxis: axis({ title: { text: narrow() ? "memory events" : `memory events (${wholeText(chart.all_events)} births, resizes and deaths of storages)` }, tickformat: ",d" }),
     yaxis: axis({ ...byteTicks(Math.max(...chart.total)), range: [0, 1.12 * Math.max(...chart.total)] }),
   })).then((drawn) => {
     if (timeline.ready) return;
@@ -102,8 +104,7 @@ function showMoment(i, marked) {
     ` after memory event ${wholeText(chart.event[i] + 1)} of ${wholeText(chart.all_events)}, ${chart.phases[chart.phase[i]]}${peak}`);
   const second = element("p", {}, "operator ", element("code", {}, operator), module ? " in module " : " outside of all modules", ...(module ? [element("code", {}, module)] : []),
     `, ${shortLine(line)} `, ...text);
-  const list = element("ul", {}, ...aliveAt(i).map((group) =>
-    element("li", {}, `${bytesText(group.size)} ${group.category}: ${group.operator}${group.line ? ", " + shortLine(group.line) : ""}`)));
+  const list = element("ul", {}, ...aliveAt(i).map((group) => element("li", {}, group.text)));
   byId("timeline-detail").replaceChildren(first, second, element("p", {}, "What takes most:"), list);
   if (marked) Plotly.Fx.hover(byId("timeline-chart"), [{ curveNumber: Object.keys(chart.categories).length, pointNumber: i }]);
 }
@@ -154,7 +155,7 @@ function drawTreemap() {
     children.get(parent).push(row);
   }
   const total = size.get(""), kinds = new Map(rows.map((row) => [row.path, row.kind]));
-  const ids = ["/"], labels = [report.model || "all"], parents = [""], values = [total], types = [kinds.get("") || ""];
+  const ids = ["/"], labels = [report.model || "all"], parents = [""], values = [total], types = [kinds.get("") || ""], names = [report.model || "the whole run"];
   const shared = treemap.measure === "parameter_bytes" || treemap.measure === "buffer_bytes";
   const open = [""];
   while (open.length) { // breadth first, so that the limit cuts the deepest modules
@@ -167,18 +168,18 @@ function drawTreemap() {
     for (const row of found) {
       if (ids.length < TILES && (part === 1)) {
         ids.push(`/${row.path}`); labels.push(path ? row.path.slice(path.length + 1) : row.path); parents.push(`/${path}`);
-        values.push(size.get(row.path)); types.push(row.kind);
+        values.push(size.get(row.path)); types.push(row.kind); names.push(row.path);
         open.push(row.path);
       } else { rest += size.get(row.path); left += 1; }
     }
-    if (left && part === 1) { ids.push(`/${path}/rest`); labels.push(`${left} more`); parents.push(`/${path}`); values.push(rest); types.push("smaller modules"); }
+    if (left && part === 1) { ids.push(`/${path}/rest`); labels.push(`${left} more`); parents.push(`/${path}`); values.push(rest); types.push("smaller modules"); names.push(path ? `${path}: ${left} more` : `${left} more`); }
   }
   draw("treemap-chart", [{
     type: "treemap", ids, labels, parents, values, branchvalues: "total", maxdepth: narrow() ? 2 : 3, sort: true, text: values.map(bytesText),
-    customdata: types, texttemplate: "%{label}<br>%{text}", hovertemplate: "<b>%{id}</b><br>%{customdata}<br>%{text} (%{percentRoot:.1%} of all)<extra></extra>",
+    customdata: types.map((kind, i) => [escapeText(names[i]), escapeText(kind)]), texttemplate: "%{label}<br>%{text}", hovertemplate: "<b>%{customdata[0]}</b><br>%{customdata[1]}<br>%{text} (%{percentRoot:.1%} of all)<extra></extra>",
     tiling: { pad: 2 }, pathbar: { visible: true, textfont: { color: "#fff" } }, marker: { line: { color: color("back"), width: 1 }, cornerradius: 2 }, root: { color: color("panel") },
-  }], layout({ height: narrow() ? 380 : 480, margin: { l: 4, r: 4, t: 28, b: 4 },
-    treemapcolorway: ["parameter", "saved", "gradient", "output", "buffer", "state", "input"].map(color), extendtreemapcolors: true }));
+  }], layout({ height: narrow() ? 380 : 480, margin: { l: 4, r: 4, t: 40, b: 4 },
+    treemapcolorway: ["parameter", "saved", "gradient", "output", "buffer", "state", "input"].map(color), extendtreemapcolors: true }), [["toImage"]]);
 }
 
 // Predicted time ---------------------------------------------------------------------------------------------
@@ -196,7 +197,7 @@ function drawFlame() {
   const isOperator = spans.name.map((_, i) => i + 1 >= n || spans.depth[i + 1] <= spans.depth[i]);
   draw("flame-chart", [{
     type: "bar", orientation: "h", base: spans.start.map((start) => start * factor), x: spans.seconds.map((seconds) => seconds * factor), y: spans.depth,
-    width: 0.96, text: spans.name, textposition: "inside", insidetextanchor: "start", textangle: 0, constraintext: "none", cliponaxis: true,
+    width: 0.96, text: spans.name, textposition: "inside", insidetextanchor: "start", textangle: 0, constraintext: "inside",
     textfont: { size: 11, color: "#fff" },
     marker: { color: spans.phase.map((phase) => phaseColor[phase] || color("temporary")), opacity: isOperator.map((leaf) => leaf ? 0.65 : 0.95), line: { width: 0.5, color: color("back") } },
     customdata: spans.name.map((_, i) => spanText(i)), hovertemplate: "%{customdata}<extra></extra>", showlegend: false,

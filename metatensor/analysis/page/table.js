@@ -4,7 +4,7 @@ const ROW = 28, PRINTED = 400;
 const columns = [
   { key: "path", text: "module", width: "minmax(170px, 2.2fr)" },
   { key: "kind", text: "type", width: "minmax(100px, 1fr)", wide: true },
-  { key: "parameters", text: "parameters", width: "105px", format: wholeText },
+  { key: "parameters", text: "parameters", width: "130px", format: wholeText },
   { key: "parameter_bytes", text: "size", width: "85px", format: bytesText, title: "size of the parameters" },
   { key: "peak_bytes", text: "at peak", width: "90px", format: bytesText, title: "size of what its calls made and what was in use at the peak" },
   { key: "made_bytes", text: "made", width: "90px", format: bytesText, title: "size of all that its calls made" },

@@ -110,7 +110,7 @@ def facts(data: dict[str, Any]) -> str:
     rows: list[tuple[str, str, str]] = []
     if data["kind"] == "training":
         trainable, frozen = data["trainable_parameters"], data["frozen_parameters"]
-        rows.append(("parameters", count_text(trainable + frozen), f"{bytes_text(data['parameter_bytes'])}; {frozen:,} of them frozen"))
+        rows.append(("parameters", count_text(trainable + frozen), bytes_text(data["parameter_bytes"]) + (f"; {count_text(frozen)} are frozen" if frozen else "")))
         rows.append(("gradients", bytes_text(data["gradient_bytes"]), ""))
         rows.append(("optimizer state", bytes_text(data["optimizer_bytes"]), ""))
         rows.append(("saved for backward", bytes_text(data["saved_bytes"]), "at the end of the forward pass"))
@@ -162,7 +162,7 @@ def peak_tables(data: dict[str, Any]) -> str:
             shown.append(("existed before the run", rest))
         made.append(_bars(f"By {by}", by, shown, total))
     storages = [(bytes_text(row["bytes"]), row["category"], row["operator"], row["module"] or "–",
-                 "unknown" if row["line"] is None else _short(row["line"], profile["directory"])) for row in profile["alive_at_peak"][:20]]  # fmt: skip
+                 "unknown" if row["line"] is None else _short(row["line"], profile["directory"])) for row in profile["alive_at_peak"][:12]]  # fmt: skip
     more = len(profile["alive_at_peak"]) + profile["alive_at_peak_others"]["count"] - len(storages)
     if storages:
         made.append(_table(f"The largest of {len(storages) + more:,} storages that the run had made",
@@ -185,8 +185,9 @@ def _bars(title: str, label: str, rows: Iterable[tuple[str, int]], total: int) -
         first, _, code = name.partition("\n")
         code = f"<code>{escape(code)}</code>" if code else ""
         share = size / total if total else 0.0
+        percent = f"{share:.1%}" if share >= 0.0005 or not size else "&lt;0.1%"
         cells.append(f'<tr><th scope="row">{escape(first)}{code}</th><td>{bytes_text(size)}</td>'
-                     f'<td class="bar" style="--share:{share:.4f}">{share:.1%}</td></tr>')  # fmt: skip
+                     f'<td class="bar" style="--share:{share:.4f}">{percent}</td></tr>')  # fmt: skip
     return (f'<table class="bars"><caption>{escape(title)}</caption><thead><tr><th scope="col">{label}</th>'
             f'<th scope="col">size</th><th scope="col">share</th></tr></thead><tbody>{"".join(cells)}</tbody></table>')  # fmt: skip
 
@@ -204,7 +205,7 @@ def time_table(data: dict[str, Any]) -> str:
     if time is None:
         return ""
     phases = [(name, time[name]) for name in ("forward", "backward", "recompute", "optimizer") if name == "forward" or time["training"]]
-    rows = [(f"phase: {name}", seconds_text(value)) for name, value in phases]
+    rows = [(f"phase: {name}", seconds_text(value)) for name, value in phases if name != "recompute" or value != 0]
     found = list(time["by_op"].items())
     rows += [(name, seconds_text(value)) for name, value in found[:_ROWS] if value]
     if found[_ROWS:]:
