@@ -119,7 +119,7 @@ function moveInTime(event) {
 
 // Treemap ----------------------------------------------------------------------------------------------------
 
-const TILES = 2500; // most tiles; the smaller ones of a module are drawn as one
+const TILES = 600; // most tiles; the smaller ones of a module are drawn as one
 const MEASURES = [["peak_bytes", "made and in use at the peak"], ["parameter_bytes", "parameters"], ["made_bytes", "made during the run"], ["buffer_bytes", "buffers"]];
 const treemap = { measure: null };
 
@@ -199,10 +199,10 @@ function drawFlame() {
     type: "bar", orientation: "h", base: spans.start.map((start) => start * factor), x: spans.seconds.map((seconds) => seconds * factor), y: spans.depth,
     width: 0.96, text: spans.name, textposition: "inside", insidetextanchor: "start", textangle: 0, constraintext: "inside",
     textfont: { size: 11, color: "#fff" },
-    marker: { color: spans.phase.map((phase) => phaseColor[phase] || color("temporary")), opacity: isOperator.map((leaf) => leaf ? 0.65 : 0.95), line: { width: 0.5, color: color("back") } },
+    marker: { color: spans.phase.map((phase) => phaseColor[phase] || color("temporary")), opacity: isOperator.map((leaf) => leaf ? 0.65 : 0.95), line: { width: n > 300 ? 0.2 : 0.5, color: color("back") } },
     customdata: spans.name.map((_, i) => spanText(i)), hovertemplate: "%{customdata}<extra></extra>", showlegend: false,
   }], layout({
-    height: Math.min(620, 110 + 26 * (deepest + 1)), barmode: "overlay", dragmode: "zoom", uniformtext: { mode: "hide", minsize: 9 }, margin: { l: 8, r: 8, t: 10, b: 44 },
+    height: Math.min(620, 110 + 26 * (deepest + 1)), barmode: "overlay", dragmode: "zoom", uniformtext: { mode: "hide", minsize: 9 }, margin: { l: 8, r: 8, t: 10, b: 52 },
     xaxis: axis({ title: { text: `predicted time (${unit}), one operator after the other` }, range: [0, end * factor] }),
     yaxis: axis({ autorange: false, range: [deepest + 0.6, -0.6], visible: false, fixedrange: true }),
   })).then((drawn) => {

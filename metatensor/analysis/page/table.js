@@ -86,6 +86,16 @@ function marked(text) {
   return [text.slice(0, at), element("mark", {}, text.slice(at, at + tree.query.length)), text.slice(at + tree.query.length)];
 }
 
+// Modules with operators whose FLOPs are unknown, and those that contain them.
+const lowerBounds = new Set((report.flops_gaps || []).flatMap((gap) => gap.modules).flatMap((path) =>
+  ["", ...path.split(".").map((_, i, names) => names.slice(0, i + 1).join("."))]));
+
+function figureText(row, column) {
+  const value = row[column.key];
+  if (column.key === "seconds" && value === null && row.calls === 0) return "not called";
+  return (column.key === "flops" && lowerBounds.has(row.path) ? "≥ " : "") + column.format(value);
+}
+
 function rowElement(node, index) {
   const { row } = node, open = isOpen(node);
   const made = element("div", {
@@ -100,7 +110,7 @@ function rowElement(node, index) {
       content = element("div", { role: "rowheader", title: row.path || row.kind, style: `padding-left: ${0.3 + 1.1 * Math.min(row.depth, 12)}em` },
         element("span", { class: "fold", "aria-hidden": "true" }, node.children.length ? (open ? "▾" : "▸") : ""), ...marked(name));
     } else if (column.format) {
-      content = element("div", { role: "gridcell", class: "number" }, row.calls === 0 && column.key === "seconds" ? "not called" : column.format(row[column.key]));
+      content = element("div", { role: "gridcell", class: "number" }, figureText(row, column));
     } else {
       const text = column.key === "output" ? specText(row.output) : row.kind;
       content = element("div", { role: "gridcell", title: text }, ...(column.key === "kind" ? marked(text) : [text]));
@@ -195,6 +205,4 @@ function drawTable() {
   byId("fold-all").addEventListener("click", () => { for (const node of tree.nodes) setOpen(node, node.row.depth === 0); table.scrollTop = 0; drawRows(true); });
   window.addEventListener("resize", () => drawRows(false));
   drawRows(true);
-  if (table.clientHeight > tree.shown.length * ROW + 40) table.style.height = "auto";
-  tree.body.style.minHeight = "0";
 }
