@@ -11,8 +11,9 @@ cdef struct Place:
     unsigned long long node     # the sequence number of the node that the backward pass was visiting, or 0
 
 
+# `engine` sets the pointer to the sequence number of the latest node.
 cdef struct Sequences:
-    unsigned long long* last    # set by `engine`
+    unsigned long long* last
 
 cdef Sequences sequences
 

@@ -156,4 +156,5 @@ cdef class Attribution:
                 module = self.places[at].module
         if self.places[line].code == NULL:
             return name, module, None, None
-        return name, module, (<object>self.places[line].code).co_filename, line_of(<object>self.places[line].code, self.places[line].instruction)
+        code = <object>self.places[line].code
+        return name, module, code.co_filename, line_of(code, self.places[line].instruction)

@@ -258,15 +258,19 @@ class Profile:
     def _repr_html_(self) -> str:
         from html import escape
 
+        from metatensor.analysis.notebook import table
+
         operator, module, line = self.peak_place
-        made = [f"<p>peak <b>{bytes_text(self.peak)}</b> at {escape(', '.join(p for p in (operator, module, line) if p))}</p>"]
+        code = source_text({line}).get(line) if line else None
+        where = ", ".join(part for part in (self.peak_phase, operator, module, line) if part)
+        made = [f"<p>peak <b>{bytes_text(self.peak)}</b>{escape(' at ' + where) if where else ''}</p>",
+                f"<pre>{escape(code)}</pre>" if code else ""]  # fmt: skip
         for by in ("category", "module", "operator", "line"):
-            rows = "".join(
-                f'<tr><td style="text-align:left">{escape(key or "(none)")}</td><td style="text-align:right">{bytes_text(value)}</td></tr>'
-                for key, value in list(self.at_peak(by).items())[:_ROWS]
-            )
-            made.append(f"<table><thead><tr><th>alive at the peak, by {by}</th><th>bytes</th></tr></thead><tbody>{rows}</tbody></table>")
-        return "".join(made)
+            rows = [(key or "(none)", bytes_text(value)) for key, value in self.at_peak(by).items()]
+            made.append(table((f"alive at the peak, by {by}", "size"), rows[:_ROWS]))
+            if rows[_ROWS:]:
+                made.append(f"<p>and {len(rows) - _ROWS} more</p>")
+        return "".join(made) + f"<p>not included: {', '.join(EXCLUDED)}</p>"
 
     # Attribution ------------------------------------------------------------------------------------------
 

@@ -46,7 +46,7 @@ class ModuleRow:
     made_bytes: int | None = None
     """Size of all storages that its calls made, in bytes. None if the timeline was not recorded."""
     seconds: float | None = None
-    """Predicted seconds of its forward pass. None without a device."""
+    """Predicted seconds of its forward pass. None without a device, or if the time of an operator is unknown."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types."""
@@ -218,7 +218,7 @@ def details(modules: list[ModuleRow], profile: Profile | None, time: StepTime | 
         from metatensor.analysis.timeline import by_module
 
         by_module(profile, modules)
-    if time is not None and time.by_module:
+    if time is not None and time.forward is not None and time.by_module:
         seconds: dict[str, float] = {}
         for inner, value in time.by_module.items():
             path = inner

@@ -55,6 +55,7 @@ def chart(profile: Profile, points: int = 1500, largest: int = 5) -> dict[str, A
     dict
         ``event``, ``total`` (bytes), ``phase`` and ``place`` have an entry for each point, and so has each list of ``categories``
         (bytes). ``alive`` has the largest groups of living storages of each point, as pairs of an index of ``groups`` and bytes.
+        ``phase`` is an index of ``phases``: outside of backward passes and the optimizer's steps it is ``forward``.
         ``places`` lists operator, module and line; ``groups`` lists category, operator and line. ``peak`` is the index of the peak
         among the points, or None.
     """
@@ -77,17 +78,20 @@ def chart(profile: Profile, points: int = 1500, largest: int = 5) -> dict[str, A
     made: dict[str, Any] = {"event": keep, "total": [totals[i] for i in keep], "phase": [], "place": [], "alive": [],
                             "categories": {name: [] for name in names}}  # fmt: skip
     wanted = iter(keep)
+    phase = 0
     upcoming = next(wanted, -1)
     for i, event in enumerate(events):
         category, group = of[event.storage]
         now[category] += event.change
         sizes[group] += event.change
+        if event.kind != "death":  # what is freed after a pass belongs to it
+            phase = PHASES.index(profile.phase_of(event))
         if i != upcoming:
             continue
         upcoming = next(wanted, -1)
         for name in names:
             made["categories"][name].append(now[name])
-        made["phase"].append(PHASES.index(profile.phase_of(event)))
+        made["phase"].append(phase)
         made["place"].append(places.setdefault(profile.place_of(event), len(places)))
         made["alive"].append([pair for pair in nlargest(largest, sizes.items(), key=lambda item: item[1]) if pair[1]])
     made.update(phases=list(PHASES), places=[list(place) for place in places], groups=[list(group) for group in groups],
