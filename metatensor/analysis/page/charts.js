@@ -1,6 +1,7 @@
 // The charts, drawn by Plotly: the timeline of memory, the treemap of modules and the chart of predicted time.
 
 const narrow = () => window.innerWidth < 640;
+const touch = matchMedia("(hover: none)").matches; // then dragging scrolls the page, and buttons zoom
 // Only these buttons: others of Plotly would upload the chart.
 const zoomButtons = [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]];
 const config = { displaylogo: false, responsive: true, plotlyServerURL: "", showSendToCloud: false, showEditInChartStudio: false, modeBarButtons: zoomButtons };
@@ -72,16 +73,18 @@ function drawTimeline() {
       arrowcolor: color("accent"), font: { color: color("accent") }, bgcolor: color("back") });
   }
   draw("timeline-chart", traces, layout({
-    height: narrow() ? 430 : 460, hovermode: "x", hoverdistance: 50, shapes, annotations, legend: { orientation: "h", y: narrow() ? -0.28 : -0.2, traceorder: "normal" },
+    height: narrow() ? 430 : 460, dragmode: touch ? false : "zoom", hovermode: "x", hoverdistance: 50, shapes, annotations, legend: { orientation: "h", y: narrow() ? -0.28 : -0.2, traceorder: "normal" },
     xaxis: axis({ title: { text: narrow() ? "memory events" : `memory events (${wholeText(chart.all_events)} births, resizes and deaths of storages)` }, tickformat: ",d" }),
     yaxis: axis({ ...byteTicks(Math.max(...chart.total)), range: [0, 1.12 * Math.max(...chart.total)] }),
   })).then((drawn) => {
     if (timeline.ready) return;
     timeline.ready = true;
-    drawn.on("plotly_hover", (event) => {
+    const pointed = (event) => {
       const point = event.points.find((one) => one.data.name === "total");
       if (point) showMoment(point.pointIndex, false);
-    });
+    };
+    drawn.on("plotly_hover", pointed);
+    drawn.on("plotly_click", pointed);
     drawn.addEventListener("keydown", moveInTime);
     showMoment(chart.peak ?? chart.total.length - 1, false);
   });
@@ -202,13 +205,13 @@ function drawFlame() {
     marker: { color: spans.phase.map((phase) => phaseColor[phase] || color("temporary")), opacity: isOperator.map((leaf) => leaf ? 0.65 : 0.95), line: { width: n > 300 ? 0.2 : 0.5, color: color("back") } },
     customdata: spans.name.map((_, i) => spanText(i)), hovertemplate: "%{customdata}<extra></extra>", showlegend: false,
   }], layout({
-    height: Math.min(620, 110 + 26 * (deepest + 1)), barmode: "overlay", dragmode: "zoom", uniformtext: { mode: "hide", minsize: 9 }, margin: { l: 8, r: 8, t: 10, b: 52 },
+    height: Math.min(620, 110 + 26 * (deepest + 1)), barmode: "overlay", dragmode: touch ? false : "zoom", uniformtext: { mode: "hide", minsize: 9 }, margin: { l: 8, r: 8, t: 10, b: 52 },
     xaxis: axis({ title: { text: `predicted time (${unit}), one operator after the other` }, range: [0, end * factor] }),
     yaxis: axis({ autorange: false, range: [deepest + 0.6, -0.6], visible: false, fixedrange: true }),
   })).then((drawn) => {
     if (flame.ready) return;
     flame.ready = true;
-    drawn.on("plotly_hover", (event) => showSpan(event.points[0].pointIndex, false));
+    for (const name of ["plotly_hover", "plotly_click"]) drawn.on(name, (event) => showSpan(event.points[0].pointIndex, false));
     drawn.addEventListener("keydown", moveInSpans);
     showSpan(0, false);
   });

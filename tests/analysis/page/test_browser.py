@@ -36,10 +36,19 @@ def opened(browser, file: Path, **options):
     context.close()
 
 
-@pytest.fixture
-def page(browser, files):
+@pytest.fixture(scope="module")
+def opened_page(browser, files):
     with opened(browser, files / "training.html", viewport={"width": 1200, "height": 900}) as found:
         yield found
+
+
+@pytest.fixture
+def page(opened_page):
+    opened_page.fill("#module-search", "")
+    opened_page.click("#fold-all")
+    opened_page.mouse.move(0, 0)
+    opened_page.evaluate("scrollTo(0, 0)")
+    return opened_page
 
 
 def until(page, condition):
@@ -99,23 +108,25 @@ def test_hovering_tells_what_lives(page):
     assert "operator" in detail and "in module layers." in detail and "What takes most" in detail
     flame = page.locator("#flame-chart")
     flame.scroll_into_view_if_needed()
+    before = page.locator("#flame-detail").inner_text()
     box = flame.locator(".nsewdrag").first.bounding_box()
-    page.mouse.move(box["x"] + box["width"] * 0.1, box["y"] + 10)
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + 10)
     page.wait_for_selector("#flame-chart .hoverlayer .hovertext")
-    assert "forward" in page.locator("#flame-detail").inner_text()
+    assert page.locator("#flame-detail").inner_text() != before
 
 
 def test_the_timeline_by_keyboard(page):
     detail = page.locator("#timeline-detail")
+    page.focus("#timeline-chart")
+    page.keyboard.press("p")
     at_peak = detail.inner_text()
     assert "the peak" in at_peak
-    page.focus("#timeline-chart")
     page.keyboard.press("Home")
     assert "event 1 of" in detail.inner_text()
     page.keyboard.press("ArrowRight")
     assert "event 2 of" in detail.inner_text()
     page.keyboard.press("End")
-    last = re.search(r"event ([\d,]+) of ([\d,]+)", detail.inner_text())
+    last = re.search(r"event (\S+) of ([\d,]*\d)", detail.inner_text())
     assert last[1] == last[2]
     page.keyboard.press("PageUp")
     assert last[0] not in detail.inner_text()
@@ -131,15 +142,14 @@ def test_the_timeline_has_every_figure(page, training):
 
 
 def test_folding(page):
-    assert count(page) == "34 of 38 modules" or "of" in count(page)
     page.click("#fold-all")
-    few = count(page)
+    assert count(page) == "3 of 33 modules"
     page.click("#module-table .row .fold >> nth=1")
     page.click("#unfold-all")
     every = page.evaluate("report.modules.length")
-    assert count(page) == f"{every} of {every} modules" and count(page) != few
+    assert every == 33 and count(page) == "33 of 33 modules"
     page.click("#module-table .row.current .fold")
-    assert count(page) == f"1 of {every} modules"
+    assert count(page) == "3 of 33 modules"
 
 
 def test_the_table_by_keyboard(page):
@@ -181,7 +191,7 @@ def test_searching(page):
 
 
 def test_sorting(page):
-    page.click("#unfold-all")
+    page.click("#fold-all")
     button = page.locator("#module-table .head button", has_text="parameters")
 
     def order():
@@ -202,8 +212,10 @@ def test_the_treemap(page):
     before = page.evaluate("document.getElementById('treemap-chart').data[0].values[0]")
     page.check("input[name=measure][value=parameter_bytes]")
     assert page.evaluate("document.getElementById('treemap-chart').data[0].values[0]") == page.evaluate("report.parameter_bytes") != before
-    page.locator("#treemap-chart .slice").nth(1).click()
-    page.wait_for_selector("#treemap-chart .pathbar")
+    page.locator("#treemap-chart .slice", has_text="head").last.click()
+    until(page, "document.getElementById('treemap-chart').data[0].level === '/head'")
+    page.locator("#treemap-chart .pathbar").first.click()
+    until(page, "document.getElementById('treemap-chart').data[0].level === '/'")
 
 
 def test_the_flame_chart_by_keyboard(page):
@@ -213,7 +225,7 @@ def test_the_flame_chart_by_keyboard(page):
     assert detail.inner_text().startswith("forward")
     page.keyboard.press("ArrowDown")
     page.keyboard.press("ArrowRight")
-    assert detail.inner_text().startswith("head") or "in " in detail.inner_text()
+    assert not detail.inner_text().startswith("forward")
     page.keyboard.press("Enter")
     narrow = page.evaluate("document.getElementById('flame-chart').layout.xaxis.range")
     page.keyboard.press("Escape")
