@@ -7,8 +7,8 @@ cdef struct Place:
     int instruction
     int module                  # a number that the user of the Attribution gives
     bint by_engine              # whether the backward pass called it, not code that runs during the pass
-    unsigned long long sequence # that of the latest node of the autograd graph when it was called
-    unsigned long long node     # the sequence number of the node that the backward pass was visiting, or 0
+    unsigned long long sequence     # that of the latest node of the autograd graph when it was called
+    unsigned long long node         # the sequence number of the node that the backward pass was visiting, or 0
 
 
 # `engine` sets the pointer to the sequence number of the latest node.

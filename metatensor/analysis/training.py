@@ -20,8 +20,8 @@ from metatensor.analysis.estimate import has_lazy, input_bytes
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.observation import RunObserver
 from metatensor.analysis.precision import Precision, precision_named
-from metatensor.analysis.recomputation import recomputed
 from metatensor.analysis.profiling import Profile, profiled
+from metatensor.analysis.recomputation import recomputed
 from metatensor.analysis.report import CONVENTION, EXCLUDED, SCHEMA, ModuleRow, Peak, details
 from metatensor.analysis.step_time import StepTime, recorded_step, step_time
 from metatensor.analysis.utilization import CONVENTIONS
@@ -101,8 +101,8 @@ class TrainingReport:
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON types."""
         return {"kind": "training", "schema": SCHEMA, **_plain(vars(self)), "time": None,
-                **details(self.modules, self.profile, self.time), "peak": self.peak.to_dict(), "flops": self.flops, "total_bytes": self.total_bytes,
-                "flops_convention": CONVENTION, "excluded": list(EXCLUDED)}  # fmt: skip
+                **details(self.modules, self.profile, self.time), "peak": self.peak.to_dict(), "flops": self.flops,
+                "total_bytes": self.total_bytes, "flops_convention": CONVENTION, "excluded": list(EXCLUDED)}  # fmt: skip
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text."""

@@ -110,7 +110,8 @@ def facts(data: dict[str, Any]) -> str:
     rows: list[tuple[str, str, str]] = []
     if data["kind"] == "training":
         trainable, frozen = data["trainable_parameters"], data["frozen_parameters"]
-        rows.append(("parameters", count_text(trainable + frozen), bytes_text(data["parameter_bytes"]) + (f"; {count_text(frozen)} are frozen" if frozen else "")))
+        note = f"; {count_text(frozen)} are frozen" if frozen else ""
+        rows.append(("parameters", count_text(trainable + frozen), bytes_text(data["parameter_bytes"]) + note))
         rows.append(("gradients", bytes_text(data["gradient_bytes"]), ""))
         rows.append(("optimizer state", bytes_text(data["optimizer_bytes"]), ""))
         rows.append(("saved for backward", bytes_text(data["saved_bytes"]), "at the end of the forward pass"))
@@ -161,8 +162,10 @@ def peak_tables(data: dict[str, Any]) -> str:
         if rest:
             shown.append(("existed before the run", rest))
         made.append(_bars(f"By {by}", by, shown, total))
-    storages = [(bytes_text(row["bytes"]), row["category"], row["operator"], row["module"] or "–",
-                 "unknown" if row["line"] is None else _short(row["line"], profile["directory"])) for row in profile["alive_at_peak"][:12]]  # fmt: skip
+    storages = []
+    for row in profile["alive_at_peak"][:_ROWS]:
+        line = "unknown" if row["line"] is None else _short(row["line"], profile["directory"])
+        storages.append((bytes_text(row["bytes"]), row["category"], row["operator"], row["module"] or "–", line))
     more = len(profile["alive_at_peak"]) + profile["alive_at_peak_others"]["count"] - len(storages)
     if storages:
         made.append(_table(f"The largest of {len(storages) + more:,} storages that the run had made",

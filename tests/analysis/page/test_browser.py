@@ -135,8 +135,9 @@ def test_the_timeline_by_keyboard(page):
 
 
 def test_the_timeline_has_every_figure(page, training):
-    found = page.evaluate("[Math.max(...document.getElementById('timeline-chart').data.find((one) => one.name === 'total').y),"
-                          " document.getElementById('timeline-chart').data.filter((one) => one.stackgroup).map((one) => one.name)]")  # fmt: skip
+    traces = "document.getElementById('timeline-chart').data"
+    found = page.evaluate(f"[Math.max(...{traces}.find((one) => one.name === 'total').y),"
+                          f" {traces}.filter((one) => one.stackgroup).map((one) => one.name)]")  # fmt: skip
     assert found[0] == training.profile.peak
     assert set(training.profile.at_peak()) <= set(found[1])
 
@@ -247,7 +248,8 @@ def test_everything_is_reached_by_tab(page):
 
 def test_dark_and_light(page):
     def colors():
-        return page.evaluate("[getComputedStyle(document.body).backgroundColor, document.getElementById('timeline-chart').layout.paper_bgcolor]")
+        return page.evaluate("[getComputedStyle(document.body).backgroundColor,"
+                             " document.getElementById('timeline-chart').layout.paper_bgcolor]")  # fmt: skip
 
     light = colors()
     page.emulate_media(color_scheme="dark")
