@@ -3,6 +3,8 @@
 import re
 from html import unescape
 
+import pytest
+
 import metatensor as mt
 from metatensor.analysis import estimate, profile
 from metatensor.analysis.page import words
@@ -80,3 +82,14 @@ def test_names_are_escaped():
 def test_notes_say_what_is_left_out(training):
     text = text_of(words.notes(training.to_dict()))
     assert "Memory leaves out:" in text and "Time leaves out:" in text and "FLOPs: a multiply-add is 2" in text
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"precision": "bf16-mixed"}, {"precision": "bf16-master"}, {"grad_accumulation": 3}, {"foreach": True}, {"recompute": "1"},
+    {"optimizer": "sgd"},
+])  # fmt: skip
+def test_the_peak_of_the_timeline_is_the_total(options):
+    with mt.device("meta"):
+        model, x = mt.nn.Sequential(mt.nn.Linear(64, 256), mt.nn.Tanh(), mt.nn.Linear(256, 64)), mt.empty(32, 64)
+    report = estimate(model, x, training=True, timeline=True, **options)
+    assert report.profile.peak == report.total_bytes
