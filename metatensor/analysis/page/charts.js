@@ -197,7 +197,7 @@ function drawFlame() {
   const [unit, factor] = end >= 1 ? ["s", 1] : end >= 1e-3 ? ["ms", 1e3] : ["µs", 1e6];
   const deepest = Math.max(...spans.depth), phaseColor = { forward: color("parameter"), backward: color("gradient"), optimizer: color("state") };
   flame.spans = spans; flame.factor = factor; flame.end = end;
-  const isOperator = spans.name.map((_, i) => i + 1 >= n || spans.depth[i + 1] <= spans.depth[i]);
+  const isOperator = spans.name.map((name, i) => spans.depth[i] > 0 && name !== spans.path[i].split(".").pop());
   draw("flame-chart", [{
     type: "bar", orientation: "h", base: spans.start.map((start) => start * factor), x: spans.seconds.map((seconds) => seconds * factor), y: spans.depth,
     width: 0.96, text: spans.name, textposition: "inside", insidetextanchor: "start", textangle: 0, constraintext: "inside",

@@ -126,7 +126,7 @@ def facts(data: dict[str, Any]) -> str:
     time = data.get("time")
     if time is not None:
         rows.append(("predicted time", seconds_text(time["seconds"]), f"on {time['device']}"))
-        mfu = "unknown" if time["mfu"] is None else f"{time['mfu']:.1%}"
+        mfu = "unknown" if time["mfu"] is None else f"{time['mfu']:.1%}" if time["mfu"] >= 0.0005 else "<0.1%"
         rows.append(("MFU", mfu, f"convention {time['convention']}"))
     device = data.get("device")
     if device is not None:
@@ -162,15 +162,27 @@ def peak_tables(data: dict[str, Any]) -> str:
         if rest:
             shown.append(("existed before the run", rest))
         made.append(_bars(f"By {by}", by, shown, total))
-    storages = []
-    for row in profile["alive_at_peak"][:_ROWS]:
-        line = "unknown" if row["line"] is None else _short(row["line"], profile["directory"])
-        storages.append((bytes_text(row["bytes"]), row["category"], row["operator"], row["module"] or "–", line))
-    more = len(profile["alive_at_peak"]) + profile["alive_at_peak_others"]["count"] - len(storages)
-    if storages:
-        made.append(_table(f"The largest of {len(storages) + more:,} storages that the run had made",
-                           ("size", "category", "operator", "module", "line"), storages))  # fmt: skip
+    alive, others = profile["alive_at_peak"], profile["alive_at_peak_others"]["count"]
+    if alive:
+        title = "Largest storages" + (f": {len(alive)} of the {len(alive) + others:,} that the run had made" if others else "")
+        made.append(_table(title, ("size", "storages", "category", "operator", "module", "line"), _groups(alive, profile["directory"])))
     return "".join(made)
+
+
+def _groups(alive: list[dict[str, Any]], directory: str) -> list[tuple[str, ...]]:
+    """Return the largest groups of storages of the same size, category, operator and line as rows of a table."""
+    groups: dict[tuple, list[str]] = {}
+    for row in alive:
+        groups.setdefault((row["bytes"], row["category"], row["operator"], row["line"]), []).append(row["module"])
+    found = sorted(groups.items(), key=lambda item: -item[0][0] * len(item[1]))[:_ROWS]
+    rows = []
+    for (size, category, operator, line), modules in found:
+        names = list(dict.fromkeys(name or "–" for name in modules))
+        where = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" if len(names) > 2 else ", ".join(names)
+        count = f"{len(modules)} of {bytes_text(size)}" if len(modules) > 1 else "1"
+        place = "unknown" if line is None else _short(line, directory)
+        rows.append((bytes_text(size * len(modules)), count, category, operator, where, place))
+    return rows
 
 
 def _name(key: str, by: str, profile: dict[str, Any]) -> str:
