@@ -55,6 +55,7 @@ cdef class Walk:
     cdef list results
     cdef bint keep, create, only_inputs, accumulate
     cdef unsigned long long number      # unique among all walks
+    cdef unsigned long long visiting    # the sequence number of the node that is visited
     cdef Attribution attribution        # it wants to know which node is visited; or None
 
     def __dealloc__(self):
@@ -211,8 +212,10 @@ cdef class Walk:
         if node.extra is not None or (node.n_outputs == 1 and isinstance(node, AccumulateGrad)):
             self.call_pre_hooks(node, grads)
         leaf = isinstance(node, AccumulateGrad)
-        if self.attribution is not None and not leaf:
-            self.attribution.visiting = node.sequence
+        if not leaf:
+            self.visiting = node.sequence
+            if self.attribution is not None:
+                self.attribution.visiting = node.sequence
         if at.captured and not (leaf and self.accumulate):
             self.capture(place, node, grads)
         if self.only_inputs and (not at.needed or (leaf and not self.accumulate)):
@@ -501,6 +504,17 @@ def current_walk():
     """Return None if no backward pass is running, else its number and whether it computes only requested gradients."""
     cdef Walk walk = thread_state().walk
     return None if walk is None else (walk.number, bool(walk.only_inputs))
+
+
+def latest_node():
+    """Return the sequence number of the node of the autograd graph that was made last."""
+    return last_sequence
+
+
+def visited_node():
+    """Return the sequence number of the node that the backward pass of this thread is visiting; 0 if none is running."""
+    cdef Walk walk = thread_state().walk
+    return 0 if walk is None else walk.visiting
 
 
 sequences.last = &last_sequence

@@ -182,7 +182,40 @@ function drawTreemap() {
     customdata: types.map((kind, i) => [escapeText(names[i]), escapeText(kind)]), texttemplate: "%{label}<br>%{text}", hovertemplate: "<b>%{customdata[0]}</b><br>%{customdata[1]}<br>%{text} (%{percentRoot:.1%} of all)<extra></extra>",
     tiling: { pad: 2 }, pathbar: { visible: true, textfont: { color: "#fff" } }, marker: { line: { color: color("back"), width: 1 }, cornerradius: 2 }, root: { color: color("panel") },
   }], layout({ height: narrow() ? 380 : 480, margin: { l: 4, r: 4, t: 40, b: 4 },
-    treemapcolorway: ["parameter", "saved", "gradient", "output", "buffer", "state", "input"].map(color), extendtreemapcolors: true }), [["toImage"]]);
+    treemapcolorway: ["parameter", "saved", "gradient", "output", "buffer", "state", "input"].map(color), extendtreemapcolors: true }), [["toImage"]]).then((drawn) => {
+    treemap.tiles = ids.map((id, i) => ({ id, parent: parents[i], name: names[i], kind: types[i], size: values[i] }));
+    openTile("/");
+    if (treemap.ready) return;
+    treemap.ready = true;
+    drawn.on("plotly_treemapclick", (event) => { treemap.level = event.nextLevel || "/"; showTile(treemap.level); });
+    drawn.addEventListener("keydown", moveInTreemap);
+  });
+}
+
+const tileOf = (id) => treemap.tiles.find((tile) => tile.id === id);
+const insideOf = (id) => treemap.tiles.filter((tile) => tile.parent === id).sort((a, b) => b.size - a.size);
+
+function showTile(id) {
+  const tile = tileOf(id), inside = insideOf(id).length;
+  treemap.at = id;
+  byId("treemap-detail").replaceChildren(element("p", {}, element("strong", {}, tile.name), tile.kind && tile.kind !== tile.name ? ` (${tile.kind})` : "",
+    `: ${bytesText(tile.size)}, ${(100 * tile.size / tileOf("/").size).toFixed(1)}% of all${inside ? `; ${wholeText(inside)} inside` : ""}`));
+}
+
+function openTile(id) {
+  treemap.level = id;
+  showTile(id);
+  return Plotly.restyle(byId("treemap-chart"), { level: id });
+}
+
+function moveInTreemap(event) {
+  const near = insideOf(treemap.level), at = near.findIndex((tile) => tile.id === treemap.at);
+  if (event.key === "ArrowRight" && near.length) showTile(near[Math.min(near.length - 1, at + 1)].id);
+  else if (event.key === "ArrowLeft" && near.length) showTile(near[Math.max(0, at - 1)].id);
+  else if ((event.key === "Enter" || event.key === "ArrowDown") && insideOf(treemap.at).length) openTile(treemap.at);
+  else if ((event.key === "ArrowUp" || event.key === "Escape") && treemap.level !== "/") openTile(tileOf(treemap.level).parent);
+  else if (!["ArrowRight", "ArrowLeft", "ArrowDown", "ArrowUp", "Enter", "Escape"].includes(event.key)) return;
+  event.preventDefault();
 }
 
 // Predicted time ---------------------------------------------------------------------------------------------

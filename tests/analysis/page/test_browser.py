@@ -219,13 +219,30 @@ def test_the_treemap(page):
     until(page, "document.getElementById('treemap-chart').data[0].level === '/'")
 
 
+def test_the_treemap_by_keyboard(page):
+    detail = page.locator("#treemap-detail")
+    page.focus("#treemap-chart")
+    for _ in range(5):
+        page.keyboard.press("ArrowUp")
+    assert detail.inner_text().startswith("Model") and "100.0% of all" in detail.inner_text()
+    page.keyboard.press("ArrowRight")
+    assert detail.inner_text().startswith("layers")
+    page.keyboard.press("Enter")
+    until(page, "document.getElementById('treemap-chart').data[0].level === '/layers'")
+    page.keyboard.press("ArrowRight")
+    first = detail.inner_text()
+    page.keyboard.press("ArrowRight")
+    assert first.startswith("layers.") and detail.inner_text().startswith("layers.") and detail.inner_text() != first
+    page.keyboard.press("Escape")
+    until(page, "document.getElementById('treemap-chart').data[0].level === '/'")
+
+
 def test_the_flame_chart_by_keyboard(page):
     detail = page.locator("#flame-detail")
     page.focus("#flame-chart")
     page.keyboard.press("Home")
     assert detail.inner_text().startswith("forward")
     page.keyboard.press("ArrowDown")
-    page.keyboard.press("ArrowRight")
     assert not detail.inner_text().startswith("forward")
     page.keyboard.press("Enter")
     narrow = page.evaluate("document.getElementById('flame-chart').layout.xaxis.range")
@@ -243,7 +260,7 @@ def test_everything_is_reached_by_tab(page):
     for _ in range(60):
         page.keyboard.press("Tab")
         seen.add(page.evaluate("document.activeElement.id || document.activeElement.textContent || document.activeElement.name"))
-    assert {"timeline-chart", "module-search", "unfold-all", "fold-all", "module-table", "flame-chart"} <= seen
+    assert {"timeline-chart", "module-search", "unfold-all", "fold-all", "module-table", "treemap-chart", "flame-chart"} <= seen
 
 
 def test_dark_and_light(page):
