@@ -160,6 +160,11 @@ function drawTreemap() {
   const total = size.get(""), kinds = new Map(rows.map((row) => [row.path, row.kind]));
   const ids = ["/"], labels = [report.model || "all"], parents = [""], values = [total], types = [kinds.get("") || ""], names = [report.model || "the whole run"];
   const shared = treemap.measure === "parameter_bytes" || treemap.measure === "buffer_bytes";
+  let levels = narrow() ? 2 : 3; // and one more for each module at the top that has nearly everything
+  for (let path = "", top; ; path = top.path, levels += 1) {
+    top = (children.get(path) || []).reduce((a, b) => a && size.get(a.path) >= size.get(b.path) ? a : b, null);
+    if (!top || size.get(top.path) < 0.9 * total) break;
+  }
   const open = [""];
   while (open.length) { // breadth first, so that the limit cuts the deepest modules
     const path = open.shift();
@@ -178,13 +183,14 @@ function drawTreemap() {
     if (left && part === 1) { ids.push(`/${path}/rest`); labels.push(`${left} more`); parents.push(`/${path}`); values.push(rest); types.push("smaller modules"); names.push(path ? `${path}: ${left} more` : `${left} more`); }
   }
   draw("treemap-chart", [{
-    type: "treemap", ids, labels, parents, values, branchvalues: "total", maxdepth: narrow() ? 2 : 3, sort: true, text: values.map(bytesText),
+    type: "treemap", ids, labels, parents, values, branchvalues: "total", level: "/", maxdepth: levels, sort: true, text: values.map(bytesText),
     customdata: types.map((kind, i) => [escapeText(names[i]), escapeText(kind)]), texttemplate: "%{label}<br>%{text}", hovertemplate: "<b>%{customdata[0]}</b><br>%{customdata[1]}<br>%{text} (%{percentRoot:.1%} of all)<extra></extra>",
     tiling: { pad: 2 }, pathbar: { visible: true, textfont: { color: "#fff" } }, marker: { line: { color: color("back"), width: 1 }, cornerradius: 2 }, root: { color: color("panel") },
   }], layout({ height: narrow() ? 380 : 480, margin: { l: 4, r: 4, t: 40, b: 4 },
     treemapcolorway: ["parameter", "saved", "gradient", "output", "buffer", "state", "input"].map(color), extendtreemapcolors: true }), [["toImage"]]).then((drawn) => {
     treemap.tiles = ids.map((id, i) => ({ id, parent: parents[i], name: names[i], kind: types[i], size: values[i] }));
-    openTile("/");
+    treemap.level = "/";
+    showTile("/");
     if (treemap.ready) return;
     treemap.ready = true;
     drawn.on("plotly_treemapclick", (event) => { treemap.level = event.nextLevel || "/"; showTile(treemap.level); });

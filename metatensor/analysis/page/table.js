@@ -180,6 +180,7 @@ function drawTable() {
   byId("modules").hidden = false;
   buildTree();
   tree.columns = shownColumns();
+  columns.find((column) => column.key === "parameters").width = `${Math.max(110, 9 * wholeText(report.modules[0].parameters).length + 20)}px`;
   if (narrow()) tree.columns = tree.columns.filter((column) => !column.wide);
   const table = byId("module-table"), widths = tree.columns.map((column) => column.width);
   table.style.setProperty("--columns", widths.join(" "));

@@ -164,7 +164,8 @@ def peak_tables(data: dict[str, Any]) -> str:
         made.append(_bars(f"By {by}", by, shown, total))
     alive, others = profile["alive_at_peak"], profile["alive_at_peak_others"]["count"]
     if alive:
-        title = "Largest storages" + (f": {len(alive)} of the {len(alive) + others:,} that the run had made" if others else "")
+        count = f"The {len(alive)} largest of {len(alive) + others:,} storages" if others else "Storages"
+        title = f"{count} that the run had made"
         made.append(_table(title, ("size", "storages", "category", "operator", "module", "line"), _groups(alive, profile["directory"])))
     return "".join(made)
 
