@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import io
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, NamedTuple
 
 import click
@@ -90,8 +92,9 @@ class Request(NamedTuple):
             return time_of(self.model(), *self.inputs, device=profile, convention=convention, **self.named_inputs)
 
     def profile(self) -> Any:
-        """Return what lives in memory when during a forward pass. The model runs, as `run` has found."""
-        with output_on_stderr():
+        """Return what lives in memory when during a forward pass. The model runs, as `run` has found; what it prints is dropped."""
+        dropped = io.StringIO()
+        with redirect_stdout(dropped), redirect_stderr(dropped):
             return forward_profile(self.model(), tuple(self.inputs), self.named_inputs)
 
     def _made(self) -> Any:

@@ -162,9 +162,9 @@ def peak_tables(data: dict[str, Any]) -> str:
         if rest:
             shown.append(("existed before the run", rest))
         made.append(_bars(f"By {by}", by, shown, total))
-    alive, others = profile["alive_at_peak"], profile["alive_at_peak_others"]["count"]
+    alive, more = profile["alive_at_peak"], profile["alive_at_peak_others"]["count"]
     if alive:
-        count = f"The {len(alive)} largest of {len(alive) + others:,} storages" if others else "Storages"
+        count = f"The {len(alive)} largest of {len(alive) + more:,} storages" if more else "Storages"
         title = f"{count} that the run had made"
         made.append(_table(title, ("size", "storages", "category", "operator", "module", "line"), _groups(alive, profile["directory"])))
     return "".join(made)
@@ -172,11 +172,11 @@ def peak_tables(data: dict[str, Any]) -> str:
 
 def _groups(alive: list[dict[str, Any]], directory: str) -> list[tuple[str, ...]]:
     """Return the largest groups of storages of the same size, category, operator and line as rows of a table."""
-    groups: dict[tuple, list[str]] = {}
+    groups: dict[tuple[Any, ...], list[str]] = {}
     for row in alive:
         groups.setdefault((row["bytes"], row["category"], row["operator"], row["line"]), []).append(row["module"])
     found = sorted(groups.items(), key=lambda item: -item[0][0] * len(item[1]))[:_ROWS]
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for (size, category, operator, line), modules in found:
         names = list(dict.fromkeys(name or "–" for name in modules))
         where = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" if len(names) > 2 else ", ".join(names)
