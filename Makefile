@@ -47,6 +47,7 @@ endef
 
 $(VENV)/.ready: $(DECLARED)
 	$(call editable,$(VENV))
+	$(VENV)/$(PIP) "playwright>=1.40"
 	@touch $@
 
 $(VENV_TORCH)/.ready $(VENV_LIBS)/.ready: export METATENSOR_PREBUILT = 1

@@ -74,12 +74,28 @@ cdef class Attribution:
             Py_XDECREF(self.places[i].code)
         free(self.places)
 
-    cdef int note(self, PyObject* op) except -1:
-        cdef Place* p
-        cdef PyObject* frame
+    cdef PyObject* user_frame(self) except? NULL:
+        """Return a new reference to the innermost frame of user code, or NULL."""
+        cdef PyObject* frame = mt_current_frame()
         cdef PyObject* back
         cdef PyObject* code
         cdef int left = FRAMES
+        cdef bint found
+        while frame != NULL:
+            code = mt_code(frame)
+            found = left == 0 or not _ours(frame, code)
+            Py_XDECREF(code)
+            if found:
+                break
+            left -= 1
+            back = mt_caller(frame)
+            Py_XDECREF(frame)
+            frame = back
+        return frame
+
+    cdef int note(self, PyObject* op) except -1:
+        cdef Place* p
+        cdef PyObject* frame
         if self.n == self.room:
             p = <Place*>realloc(self.places, (self.room * 2 + 1024) * sizeof(Place))
             if p == NULL:
@@ -88,33 +104,57 @@ cdef class Attribution:
             self.room = self.room * 2 + 1024
         p = &self.places[self.n]
         p.op, p.code, p.instruction, p.module = op, NULL, 0, self.module
+        p.sequence = sequences.last[0] if sequences.last != NULL else 0
+        p.node = self.visiting
         Py_INCREF(<object>op)
         self.n += 1
-        frame = mt_current_frame()
-        while frame != NULL:
-            code = mt_code(frame)
-            if left == 0 or not _ours(frame, code):
-                p.code = code
-                p.instruction = mt_instruction(frame)
-                Py_XDECREF(frame)
-                return 0
-            Py_XDECREF(code)
-            left -= 1
-            back = mt_caller(frame)
+        frame = self.user_frame()
+        p.by_engine = self.visiting != 0 and frame == self.caller
+        if frame != NULL:
+            p.code = mt_code(frame)
+            p.instruction = mt_instruction(frame)
             Py_XDECREF(frame)
-            frame = back
         return 0
+
+    cdef Py_ssize_t origin(self, Py_ssize_t i) noexcept:
+        """Return the index of the operator whose gradient operator `i` computes, or -1 if it is not known."""
+        cdef Py_ssize_t low = 0, high = i, middle
+        cdef unsigned long long node = self.places[i].node
+        if not node:
+            return -1
+        while low < high:       # the last one that was called before the node was made
+            middle = (low + high) // 2
+            if self.places[middle].sequence < node:
+                low = middle + 1
+            else:
+                high = middle
+        return low - 1
 
     def __len__(self):
         return self.n
 
     def place(self, long long number):
-        """Return the name of operator `number`, the number of its module, its file and its line; None if it is not known."""
-        cdef Py_ssize_t i = number - self.first
-        cdef Place* p
+        """Return the name of operator `number`, the number of its module, its file and its line; None if it is not known.
+
+        The module and the line of what a backward pass computes are those of the operator whose gradient it is.
+        """
+        cdef Py_ssize_t i = number - self.first, line, at
+        cdef int module
         if i < 0 or i >= self.n:
             return None
-        p = &self.places[i]
-        if p.code == NULL:
-            return (<object>p.op).name, p.module, None, None
-        return (<object>p.op).name, p.module, (<object>p.code).co_filename, line_of(<object>p.code, p.instruction)
+        name = (<object>self.places[i].op).name
+        line, module = i, self.places[i].module
+        while self.places[line].by_engine:
+            at = self.origin(line)
+            if at < 0:
+                break
+            line = at
+        at = i
+        while not module and at >= 0:
+            at = self.origin(at)
+            if at >= 0:
+                module = self.places[at].module
+        if self.places[line].code == NULL:
+            return name, module, None, None
+        code = <object>self.places[line].code
+        return name, module, code.co_filename, line_of(code, self.places[line].instruction)

@@ -10,9 +10,10 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdlib cimport qsort
 from libc.string cimport memset
+from metatensor._core.attribution cimport Attribution, sequences
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport DType
-from metatensor._core.graph cimport Edge, Node, NodeExtra, Output, exposed, next_sequence, where_called
+from metatensor._core.graph cimport Edge, Node, NodeExtra, Output, exposed, last_sequence, next_sequence, where_called
 from metatensor._core.history cimport AccumulateGrad, input_outline, node_of
 from metatensor._core.layout cimport is_dense
 from metatensor._core.op cimport call
@@ -54,6 +55,8 @@ cdef class Walk:
     cdef list results
     cdef bint keep, create, only_inputs, accumulate
     cdef unsigned long long number      # unique among all walks
+    cdef unsigned long long visiting    # the sequence number of the node that is visited
+    cdef Attribution attribution        # it wants to know which node is visited; or None
 
     def __dealloc__(self):
         cdef int i
@@ -183,6 +186,18 @@ cdef class Walk:
                 self.visit(i)       # no node contributes to this leaf: it is one of the roots
         return 0
 
+    cdef int run_attributed(self) except -1:
+        cdef Attribution attribution = self.attribution
+        cdef unsigned long long visiting = attribution.visiting
+        cdef PyObject* caller = attribution.caller
+        cdef PyObject* frame = attribution.user_frame()
+        attribution.caller = frame
+        try:
+            return self.run()
+        finally:
+            attribution.visiting, attribution.caller = visiting, caller
+            Py_XDECREF(frame)
+
     cdef int visit(self, int place) except -1:
         """Compute the gradients of a node's inputs, and add them to the nodes of the inputs."""
         cdef Visit* at = &self.visits[place]
@@ -197,6 +212,10 @@ cdef class Walk:
         if node.extra is not None or (node.n_outputs == 1 and isinstance(node, AccumulateGrad)):
             self.call_pre_hooks(node, grads)
         leaf = isinstance(node, AccumulateGrad)
+        if not leaf:
+            self.visiting = node.sequence
+            if self.attribution is not None:
+                self.attribution.visiting = node.sequence
         if at.captured and not (leaf and self.accumulate):
             self.capture(place, node, grads)
         if self.only_inputs and (not at.needed or (leaf and not self.accumulate)):
@@ -487,6 +506,20 @@ def current_walk():
     return None if walk is None else (walk.number, bool(walk.only_inputs))
 
 
+def latest_node():
+    """Return the sequence number of the node of the autograd graph that was made last."""
+    return last_sequence
+
+
+def visited_node():
+    """Return the sequence number of the node that the backward pass of this thread is visiting; 0 if none is running."""
+    cdef Walk walk = thread_state().walk
+    return 0 if walk is None else walk.visiting
+
+
+sequences.last = &last_sequence
+
+
 # Entry points --------------------------------------------------------------------------------------------
 
 def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs=None, bint accumulate=False):
@@ -527,8 +560,12 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
     state.grad_enabled = create_graph
     outer = state.walk
     state.walk = walk
+    walk.attribution = <Attribution?>state.attribution if state.attribution is not None else None
     try:
-        walk.run()
+        if walk.attribution is None:
+            walk.run()
+        else:
+            walk.run_attributed()
     finally:
         state.walk = outer
         state.grad_enabled = was

@@ -7,12 +7,14 @@ as on any other device.
 from __future__ import annotations
 
 import threading
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import ExitStack
 from math import prod
 from typing import Any, NamedTuple
 
 import metatensor as mt
+from metatensor._core.engine import latest_node, visited_node
 from metatensor._core.modes import DispatchMode
 from metatensor._core.nested import tensors_in
 from metatensor.nn._hooks import register_module_forward_hook, register_module_forward_pre_hook
@@ -58,7 +60,8 @@ class Call(NamedTuple):
     repeated: int
     """Bytes that a simple kernel gathers or reads again: the patches of a convolution, the weights of a recurrence at each step."""
     module: str
-    """Path of the innermost module whose forward was running; empty outside of modules and for the model itself."""
+    """Path of the innermost module whose forward was running; empty outside of modules and for the model itself. In a backward
+    pass, that of the operator whose gradient is computed."""
     form: str
     """What distinguishes calls that cost differently: ``"strided"`` where the last dimension of an argument is not
     contiguous, ``"rows"`` where only others are not, ``"leading"`` where a reduction keeps the last dimension, ``"pointwise"``,
@@ -97,6 +100,8 @@ class CallRecorder(DispatchMode):
         self.phase = "forward"
         self._paths = {id(module): path for path, module in model.named_modules()} if isinstance(model, mt.nn.Module) else {}
         self._stack = [""]
+        self._nodes: list[int] = []  # the latest node of the graph when a forward operator was called
+        self._callers: list[str] = []  # and the module that called it
         self._known: dict[Any, tuple[str, str, Any, bool]] = {}
         self._thread = threading.get_ident()
         self._exits = ExitStack()
@@ -114,6 +119,7 @@ class CallRecorder(DispatchMode):
 
     def dispatch(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         """Run one operator and record it."""
+        module = self._module()
         out = self._run(op, args, kwargs)
         known = self._known.get(op)
         if known is None:
@@ -122,7 +128,7 @@ class CallRecorder(DispatchMode):
             known = self._known[op] = (op.name, functional.name, classify(functional)[1], still)
         name, family, rule, still = known
         if still:
-            self.calls.append(Call(name, 0, 0, 0, "", self.phase, 0, self._stack[-1], ""))
+            self.calls.append(Call(name, 0, 0, 0, "", self.phase, 0, module, ""))
             return out
         given = {key: value for key, value in kwargs.items() if key != "out"}
         flops = rule(out, *args, **given) if rule is not None else 0
@@ -130,8 +136,18 @@ class CallRecorder(DispatchMode):
         read, written = _moved(name, tensors, list(tensors_in(out)), "out" in kwargs)
         form = _form(family, args, given, tensors)
         repeated = _repeated(family, form, flops, args, tensors) if flops else 0
-        self.calls.append(Call(name, flops, read, written, _dtype(tensors, out), self.phase, repeated, self._stack[-1], form))
+        self.calls.append(Call(name, flops, read, written, _dtype(tensors, out), self.phase, repeated, module, form))
         return out
+
+    def _module(self) -> str:
+        """Return the path of the running module; in a backward pass, of the module that called the operator whose gradient is computed."""
+        module, node = self._stack[-1], visited_node()
+        if node:
+            i = bisect_left(self._nodes, node) - 1
+            return module if module or i < 0 else self._callers[i]
+        self._nodes.append(latest_node())
+        self._callers.append(module)
+        return module
 
     def _run(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
         return op(*args, **kwargs)

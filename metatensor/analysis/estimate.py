@@ -15,20 +15,27 @@ from metatensor.analysis.report import Report
 from metatensor.nn.parameter import is_lazy
 
 if TYPE_CHECKING:
+    from metatensor.analysis.profiling import Profile
     from metatensor.analysis.training import TrainingReport
 
-__all__ = ["at_inference", "estimate", "has_lazy", "input_bytes", "report_of", "trace"]
+__all__ = ["at_inference", "estimate", "forward_profile", "has_lazy", "input_bytes", "report_of", "trace"]
 
 
 @overload
-def estimate(model: Any, /, *inputs: Any, training: Literal[False] = False, **kwargs: Any) -> Report: ...
+def estimate(
+    model: Any, /, *inputs: Any, training: Literal[False] = False, timeline: bool = False, **kwargs: Any
+) -> Report: ...
 
 
 @overload
-def estimate(model: Any, /, *inputs: Any, training: Literal[True], **kwargs: Any) -> TrainingReport: ...
+def estimate(
+    model: Any, /, *inputs: Any, training: Literal[True], timeline: bool = False, **kwargs: Any
+) -> TrainingReport: ...
 
 
-def estimate(model: Any, /, *inputs: Any, training: bool = False, **kwargs: Any) -> Report | TrainingReport:
+def estimate(
+    model: Any, /, *inputs: Any, training: bool = False, timeline: bool = False, **kwargs: Any
+) -> Report | TrainingReport:
     """Run ``model(*inputs, **kwargs)`` once and report parameters, FLOPs, peak memory and shapes.
 
     If the model and its inputs are on meta, nothing is allocated or computed. A model with data runs on its device like
@@ -44,6 +51,9 @@ def estimate(model: Any, /, *inputs: Any, training: bool = False, **kwargs: Any)
     training : bool
         Whether to run a training step instead, as `estimate_training` does. Then its options, such as ``loss`` and
         ``optimizer``, may be among the keyword arguments. Default False.
+    timeline : bool
+        Whether to run once more and record what lived in memory when: ``report.profile``, which ``report.to_html`` draws.
+        Default False.
 
     Returns
     -------
@@ -67,8 +77,19 @@ def estimate(model: Any, /, *inputs: Any, training: bool = False, **kwargs: Any)
     if training:
         from metatensor.analysis.training import estimate_training
 
-        return estimate_training(model, *inputs, **kwargs)
-    return trace(model, inputs, kwargs)
+        return estimate_training(model, *inputs, timeline=timeline, **kwargs)
+    report = trace(model, inputs, kwargs)
+    if timeline:
+        report.profile = forward_profile(model, inputs, kwargs)
+    return report
+
+
+def forward_profile(model: Any, args: tuple, kwargs: dict[str, Any]) -> Profile:
+    """Return the `Profile` of the run that `estimate` reports."""
+    from metatensor.analysis.profiling import profiled
+
+    with at_inference(model, args, kwargs):
+        return profiled(model, args, kwargs)
 
 
 def trace(model: Any, args: tuple, kwargs: dict[str, Any], progress: Progress | None = None) -> Report:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -15,7 +18,11 @@ from metatensor._core.attribution import Attribution
 from metatensor._core.memory import MemoryLog
 from metatensor._core.memory_events import MemoryEvent
 from metatensor._core.nested import tensors_in
+from metatensor._core.source_locations import is_ours
 from metatensor._core.units import bytes_text
+from metatensor.analysis.inventory import Inventory
+from metatensor.analysis.report import SCHEMA, ModuleRow
+from metatensor.analysis.timeline import by_module, chart, living, source_text
 from metatensor.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from metatensor.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
@@ -26,6 +33,7 @@ __all__ = ["CATEGORIES", "Profile", "StorageRecord", "profile"]
 
 CATEGORIES = ("parameter", "buffer", "input", "gradient", "optimizer state", "saved for backward", "output", "temporary")
 """What a storage is for."""
+EXCLUDED = ("rounding of an allocator", "workspaces of kernels", "context of a device")
 _POINTS = 1000  # of the timeline in `to_dict`
 _ROWS = 10
 
@@ -67,6 +75,8 @@ class Profile:
         self._known, self._before = run.collected(result)
         self._log, self._attribution = run.log, run.attribution
         self._paths, self._steps = run.paths, run.steps
+        self._roots = run.roots
+        self._caller: str | None = None
         self._needs_grad = any(t.requires_grad for t in tensors_in(result))
         self._at, self._most = run.log.highest()
 
@@ -91,6 +101,20 @@ class Profile:
     def events(self) -> list[MemoryEvent]:
         """Births, resizes and deaths of storages, in order."""
         return list(self._log.events())
+
+    @cached_property
+    def modules(self) -> list[ModuleRow]:
+        """The modules that ran or that the callable refers to, depth first, with their parameters and what they made.
+
+        Several independent modules are below a first row without a path.
+        """
+        rows = [row for root in self._roots for row in _rows(root, len(self._roots) > 1)]
+        if len(self._roots) != 1:
+            top = [row for row in rows if row.depth == 1]
+            names = ("parameters", "buffers", "parameter_bytes", "buffer_bytes")
+            rows.insert(0, ModuleRow("", "whole run", 0, **{name: sum(getattr(row, name) for row in top) for name in names}))
+        by_module(self, rows)
+        return rows
 
     @cached_property
     def storages(self) -> list[StorageRecord]:
@@ -189,20 +213,70 @@ class Profile:
         before = [nbytes for sizes in self._before.values() for nbytes in sizes]
         return replay(requests(self.events, before), settings, capacity=capacity)
 
+    @property
+    def peak_event(self) -> int:
+        """The index in `events` of the event that reached the peak, -1 if nothing was made."""
+        return self._at
+
+    @property
+    def peak_phase(self) -> str | None:
+        """``"forward"``, ``"backward"`` or ``"optimizer"``: when the peak was reached; None if nothing was made."""
+        return None if self._at < 0 else self.phase_of(self.events[self._at])
+
+    def phase_of(self, event: MemoryEvent) -> str:
+        """Return ``"backward"`` in a backward pass, ``"optimizer"`` in an optimizer's step, else ``"forward"``."""
+        if event.walk:
+            return "backward"
+        return "optimizer" if any(first < event.operator <= last for first, last in self._steps) else "forward"
+
+    def place_of(self, event: MemoryEvent) -> tuple[str, str, str | None]:
+        """Return the operator, the module and the ``file:line`` at which an event happened."""
+        return self._place(event.operator)
+
     # Output -----------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all figures as JSON types. The timeline has at most 1000 points, each the highest of its part of the run."""
+        """Return all figures as JSON types; docs/report-schema.md describes the keys.
+
+        The timeline has at most 1000 points, each the highest of its part of the run.
+        """
+        return {"kind": "profile", "schema": SCHEMA, **self.figures(), "modules": [row.to_dict() for row in self.modules]}
+
+    def figures(self) -> dict[str, Any]:
+        """Return all figures except those of the modules."""
         operator, module, line = self.peak_place
         points = self.timeline()
         step = max(1, -(-len(points) // _POINTS))
+        drawn, (alive, others) = chart(self), living(self)
+        lines = {row[2] for row in (*drawn["places"], *drawn["groups"])} | {row["line"] for row in alive}
         return {
             "unit": "bytes", "peak": self.peak, "made_peak": self.made_peak, "resident": dict(self.resident),
             "peak_operator": operator, "peak_module": module, "peak_line": line,
+            "peak_phase": self.peak_phase, "chart": drawn, "alive_at_peak": alive, "alive_at_peak_others": others,
+            "source": source_text(lines), "directory": os.getcwd(),
             **{f"peak_by_{by}": self.at_peak(by) for by in ("category", "operator", "module", "line")},
             "events": len(points), "timeline": [list(max(points[i : i + step], key=lambda p: p[1])) for i in range(0, len(points), step)],
-            "excluded": ["rounding of an allocator", "workspaces of kernels", "context of a device"],
+            "excluded": list(EXCLUDED),
         }  # fmt: skip
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return `to_dict` as JSON text."""
+        return json.dumps(self.to_dict(), indent=indent)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write a self-contained page with all figures to a file. It needs Plotly: ``pip install 'metatensor-device[report]'``."""
+        from metatensor.analysis.page import write
+
+        write(path, self.to_dict())
+
+    def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
+        """Write the timeline for Perfetto or chrome://tracing to a file; it is compressed if the name ends with ``.gz``.
+
+        The axis is the number of the event, not time: one event is one microsecond there.
+        """
+        from metatensor.analysis.trace_events import write
+
+        write(self, path)
 
     def __str__(self) -> str:
         operator, module, line = self.peak_place
@@ -212,7 +286,7 @@ class Profile:
             rows = [(key or "(none)", value) for key, value in self.at_peak(by).items()]
             lines.append(f"alive at the peak, by {by}" + (f" (the {_ROWS} greatest of {len(rows)})" if len(rows) > _ROWS else ""))
             lines += [f"  {bytes_text(value):>9}  {key}" for key, value in rows[:_ROWS]] + [""]
-        return "\n".join([*lines, "not included: rounding of an allocator, workspaces of kernels, context of a device"])
+        return "\n".join([*lines, "not included: " + ", ".join(EXCLUDED)])
 
     def __repr__(self) -> str:
         return f"Profile(peak={self.peak}, events={len(self._log)})"
@@ -220,15 +294,19 @@ class Profile:
     def _repr_html_(self) -> str:
         from html import escape
 
+        from metatensor.analysis.notebook import table
+
         operator, module, line = self.peak_place
-        made = [f"<p>peak <b>{bytes_text(self.peak)}</b> at {escape(', '.join(p for p in (operator, module, line) if p))}</p>"]
+        code = source_text({line}).get(line) if line else None
+        where = ", ".join(part for part in (self.peak_phase, operator, module, line) if part)
+        made = [f"<p>peak <b>{bytes_text(self.peak)}</b>{escape(' at ' + where) if where else ''}</p>",
+                f"<pre>{escape(code)}</pre>" if code else ""]  # fmt: skip
         for by in ("category", "module", "operator", "line"):
-            rows = "".join(
-                f'<tr><td style="text-align:left">{escape(key or "(none)")}</td><td style="text-align:right">{bytes_text(value)}</td></tr>'
-                for key, value in list(self.at_peak(by).items())[:_ROWS]
-            )
-            made.append(f"<table><thead><tr><th>alive at the peak, by {by}</th><th>bytes</th></tr></thead><tbody>{rows}</tbody></table>")
-        return "".join(made)
+            rows = [(key or "(none)", bytes_text(value)) for key, value in self.at_peak(by).items()]
+            made.append(table((f"alive at the peak, by {by}", "size"), rows[:_ROWS]))
+            if rows[_ROWS:]:
+                made.append(f"<p>and {len(rows) - _ROWS} more</p>")
+        return "".join(made) + f"<p>not included: {', '.join(EXCLUDED)}</p>"
 
     # Attribution ------------------------------------------------------------------------------------------
 
@@ -236,8 +314,9 @@ class Profile:
         found = self._attribution.place(operator)
         if found is None:
             return "", "", None
-        name, module, file, line = found
-        return name, self._paths[module], None if file is None else f"{file}:{line}"
+        name, module, file, number = found
+        line = None if file is None else f"{file}:{number}"
+        return name, self._paths[module], None if line == self._caller else line
 
     def _groups(self, by: str) -> dict[int, str]:
         if by not in ("category", "operator", "module", "line"):
@@ -266,6 +345,7 @@ class _Run:
     def __init__(self, fn: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         self.log, self.attribution = MemoryLog(), Attribution()
         self.paths = [""]
+        self.roots: list[Any] = []
         self.steps: list[tuple[int, int]] = []
         self.inputs = list(tensors_in((args, kwargs)))
         self._numbers: dict[int, int] = {}  # module -> number of its path
@@ -295,6 +375,7 @@ class _Run:
         """Note the paths of the submodules of a module that has not been seen."""
         if id(root) in self._modules:
             return
+        self.roots.append(root)
         for path, module in root.named_modules():
             if id(module) not in self._modules:
                 self._modules[id(module)] = module
@@ -358,7 +439,10 @@ class _Run:
         yield "parameter", parameters
         yield "buffer", [b for module in self._modules.values() for b in module._buffers.values() if b is not None]
         yield "gradient", [p.grad for p in parameters if p.grad is not None]
-        yield "optimizer state", [t for optimizer in self._optimizers.values() for t in _states(optimizer)]
+        states = [t for optimizer in self._optimizers.values() for t in _states(optimizer)]
+        if parameters:  # the others that the optimizer updates are its own copies
+            states += [p for optimizer in self._optimizers.values() for group in optimizer.param_groups for p in group["params"]]
+        yield "optimizer state", states
         yield "input", self.inputs
         yield "output", list(tensors_in(result))
 
@@ -387,6 +471,27 @@ def _modules_of(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Iterator[Any]:
     for value in values:
         if isinstance(value, mt.nn.Module):
             yield value
+
+
+def _rows(root: Any, several: bool) -> list[ModuleRow]:
+    """Return the rows of one of several modules, or of the only one."""
+    rows = Inventory(root).rows
+    if several:
+        rows[0].path = rows[0].kind
+        for row in rows:
+            row.depth += 1
+    return rows
+
+
+def profiled(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Profile:
+    """Return the `profile` of what metatensor itself runs: the line that called metatensor is no place, and the result is dropped."""
+    frame = sys._getframe(1)
+    while frame is not None and is_ours(frame):
+        frame = frame.f_back  # type: ignore[assignment]
+    found = profile(fn, *args, **kwargs)
+    found.result = None
+    found._caller = None if frame is None else f"{frame.f_code.co_filename}:{frame.f_lineno}"
+    return found
 
 
 def profile(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:

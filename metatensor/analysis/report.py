@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["CONVENTION", "EXCLUDED", "Gap", "ModuleRow", "Peak", "Report", "SharedGroup"]
+    from metatensor.analysis.profiling import Profile
+    from metatensor.analysis.step_time import StepTime
+
+__all__ = ["CONVENTION", "EXCLUDED", "SCHEMA", "Gap", "ModuleRow", "Peak", "Report", "SharedGroup"]
 
 CONVENTION = "a multiply-add is 2; matrix products, convolutions and attention are counted"
+SCHEMA = 1
+"""Version of the JSON form. It grows when a key changes its meaning or goes."""
 EXCLUDED = ("rounding and caching by the device's allocator", "kernels' workspaces", "the device's context and code")
 
 
@@ -35,6 +41,12 @@ class ModuleRow:
     calls: int = 0
     output: Any = None
     """The result of the module's last call, with strings such as ``float32[1,1024,768]`` in place of tensors."""
+    peak_bytes: int | None = None
+    """Size of what its calls made and what was alive at the peak, in bytes. None if the timeline was not recorded."""
+    made_bytes: int | None = None
+    """Size of all storages that its calls made, in bytes. None if the timeline was not recorded."""
+    seconds: float | None = None
+    """Predicted seconds of its forward pass. None without a device, or if the time of an operator is unknown."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return all fields as JSON types."""
@@ -105,6 +117,10 @@ class Report:
     shared: list[SharedGroup] = field(default_factory=list)
     ops: int = 0
     """Number of operators run."""
+    profile: Profile | None = None
+    """What lived in memory when, if it was asked for (``timeline=True``)."""
+    time: StepTime | None = None
+    """The predicted time on a device, as `time_of` returns it, if it was set."""
 
     @property
     def parameters(self) -> int:
@@ -140,8 +156,10 @@ class Report:
                        + (", ..." if len(self.modules) > 12 else ""))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as a dict of JSON types. The keys are part of the public interface."""
+        """Return the report as a dict of JSON types. The keys are part of the public interface; docs/report-schema.md describes them."""
         return {
+            "kind": "inference",
+            "schema": SCHEMA,
             "model": self.model,
             "inputs": self.inputs,
             "output": self.output,
@@ -160,12 +178,28 @@ class Report:
             "shared": [group.to_dict() for group in self.shared],
             "excluded": list(EXCLUDED),
             "ops": self.ops,
-            "modules": [row.to_dict() for row in self.modules],
+            **details(self.modules, self.profile, self.time),
         }
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(), indent=indent)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write a self-contained page with all figures to a file. It needs Plotly: ``pip install 'metatensor-device[report]'``.
+
+        Its timeline needs ``estimate(..., timeline=True)``, its predicted times need `time`.
+        """
+        from metatensor.analysis.page import write
+
+        write(path, self.to_dict())
+
+    def _repr_html_(self) -> str:
+        from metatensor.analysis.notebook import table
+        from metatensor.analysis.table import HEADINGS, lines, totals
+
+        rows = [("\u00a0\u00a0" * depth + cells[0], *cells[1:]) for depth, cells in lines(self)]
+        return table(HEADINGS, rows, 3) + table(("total", ""), totals(self), 2) + f"<p>not included: {', '.join(EXCLUDED)}</p>"
 
     def __str__(self) -> str:
         from metatensor.analysis.table import as_text
@@ -176,3 +210,27 @@ class Report:
         from metatensor.analysis.table import as_rich
 
         return as_rich(self)
+
+
+def details(modules: list[ModuleRow], profile: Profile | None, time: StepTime | None) -> dict[str, Any]:
+    """Return the modules, the timeline and the predicted time of a report as JSON types."""
+    if profile is not None:
+        from metatensor.analysis.timeline import by_module
+
+        by_module(profile, modules)
+    if time is not None and time.forward is not None and time.by_module:
+        seconds: dict[str, float] = {}
+        for inner, value in time.by_module.items():
+            path = inner
+            seconds[path] = seconds.get(path, 0.0) + value
+            while path:
+                path = path.rpartition(".")[0]
+                seconds[path] = seconds.get(path, 0.0) + value
+        for row in modules:
+            row.seconds = seconds.get(row.path)
+    found: dict[str, Any] = {"modules": [row.to_dict() for row in modules]}
+    if profile is not None:
+        found["profile"] = profile.figures()
+    if time is not None:
+        found["time"] = time.to_dict()
+    return found

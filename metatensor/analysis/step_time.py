@@ -10,6 +10,7 @@ import metatensor as mt
 from metatensor._core.units import seconds_text
 from metatensor.analysis.calls import Call, CallRecorder
 from metatensor.analysis.estimate import at_inference, has_lazy
+from metatensor.analysis.flame import spans
 from metatensor.analysis.timing import Timing, predict
 from metatensor.analysis.utilization import CONVENTIONS, batch_of, model_flops
 from metatensor.devices.profiles import DeviceProfile, device_profile
@@ -46,6 +47,8 @@ class StepTime:
     """Seconds by operator, the longest first."""
     by_module: dict[str, float] = field(default_factory=dict)
     """Seconds of the forward pass by module path."""
+    spans: dict[str, list[Any]] = field(default_factory=dict)
+    """The calls of one micro-batch and the optimizer on an axis of seconds, as `metatensor.analysis.flame.spans` returns them."""
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -169,7 +172,7 @@ def step_time(
     found = StepTime(profile.name, _times(less.phases.get("forward", 0.0), times), training=training, convention=convention, dtype=dtype,
                      batch=None if batch is None else batch * times, model_flops=None if flops is None else flops * times,
                      peak_rate=profile.rate(dtype) if dtype else None, by_op=timing.by_op, by_module=timing.by_module,
-                     remarks=remarks)  # fmt: skip
+                     spans=spans(calls, profile), remarks=remarks)  # fmt: skip
     if training:
         known = _passes(less)
         found.backward = _times(less.phases.get("backward", 0.0), times)

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 
 import metatensor as mt
@@ -20,8 +21,9 @@ from metatensor.analysis.estimate import has_lazy, input_bytes
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.observation import RunObserver
 from metatensor.analysis.precision import Precision, precision_named
+from metatensor.analysis.profiling import Profile, profiled
 from metatensor.analysis.recomputation import recomputed
-from metatensor.analysis.report import CONVENTION, EXCLUDED, Peak
+from metatensor.analysis.report import CONVENTION, EXCLUDED, SCHEMA, ModuleRow, Peak, details
 from metatensor.analysis.step_time import StepTime, recorded_step, step_time
 from metatensor.analysis.utilization import CONVENTIONS
 from metatensor.devices.profiles import device_profile
@@ -79,6 +81,10 @@ class TrainingReport:
     """Operators without a FLOP rule, whose operations are not counted: "op", "calls" in a micro-batch, "modules"."""
     time: StepTime | None = None
     """Predicted time of the step on a device, if one was given."""
+    modules: list[ModuleRow] = field(default_factory=list)
+    """Every module in depth-first order, the model first. Their floating-point operations are those of one forward pass."""
+    profile: Profile | None = None
+    """What lived in memory when during the second step, if it was asked for (``timeline=True``)."""
 
     @property
     def flops(self) -> int:
@@ -97,13 +103,27 @@ class TrainingReport:
 
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON types."""
-        time = None if self.time is None else self.time.to_dict()
-        return {**vars(self), "time": time, "peak": self.peak.to_dict(), "flops": self.flops, "total_bytes": self.total_bytes,
-                "flops_convention": CONVENTION, "excluded": list(EXCLUDED)}  # fmt: skip
+        return {"kind": "training", "schema": SCHEMA, **_plain(vars(self)), "time": None,
+                **details(self.modules, self.profile, self.time), "peak": self.peak.to_dict(), "flops": self.flops,
+                "total_bytes": self.total_bytes, "flops_convention": CONVENTION, "excluded": list(EXCLUDED)}  # fmt: skip
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text."""
         return json.dumps(self.to_dict(), indent=indent)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write a self-contained page with all figures to a file. It needs Plotly: ``pip install 'metatensor-device[report]'``.
+
+        Its timeline needs ``timeline=True``, its predicted times need a device.
+        """
+        from metatensor.analysis.page import write
+
+        write(path, self.to_dict())
+
+    def _repr_html_(self) -> str:
+        from metatensor.analysis.notebook import table
+
+        return table((self.head(), ""), self.lines()) + "".join(f"<p>{escape(note)}</p>" for note in self.notes())
 
     def lines(self, by_op: bool = False) -> list[tuple[str, str]]:
         """Return the table as (label, text) pairs, with the operators' floating-point operations if `by_op`."""
@@ -138,13 +158,16 @@ class TrainingReport:
     def __str__(self) -> str:
         return self.text()
 
+    def head(self) -> str:
+        """Return the line above the table."""
+        times = f", {self.grad_accumulation} micro-batches" if self.grad_accumulation > 1 else ""
+        return f"{self.model}: one training step with {self.optimizer}, precision {self.precision}, recompute {self.recompute}{times}"
+
     def text(self, by_op: bool = False) -> str:
         """Return the table with its notes."""
-        times = f", {self.grad_accumulation} micro-batches" if self.grad_accumulation > 1 else ""
-        head = f"{self.model}: one training step with {self.optimizer}, precision {self.precision}, recompute {self.recompute}{times}"
         lines = self.lines(by_op)
         width = max(24, *(len(name) + 2 for name, _ in lines))
-        return "\n".join([head, "", *(f"{name:<{width}}{text:>12}" for name, text in lines), "", *self.notes()])
+        return "\n".join([self.head(), "", *(f"{name:<{width}}{text:>12}" for name, text in lines), "", *self.notes()])
 
 
 def optimizer_named(name: str) -> Any:
@@ -159,7 +182,7 @@ def optimizer_named(name: str) -> Any:
 def estimate_training(
     model: Any, /, *inputs: Any, loss: Callable[[Any], Any] | None = None, optimizer: Any = "adamw", precision: str | None = None,
     recompute: str = "none", foreach: bool = False, grad_accumulation: int = 1, device: Any = None,
-    convention: str = "torch", **kwargs: Any,
+    convention: str = "torch", timeline: bool = False, **kwargs: Any,
 ) -> TrainingReport:
     """Run one training step of a model on meta and report its cost.
 
@@ -194,6 +217,8 @@ def estimate_training(
         A device, as `device_profile` takes it. The report then has the predicted time of the step there: ``report.time``.
     convention : str
         How MFU counts operations: "torch", "macs", "6nd" or "megatron". Default: "torch".
+    timeline : bool
+        Whether to run two more steps and record what lives in memory when during the second: ``report.profile``. Default False.
 
     Returns
     -------
@@ -243,6 +268,9 @@ def estimate_training(
                 again = step.flops()
                 _clear(named)
                 calls = None if profile is None else step.calls()
+                if timeline:
+                    _clear(named)
+                    figures["profile"] = step.profile(grad_accumulation)
             _clear(named)
             plain = step.flops() if paths else again
             _clear(named)
@@ -261,7 +289,11 @@ def _report(
     step: _Step, named: dict[str, Any], figures: dict[str, Any], optimizer: str, again: _Flops, plain: _Flops, way: Precision,
     recompute: str, paths: list[str], times: int,
 ) -> TrainingReport:
-    row = Inventory(step.model).rows[0]
+    rows = Inventory(step.model).rows
+    row = rows[0]
+    for one in rows:
+        one.flops, one.calls = plain.by_path.get(one.path, 0), plain.called.get(one.path, 0)
+        one.output = plain.outputs.get(one.path)
     return TrainingReport(
         model=row.kind, optimizer=optimizer, precision=str(way), recompute=recompute, grad_accumulation=times,
         trainable_parameters=sum(p.numel() for p in named.values() if p.requires_grad),
@@ -269,7 +301,7 @@ def _report(
         parameter_bytes=row.parameter_bytes, buffer_bytes=row.buffer_bytes, input_bytes=input_bytes(step.args, step.kwargs),
         forward_flops=plain.forward * times, backward_flops=plain.backward * times, optimizer_flops=again.optimizer,
         recompute_flops=(again.forward + again.backward - plain.forward - plain.backward) * times, peak=again.peak, recomputed=paths,
-        flops_by_op={name: count * times for name, count in again.by_op.items()}, **figures,
+        flops_by_op={name: count * times for name, count in again.by_op.items()}, modules=rows, **figures,
     )  # fmt: skip
 
 
@@ -288,6 +320,11 @@ class _Flops:
     optimizer: int
     by_op: dict[str, int]
     peak: Peak
+    by_path: dict[str, int]
+    """Of the forward pass, by path of the module, including submodules."""
+    called: dict[str, int]
+    """Number of calls in the forward pass, by path of the module."""
+    outputs: dict[str, Any]
 
 
 class _Step:
@@ -351,6 +388,7 @@ class _Step:
         with observer:
             loss = self.forward()
             forward = sum(observer.flops_by_op.values())
+            by_path, called, outputs = dict(observer.flops()), dict(observer.calls), dict(observer.outputs)
             loss.backward()
             both = sum(observer.flops_by_op.values())
             peak = observer.peak
@@ -361,23 +399,40 @@ class _Step:
             self.update(self.make(masters), params, masters)
         self.gaps = [gap.to_dict() for gap in observer.gaps]
         total = sum(observer.flops_by_op.values())
-        return _Flops(forward, both - forward, total - both, dict(observer.flops_by_op.most_common()), peak)
-
+        return _Flops(forward, both - forward, total - both, dict(observer.flops_by_op.most_common()), peak,
+                      by_path, called, outputs)  # fmt: skip
 
     def calls(self) -> list[Call]:
         """Run two steps, and return the calls of the second: the optimizer then has its state."""
 
-        def parameters() -> list[Any]:
-            return [p for p in self.model.parameters() if p.requires_grad and p.grad is not None]
+        return recorded_step(self.forward, self._after_one(), self.model)
 
+    def profile(self, times: int) -> Profile:
+        """Run two steps, and return what lived in memory during the second. It has at most two micro-batches."""
+        update = self._after_one()
+
+        def step(model: Any, args: Any, kwargs: Any) -> None:
+            for _ in range(min(times, 2)):  # further passes have the same peak as the second
+                self.forward().backward()
+            update()
+
+        return profiled(step, (self.model, self.args, self.kwargs), {})
+
+    def _after_one(self) -> Callable[[], None]:
+        """Run a step, and return a function that runs the optimizer, which then has its state."""
         self.forward().backward()
-        params = parameters()
+        params = [p for p in self.model.parameters() if p.requires_grad and p.grad is not None]
         masters = self.masters(params)
         optimizer = self.make(masters)
         self.update(optimizer, params, masters)
         for p in params:
             p.grad = None
-        return recorded_step(self.forward, lambda: self.update(optimizer, params, masters), self.model)
+        return lambda: self.update(optimizer, params, masters)
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a report without those that have no timeline."""
+    return {name: value for name, value in values.items() if name != "profile"}
 
 
 @contextmanager

@@ -109,8 +109,9 @@ def command(
 
 def _lighter(result: CheckResult) -> CheckResult:
     """Return a result without the figures of single modules, of which many sets of inputs would fill the memory."""
-    if result.report is not None:
-        del result.report.modules[1:]
+    for report in (result.report, result.training):
+        if report is not None:
+            del report.modules[1:]
     if result.time is not None:
         result.time.by_module.clear()
     return result

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from metatensor._core.units import bytes_text
 from metatensor.analysis.table import as_rich
+from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.request import Request, model_options
 from metatensor.cli.terminal import Terminal
@@ -28,12 +29,18 @@ PATIENCE = 0.3
 @click.option("--depth", type=click.IntRange(min=0), help="Depth of the modules in the table [default: as deep as fits].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every module.")
 @training_options
+@click.option("--html", metavar="FILE", type=click.Path(dir_okay=False, writable=True), help="Also write a page with the timeline of "
+              "memory, the modules and, with --device, the times.")
+@click.option("--trace", metavar="FILE", type=click.Path(dir_okay=False, writable=True), help="Also write the timeline of memory for "
+              "Perfetto or chrome://tracing (.json or .json.gz).")
 @click.option("--by", type=click.Choice(["op"]), help="With --train: also list the FLOPs of each operator.")
 @click.option("--device", metavar="PROFILE", help="A device profile, such as h100-80gb, or a file of one: predict the time there; with "
               "--train also compare its memory.")
 @click.option("--convention", type=click.Choice(["torch", "macs", "6nd", "megatron"]),
     help="With --device: how MFU counts [default: torch].")
-def command(request: Request, depth: int | None, as_json: bool, train: bool, **options: Any) -> None:
+def command(
+    request: Request, depth: int | None, as_json: bool, train: bool, html: str | None, trace: str | None, **options: Any
+) -> None:
     """Build FILE.py:NAME on meta, run its forward there, and report its cost.
 
     NAME is a model, or a class or function that returns one when called with --args. Nothing is allocated or computed.
@@ -47,28 +54,57 @@ def command(request: Request, depth: int | None, as_json: bool, train: bool, **o
     given = {name: value for name, value in options.items() if value}
     if "convention" in given and "device" not in given:
         raise click.UsageError("--convention needs --device")
+    if html is not None:
+        _check_plotly()
+    timeline = as_json or html is not None or trace is not None
     if train:
-        _train(request, as_json, given)
+        _train(request, as_json, {**given, "timeline": timeline}, html, trace)
         return
     profile, convention = device_of(given.pop("device", None)), given.pop("convention", "torch")
     if given:
         raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} needs --train")
     with _Bar() as bar:
-        result = request.run(progress=bar, device=profile, convention=convention)
+        result = request.run(progress=bar, device=profile, convention=convention, timeline=timeline)
     report = result.report
     if report is None:
         click.echo(printable_lines(str(result)), err=True)
         raise SystemExit(1)
-    time = result.time
+    time = report.time = result.time
+    found = report.to_dict() if as_json or html is not None else {}
+    if html is not None or trace is not None:
+        _write(found, report.profile, html, trace)
     if as_json:
-        click.echo(report.to_json() if time is None else json.dumps({**report.to_dict(), "time": time.to_dict()}, indent=2))
+        click.echo(json.dumps(found, indent=2))
         return
     Terminal().print(as_rich(report, depth))
     if time is not None:
         click.echo(printable_lines(f"one pass on {time.device}\n\n{time}"))
 
 
-def _train(request: Request, as_json: bool, options: dict[str, Any]) -> None:
+def _check_plotly() -> None:
+    """Fail early if the page cannot be drawn."""
+    from metatensor.analysis.page import MissingPlotly, plotly
+
+    try:
+        plotly()
+    except MissingPlotly as error:
+        raise click.ClickException(str(error)) from None
+
+
+def _write(found: dict[str, Any], profile: Any, html: str | None, trace: str | None) -> None:
+    """Write the page and the trace that were asked for."""
+    from metatensor.analysis import page
+
+    try:
+        if html is not None:
+            page.write(html, found)
+        if trace is not None:
+            profile.to_chrome_trace(trace)
+    except OSError as error:
+        raise click.ClickException(printable(str(error))) from None
+
+
+def _train(request: Request, as_json: bool, options: dict[str, Any], html: str | None, trace: str | None) -> None:
     """Report a training step."""
     by_op = options.pop("by", None) == "op"
     profile = device_of(options.pop("device", None))
@@ -83,9 +119,12 @@ def _train(request: Request, as_json: bool, options: dict[str, Any]) -> None:
         raise SystemExit(1)
     memory = None if profile is None else profile.visible_memory or profile.memory
     fits = None if memory is None else report.total_bytes <= memory
+    device = None if profile is None else {"name": profile.name, "memory": memory, "fits": fits}
+    found = {**report.to_dict(), "device": device} if as_json or html is not None else {}
+    if html is not None or trace is not None:
+        _write(found, report.profile, html, trace)
     if as_json:
-        device = None if profile is None else {"name": profile.name, "memory": memory, "fits": fits}
-        click.echo(json.dumps({**report.to_dict(), "device": device}, indent=2))
+        click.echo(json.dumps(found, indent=2))
         return
     click.echo(printable_lines(report.text(by_op)))
     if profile is not None and memory is not None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import io
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from typing import Any, NamedTuple
 
 import click
 
 import metatensor as mt
 from metatensor.analysis.check import NO_BUDGETS, OPTIONS, Budgets, CheckResult, build_failure, run_check
+from metatensor.analysis.estimate import forward_profile
 from metatensor.analysis.observation import Progress
 from metatensor.analysis.training import TrainingReport, estimate_training
 from metatensor.checkpoint.errors import printable
@@ -52,13 +55,21 @@ class Request(NamedTuple):
             return build(load_target(self.target), self.make_args, self.make_kwargs, self.dtype)
 
     def run(self, budgets: Budgets = NO_BUDGETS, progress: Progress | None = None, device: Any = None,
-            convention: str = "torch") -> CheckResult:
-        """Load the target, build the model on meta and run it. Raise a usage error if it does not name a model."""
+            convention: str = "torch", timeline: bool = False) -> CheckResult:
+        """Load the target, build the model on meta and run it. Raise a usage error if it does not name a model.
+
+        With `timeline` it runs again, and the report has what lives in memory when. What it prints then is dropped.
+        """
         model = self.made()
         if isinstance(model, CheckResult):
             return model
         with output_on_stderr():
-            return run_check(model, tuple(self.inputs), self.named_inputs, budgets, progress, device, convention=convention)
+            result = run_check(model, tuple(self.inputs), self.named_inputs, budgets, progress, device, convention=convention)
+        if timeline and result.report is not None:
+            dropped = io.StringIO()
+            with redirect_stdout(dropped), redirect_stderr(dropped):
+                result.report.profile = forward_profile(model, tuple(self.inputs), self.named_inputs)
+        return result
 
     def check(self, model: Any, args: tuple, kwargs: dict[str, Any], budgets: Budgets, device: Any,
               training: dict[str, Any] | None) -> CheckResult:

@@ -101,3 +101,16 @@ def test_recording_changes_nothing():
     with CallRecorder() as recorder, pytest.raises(RuntimeError):
         mt.empty(2, 3, device="meta") @ mt.empty(2, 3, device="meta")
     assert [call.op for call in recorder.calls] == ["empty", "empty"]
+
+
+def test_backward_calls_belong_to_the_module_whose_gradient_they_compute():
+    with mt.device("meta"):
+        model, x = mt.nn.Sequential(mt.nn.Linear(4, 4), mt.nn.Sequential(mt.nn.Tanh(), mt.nn.Linear(4, 2))), mt.empty(3, 4)
+    with CallRecorder(model) as recorder:
+        out = model(x).exp()
+        recorder.phase = "backward"
+        out.backward(mt.ones_like(out))
+    found = [call.module for call in recorder.calls if call.phase == "backward" and call.flops]
+    assert found == ["1.1", "1.1", "0"]
+    assert [call.module for call in recorder.calls if call.op == "tanh_backward"] == ["1.0"]
+    assert recorder.calls[-1].module == "0" and {call.module for call in recorder.calls if call.op == "ones_like"} == {""}

@@ -131,3 +131,72 @@ def test_recomputed_activations_are_temporary():
     model, x = mlp(), mt.empty(32, 16, device="meta", requires_grad=True)
     report = profile(lambda: checkpoint(model, x, use_reentrant=False).sum().backward())
     assert {r.category for r in report.storages if r.operator == "tanh"} == {"temporary"}
+
+
+class Head(mt.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = mlp()
+        self.last = mt.nn.Linear(4, 8, device="meta")
+
+    def forward(self, x):
+        hidden = self.inner(x)
+        return self.last(hidden).exp()
+
+
+def test_backward_operators_belong_to_the_line_and_module_whose_gradient_they_compute():
+    model, x = Head(), mt.empty(32, 16, device="meta")
+
+    def step():
+        out = model(x)
+        out.backward(mt.ones_like(out))
+
+    found = {}
+    report = profile(step)
+    for event in report.events:
+        if event.walk:
+            operator, module, line = report.place_of(event)
+            found.setdefault(module, set()).add(code_at(line))
+            assert report.phase_of(event) == "backward"
+    assert found["Head"] == {"return self.last(hidden).exp()"} == found["last"]
+    assert found["inner.0"] == found["inner.1"] == found["inner.2"] == {"hidden = self.inner(x)"}
+
+
+def test_backward_operators_of_an_earlier_forward_are_at_the_call_of_backward():
+    model, x = Head(), mt.empty(32, 16, device="meta")
+    out = model(x).sum()
+
+    def step():
+        out.backward()
+
+    report = profile(step)
+    assert {code_at(report.place_of(event)[2]) for event in report.events if event.walk} == {"out.backward()"}
+
+
+def test_what_a_checkpoint_computes_again_is_at_its_own_line():
+    from metatensor.utils.checkpoint import checkpoint
+
+    model, x = Head(), mt.empty(32, 16, device="meta")
+
+    def step():
+        checkpoint(model, x, use_reentrant=False).sum().backward()
+
+    report = profile(step)
+    again = [report.place_of(event) for event in report.events if event.walk and report.place_of(event)[0] == "tanh"]
+    assert again and {(module, code_at(line)) for _, module, line in again} == {("inner.1", "hidden = self.inner(x)")}
+
+
+def test_a_users_own_backward_is_at_its_own_line():
+    class Double(mt.autograd.Function):
+        @staticmethod
+        def forward(ctx, a):
+            return a * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 2
+
+    x = mt.empty(32, device="meta", requires_grad=True)
+    report = profile(lambda: Double.apply(x).sum().backward())
+    lines = {code_at(report.place_of(event)[2]) for event in report.events if event.walk and report.place_of(event)[0] == "mul"}
+    assert lines == {"return g * 2"}

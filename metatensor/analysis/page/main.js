@@ -1,0 +1,45 @@
+// Unpacks Plotly, draws everything, and draws again when the colors change.
+
+function trouble(text) {
+  byId("trouble").hidden = false;
+  byId("trouble").textContent = text;
+}
+
+function drawCharts() {
+  if (profile && profile.chart) drawTimeline();
+  drawTreemap();
+  drawFlame();
+}
+
+async function loadPlotly() {
+  const holder = byId("plotly"), packed = Uint8Array.from(atob(holder.textContent.trim()), (c) => c.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const script = document.createElement("script");
+  script.textContent = await new Response(stream).text();
+  document.head.append(script);
+  holder.remove();
+}
+
+function printing(on) {
+  tree.printing = on;
+  if (tree.body) drawRows(false);
+  if (!window.Plotly) return;
+  for (const chart of document.querySelectorAll(".js-plotly-plot")) Plotly.Plots.resize(chart);
+}
+
+async function main() {
+  drawTable();
+  if (typeof DecompressionStream === "undefined") {
+    trouble("This browser is too old for the charts: they need Chrome 80, Firefox 113 or Safari 16.4. The figures are complete without them.");
+    return;
+  }
+  await loadPlotly();
+  drawCharts();
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawCharts);
+  matchMedia("print").addEventListener("change", drawCharts);
+  window.addEventListener("beforeprint", () => printing(true));
+  window.addEventListener("afterprint", () => printing(false));
+  document.documentElement.dataset.ready = "true";
+}
+
+main().catch((error) => { trouble(`The charts could not be drawn: ${error.message}`); console.error(error); });

@@ -1,0 +1,95 @@
+"""The text of the page: the peak in words, figures with units, and what is unknown."""
+
+import re
+from html import unescape
+
+import pytest
+
+import metatensor as mt
+from metatensor.analysis import estimate, profile
+from metatensor.analysis.page import words
+
+
+def text_of(html):
+    return re.sub(r"\s+", " ", unescape(re.sub("<[^>]*>", " ", html)))
+
+
+def test_the_peak_of_a_training_step(training):
+    text = text_of(words.headline(training.to_dict()))
+    assert re.match(r" ?[\d.]+ MB at the peak of memory, in the backward pass, while \S+ of module layers\.5", text), text
+    assert "It was computing the gradient of this line of code:" in text or "comes from this line" in text
+    assert re.search(r"tests/analysis/page/conftest\.py:\d+", text.replace("\\", "/"))
+    assert "scores" in text
+
+
+def test_the_peak_of_a_forward_pass(inference):
+    text = text_of(words.headline(inference.to_dict()))
+    assert "in the forward pass, while" in text and "This line of code was running:" in text and "scores" in text
+
+
+def test_no_timeline():
+    model, x = mt.nn.Linear(8, 8, device="meta"), mt.empty(4, 8, device="meta")
+    found = estimate(model, x).to_dict()
+    assert "timeline was not recorded" in text_of(words.headline(found)) and words.peak_tables(found) == ""
+    found = estimate(model, x, training=True).to_dict()
+    assert "timeline was not recorded" in text_of(words.headline(found))
+
+
+def test_nothing_made():
+    found = profile(lambda: None).to_dict()
+    assert "the run made no tensors" in text_of(words.headline(found))
+    assert words.facts(found) and words.peak_tables(found)
+
+
+def test_tables_add_up(training):
+    found = training.to_dict()
+    html = words.peak_tables(found)
+    for by in ("category", "line", "module", "operator"):
+        table = html.split(f"By {by}</caption>")[1].split("</table>")[0]
+        shares = [float(share) for share in re.findall(r"--share:([\d.]+)", table)]
+        assert abs(sum(shares) - 1) < 0.01 and all(0 <= share <= 1 for share in shares)
+    assert "saved for backward" in html and "existed before the run" in html
+
+
+def test_unknown_is_not_zero():
+    class Unknown(mt.nn.Module):
+        def forward(self, x):
+            return x + 1
+
+    found = estimate(Unknown(), mt.empty(4, device="meta")).to_dict()
+    found["time"] = {"device": "card", "seconds": None, "mfu": None, "convention": "torch", "forward": None, "training": False, "by_op": {},
+                     "remarks": [], "excluded": [], "spans": {}}  # fmt: skip
+    found["device"] = {"name": "card", "memory": None, "fits": None}
+    text = text_of(words.facts(found))
+    assert text.count("unknown") == 4 and "predicted time unknown" in text and "fits card unknown" in text
+    assert "unknown" in text_of(words.time_table(found))
+    assert words.seconds_text(None) == "unknown" and words.seconds_text(0.0012) == "1.2 ms" and words.seconds_text(2e-6) == "2 µs"
+
+
+def test_names_are_escaped():
+    class Odd(mt.nn.Module):
+        def forward(self, x):
+            return x.relu().sum()
+
+    odd = mt.nn.Module()
+    odd.add_module("<b>", Odd())
+    odd.forward = lambda x: getattr(odd, "<b>")(x)
+    found = estimate(odd, mt.empty(1000, device="meta"), timeline=True).to_dict()
+    everything = words.headline(found) + words.peak_tables(found) + words.facts(found)
+    assert "<b>" not in everything and "&lt;b&gt;" in everything
+
+
+def test_notes_say_what_is_left_out(training):
+    text = text_of(words.notes(training.to_dict()))
+    assert "Memory leaves out:" in text and "Time leaves out:" in text and "FLOPs: a multiply-add is 2" in text
+
+
+@pytest.mark.parametrize("options", [
+    {}, {"precision": "bf16-mixed"}, {"precision": "bf16-master"}, {"grad_accumulation": 3}, {"foreach": True}, {"recompute": "1"},
+    {"optimizer": "sgd"},
+])  # fmt: skip
+def test_the_peak_of_the_timeline_is_the_total(options):
+    with mt.device("meta"):
+        model, x = mt.nn.Sequential(mt.nn.Linear(64, 256), mt.nn.Tanh(), mt.nn.Linear(256, 64)), mt.empty(32, 64)
+    report = estimate(model, x, training=True, timeline=True, **options)
+    assert report.profile.peak == report.total_bytes
