@@ -4,7 +4,11 @@ A kernel policy says which operators are one kernel, and for each other one a fu
 `metatensor.rules.parts`. While a memory tracker is active, that function runs before the operator's result is counted. It
 receives plain tensors without history instead of the arguments, so no mode, class or graph can see it, and what it makes is
 freed at once. Trackers count it all the same.
+
+A thread chooses a policy with `push_policy`. Without a choice the policy is `meta`, whose tables are cached in the overloads.
 """
+from _thread import get_ident
+
 from cpython.object cimport PyObject
 from metatensor._core.attribution cimport Attribution
 from metatensor._core.device cimport META
@@ -20,10 +24,48 @@ from metatensor._core.late import later
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
 
+cdef int policies = 0         # number of `push_policy` in effect in all threads; while it is 0, nobody looks further
 cdef bint strict = False      # whether an exception in a function that makes parts is raised; tests set it
 
 
 cdef dict _formulas = {}        # function -> what `_kind_of` returns
+
+
+cdef dict _chosen = {}         # number of a thread -> its policies, the innermost last; None stands for `meta`
+
+
+cdef object chosen_policy():
+    """Return the kernel policy that this thread has chosen, or None: `meta`. Call it only if `policies` is not 0."""
+    cdef list found = _chosen.get(get_ident())
+    return None if found is None else found[len(found) - 1]
+
+
+cdef bint sums_in_place() except -1:
+    """Return whether gradients on meta are summed in place where nobody else holds them. Call it only if `policies` is not 0."""
+    policy = chosen_policy()
+    return policy is not None and policy.sums_in_place
+
+
+def push_policy(policy):
+    """Let a kernel policy of `metatensor.rules.policies` hold in this thread; None stands for `meta`."""
+    global policies
+    _chosen.setdefault(get_ident(), []).append(policy)
+    policies += 1
+
+
+def pop_policy():
+    """Undo the last `push_policy` of this thread."""
+    global policies
+    cdef list found = _chosen[get_ident()]
+    found.pop()
+    policies -= 1
+    if not found:
+        del _chosen[get_ident()]
+
+
+def current_policy():
+    """Return the kernel policy that this thread has chosen, or None."""
+    return chosen_policy() if policies else None
 
 
 cdef inline object _meta(Call* c, Overload ov):
@@ -32,10 +74,13 @@ cdef inline object _meta(Call* c, Overload ov):
 
 cdef object _kind_of(object body, Overload ov, int slot):
     """Return how the formula of a gradient counts: True if it is an expression, False if not, or what makes its parts."""
+    argument = None if slot < 0 else <object>ov.slots[slot].name
+    policy = chosen_policy() if policies else None
+    if policy is not None:
+        return policy.formula_of(ov.qualname, argument, body)
     found = _formulas.get(body)
     if found is None:
-        found = _formulas[body] = later("formula_of")(
-            ov.qualname, None if slot < 0 else <object>ov.slots[slot].name, body)
+        found = _formulas[body] = later("formula_of")(ov.qualname, argument, body)
     return found
 
 
@@ -97,21 +142,31 @@ cdef object counted(Call* c, Overload ov, bint by_others):
     return result
 
 
+cdef object _parts_of(Overload ov):
+    """Return what makes the parts of an overload under the thread's policy, False if it is one kernel."""
+    policy = chosen_policy() if policies else None
+    if policy is not None:
+        return policy.parts_of(ov.qualname)
+    if ov.parts is None:
+        ov.parts = later("parts_of")(ov.qualname)
+    return ov.parts
+
+
 cdef object _counted(Call* c, Overload ov, bint by_others, ThreadState state):
+    cdef object parts
     state.operators += 1
     if state.attribution is not None:
         (<Attribution>state.attribution).note(c.op)
     if (by_others or c.variant != FUNCTIONAL) and not ov.flags & COMPOSITE:
         return _unseen(c, ov)
-    if ov.parts is None:
-        ov.parts = later("parts_of")(ov.qualname)
-    if ov.parts is False or c.device != <PyObject*>META or c.variant != FUNCTIONAL:
+    parts = ov.parts if ov.parts is not None and not policies else _parts_of(ov)
+    if parts is False or c.device != <PyObject*>META or c.variant != FUNCTIONAL:
         return _meta(c, ov)
-    if type(ov.parts) is tuple and (<Tensor>c.args[0]).flags & T_CONTIGUOUS:
+    if type(parts) is tuple and (<Tensor>c.args[0]).flags & T_CONTIGUOUS:
         return _meta(c, ov)
     if ov.flags & COMPOSITE and c.flags & T_REQUIRES_GRAD and state.grad_enabled:
         return _meta(c, ov)         # its calls are recorded, and what they make may live on
-    return _with_parts(c, ov, state)
+    return _with_parts(c, ov, parts, state)
 
 
 cdef object _unseen(Call* c, Overload ov):
@@ -154,10 +209,10 @@ cdef int _run_parts(object body, list args, ThreadState state) except -1:
     return 0
 
 
-cdef object _with_parts(Call* c, Overload ov, ThreadState state):
+cdef object _with_parts(Call* c, Overload ov, object parts, ThreadState state):
     cdef int i
     cdef object result = _unseen(c, ov)         # first, because it checks the arguments
-    _run_parts((<tuple>ov.parts)[0] if type(ov.parts) is tuple else ov.parts, [_plain(<object>c.args[i]) for i in range(ov.nslots)], state)
+    _run_parts((<tuple>parts)[0] if type(parts) is tuple else parts, [_plain(<object>c.args[i]) for i in range(ov.nslots)], state)
     _count(result, c.args, ov.nslots)
     return result
 
