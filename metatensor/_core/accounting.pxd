@@ -1,8 +1,6 @@
 from cpython.object cimport PyObject
 from metatensor._core.op cimport Call, Overload
 
-cdef int policies
-
 cdef object chosen_policy()
 cdef bint sums_in_place() except -1
 cdef object formula(object body, PyObject** args, int n, Overload ov, int slot)

@@ -5,10 +5,8 @@ A kernel policy says which operators are one kernel, and for each other one a fu
 receives plain tensors without history instead of the arguments, so no mode, class or graph can see it, and what it makes is
 freed at once. Trackers count it all the same.
 
-A thread chooses a policy with `push_policy`. Without a choice the policy is `meta`, whose tables are cached in the overloads.
+A thread chooses a policy with `push_policy`. Without a choice, the policy on meta is `meta`, whose table is cached in the overloads.
 """
-from _thread import get_ident
-
 from cpython.object cimport PyObject
 from metatensor._core.attribution cimport Attribution
 from metatensor._core.device cimport META
@@ -17,55 +15,48 @@ from metatensor._core.memory cimport Scope, pause_tracking, resume_tracking
 from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, VIEW, Call, Overload
 from metatensor._core.storage cimport count_storage
 from metatensor._core.tensor cimport Tensor, over_storage
-from metatensor._core.thread cimport ThreadState, thread_state
+from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD
 from metatensor._core.late import later
 
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
 
-cdef int policies = 0         # number of `push_policy` in effect in all threads; while it is 0, nobody looks further
 cdef bint strict = False      # whether an exception in a function that makes parts is raised; tests set it
-
-
 cdef dict _formulas = {}        # function -> what `_kind_of` returns
 
 
-cdef dict _chosen = {}         # number of a thread -> its policies, the innermost last; None stands for `meta`
-
-
 cdef object chosen_policy():
-    """Return the kernel policy that this thread has chosen, or None: `meta`. Call it only if `policies` is not 0."""
-    cdef list found = _chosen.get(get_ident())
-    return None if found is None else found[len(found) - 1]
+    """Return the kernel policy that this thread has chosen, or None. Call it only if `hints.policies` is not 0."""
+    return thread_state().policy
 
 
 cdef bint sums_in_place() except -1:
-    """Return whether gradients on meta are summed in place where nobody else holds them. Call it only if `policies` is not 0."""
-    policy = chosen_policy()
+    """Return whether gradients on meta are summed in place where nobody else holds them."""
+    policy = thread_state().policy
     return policy is not None and policy.sums_in_place
 
 
-def push_policy(policy):
-    """Let a kernel policy of `metatensor.rules.policies` hold in this thread; None stands for `meta`."""
-    global policies
-    _chosen.setdefault(get_ident(), []).append(policy)
-    policies += 1
+def push_policy(policy not None):
+    """Let a kernel policy of `metatensor.rules.policies` hold in this thread."""
+    cdef ThreadState state = thread_state()
+    if state.outer_policies is None:
+        state.outer_policies = []
+    state.outer_policies.append(state.policy)
+    state.policy = policy
+    hints.policies += 1
 
 
 def pop_policy():
     """Undo the last `push_policy` of this thread."""
-    global policies
-    cdef list found = _chosen[get_ident()]
-    found.pop()
-    policies -= 1
-    if not found:
-        del _chosen[get_ident()]
+    cdef ThreadState state = thread_state()
+    state.policy = state.outer_policies.pop()
+    hints.policies -= 1
 
 
 def current_policy():
     """Return the kernel policy that this thread has chosen, or None."""
-    return chosen_policy() if policies else None
+    return thread_state().policy
 
 
 cdef inline object _meta(Call* c, Overload ov):
@@ -75,7 +66,7 @@ cdef inline object _meta(Call* c, Overload ov):
 cdef object _kind_of(object body, Overload ov, int slot):
     """Return how the formula of a gradient counts: True if it is an expression, False if not, or what makes its parts."""
     argument = None if slot < 0 else <object>ov.slots[slot].name
-    policy = chosen_policy() if policies else None
+    policy = chosen_policy() if hints.policies else None
     if policy is not None:
         return policy.formula_of(ov.qualname, argument, body)
     found = _formulas.get(body)
@@ -144,7 +135,7 @@ cdef object counted(Call* c, Overload ov, bint by_others):
 
 cdef object _parts_of(Overload ov):
     """Return what makes the parts of an overload under the thread's policy, False if it is one kernel."""
-    policy = chosen_policy() if policies else None
+    policy = chosen_policy() if hints.policies else None
     if policy is not None:
         return policy.parts_of(ov.qualname)
     if ov.parts is None:
@@ -159,7 +150,7 @@ cdef object _counted(Call* c, Overload ov, bint by_others, ThreadState state):
         (<Attribution>state.attribution).note(c.op)
     if (by_others or c.variant != FUNCTIONAL) and not ov.flags & COMPOSITE:
         return _unseen(c, ov)
-    parts = ov.parts if ov.parts is not None and not policies else _parts_of(ov)
+    parts = ov.parts if ov.parts is not None and not hints.policies else _parts_of(ov)
     if parts is False or c.device != <PyObject*>META or c.variant != FUNCTIONAL:
         return _meta(c, ov)
     if type(parts) is tuple and (<Tensor>c.args[0]).flags & T_CONTIGUOUS:

@@ -10,7 +10,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdlib cimport qsort
 from libc.string cimport memset
-from metatensor._core.accounting cimport policies, sums_in_place
+from metatensor._core.accounting cimport sums_in_place
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport DType
 from metatensor._core.graph cimport Edge, Node, NodeExtra, Output, exposed, next_sequence, where_called
@@ -167,7 +167,7 @@ cdef class Walk:
     cdef object total(self, PyObject** slot, Tensor g):
         cdef Tensor old = <Tensor>slot[0]
         # The slot and `old` are the only references, so the buffer may be changed in place.
-        if not self.create and (old.storage.device is not META or policies and sums_in_place()) and Py_REFCNT(slot[0]) <= 2 \
+        if not self.create and (old.storage.device is not META or hints.policies and sums_in_place()) and Py_REFCNT(slot[0]) <= 2 \
                 and Py_REFCNT(<PyObject*>old.storage) == 1 and old.base is None and old.dtype is g.dtype \
                 and is_dense(old.ndim, old.sizes, old.strides):
             return call("add_", (old, g))

@@ -2,7 +2,7 @@
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from metatensor._core.accounting cimport chosen_policy, formula, policies
+from metatensor._core.accounting cimport chosen_policy, formula
 from metatensor._core.gradients cimport (
     FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_ARGUMENT, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function,
     Kept, NamedRule, Parameter, Rule, rule_of,
@@ -46,7 +46,7 @@ cdef object by_others(Call* c, Overload ov):
     For an in-place call they get a copy of the target, because they may save it.
     """
     cdef int i
-    if policies and c.variant == FUNCTIONAL:
+    if hints.policies and c.variant == FUNCTIONAL:
         result = _by_policy(c, ov)
         if result is not NotImplemented:
             return make_returns(c, result) if type(result) is tuple else result

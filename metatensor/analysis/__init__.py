@@ -20,7 +20,9 @@ from metatensor.analysis.report import Gap, ModuleRow, Peak, Report, SharedGroup
 from metatensor.analysis.step_time import StepTime, time_of
 from metatensor.analysis.training import TrainingReport, estimate_training
 from metatensor.devices.profiles import DeviceProfile, device_profile, device_profiles
+from metatensor.rules.policies import Kernel, KernelPolicy, policies, policy, register_policy
 
 __all__ = ["CheckResult", "DeviceProfile", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker", "ModuleRow", "Peak", "Profile", "Report",
            "SharedGroup", "StepTime", "StorageRecord", "TrainingReport", "allocator", "calibrate", "check", "device_profile",
-           "device_profiles", "estimate", "estimate_training", "load_snapshot", "profile", "time_of"]  # fmt: skip
+           "device_profiles", "estimate", "estimate_training", "load_snapshot", "policies", "policy", "profile", "register_policy",
+           "time_of"]  # fmt: skip

@@ -105,6 +105,8 @@ class Report:
     shared: list[SharedGroup] = field(default_factory=list)
     ops: int = 0
     """Number of operators run."""
+    policy: str = "meta"
+    """Name of the kernel policy, see `metatensor.analysis.policy`."""
 
     @property
     def parameters(self) -> int:
@@ -159,6 +161,7 @@ class Report:
             "flops_uncounted_ops": self.uncounted,
             "shared": [group.to_dict() for group in self.shared],
             "excluded": list(EXCLUDED),
+            "policy": self.policy,
             "ops": self.ops,
             "modules": [row.to_dict() for row in self.modules],
         }

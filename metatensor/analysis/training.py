@@ -24,6 +24,7 @@ from metatensor.analysis.report import CONVENTION, EXCLUDED, Peak
 from metatensor.analysis.step_time import StepTime, recorded_step, step_time
 from metatensor.analysis.utilization import CONVENTIONS
 from metatensor.devices.profiles import device_profile
+from metatensor.rules import policies
 
 PACKAGE = os.path.dirname(mt.__file__)
 
@@ -76,6 +77,8 @@ class TrainingReport:
     """Names of parameters that require grad but got no gradient."""
     time: StepTime | None = None
     """Predicted time of the step on a device, if one was given."""
+    policy: str = "meta"
+    """Name of the kernel policy, see `metatensor.analysis.policy`."""
 
     @property
     def flops(self) -> int:
@@ -96,7 +99,8 @@ class TrainingReport:
         """Return all figures as JSON types."""
         time = None if self.time is None else self.time.to_dict()
         return {**vars(self), "time": time, "peak": self.peak.to_dict(), "flops": self.flops, "total_bytes": self.total_bytes,
-                "flops_convention": CONVENTION, "excluded": list(EXCLUDED)}  # fmt: skip
+                "flops_convention": CONVENTION, "excluded": list(EXCLUDED),
+                "workspaces": [space._asdict() for space in policies.policy_named(self.policy).workspaces]}  # fmt: skip
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text."""
@@ -128,6 +132,7 @@ class TrainingReport:
             notes.append(f"computed again in backward: {len(self.recomputed)} modules, {self.recomputed[0]} to {self.recomputed[-1]}")
         if self.without_gradient:
             notes.append(f"no gradient: {', '.join(self.without_gradient)}")
+        notes += policies.policy_named(self.policy).notes()
         notes += [f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}"]
         return notes if self.time is None else notes + self.time.notes()
 
@@ -155,7 +160,7 @@ def optimizer_named(name: str) -> Any:
 def estimate_training(
     model: Any, /, *inputs: Any, loss: Callable[[Any], Any] | None = None, optimizer: Any = "adamw", precision: str | None = None,
     recompute: str = "none", foreach: bool = False, grad_accumulation: int = 1, device: Any = None,
-    convention: str = "torch", **kwargs: Any,
+    convention: str = "torch", policy: Any = None, **kwargs: Any,
 ) -> TrainingReport:
     """Run one training step of a model on meta and report its cost.
 
@@ -190,6 +195,9 @@ def estimate_training(
         A device, as `device_profile` takes it. The report then has the predicted time of the step there: ``report.time``.
     convention : str
         How MFU counts operations: "torch", "macs", "6nd" or "megatron". Default: "torch".
+    policy : str or KernelPolicy, optional
+        The kernel policy, as `metatensor.analysis.policy` takes it. Default: the one that a block has chosen, else "cuda" or
+        "eager" where `device` is a GPU of that kind or a CPU, else "meta".
 
     Returns
     -------
@@ -219,6 +227,7 @@ def estimate_training(
     if convention not in CONVENTIONS:
         raise ValueError(f"estimate_training: convention {convention!r} is unknown; there are {', '.join(CONVENTIONS)}")
     profile = None if device is None else device_profile(device)
+    kernels = policies.policy_for(policy, profile)
     way = precision_named(precision)
     if has_lazy(model):
         with mt.no_grad(), mt.device("meta"):
@@ -230,7 +239,9 @@ def estimate_training(
     if not any(p.requires_grad for p in named.values()):
         raise ValueError("estimate_training: no parameter requires grad")
     before = {name: p.grad for name, p in named.items()}
-    with mt.device("meta"), mt.enable_grad(), way.applied(model) as converted:
+    # The cpu device of metatensor computes as under `meta`, and the profiles of CPUs are measured there.
+    timed = policies.META if profile is not None and profile.backend == "cpu" else kernels
+    with policies.policy(kernels), mt.device("meta"), mt.enable_grad(), way.applied(model) as converted:
         try:
             _clear(named)
             step = _Step(model, converted((inputs, kwargs)), loss or _mean, _maker(optimizer, foreach), way)
@@ -239,11 +250,13 @@ def estimate_training(
                 _clear(named)
                 again = step.flops()
                 _clear(named)
-                calls = None if profile is None else step.calls()
+                with policies.policy(timed):
+                    calls = None if profile is None else step.calls()
             _clear(named)
             plain = step.flops() if paths else again
             _clear(named)
-            without = step.calls() if paths and profile is not None else None
+            with policies.policy(timed):
+                without = step.calls() if paths and profile is not None else None
             time = None
             if profile is not None and calls is not None:
                 time = step_time(profile, calls, without, grad_accumulation, model, (step.args, step.kwargs), convention)
@@ -251,7 +264,7 @@ def estimate_training(
             _clear(named)
             for name, p in named.items():
                 p.grad = before[name]
-        figures["time"] = time
+        figures.update(time=time, policy=kernels.name)
         return _report(step, named, figures, made, again, plain, way, recompute, paths, grad_accumulation)
 
 

@@ -18,6 +18,7 @@ from metatensor.cli.contents import printable_lines
 from metatensor.cli.request import Request, model_options
 from metatensor.cli.target import TargetError, load_target
 from metatensor.cli.terminal import Terminal
+from metatensor.rules.policies import KernelPolicy, policy, policy_for
 
 __all__ = ["command"]
 
@@ -42,6 +43,7 @@ PATIENCE = 0.3
               "--train also compare its memory.")
 @click.option("--convention", type=click.Choice(["torch", "macs", "6nd", "megatron"]),
     help="With --device: how MFU counts [default: torch].")
+@click.option("--policy", metavar="NAME", help="A kernel policy: meta, eager, cuda, or one of a plugin [default: that of --device].")
 def command(request: Request, depth: int | None, as_json: bool, train: bool, **options: Any) -> None:
     """Build FILE.py:NAME on meta, run its forward there, and report its cost.
 
@@ -56,10 +58,18 @@ def command(request: Request, depth: int | None, as_json: bool, train: bool, **o
     given = {name: value for name, value in options.items() if value}
     if "convention" in given and "device" not in given:
         raise click.UsageError("--convention needs --device")
-    if train:
-        _train(request, as_json, given)
-        return
-    profile, convention = _profile(given), given.pop("convention", "torch")
+    profile = _profile(given)
+    kernels = _policy(given, profile)
+    with policy(kernels):
+        if train:
+            _train(request, as_json, given, profile)
+        else:
+            _infer(request, depth, as_json, given, profile, kernels)
+
+
+def _infer(request: Request, depth: int | None, as_json: bool, given: dict[str, Any], profile: Any, kernels: KernelPolicy) -> None:
+    """Report a forward pass."""
+    convention = given.pop("convention", "torch")
     if given:
         raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} needs --train")
     with _Bar() as bar:
@@ -73,6 +83,8 @@ def command(request: Request, depth: int | None, as_json: bool, train: bool, **o
         click.echo(report.to_json() if time is None else json.dumps({**report.to_dict(), "time": time.to_dict()}, indent=2))
         return
     Terminal().print(as_rich(report, depth))
+    if kernels.name != "meta":
+        click.echo(printable_lines("\n".join(kernels.notes())))
     if time is not None:
         click.echo(printable_lines(f"one pass on {time.device}\n\n{time}"))
 
@@ -87,10 +99,17 @@ def _profile(options: dict[str, Any]) -> Any:
         raise click.BadParameter(printable(str(error)), param_hint="--device") from None
 
 
-def _train(request: Request, as_json: bool, options: dict[str, Any]) -> None:
+def _policy(options: dict[str, Any], profile: Any) -> KernelPolicy:
+    """Take the kernel policy out of options, and return it."""
+    try:
+        return policy_for(options.pop("policy", None), profile)
+    except ValueError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--policy") from None
+
+
+def _train(request: Request, as_json: bool, options: dict[str, Any], profile: Any) -> None:
     """Report a training step."""
     by_op = options.pop("by", None) == "op"
-    profile = _profile(options)
     if profile is not None:
         options["device"] = profile
     if "loss" in options:

@@ -4,6 +4,7 @@ A kernel policy (`metatensor.rules.policies`) says where they are recorded in pl
 """
 from metatensor._core.dtype cimport BF16, F16, F32, I64, U64, DType, by_code
 from metatensor._core.gradients import gradient, recorded_as
+from metatensor._core.layout cimport dims_equal
 from metatensor._core.op cimport (
     FUNCTION_ONLY, RANDOM, Call, arg, bool_arg, define, dims_arg, float_arg, is_none, op_name, result_device, tensor_arg,
 )
@@ -30,9 +31,9 @@ cdef DType wide(DType d):
 
 # Attention --------------------------------------------------------------------------------------------------
 
-cdef int check_attention(Call* c) except -1:
-    """Check query, key and value in the first three slots."""
-    cdef Tensor q = tensor_arg(c, 0), k = tensor_arg(c, 1), v = tensor_arg(c, 2)
+cdef int check_attention(Call* c, int slot=0) except -1:
+    """Check query, key and value, from a slot on."""
+    cdef Tensor q = tensor_arg(c, slot), k = tensor_arg(c, slot + 1), v = tensor_arg(c, slot + 2)
     cdef str shapes = f"query {shape_str(q)}, key {shape_str(k)}, value {shape_str(v)}"
     if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
         fail(c, f"query, key and value need 4 dimensions: {shapes}")
@@ -94,6 +95,7 @@ cdef object flash_cpu(Call* c):
 
 cdef object attention_backward(Call* c):
     """Arguments: grad_out, query, key, value, ..."""
+    check_attention(c, 1)
     return (like(c, tensor_arg(c, 1)), like(c, tensor_arg(c, 2)), like(c, tensor_arg(c, 3)))
 
 
@@ -128,14 +130,14 @@ define("_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Te
        "Tensor logsumexp, float dropout_p, bool is_causal, *, Tensor? attn_mask=None, float? scale=None) "
        "-> (Tensor, Tensor, Tensor)", attention_backward, FUNCTION_ONLY, "Gradients of `_scaled_dot_product_flash_attention_for_cpu`.")
 
-gradient("_scaled_dot_product_flash_attention", outputs=(0,), joint="attention.flash", query=True, key=True, value=True)
-gradient("_scaled_dot_product_efficient_attention", outputs=(0,), joint="attention.efficient", query=True, key=True, value=True,
+gradient("_scaled_dot_product_flash_attention", outputs=(0,), joint="fused.flash", query=True, key=True, value=True)
+gradient("_scaled_dot_product_efficient_attention", outputs=(0,), joint="fused.efficient", query=True, key=True, value=True,
          attn_bias=True)
-gradient("_scaled_dot_product_flash_attention_for_cpu", outputs=(0,), joint="attention.flash_for_cpu", query=True, key=True, value=True,
+gradient("_scaled_dot_product_flash_attention_for_cpu", outputs=(0,), joint="fused.flash_for_cpu", query=True, key=True, value=True,
          ignored=("attn_mask",))
-recorded_as("_scaled_dot_product_flash_attention_backward", "attention.flash_again")
-recorded_as("_scaled_dot_product_efficient_attention_backward", "attention.efficient_again")
-recorded_as("_scaled_dot_product_flash_attention_for_cpu_backward", "attention.flash_for_cpu_again")
+recorded_as("_scaled_dot_product_flash_attention_backward", "fused.flash_attention_again")
+recorded_as("_scaled_dot_product_efficient_attention_backward", "fused.efficient_attention_again")
+recorded_as("_scaled_dot_product_flash_attention_for_cpu_backward", "fused.flash_attention_for_cpu_again")
 
 
 # RMS norm -----------------------------------------------------------------------------------------------------
@@ -153,6 +155,8 @@ cdef object rms_norm(Call* c):
         kept[i] = t.sizes[i] if i < t.ndim - n else 1
         if i >= t.ndim - n and sizes[i - t.ndim + n] != t.sizes[i]:
             fail(c, f"the shape of the input, {shape_str(t)}, must end with normalized_shape {list(arg(c, 1))}")
+    if not is_none(c, 2) and (tensor_arg(c, 2).ndim != n or not dims_equal(tensor_arg(c, 2).sizes, sizes, n)):
+        fail(c, f"the weight must have the shape {list(arg(c, 1))}, got {shape_str(tensor_arg(c, 2))}")
     return (like(c, t), new_contiguous(t.ndim, kept, wide(t.dtype), result_device(c)))
 
 
@@ -168,5 +172,5 @@ define("_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, fl
        "`rms_norm` in one kernel, which also returns the reciprocal of the root of the mean square.")
 define("_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, "
        "bool[] output_mask) -> (Tensor, Tensor)", rms_norm_backward, FUNCTION_ONLY, "Gradients of `_fused_rms_norm`.")
-gradient("_fused_rms_norm", outputs=(0,), joint="norm.fused_rms_norm", input=True, weight=True)
-recorded_as("_fused_rms_norm_backward", "norm.fused_rms_norm_again")
+gradient("_fused_rms_norm", outputs=(0,), joint="fused.fused_rms_norm", input=True, weight=True)
+recorded_as("_fused_rms_norm_backward", "fused.rms_norm_backward")
