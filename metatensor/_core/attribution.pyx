@@ -3,6 +3,7 @@ cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdlib cimport free, realloc
+from metatensor._core cimport graph
 from metatensor._core.lines cimport line_of
 from metatensor._core.thread cimport ThreadState, thread_state
 
@@ -53,8 +54,33 @@ cdef int _ours(PyObject* frame, PyObject* code) except -1:
 cdef class Attribution:
     """A context manager that notes where the operators of this thread are called while memory is counted.
 
-    `module` is any number; each operator is noted with its current value.
+    `module` is any number; each operator is noted with its current value. An operator of a backward pass has the module in
+    which the node that calls it was recorded, unless `module` has changed since, as while a module is computed again.
     """
+
+    def __cinit__(self):
+        self.collectives = []
+
+    @property
+    def module(self):
+        return self.at
+
+    @module.setter
+    def module(self, int number):
+        cdef Change* c
+        self.at = number
+        if self.n_changes and self.changes[self.n_changes - 1].sequence == graph.last_sequence + 1:
+            self.changes[self.n_changes - 1].module = number
+            return
+        if self.n_changes == self.changes_room:
+            c = <Change*>realloc(self.changes, (self.changes_room * 2 + 256) * sizeof(Change))
+            if c == NULL:
+                raise MemoryError()
+            self.changes = c
+            self.changes_room = self.changes_room * 2 + 256
+        self.changes[self.n_changes].sequence = graph.last_sequence + 1
+        self.changes[self.n_changes].module = number
+        self.n_changes += 1
 
     def __enter__(self):
         cdef ThreadState state = thread_state()
@@ -73,6 +99,7 @@ cdef class Attribution:
             Py_XDECREF(self.places[i].op)
             Py_XDECREF(self.places[i].code)
         free(self.places)
+        free(self.changes)
 
     cdef int note(self, PyObject* op) except -1:
         cdef Place* p
@@ -87,7 +114,7 @@ cdef class Attribution:
             self.places = p
             self.room = self.room * 2 + 1024
         p = &self.places[self.n]
-        p.op, p.code, p.instruction, p.module = op, NULL, 0, self.module
+        p.op, p.code, p.instruction, p.module, p.node = op, NULL, 0, self.at, self.node if self.at == self.at_node else 0
         Py_INCREF(<object>op)
         self.n += 1
         frame = mt_current_frame()
@@ -105,6 +132,17 @@ cdef class Attribution:
             frame = back
         return 0
 
+    cdef int module_of(self, unsigned long long node) noexcept:
+        """Return the module in which a node was recorded, 0 if that was outside modules or before this began."""
+        cdef Py_ssize_t low = 0, high = self.n_changes, middle
+        while low < high:               # finds the first change after the node
+            middle = (low + high) // 2
+            if self.changes[middle].sequence <= node:
+                low = middle + 1
+            else:
+                high = middle
+        return self.changes[low - 1].module if low else 0
+
     def __len__(self):
         return self.n
 
@@ -115,6 +153,32 @@ cdef class Attribution:
         if i < 0 or i >= self.n:
             return None
         p = &self.places[i]
+        module = self.module_of(p.node) if p.node else p.module
         if p.code == NULL:
-            return (<object>p.op).name, p.module, None, None
-        return (<object>p.op).name, p.module, (<object>p.code).co_filename, line_of(<object>p.code, p.instruction)
+            return (<object>p.op).name, module, None, None
+        return (<object>p.op).name, module, (<object>p.code).co_filename, line_of(<object>p.code, p.instruction)
+
+
+cdef unsigned long long enter_node(Attribution notes, unsigned long long sequence) noexcept:
+    """Note the node that a backward pass runs from now on. Return the one before."""
+    cdef unsigned long long before = notes.node
+    notes.node, notes.at_node = sequence, notes.at
+    return before
+
+
+@cython.final
+@cython.binding(False)
+cdef class Collective:
+    """A context manager for the operators of a collective of `metatensor.distributed`. What they make are its buffers."""
+    cdef Attribution notes
+    cdef long long first
+
+    def __enter__(self):
+        self.notes = <Attribution>thread_state().attribution
+        if self.notes is not None:
+            self.first = self.notes.first + self.notes.n
+        return self
+
+    def __exit__(self, *exc):
+        if self.notes is not None:
+            self.notes.collectives.append((self.first, self.notes.first + self.notes.n - 1))

@@ -11,6 +11,7 @@ from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdlib cimport qsort
 from libc.string cimport memset
 from metatensor._core.accounting cimport sums_in_place
+from metatensor._core.attribution cimport Attribution, enter_node
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport DType
 from metatensor._core.graph cimport Edge, Node, NodeExtra, Output, exposed, next_sequence, where_called
@@ -185,6 +186,19 @@ cdef class Walk:
         return 0
 
     cdef int visit(self, int place) except -1:
+        """Run a node, and note which one it is if somebody wants to know where operators are called."""
+        cdef Attribution notes
+        cdef unsigned long long outer
+        if not hints.trackers or self.visits[place].sequence == <unsigned long long>-1 or thread_state().attribution is None:
+            return self.run_node(place)     # what a leaf makes belongs to the node before it
+        notes = <Attribution>thread_state().attribution
+        outer = enter_node(notes, (<Node>self.visits[place].node).sequence)
+        try:
+            return self.run_node(place)
+        finally:
+            enter_node(notes, outer)
+
+    cdef int run_node(self, int place) except -1:
         """Compute the gradients of a node's inputs, and add them to the nodes of the inputs."""
         cdef Visit* at = &self.visits[place]
         cdef Node node = <Node>at.node

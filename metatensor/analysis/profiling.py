@@ -21,8 +21,8 @@ from metatensor.optim.optimizer import register_optimizer_step_post_hook, regist
 
 __all__ = ["CATEGORIES", "Profile", "StorageRecord", "profile"]
 
-CATEGORIES = ("parameter", "buffer", "input", "gradient", "optimizer state", "saved for backward", "output", "temporary")
-"""What a storage is for."""
+CATEGORIES = ("parameter", "buffer", "input", "gradient", "optimizer state", "saved for backward", "communication", "output", "temporary")
+"""What a storage is for. Communication: what the collectives of `metatensor.distributed` make."""
 _POINTS = 1000  # of the timeline in `to_dict`
 _ROWS = 10
 
@@ -39,7 +39,8 @@ class StorageRecord(NamedTuple):
     operator: str
     """The operator that made it, or ``""``."""
     module: str
-    """The path of the module that was running, ``""`` outside modules and in backward passes."""
+    """The path of the module that was running, ``""`` outside modules. In a backward pass: of the module whose operator the gradient
+    belongs to."""
     line: str | None
     """``file:line`` of the user's code that called the operator."""
     born: int
@@ -213,6 +214,8 @@ class Profile:
         if known is not None:
             return known
         birth = self.events[born]
+        if any(first <= birth.operator <= last for first, last in self._attribution.collectives):
+            return "communication"
         death = None if died is None else self.events[died]
         for first, last in self._steps:
             if first < birth.operator <= last:
