@@ -65,13 +65,15 @@ cdef inline object _meta(Call* c, Overload ov):
 
 cdef object _kind_of(object body, Overload ov, int slot):
     """Return how the formula of a gradient counts: True if it is an expression, False if not, or what makes its parts."""
-    argument = None if slot < 0 else <object>ov.slots[slot].name
     policy = chosen_policy() if hints.policies else None
+    if policy is None:
+        found = _formulas.get(body)
+        if found is not None:
+            return found
+    argument = None if slot < 0 else <object>ov.slots[slot].name
     if policy is not None:
         return policy.formula_of(ov.qualname, argument, body)
-    found = _formulas.get(body)
-    if found is None:
-        found = _formulas[body] = later("formula_of")(ov.qualname, argument, body)
+    found = _formulas[body] = later("formula_of")(ov.qualname, argument, body)
     return found
 
 
@@ -126,6 +128,11 @@ cdef object counted(Call* c, Overload ov, bint by_others):
     cdef object result
     if state.tracker is None:
         return _meta(c, ov)
+    if ov.parts is False and not by_others and c.variant == FUNCTIONAL and not hints.policies and state.held is None:
+        state.operators += 1
+        if state.attribution is not None:
+            (<Attribution>state.attribution).note(c.op)
+        return _meta(c, ov)         # the same as below, for most calls
     if state.held is None or ov.flags & (COMPOSITE | VIEW) or c.device != <PyObject*>META:
         return _counted(c, ov, by_others, state)
     result = _counted(c, ov, by_others, state)
@@ -240,10 +247,20 @@ def set_strict(bint value):
     return was
 
 
-def storages_of(list tensors not None):
-    """Return for the storage of each tensor what identifies it, its number in memory logs (0 if none counts it) and its bytes."""
+def sort_storages(list tensors not None, str category not None, long long first, dict made not None, set seen not None):
+    """Give the storages of some tensors their category, unless they have one, and return the bytes of those that are older.
+
+    Storages with numbers from `first` on go to `made`, by number. The others go to `seen`, which holds what identifies them.
+    """
     cdef Tensor t
-    cdef list made = []
+    cdef long long total = 0
+    cdef size_t key
     for t in tensors:
-        made.append((<size_t><PyObject*>t.storage, t.storage.number if t.storage.scope is not None else 0, t.storage.size_bytes))
-    return made
+        if t.storage.scope is not None and t.storage.number >= first:
+            made.setdefault(t.storage.number, category)
+            continue
+        key = <size_t><PyObject*>t.storage
+        if key not in seen:
+            seen.add(key)
+            total += t.storage.size_bytes
+    return total

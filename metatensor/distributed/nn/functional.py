@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from metatensor.distributed._collectives import _one, _root
 from metatensor.distributed._buffers import collective
+from metatensor.distributed._collectives import _one, _root
 from metatensor.distributed._group import ReduceOp, member
 
 __all__ = ["all_gather", "all_reduce", "all_to_all", "all_to_all_single", "broadcast", "gather", "reduce", "reduce_scatter", "scatter"]
