@@ -212,6 +212,22 @@ class _return__linalg_solve_ex(NamedTuple):
     pivots: Tensor
     info: Tensor
 
+class _return__scaled_dot_product_efficient_attention(NamedTuple):
+    output: Tensor
+    log_sumexp: Tensor
+    philox_seed: Tensor
+    philox_offset: Tensor
+
+class _return__scaled_dot_product_flash_attention(NamedTuple):
+    output: Tensor
+    logsumexp: Tensor
+    rng_state: Tensor
+    unused: Tensor
+
+class _return__scaled_dot_product_flash_attention_for_cpu(NamedTuple):
+    output: Tensor
+    logsumexp: Tensor
+
 class _return_aminmax(NamedTuple):
     min: Tensor
     max: Tensor
@@ -336,6 +352,10 @@ def _fft_r2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, one
     """Fourier transform of real input over `dim`, with a complex result. If `onesided`, the last dimension in `dim` keeps only the first half of the points: n // 2 + 1 of n. The others follow by symmetry. `normalization` is as in `_fft_c2c`."""
 def _from_host(data: Any, size: Sequence[_int], stride: Sequence[_int], dtype: _dtype, device: _device | _str | _int | None = None) -> Tensor:
     """Return a tensor of the given size and strides. Its values are the host bytes `data`, which are in C order."""
+def _fused_rms_norm(input: Tensor, normalized_shape: Sequence[_int], weight: Tensor | None, eps: _float | None) -> tuple[Tensor, Tensor]:
+    """`rms_norm` in one kernel, which also returns the reciprocal of the root of the mean square."""
+def _fused_rms_norm_backward(grad_out: Tensor, input: Tensor, normalized_shape: Sequence[_int], rstd: Tensor, weight: Tensor | None, output_mask: Sequence[_bool]) -> tuple[Tensor, Tensor]:
+    """Gradients of `_fused_rms_norm`."""
 def _grid_sampler_backward(grad_output: Tensor, input: Tensor, grid: Tensor, mode: _str, padding_mode: _str, align_corners: _bool, output_mask: Sequence[_bool]) -> tuple[Tensor, Tensor]:
     """Gradients of `grid_sample`."""
 def _grouped_mm(input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: _dtype | None = None) -> Tensor:
@@ -400,6 +420,18 @@ def _safe_softmax(input: Tensor, dim: _int, dtype: _dtype | None = None) -> Tens
     """`softmax`, but 0 where all elements along `dim` are -inf."""
 def _sample_dirichlet(input: Tensor, generator: _Generator | None = None) -> Tensor:
     """Sample from Dirichlet distributions whose concentration parameters lie along the last dimension."""
+def _scaled_dot_product_efficient_attention(query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None, compute_log_sumexp: _bool, dropout_p: _float = 0.0, is_causal: _bool = False, *, scale: _float | None = None, generator: _Generator | None = None) -> _return__scaled_dot_product_efficient_attention:
+    """Attention in one kernel, with a term that is added to the scores. If `compute_log_sumexp`, it also returns the logarithm of the sum of the exponentials of each row; the number of rows is rounded up to a multiple of 32."""
+def _scaled_dot_product_efficient_attention_backward(grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor | None, out: Tensor, logsumexp: Tensor, philox_seed: Tensor | None, philox_offset: Tensor | None, dropout_p: _float, grad_input_mask: Sequence[_bool], is_causal: _bool = False, *, scale: _float | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of `_scaled_dot_product_efficient_attention`."""
+def _scaled_dot_product_flash_attention(query: Tensor, key: Tensor, value: Tensor, dropout_p: _float = 0.0, is_causal: _bool = False, *, scale: _float | None = None, generator: _Generator | None = None) -> _return__scaled_dot_product_flash_attention:
+    """Attention without a mask in one kernel, which also returns the logarithm of the sum of the exponentials of each row."""
+def _scaled_dot_product_flash_attention_backward(grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor, dropout_p: _float, is_causal: _bool, rng_state: Tensor | None, unused: Tensor | None, *, scale: _float | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `_scaled_dot_product_flash_attention`."""
+def _scaled_dot_product_flash_attention_for_cpu(query: Tensor, key: Tensor, value: Tensor, dropout_p: _float = 0.0, is_causal: _bool = False, *, attn_mask: Tensor | None = None, scale: _float | None = None) -> _return__scaled_dot_product_flash_attention_for_cpu:
+    """Attention in one kernel of the cpu, which also returns the logarithm of the sum of the exponentials of each row."""
+def _scaled_dot_product_flash_attention_for_cpu_backward(grad_out: Tensor, query: Tensor, key: Tensor, value: Tensor, out: Tensor, logsumexp: Tensor, dropout_p: _float, is_causal: _bool, *, attn_mask: Tensor | None = None, scale: _float | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of `_scaled_dot_product_flash_attention_for_cpu`."""
 def _scaled_mm(input: Tensor, mat2: Tensor, scale_a: Tensor, scale_b: Tensor, bias: Tensor | None = None, scale_result: Tensor | None = None, out_dtype: _dtype | None = None, use_fast_accum: _bool = False, *, out: Tensor | None = None) -> Tensor:
     """Product of two 8-bit floating-point matrices: (n, k) and (k, m) give (n, m). Each is first multiplied by its float32 scale. `scale_a` has one element or shape (n, 1), and `scale_b` has one element or shape (1, m)."""
 def _softmax_backward_data(grad_output: Tensor, output: Tensor, dim: _int, input_dtype: _dtype | None = None) -> Tensor:

@@ -4,6 +4,8 @@ A kernel policy says which operators are one kernel, and for each other one a fu
 `metatensor.rules.parts`. While a memory tracker is active, that function runs before the operator's result is counted. It
 receives plain tensors without history instead of the arguments, so no mode, class or graph can see it, and what it makes is
 freed at once. Trackers count it all the same.
+
+A thread chooses a policy with `push_policy`. Without a choice, the policy on meta is `meta`, whose table is cached in the overloads.
 """
 from cpython.object cimport PyObject
 from metatensor._core.attribution cimport Attribution
@@ -13,7 +15,7 @@ from metatensor._core.memory cimport Scope, pause_tracking, resume_tracking
 from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, VIEW, Call, Overload
 from metatensor._core.storage cimport count_storage
 from metatensor._core.tensor cimport Tensor, over_storage
-from metatensor._core.thread cimport ThreadState, thread_state
+from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD
 from metatensor._core.late import later
 
@@ -21,9 +23,40 @@ cdef extern from "Python.h":
     object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
 
 cdef bint strict = False      # whether an exception in a function that makes parts is raised; tests set it
-
-
 cdef dict _formulas = {}        # function -> what `_kind_of` returns
+
+
+cdef object chosen_policy():
+    """Return the kernel policy that this thread has chosen, or None. Call it only if `hints.policies` is not 0."""
+    return thread_state().policy
+
+
+cdef bint sums_in_place() except -1:
+    """Return whether gradients on meta are summed in place where nobody else holds them."""
+    policy = thread_state().policy
+    return policy is not None and policy.sums_in_place
+
+
+def push_policy(policy not None):
+    """Let a kernel policy of `metatensor.rules.policies` hold in this thread."""
+    cdef ThreadState state = thread_state()
+    if state.outer_policies is None:
+        state.outer_policies = []
+    state.outer_policies.append(state.policy)
+    state.policy = policy
+    hints.policies += 1
+
+
+def pop_policy():
+    """Undo the last `push_policy` of this thread."""
+    cdef ThreadState state = thread_state()
+    state.policy = state.outer_policies.pop()
+    hints.policies -= 1
+
+
+def current_policy():
+    """Return the kernel policy that this thread has chosen, or None."""
+    return thread_state().policy
 
 
 cdef inline object _meta(Call* c, Overload ov):
@@ -32,10 +65,15 @@ cdef inline object _meta(Call* c, Overload ov):
 
 cdef object _kind_of(object body, Overload ov, int slot):
     """Return how the formula of a gradient counts: True if it is an expression, False if not, or what makes its parts."""
-    found = _formulas.get(body)
-    if found is None:
-        found = _formulas[body] = later("formula_of")(
-            ov.qualname, None if slot < 0 else <object>ov.slots[slot].name, body)
+    policy = chosen_policy() if hints.policies else None
+    if policy is None:
+        found = _formulas.get(body)
+        if found is not None:
+            return found
+    argument = None if slot < 0 else <object>ov.slots[slot].name
+    if policy is not None:
+        return policy.formula_of(ov.qualname, argument, body)
+    found = _formulas[body] = later("formula_of")(ov.qualname, argument, body)
     return found
 
 
@@ -90,6 +128,11 @@ cdef object counted(Call* c, Overload ov, bint by_others):
     cdef object result
     if state.tracker is None:
         return _meta(c, ov)
+    if ov.parts is False and not by_others and c.variant == FUNCTIONAL and not hints.policies and state.held is None:
+        state.operators += 1
+        if state.attribution is not None:
+            (<Attribution>state.attribution).note(c.op)
+        return _meta(c, ov)         # the same as below, for most calls
     if state.held is None or ov.flags & (COMPOSITE | VIEW) or c.device != <PyObject*>META:
         return _counted(c, ov, by_others, state)
     result = _counted(c, ov, by_others, state)
@@ -97,21 +140,31 @@ cdef object counted(Call* c, Overload ov, bint by_others):
     return result
 
 
+cdef object _parts_of(Overload ov):
+    """Return what makes the parts of an overload under the thread's policy, False if it is one kernel."""
+    policy = chosen_policy() if hints.policies else None
+    if policy is not None:
+        return policy.parts_of(ov.qualname)
+    if ov.parts is None:
+        ov.parts = later("parts_of")(ov.qualname)
+    return ov.parts
+
+
 cdef object _counted(Call* c, Overload ov, bint by_others, ThreadState state):
+    cdef object parts
     state.operators += 1
     if state.attribution is not None:
         (<Attribution>state.attribution).note(c.op)
     if (by_others or c.variant != FUNCTIONAL) and not ov.flags & COMPOSITE:
         return _unseen(c, ov)
-    if ov.parts is None:
-        ov.parts = later("parts_of")(ov.qualname)
-    if ov.parts is False or c.device != <PyObject*>META or c.variant != FUNCTIONAL:
+    parts = ov.parts if ov.parts is not None and not hints.policies else _parts_of(ov)
+    if parts is False or c.device != <PyObject*>META or c.variant != FUNCTIONAL:
         return _meta(c, ov)
-    if type(ov.parts) is tuple and (<Tensor>c.args[0]).flags & T_CONTIGUOUS:
+    if type(parts) is tuple and (<Tensor>c.args[0]).flags & T_CONTIGUOUS:
         return _meta(c, ov)
     if ov.flags & COMPOSITE and c.flags & T_REQUIRES_GRAD and state.grad_enabled:
         return _meta(c, ov)         # its calls are recorded, and what they make may live on
-    return _with_parts(c, ov, state)
+    return _with_parts(c, ov, parts, state)
 
 
 cdef object _unseen(Call* c, Overload ov):
@@ -154,10 +207,10 @@ cdef int _run_parts(object body, list args, ThreadState state) except -1:
     return 0
 
 
-cdef object _with_parts(Call* c, Overload ov, ThreadState state):
+cdef object _with_parts(Call* c, Overload ov, object parts, ThreadState state):
     cdef int i
     cdef object result = _unseen(c, ov)         # first, because it checks the arguments
-    _run_parts((<tuple>ov.parts)[0] if type(ov.parts) is tuple else ov.parts, [_plain(<object>c.args[i]) for i in range(ov.nslots)], state)
+    _run_parts((<tuple>parts)[0] if type(parts) is tuple else parts, [_plain(<object>c.args[i]) for i in range(ov.nslots)], state)
     _count(result, c.args, ov.nslots)
     return result
 
@@ -194,10 +247,20 @@ def set_strict(bint value):
     return was
 
 
-def storages_of(list tensors not None):
-    """Return for the storage of each tensor what identifies it, its number in memory logs (0 if none counts it) and its bytes."""
+def sort_storages(list tensors not None, str category not None, long long first, dict made not None, set seen not None):
+    """Give the storages of some tensors their category, unless they have one, and return the sizes in bytes of those that are older.
+
+    Storages with numbers from `first` on go to `made`, by number. The others go to `seen`, which holds what identifies them.
+    """
     cdef Tensor t
-    cdef list made = []
+    cdef list older = []
+    cdef size_t key
     for t in tensors:
-        made.append((<size_t><PyObject*>t.storage, t.storage.number if t.storage.scope is not None else 0, t.storage.size_bytes))
-    return made
+        if t.storage.scope is not None and t.storage.number >= first:
+            made.setdefault(t.storage.number, category)
+            continue
+        key = <size_t><PyObject*>t.storage
+        if key not in seen:
+            seen.add(key)
+            older.append(t.storage.size_bytes)
+    return older

@@ -7,6 +7,7 @@ cdef struct Place:
     int instruction
     int module                  # a number that the user of the Attribution gives
     bint by_engine              # whether the backward pass called it, not code that runs during the pass
+    bint moved                  # whether the module has changed since the backward pass began to visit the node
     unsigned long long sequence     # that of the latest node of the autograd graph when it was called
     unsigned long long node         # the sequence number of the node that the backward pass was visiting, or 0
 
@@ -23,10 +24,15 @@ cdef class Attribution:
     cdef Py_ssize_t n, room
     cdef readonly long long first       # the number of the first operator
     cdef public int module              # that of the operators from now on
+    cdef int module_before              # that when the visit of the node began
+    cdef readonly list collectives      # pairs: the numbers of the first and the last operator of a collective
     cdef object outer
     cdef unsigned long long visiting    # the sequence number of the node that the backward pass visits, or 0
     cdef PyObject* caller               # the frame of user code that called the backward pass; borrowed
+    cdef void* caller_raw               # the interpreter's own frame of it, or NULL
 
     cdef int note(self, PyObject* op) except -1
     cdef PyObject* user_frame(self) except? NULL
     cdef Py_ssize_t origin(self, Py_ssize_t i) noexcept
+
+cdef void* raw_user_frame() noexcept

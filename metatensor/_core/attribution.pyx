@@ -17,7 +17,38 @@ cdef extern from *:
     static PyObject *mt_current_frame(void) { return Py_XNewRef((PyObject *)PyEval_GetFrame()); }
     static PyObject *mt_caller(PyObject *f) { return (PyObject *)PyFrame_GetBack((PyFrameObject *)f); }
     static PyObject *mt_code(PyObject *f) { return (PyObject *)PyFrame_GetCode((PyFrameObject *)f); }
+
+    /* Python 3.11 makes a frame object for each frame that is asked for. Its own frames can be read without. */
+    #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000 && !defined(PYPY_VERSION)
+    #ifndef Py_BUILD_CORE
+    #define Py_BUILD_CORE 1
+    #endif
+    #include "internal/pycore_frame.h"
+    static void *mt_first(void) {
+        _PyInterpreterFrame *f = PyThreadState_Get()->cframe->current_frame;
+        while (f != NULL && _PyFrame_IsIncomplete(f)) f = f->previous;
+        return f;
+    }
+    static void *mt_next(void *frame) {
+        _PyInterpreterFrame *f = ((_PyInterpreterFrame *)frame)->previous;
+        while (f != NULL && _PyFrame_IsIncomplete(f)) f = f->previous;
+        return f;
+    }
+    static PyObject *mt_code_of(void *frame) { return (PyObject *)((_PyInterpreterFrame *)frame)->f_code; }
+    static int mt_place_of(void *frame) {
+        return _PyInterpreterFrame_LASTI((_PyInterpreterFrame *)frame) * (int)sizeof(_Py_CODEUNIT);
+    }
+    #else
+    static void *mt_first(void) { return NULL; }
+    static void *mt_next(void *frame) { (void)frame; return NULL; }
+    static PyObject *mt_code_of(void *frame) { (void)frame; return NULL; }
+    static int mt_place_of(void *frame) { (void)frame; return 0; }
+    #endif
     """
+    void* mt_first() noexcept                   # these return borrowed references, or NULL; always so in other versions of Python
+    void* mt_next(void* frame) noexcept
+    PyObject* mt_code_of(void* frame) noexcept
+    int mt_place_of(void* frame) noexcept
     PyObject* mt_current_frame()                # these return new references
     PyObject* mt_caller(PyObject* frame)
     PyObject* mt_code(PyObject* frame)
@@ -48,13 +79,47 @@ cdef int _ours(PyObject* frame, PyObject* code) except -1:
     return s.ours
 
 
+cdef void* _quickly(Place* p) noexcept:
+    """Set the place of an operator without making frame objects. Return the frame, or NULL if a code object has not been seen."""
+    cdef void* frame = mt_first()
+    cdef PyObject* code
+    cdef Seen* s
+    cdef int left = FRAMES
+    while frame != NULL:
+        code = mt_code_of(frame)
+        s = &_seen[(<size_t>code >> 5) & (SEEN - 1)]
+        if s.code != code:
+            return NULL
+        if left == 0 or not s.ours:
+            Py_INCREF(<object>code)
+            p.code, p.instruction = code, mt_place_of(frame)
+            return frame
+        left -= 1
+        frame = mt_next(frame)
+    return NULL
+
+
+cdef void* raw_user_frame() noexcept:
+    """Return the interpreter's own frame of user code, or NULL."""
+    cdef Place p
+    cdef void* frame
+    p.code = NULL
+    frame = _quickly(&p)
+    Py_XDECREF(p.code)
+    return frame
+
+
 @cython.final
 @cython.binding(False)
 cdef class Attribution:
     """A context manager that notes where the operators of this thread are called while memory is counted.
 
-    `module` is any number; each operator is noted with its current value.
+    `module` is any number; each operator is noted with its current value. An operator of a backward pass has the module in
+    which the node that calls it was recorded, unless `module` has changed since, as while a module is computed again.
     """
+
+    def __cinit__(self):
+        self.collectives = []
 
     def __enter__(self):
         cdef ThreadState state = thread_state()
@@ -103,11 +168,16 @@ cdef class Attribution:
             self.places = p
             self.room = self.room * 2 + 1024
         p = &self.places[self.n]
-        p.op, p.code, p.instruction, p.module = op, NULL, 0, self.module
+        p.op, p.code, p.instruction, p.module, p.by_engine = op, NULL, 0, self.module, False
         p.sequence = sequences.last[0] if sequences.last != NULL else 0
         p.node = self.visiting
+        p.moved = self.visiting != 0 and self.module != self.module_before
         Py_INCREF(<object>op)
         self.n += 1
+        raw = _quickly(p)
+        if raw != NULL:
+            p.by_engine = self.visiting != 0 and raw == self.caller_raw
+            return 0
         frame = self.user_frame()
         p.by_engine = self.visiting != 0 and frame == self.caller
         if frame != NULL:
@@ -150,11 +220,28 @@ cdef class Attribution:
                 break
             line = at
         at = i
-        while not module and at >= 0:
+        while at >= 0 and (not module or self.places[at].by_engine) and not self.places[at].moved:
             at = self.origin(at)
-            if at >= 0:
-                module = self.places[at].module
+            module = self.places[at].module if at >= 0 else 0 if self.places[i].by_engine else module
         if self.places[line].code == NULL:
             return name, module, None, None
         code = <object>self.places[line].code
         return name, module, code.co_filename, line_of(code, self.places[line].instruction)
+
+
+@cython.final
+@cython.binding(False)
+cdef class Collective:
+    """A context manager for the operators of a collective of `metatensor.distributed`. What they make are its buffers."""
+    cdef Attribution notes
+    cdef long long first
+
+    def __enter__(self):
+        self.notes = <Attribution>thread_state().attribution
+        if self.notes is not None:
+            self.first = self.notes.first + self.notes.n
+        return self
+
+    def __exit__(self, *exc):
+        if self.notes is not None:
+            self.notes.collectives.append((self.first, self.notes.first + self.notes.n - 1))

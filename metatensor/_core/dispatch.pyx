@@ -486,7 +486,10 @@ cdef object run_plain(Call* c):
         result = by_others(c, ov)
         if result is not NotImplemented:
             return result
-        result = ov.meta(c) if ov.meta != NULL else python_meta(c)
+        if hints.trackers:
+            result = counted(c, ov, False)
+        else:
+            result = ov.meta(c) if ov.meta != NULL else python_meta(c)
     if c.variant == FUNCTIONAL and c.device == <PyObject*>META and not ov.mutates \
             and not c.flags & T_REQUIRES_GRAD:
         return result

@@ -10,7 +10,8 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdlib cimport qsort
 from libc.string cimport memset
-from metatensor._core.attribution cimport Attribution, sequences
+from metatensor._core.accounting cimport sums_in_place
+from metatensor._core.attribution cimport Attribution, raw_user_frame, sequences
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport DType
 from metatensor._core.graph cimport Edge, Node, NodeExtra, Output, exposed, last_sequence, next_sequence, where_called
@@ -169,7 +170,7 @@ cdef class Walk:
     cdef object total(self, PyObject** slot, Tensor g):
         cdef Tensor old = <Tensor>slot[0]
         # The slot and `old` are the only references, so the buffer may be changed in place.
-        if not self.create and old.storage.device is not META and Py_REFCNT(slot[0]) <= 2 \
+        if not self.create and (old.storage.device is not META or hints.policies and sums_in_place()) and Py_REFCNT(slot[0]) <= 2 \
                 and Py_REFCNT(<PyObject*>old.storage) == 1 and old.base is None and old.dtype is g.dtype \
                 and is_dense(old.ndim, old.sizes, old.strides):
             return call("add_", (old, g))
@@ -190,12 +191,13 @@ cdef class Walk:
         cdef Attribution attribution = self.attribution
         cdef unsigned long long visiting = attribution.visiting
         cdef PyObject* caller = attribution.caller
+        cdef void* raw = attribution.caller_raw
         cdef PyObject* frame = attribution.user_frame()
-        attribution.caller = frame
+        attribution.caller, attribution.caller_raw = frame, raw_user_frame()
         try:
             return self.run()
         finally:
-            attribution.visiting, attribution.caller = visiting, caller
+            attribution.visiting, attribution.caller, attribution.caller_raw = visiting, caller, raw
             Py_XDECREF(frame)
 
     cdef int visit(self, int place) except -1:
@@ -215,7 +217,7 @@ cdef class Walk:
         if not leaf:
             self.visiting = node.sequence
             if self.attribution is not None:
-                self.attribution.visiting = node.sequence
+                self.attribution.visiting, self.attribution.module_before = node.sequence, self.attribution.module
         if at.captured and not (leaf and self.accumulate):
             self.capture(place, node, grads)
         if self.only_inputs and (not at.needed or (leaf and not self.accumulate)):

@@ -555,6 +555,10 @@ SPECIFIC = [
 
 # Results that schemas name: what a name means, or operator.name.
 RESULTS = {
+    "logsumexp": "Logarithms of the sums of exponentials of the scores (N, H, L), float32 for half precision.",
+    "log_sumexp": "Logarithms of the sums of exponentials of the scores, with rows in multiples of 32, or without rows.",
+    "rng_state": "State of the random numbers, two values of uint64.", "unused": "A number that has no meaning.",
+    "philox_seed": "Seed of the random numbers, int64.", "philox_offset": "Offset of the random numbers, int64.",
     "L": "Lower triangular factors.",
     "LD": "Compact factors.",
     "LU": "Compact factors.",

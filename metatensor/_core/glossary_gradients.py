@@ -36,6 +36,15 @@ SPECIFIC = [
         "weight": "Factors of the normalized values.", "bias": "Values that were added.",
         "mean": "Means that the forward operator returned.",
         "N": "Batch size.", "eps": "Number that was added to the variance."}),
+    ("_fused_rms_norm_backward", {"weight": "Factors of the normalized values.", "rstd": "Reciprocals of the roots of the mean squares."}),
+    ("_scaled_dot_product_*", {
+        "value": "Values (N, H, S, Ev).", "unused": "Nothing.", "rng_state": "State of the random numbers, uint64.",
+        "attn_bias": "Term that is added to the scores.", "attn_mask": "Term that is added to the scores.",
+        "compute_log_sumexp": "Whether to return what the backward pass needs.", "out": "Result of attention.",
+        "logsumexp": "Logarithms of the sums of exponentials of the scores, one for each row of the query.",
+        "philox_seed": "Seed of the random numbers, int64.", "philox_offset": "Offset of the random numbers, int64.",
+        "grad_out": "Gradient of the result.",
+        "grad_input_mask": "Which gradients to return: of query, key, value and `attn_bias`."}),
     ("native_batch_norm_backward", {
         "train": "Whether the statistics of the batch were used.", "eps": "Number that was added to the variance."}),
     ("_adaptive_avg_pool_backward", {"n": "Number of pooled dimensions."}),

@@ -2,7 +2,7 @@
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
-from metatensor._core.accounting cimport formula
+from metatensor._core.accounting cimport chosen_policy, formula
 from metatensor._core.gradients cimport (
     FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_ARGUMENT, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function,
     Kept, NamedRule, Parameter, Rule, rule_of,
@@ -46,6 +46,10 @@ cdef object by_others(Call* c, Overload ov):
     For an in-place call they get a copy of the target, because they may save it.
     """
     cdef int i
+    if hints.policies and c.variant == FUNCTIONAL:
+        result = _by_policy(c, ov)
+        if result is not NotImplemented:
+            return make_returns(c, result) if type(result) is tuple else result
     if c.variant != IN_PLACE:
         result = PyObject_Vectorcall((<Rule>ov.gradient).through, c.args, ov.nslots, NULL)
     elif (<Rule>ov.gradient).through_write is not None:
@@ -57,6 +61,13 @@ cdef object by_others(Call* c, Overload ov):
         if result is not NotImplemented:
             return <object>c.args[0] if result is args[0] else call("copy_", (<object>c.args[0], result))
     return make_returns(c, result) if type(result) is tuple else result
+
+
+cdef object _by_policy(Call* c, Overload ov):
+    """Compute an operator by the others that the thread's kernel policy records. Return NotImplemented if it names none."""
+    policy = chosen_policy()
+    body = None if policy is None else policy.recorded_as(ov.qualname)
+    return NotImplemented if body is None else PyObject_Vectorcall(body, c.args, ov.nslots, NULL)
 
 
 cdef inline int _link(Node node, int i, Tensor t) except -1:

@@ -10,6 +10,7 @@ cdef struct Hints:
     int saved_hooks     # number of active `saved_tensors_hooks`
     int anomaly         # anomaly mode, of all threads: see `set_anomaly`
     int duals           # number of active forward-mode levels
+    int policies        # number of `push_policy` in effect
 
 cdef Hints hints
 
@@ -27,6 +28,8 @@ cdef class ThreadState:
     cdef list held                  # what the operators of a gradient's formula made, or None; see accounting
     cdef object attribution         # the Attribution that notes where operators are called, or None
     cdef object recorder            # the innermost Recorder, or None
+    cdef object policy              # the kernel policy that was chosen, or None
+    cdef list outer_policies        # those that it replaces, the innermost last, or None
     cdef object walk                # the backward pass that is running, or None
     cdef unsigned long long dual_limit      # tangents of levels from this number on are ignored
     cdef list saved_hooks           # pairs of hooks for saved tensors, the innermost last, or None

@@ -14,7 +14,12 @@ cdef extern from *:
     #ifdef _MSC_VER
     static __declspec(thread) PyObject *mt_thread_state = NULL;
     #else
-    static _Thread_local PyObject *mt_thread_state = NULL;
+    #ifdef __GLIBC__
+    #define MT_FAST __attribute__((tls_model("initial-exec")))      /* one load instead of a call; glibc reserves room for it */
+    #else
+    #define MT_FAST
+    #endif
+    static _Thread_local PyObject *mt_thread_state MT_FAST = NULL;
     #endif
     """
     PyObject* mt_thread_state

@@ -28,6 +28,7 @@ from metatensor.analysis.report import Gap, ModuleRow, Peak, Report, SharedGroup
 from metatensor.analysis.step_time import StepTime, time_of
 from metatensor.analysis.training import TrainingReport, estimate_training
 from metatensor.devices.profiles import DeviceProfile, device_profile, device_profiles
+from metatensor.rules.policies import Kernel, KernelPolicy, policies, policy, register_policy
 
 if TYPE_CHECKING:
     from metatensor.analysis import allocator as allocator
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 __all__ = ["BudgetExceededError", "CheckResult", "Comparison", "DeviceProfile", "FitChange", "FitReport", "FitSetting",
            "FitTrial", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker", "ModuleRow", "Peak", "Profile", "Report",
            "SharedGroup", "StepTime", "StorageRecord", "TrainingReport", "allocator", "calibrate", "check", "compare",
-           "device_profile", "device_profiles", "estimate", "estimate_training", "fit", "load_snapshot", "profile",
-           "time_of", "within_budget"]  # fmt: skip
+           "device_profile", "device_profiles", "estimate", "estimate_training", "fit", "load_snapshot", "policies",
+           "policy", "profile", "register_policy", "time_of", "within_budget"]  # fmt: skip
 
 # Imported on first use: an estimate does not need them.
 _LAZY = {"allocator": ("metatensor.analysis.allocator", ""), "calibrate": ("metatensor.analysis.calibration", "calibrate"),

@@ -13,6 +13,7 @@ from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.observation import Progress, RunObserver
 from metatensor.analysis.report import Report
 from metatensor.nn.parameter import is_lazy
+from metatensor.rules.policies import policy_for
 
 if TYPE_CHECKING:
     from metatensor.analysis.profiling import Profile
@@ -135,6 +136,7 @@ def report_of(inventory: Inventory, observer: RunObserver, args: tuple, kwargs: 
         gaps=observer.gaps,
         shared=inventory.shared,
         ops=observer.ops,
+        policy=policy_for(None).name,
     )
 
 

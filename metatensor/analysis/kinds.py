@@ -13,12 +13,14 @@ _BY_KIND = {
         nn.functional.bilinear _scaled_mm _int_mm _grouped_mm""",
     "convolution": "convolution convolution_backward conv_tbc " + " ".join(
         f"nn.functional.conv{form}{n}d" for form in ("", "_transpose") for n in (1, 2, 3)),
-    "attention": "nn.functional.scaled_dot_product_attention",
+    "attention": "nn.functional.scaled_dot_product_attention " + " ".join(
+        f"_scaled_dot_product_{form}{half}" for form in ("flash_attention", "efficient_attention", "flash_attention_for_cpu")
+        for half in ("", "_backward")),
     "recurrence": "lstm gru rnn_tanh rnn_relu lstm_cell gru_cell rnn_tanh_cell rnn_relu_cell",
     "softmax": """softmax log_softmax nn.functional.softmax nn.functional.log_softmax nn.functional.softmin _softmax_backward_data
         _log_softmax_backward_data _safe_softmax logsumexp nn.functional.cross_entropy""",
     "normalization": costless.NORMALISATION + """ native_layer_norm_backward native_group_norm_backward native_batch_norm_backward
-        _batch_norm_forward""",
+        _batch_norm_forward _fused_rms_norm_backward""",
     "pooling": costless.POOLING + " _max_pool_backward _avg_pool_backward _adaptive_avg_pool_backward _upsample_backward",
     "gather": "embedding nn.functional.embedding nn.functional.embedding_bag _embedding_bag gather index_select take take_along_dim "
               "_index masked_select _masked_select nn.functional.nll_loss",

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import metatensor as mt
-from metatensor._core.accounting import storages_of
+from metatensor._core.accounting import sort_storages
 from metatensor._core.attribution import Attribution
 from metatensor._core.memory import MemoryLog
 from metatensor._core.memory_events import MemoryEvent
@@ -23,7 +23,7 @@ from metatensor._core.units import bytes_text
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.report import SCHEMA, ModuleRow
 from metatensor.analysis.timeline import by_module, chart, living, source_text
-from metatensor.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from metatensor.nn._hooks import observe_modules
 from metatensor.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CATEGORIES", "Profile", "StorageRecord", "profile"]
 
-CATEGORIES = ("parameter", "buffer", "input", "gradient", "optimizer state", "saved for backward", "output", "temporary")
-"""What a storage is for."""
+CATEGORIES = ("parameter", "buffer", "input", "gradient", "optimizer state", "saved for backward", "communication", "output", "temporary")
+"""What a storage is for. Communication: what the collectives of `metatensor.distributed` make."""
 EXCLUDED = ("rounding of an allocator", "workspaces of kernels", "context of a device")
 _POINTS = 1000  # of the timeline in `to_dict`
 _ROWS = 10
@@ -50,7 +50,8 @@ class StorageRecord(NamedTuple):
     operator: str
     """The operator that made it, or ``""``."""
     module: str
-    """The path of the module that was running, ``""`` outside modules and in backward passes."""
+    """The path of the module that was running, ``""`` outside modules. In a backward pass: of the module whose operator the gradient
+    belongs to."""
     line: str | None
     """``file:line`` of the user's code that called the operator."""
     born: int
@@ -328,6 +329,8 @@ class Profile:
         if known is not None:
             return known
         birth = self.events[born]
+        if any(first <= birth.operator <= last for first, last in self._attribution.collectives):
+            return "communication"
         death = None if died is None else self.events[died]
         for first, last in self._steps:
             if first < birth.operator <= last:
@@ -360,8 +363,7 @@ class _Run:
     def __enter__(self) -> _Run:
         for register, hook in ((register_optimizer_step_pre_hook, self._begin), (register_optimizer_step_post_hook, self._end)):
             self._exits.callback(register(hook).remove)
-        self._exits.enter_context(register_module_forward_pre_hook(self._enter))
-        self._exits.enter_context(register_module_forward_hook(self._leave, always_call=True))
+        self._exits.callback(observe_modules(self._enter, self._leave).remove)
         self._exits.enter_context(self.log)
         self._exits.enter_context(self.attribution)
         return self
@@ -372,17 +374,23 @@ class _Run:
     # Modules and optimizers -------------------------------------------------------------------------------
 
     def _meet(self, root: Any) -> None:
-        """Note the paths of the submodules of a module that has not been seen."""
+        """Note the paths of a module and its submodules, except those that have been seen."""
         if id(root) in self._modules:
             return
         self.roots.append(root)
-        for path, module in root.named_modules():
-            if id(module) not in self._modules:
-                self._modules[id(module)] = module
-                self._numbers[id(module)] = len(self.paths)
-                self.paths.append(path or type(module).__name__)
+        pending = [("", root)]
+        while pending:
+            path, module = pending.pop()
+            if id(module) in self._modules:
+                continue
+            self._modules[id(module)] = module
+            self._numbers[id(module)] = len(self.paths)
+            self.paths.append(path or type(module).__name__)
+            prefix = f"{path}." if path else ""
+            children = [(prefix + name, child) for name, child in module._modules.items() if child is not None]
+            pending += reversed(children)
 
-    def _enter(self, module: Any, args: tuple) -> None:
+    def _enter(self, module: Any) -> None:
         if threading.get_ident() == self._thread:
             number = self._numbers.get(id(module))
             if number is None:
@@ -391,7 +399,7 @@ class _Run:
             self._stack.append(self.attribution.module)
             self.attribution.module = number
 
-    def _leave(self, module: Any, args: tuple, output: Any) -> None:
+    def _leave(self) -> None:
         if threading.get_ident() == self._thread and self._stack:
             self.attribution.module = self._stack.pop()
 
@@ -404,18 +412,11 @@ class _Run:
     def _end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.steps[-1] = (self.steps[-1][0], self.log.first_operator + len(self.attribution))
 
-    def _parameters(self) -> Iterator[Any]:
-        seen = set()
-        for module in self._modules.values():
-            for p in module._parameters.values():
-                if p is not None and id(p) not in seen:
-                    seen.add(id(p))
-                    yield p
+    def _parameters(self) -> list[Any]:
+        found = [p for module in self._modules.values() for p in module._parameters.values() if p is not None]
         for optimizer in self._optimizers.values():  # parameters of no module, or of modules whose forward is called directly
-            for p in optimizer._parameters():
-                if id(p) not in seen:
-                    seen.add(id(p))
-                    yield p
+            found += optimizer._parameters()
+        return list({id(p): p for p in found}.values())
 
     # Afterwards ---------------------------------------------------------------------------------------
 
@@ -424,18 +425,14 @@ class _Run:
         made: dict[int, str] = {}
         seen: set[int] = set()
         before: dict[str, list[int]] = {}
-        first = self.log.first_storage
         for category, tensors in self._held(result):
-            for key, number, nbytes in storages_of(tensors):
-                if number >= first:
-                    made.setdefault(number, category)
-                elif key not in seen and category != "output":
-                    seen.add(key)
-                    before.setdefault(category, []).append(nbytes)
+            sizes = sort_storages(tensors, category, self.log.first_storage, made, seen)
+            if sizes and category != "output":
+                before[category] = sizes
         return made, before
 
     def _held(self, result: Any) -> Iterator[tuple[str, list[Any]]]:
-        parameters = list(self._parameters())
+        parameters = self._parameters()
         yield "parameter", parameters
         yield "buffer", [b for module in self._modules.values() for b in module._buffers.values() if b is not None]
         yield "gradient", [p.grad for p in parameters if p.grad is not None]

@@ -121,6 +121,8 @@ class Report:
     """What lived in memory when, if it was asked for (``timeline=True``)."""
     time: StepTime | None = None
     """The predicted time on a device, as `time_of` returns it, if it was set."""
+    policy: str = "meta"
+    """Name of the kernel policy, see `metatensor.analysis.policy`."""
 
     @property
     def parameters(self) -> int:
@@ -177,6 +179,7 @@ class Report:
             "flops_uncounted_ops": self.uncounted,
             "shared": [group.to_dict() for group in self.shared],
             "excluded": list(EXCLUDED),
+            "policy": self.policy,
             "ops": self.ops,
             **details(self.modules, self.profile, self.time),
         }

@@ -167,7 +167,7 @@ def step_time(
     dtype = max(by_dtype, key=lambda name: by_dtype[name]) if any(by_dtype.values()) else None
     passes = _passes(timing)
     if training and profile.kind != "cpu":
-        timing.assumptions.append("operators run as on meta: a fused backward pass of attention or a fused optimizer takes less")
+        timing.assumptions.append("operators run as the kernel policy says; a fused optimizer takes less")
     remarks = timing.notes() + ([f"MFU unknown: {why}"] if why else [])
     found = StepTime(profile.name, _times(less.phases.get("forward", 0.0), times), training=training, convention=convention, dtype=dtype,
                      batch=None if batch is None else batch * times, model_flops=None if flops is None else flops * times,

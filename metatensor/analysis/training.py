@@ -27,6 +27,7 @@ from metatensor.analysis.report import CONVENTION, EXCLUDED, SCHEMA, ModuleRow, 
 from metatensor.analysis.step_time import StepTime, recorded_step, step_time
 from metatensor.analysis.utilization import CONVENTIONS
 from metatensor.devices.profiles import device_profile
+from metatensor.rules import policies
 
 PACKAGE = os.path.dirname(mt.__file__)
 
@@ -85,6 +86,8 @@ class TrainingReport:
     """Every module in depth-first order, the model first. Their floating-point operations are those of one forward pass."""
     profile: Profile | None = None
     """What lived in memory when during the second step, if it was asked for (``timeline=True``)."""
+    policy: str = "meta"
+    """Name of the kernel policy, see `metatensor.analysis.policy`."""
 
     @property
     def flops(self) -> int:
@@ -105,7 +108,8 @@ class TrainingReport:
         """Return all figures as JSON types."""
         return {"kind": "training", "schema": SCHEMA, **_plain(vars(self)), "time": None,
                 **details(self.modules, self.profile, self.time), "peak": self.peak.to_dict(), "flops": self.flops,
-                "total_bytes": self.total_bytes, "flops_convention": CONVENTION, "excluded": list(EXCLUDED)}  # fmt: skip
+                "total_bytes": self.total_bytes, "flops_convention": CONVENTION, "excluded": list(EXCLUDED),
+                "workspaces": [space._asdict() for space in policies.policy_named(self.policy).workspaces]}  # fmt: skip
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text."""
@@ -152,6 +156,7 @@ class TrainingReport:
         if self.without_gradient:
             notes.append(f"no gradient: {', '.join(self.without_gradient)}")
         notes += [f"no FLOP rule for {gap['op']}, called {gap['calls']} times: its FLOPs are missing" for gap in self.flops_gaps]
+        notes += policies.policy_named(self.policy).notes()
         notes += [f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}"]
         return notes if self.time is None else notes + self.time.notes()
 
@@ -182,7 +187,7 @@ def optimizer_named(name: str) -> Any:
 def estimate_training(
     model: Any, /, *inputs: Any, loss: Callable[[Any], Any] | None = None, optimizer: Any = "adamw", precision: str | None = None,
     recompute: str = "none", foreach: bool = False, grad_accumulation: int = 1, device: Any = None,
-    convention: str = "torch", timeline: bool = False, **kwargs: Any,
+    convention: str = "torch", timeline: bool = False, policy: Any = None, **kwargs: Any,
 ) -> TrainingReport:
     """Run one training step of a model on meta and report its cost.
 
@@ -219,6 +224,9 @@ def estimate_training(
         How MFU counts operations: "torch", "macs", "6nd" or "megatron". Default: "torch".
     timeline : bool
         Whether to run two more steps and record what lives in memory when during the second: ``report.profile``. Default False.
+    policy : str or KernelPolicy, optional
+        The kernel policy, as `metatensor.analysis.policy` takes it. Default: the one that a block has chosen, else "cuda" or
+        "eager" where `device` is a GPU of that kind or a CPU, else "meta".
 
     Returns
     -------
@@ -248,6 +256,7 @@ def estimate_training(
     if convention not in CONVENTIONS:
         raise ValueError(f"estimate_training: convention {convention!r} is unknown; there are {', '.join(CONVENTIONS)}")
     profile = None if device is None else device_profile(device)
+    kernels = policies.policy_for(policy, profile)
     way = precision_named(precision)
     if has_lazy(model):
         with mt.no_grad(), mt.device("meta"):
@@ -258,7 +267,9 @@ def estimate_training(
             raise ValueError(f"estimate_training: {name} is on {tensor.device}; the step would change it. Use a copy on meta")
     if not any(p.requires_grad for p in named.values()):
         raise ValueError("estimate_training: no parameter requires grad")
-    with mt.device("meta"), mt.enable_grad(), kept_gradients(model), way.applied(model) as converted:
+    # The cpu device of metatensor computes as under `meta`, and the profiles of CPUs are measured there.
+    timed = policies.META if profile is not None and profile.backend == "cpu" else kernels
+    with policies.policy(kernels), mt.device("meta"), mt.enable_grad(), kept_gradients(model), way.applied(model) as converted:
         try:
             _clear(named)
             step = _Step(model, converted((inputs, kwargs)), loss or _mean, _maker(optimizer, foreach), way)
@@ -267,21 +278,22 @@ def estimate_training(
                 _clear(named)
                 again = step.flops()
                 _clear(named)
-                calls = None if profile is None else step.calls()
+                with policies.policy(timed):
+                    calls = None if profile is None else step.calls()
                 if timeline:
                     _clear(named)
                     figures["profile"] = step.profile(grad_accumulation)
             _clear(named)
             plain = step.flops() if paths else again
             _clear(named)
-            without = step.calls() if paths and profile is not None else None
+            with policies.policy(timed):
+                without = step.calls() if paths and profile is not None else None
             time = None
             if profile is not None and calls is not None:
                 time = step_time(profile, calls, without, grad_accumulation, model, (step.args, step.kwargs), convention)
         finally:
             _clear(named)
-        figures["time"] = time
-        figures["flops_gaps"] = step.gaps
+        figures.update(time=time, flops_gaps=step.gaps, policy=kernels.name)
         return _report(step, named, figures, made, again, plain, way, recompute, paths, grad_accumulation)
 
 

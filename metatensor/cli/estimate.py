@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time as clock
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.progress import BarColumn, Progress, TextColumn
@@ -17,6 +17,7 @@ from metatensor.cli.contents import printable_lines
 from metatensor.cli.request import Request, model_options
 from metatensor.cli.terminal import Terminal
 from metatensor.cli.training_options import device_of, loss_of, training_options
+from metatensor.rules.policies import KernelPolicy, policy, policy_for
 
 __all__ = ["command"]
 
@@ -38,6 +39,7 @@ PATIENCE = 0.3
               "--train also compare its memory.")
 @click.option("--convention", type=click.Choice(["torch", "macs", "6nd", "megatron"]),
     help="With --device: how MFU counts [default: torch].")
+@click.option("--policy", metavar="NAME", help="A kernel policy: meta, eager, cuda, or one of a plugin [default: that of --device].")
 def command(
     request: Request, depth: int | None, as_json: bool, train: bool, html: str | None, trace: str | None, **options: Any
 ) -> None:
@@ -56,27 +58,61 @@ def command(
         raise click.UsageError("--convention needs --device")
     if html is not None:
         _check_plotly()
-    timeline = as_json or html is not None or trace is not None
-    if train:
-        _train(request, as_json, {**given, "timeline": timeline}, html, trace)
-        return
-    profile, convention = device_of(given.pop("device", None)), given.pop("convention", "torch")
+    outputs = Outputs(as_json, html, trace)
+    profile = device_of(given.pop("device", None))
+    kernels = _policy(given, profile)
+    with policy(kernels):
+        if train:
+            _train(request, outputs, given, profile)
+        else:
+            _infer(request, depth, outputs, given, profile, kernels)
+
+
+class Outputs(NamedTuple):
+    """What is written besides the table, or instead of it."""
+
+    json: bool
+    html: str | None
+    trace: str | None
+
+    @property
+    def timeline(self) -> bool:
+        """Whether they need what lives in memory when."""
+        return self.json or self.html is not None or self.trace is not None
+
+    def write(self, found: dict[str, Any], profile: Any) -> None:
+        """Write the page and the trace that were asked for."""
+        from metatensor.analysis import page
+
+        try:
+            if self.html is not None:
+                page.write(self.html, found)
+            if self.trace is not None:
+                profile.to_chrome_trace(self.trace)
+        except OSError as error:
+            raise click.ClickException(printable(str(error))) from None
+
+
+def _infer(request: Request, depth: int | None, outputs: Outputs, given: dict[str, Any], profile: Any, kernels: KernelPolicy) -> None:
+    """Report a forward pass."""
+    convention = given.pop("convention", "torch")
     if given:
         raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} needs --train")
     with _Bar() as bar:
-        result = request.run(progress=bar, device=profile, convention=convention, timeline=timeline)
+        result = request.run(progress=bar, device=profile, convention=convention, timeline=outputs.timeline)
     report = result.report
     if report is None:
         click.echo(printable_lines(str(result)), err=True)
         raise SystemExit(1)
     time = report.time = result.time
-    found = report.to_dict() if as_json or html is not None else {}
-    if html is not None or trace is not None:
-        _write(found, report.profile, html, trace)
-    if as_json:
+    found = report.to_dict() if outputs.json or outputs.html is not None else {}
+    outputs.write(found, report.profile)
+    if outputs.json:
         click.echo(json.dumps(found, indent=2))
         return
     Terminal().print(as_rich(report, depth))
+    if kernels.name != "meta":
+        click.echo(printable_lines("\n".join(kernels.notes())))
     if time is not None:
         click.echo(printable_lines(f"one pass on {time.device}\n\n{time}"))
 
@@ -91,23 +127,18 @@ def _check_plotly() -> None:
         raise click.ClickException(str(error)) from None
 
 
-def _write(found: dict[str, Any], profile: Any, html: str | None, trace: str | None) -> None:
-    """Write the page and the trace that were asked for."""
-    from metatensor.analysis import page
-
+def _policy(options: dict[str, Any], profile: Any) -> KernelPolicy:
+    """Take the kernel policy out of options, and return it."""
     try:
-        if html is not None:
-            page.write(html, found)
-        if trace is not None:
-            profile.to_chrome_trace(trace)
-    except OSError as error:
-        raise click.ClickException(printable(str(error))) from None
+        return policy_for(options.pop("policy", None), profile)
+    except ValueError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--policy") from None
 
 
-def _train(request: Request, as_json: bool, options: dict[str, Any], html: str | None, trace: str | None) -> None:
+def _train(request: Request, outputs: Outputs, options: dict[str, Any], profile: Any) -> None:
     """Report a training step."""
     by_op = options.pop("by", None) == "op"
-    profile = device_of(options.pop("device", None))
+    options["timeline"] = outputs.timeline
     if profile is not None:
         options["device"] = profile
     if "loss" in options:
@@ -120,10 +151,9 @@ def _train(request: Request, as_json: bool, options: dict[str, Any], html: str |
     memory = None if profile is None else profile.visible_memory or profile.memory
     fits = None if memory is None else report.total_bytes <= memory
     device = None if profile is None else {"name": profile.name, "memory": memory, "fits": fits}
-    found = {**report.to_dict(), "device": device} if as_json or html is not None else {}
-    if html is not None or trace is not None:
-        _write(found, report.profile, html, trace)
-    if as_json:
+    found = {**report.to_dict(), "device": device} if outputs.json or outputs.html is not None else {}
+    outputs.write(found, report.profile)
+    if outputs.json:
         click.echo(json.dumps(found, indent=2))
         return
     click.echo(printable_lines(report.text(by_op)))

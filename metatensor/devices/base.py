@@ -65,6 +65,11 @@ class DeviceBackend:
     The ticket of such a kernel may have a third item, the index of the first element to generate. This lets metatensor
     generate parts of deferred random tensors without the rest."""
 
+    policy: Any = None
+    """A `metatensor.rules.policies.KernelPolicy` that says how the device computes operators, or None.
+
+    `metatensor.analysis.policy` finds it by the type of the device."""
+
     def device_count(self) -> int:
         """Return the number of usable devices of this type. It is 0 if the hardware or its driver is missing."""
         return 1

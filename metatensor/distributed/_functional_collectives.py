@@ -7,6 +7,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.absent import kind
+from metatensor.distributed._buffers import collective
 from metatensor.distributed._group import member, only_this_process
 
 __all__ = ["AsyncCollectiveTensor", "all_gather_tensor", "all_reduce", "all_to_all_single", "all_to_all_single_autograd",
@@ -24,30 +25,35 @@ def _alone(name: str, group: Any) -> None:
         only_this_process(name, len(group))
 
 
+@collective
 def all_reduce(self: Any, reduceOp: str, group: Any, tag: str = "") -> Any:
     """Return a copy of the tensor."""
     _alone("_functional_collectives.all_reduce", group)
     return self.clone()
 
 
+@collective
 def broadcast(self: Any, src: int, group: Any, tag: str = "") -> Any:
     """Return a copy of the tensor."""
     _alone("_functional_collectives.broadcast", group)
     return self.clone()
 
 
+@collective
 def all_gather_tensor(self: Any, gather_dim: int, group: Any, tag: str = "") -> Any:
     """Return a contiguous copy of the tensor."""
     _alone("_functional_collectives.all_gather_tensor", group)
     return self.clone(memory_format=mt.contiguous_format)
 
 
+@collective
 def reduce_scatter_tensor(self: Any, reduceOp: str, scatter_dim: int, group: Any, tag: str = "") -> Any:
     """Return a contiguous copy of the tensor."""
     _alone("_functional_collectives.reduce_scatter_tensor", group)
     return self.clone(memory_format=mt.contiguous_format)
 
 
+@collective
 def all_to_all_single(
     self: Any, output_split_sizes: Sequence[int] | None, input_split_sizes: Sequence[int] | None, group: Any, tag: str = ""
 ) -> Any:
@@ -59,6 +65,7 @@ def all_to_all_single(
 all_to_all_single_autograd = all_to_all_single
 
 
+@collective
 def permute_tensor(self: Any, src_dst: Sequence[int], group: Any, tag: str = "") -> Any:
     """Return a contiguous copy of the tensor. ``src_dst`` must be ``[0]``."""
     _alone("_functional_collectives.permute_tensor", group)

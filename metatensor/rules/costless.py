@@ -60,7 +60,7 @@ LINEAR_ALGEBRA = """
     lu_unpack orgqr ormqr slogdet triangular_solve
 """
 NORMALISATION = """
-    native_batch_norm native_group_norm native_layer_norm nn.functional._batch_norm_eval
+    _fused_rms_norm native_batch_norm native_group_norm native_layer_norm nn.functional._batch_norm_eval
     nn.functional._batch_norm_stats nn.functional._batch_norm_train nn.functional._batch_statistics
     nn.functional._instance_norm nn.functional._instance_norm_eval nn.functional._instance_norm_train
     nn.functional.batch_norm nn.functional.group_norm nn.functional.instance_norm nn.functional.layer_norm
@@ -105,7 +105,7 @@ LOSS = """
 
 BACKWARD = """
     _adaptive_avg_pool_backward _avg_pool_backward _batch_norm_forward _cdist_backward _ctc_loss _ctc_loss_backward
-    _grid_sampler_backward _pdist_backward
+    _fused_rms_norm_backward _grid_sampler_backward _pdist_backward
     _log_softmax_backward_data _max_pool_backward _multilabel_margin_loss_forward _nll_loss_forward _rrelu_with_noise
     _softmax_backward_data _upsample_backward binary_cross_entropy_backward elu_backward embedding_dense_backward gelu_backward
     glu_backward hardshrink_backward hardsigmoid_backward hardswish_backward hardtanh_backward huber_loss_backward

@@ -143,6 +143,16 @@ def attention(out: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) ->
     return 2 * prod(out.shape[:-1]) * key.shape[-2] * (query.shape[-1] + value.shape[-1])
 
 
+def fused_attention(out: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    """Count the same for an operator that has several results."""
+    return attention(out[0], query, key, value)
+
+
+def attention_backward(out: Any, grad: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
+    """Count the scores again, and the gradients of value, weights, query and key."""
+    return 2 * prod(query.shape[:-1]) * key.shape[-2] * (3 * query.shape[-1] + 2 * value.shape[-1])
+
+
 def recurrent(out: Any, input: Any, *args: Any, **__: Any) -> int:
     """Count the product of every weight matrix with each step of each sequence. Packed data is (rows, features)."""
     packed = isinstance(args[2], (list, tuple))
@@ -184,6 +194,12 @@ FLOPS: dict[str, Rule] = {
     "nn.functional.conv_transpose2d": transposed_convolution,
     "nn.functional.conv_transpose3d": transposed_convolution,
     "nn.functional.scaled_dot_product_attention": attention,
+    "_scaled_dot_product_flash_attention": fused_attention,
+    "_scaled_dot_product_flash_attention_backward": attention_backward,
+    "_scaled_dot_product_efficient_attention": fused_attention,
+    "_scaled_dot_product_efficient_attention_backward": attention_backward,
+    "_scaled_dot_product_flash_attention_for_cpu": fused_attention,
+    "_scaled_dot_product_flash_attention_for_cpu_backward": attention_backward,
     "lstm": recurrent,
     "gru": recurrent,
     "rnn_tanh": recurrent,

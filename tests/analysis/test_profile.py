@@ -200,3 +200,60 @@ def test_a_users_own_backward_is_at_its_own_line():
     report = profile(lambda: Double.apply(x).sum().backward())
     lines = {code_at(report.place_of(event)[2]) for event in report.events if event.walk and report.place_of(event)[0] == "mul"}
     assert lines == {"return g * 2"}
+
+
+def test_the_backward_pass_has_the_modules_of_the_forward_pass():
+    with mt.device("meta"):
+        model = mt.nn.Sequential(mt.nn.Linear(8, 16), mt.nn.GELU(), mt.nn.Linear(16, 4))
+        x = mt.empty(3, 8)
+    outside = profile(lambda: model(x).sum().backward())
+    found = [(r.operator, r.module) for r in outside.storages if outside.events[r.born].walk]
+    assert ("gelu_backward", "1") in found
+    assert {module for operator, module in found if operator == "mm"} == {"0", "2"}
+    assert [r.module for r in outside.storages if r.operator == "ones_like"] == [""]
+
+    class Step(mt.nn.Module):  # a backward pass that runs inside a module
+        def __init__(self):
+            super().__init__()
+            self.inner = model
+
+        def forward(self, x):
+            model.zero_grad()
+            self.inner(x).sum().backward()
+
+    inside = profile(Step(), x)
+    found = [(r.operator, r.module) for r in inside.storages if inside.events[r.born].walk]
+    assert {module for operator, module in found if operator == "mm"} == {"inner.0", "inner.2"}
+    # A node from before the profile belongs to no module.
+    loss = model(x).sum()
+    model.zero_grad()
+    assert {r.module for r in profile(loss.backward).storages} == {""}
+
+
+def test_recomputed_modules_are_those_that_run_again():
+    with mt.device("meta"):
+        model, x = mt.nn.Sequential(mt.nn.Linear(8, 16), mt.nn.GELU()), mt.empty(3, 8)
+    checkpoint = mt.utils.checkpoint.checkpoint
+    report = profile(lambda: checkpoint(model, x, use_reentrant=False).sum().backward())
+    found = [(r.operator, r.module) for r in report.storages if report.events[r.born].walk]
+    assert ("nn.functional.gelu", "1") in found and ("gelu_backward", "1") in found and ("mm", "0") in found
+
+
+def test_buffers_of_collectives_are_communication(tmp_path):
+    dist = mt.distributed
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        from metatensor.distributed import _functional_collectives as collectives
+
+        x = mt.empty(100, device="meta")
+
+        def step():
+            gathered = collectives.all_gather_tensor(x * 1, 0, [0])
+            return (gathered * 2).sum()
+
+        report = profile(step)
+    finally:
+        dist.destroy_process_group()
+    assert [(r.operator, r.category) for r in report.storages] == [
+        ("mul", "temporary"), ("clone", "communication"), ("mul", "temporary"), ("sum", "output")]  # fmt: skip
+    assert report.at_peak()["communication"] == 400

@@ -22,7 +22,9 @@ ORDER = {"nn.functional.bilinear"}
 WITHOUT_SAMPLES = {"_grouped_mm", "_batch_norm_forward", "_upsample_backward", "convolution_backward", "native_batch_norm_backward",
                    "native_group_norm_backward", "nn.functional._batch_norm_train", "nn.functional._batch_statistics",
                    "nn.functional._instance_norm_train", "native_layer_norm_backward", "_cdist_backward", "_pdist_backward",
-                   "_embedding_bag_backward", "_embedding_bag_weights_backward"}
+                   "_embedding_bag_backward", "_embedding_bag_weights_backward", "_scaled_dot_product_flash_attention_backward",
+                   "_scaled_dot_product_efficient_attention", "_scaled_dot_product_efficient_attention_backward",
+                   "_scaled_dot_product_flash_attention_for_cpu_backward"}
 SAMPLES = 15
 
 

@@ -49,6 +49,41 @@ def rms_norm(x: Any, shape: Any, weight: Any, eps: Any) -> Any:
     return _affine(x * ((x * x).mean(tuple(range(-len(shape), 0)), True) + eps).rsqrt(), weight, None)
 
 
+@decomposition("_fused_rms_norm")
+def fused_rms_norm(x: Any, shape: Any, weight: Any, eps: Any) -> Any:
+    """Compute in float32 for half-precision input. The reciprocal root mean square stays float32."""
+    wide = _wide(x)
+    eps = mt.finfo(x.dtype).eps if eps is None else eps
+    scale = ((wide * wide).mean(tuple(range(-len(shape), 0)), True) + eps).rsqrt()
+    return _affine(wide * scale, weight, None).to(x.dtype), scale
+
+
+@decomposition("_scaled_dot_product_flash_attention")
+def flash_attention(q: Any, k: Any, v: Any, p: float, is_causal: bool, scale: Any, generator: Any) -> Any:
+    made, rows = _attention(q, k, v, None, p, is_causal, scale)
+    return made, rows.to(mt.float32), mt.zeros(2, dtype=mt.uint64, device=q.device), mt.zeros((), dtype=mt.uint64, device=q.device)
+
+
+@decomposition("_scaled_dot_product_efficient_attention")
+def efficient_attention(q: Any, k: Any, v: Any, bias: Any, compute: bool, p: float, is_causal: bool, scale: Any, generator: Any) -> Any:
+    made, rows = _attention(q, k, v, bias, p, is_causal, scale)
+    made = made.transpose(1, 2).contiguous().transpose(1, 2)
+    rows = rows.to(mt.float32)
+    rows = mt.nn.functional.pad(rows, (0, -rows.shape[-1] % 32)) if compute else rows[..., :0].clone()
+    return made, rows, mt.zeros((), dtype=mt.int64, device=q.device), mt.zeros((), dtype=mt.int64, device=q.device)
+
+
+@decomposition("_scaled_dot_product_flash_attention_for_cpu")
+def flash_attention_for_cpu(q: Any, k: Any, v: Any, p: float, is_causal: bool, mask: Any, scale: Any) -> Any:
+    return _attention(q, k, v, mask, p, is_causal, scale)
+
+
+def _attention(*args: Any) -> tuple[Any, Any]:
+    from metatensor.rules.gradients import fused
+
+    return fused.attention_forward(*args)
+
+
 @numeric("nn.functional.group_norm")
 def group_norm(x: Any, groups: int, weight: Any, bias: Any, eps: float) -> Any:
     out = _normalized(x.reshape(x.shape[0], groups, x.shape[1:].numel() // groups), (2,), eps)[0].reshape(x.shape)
