@@ -363,7 +363,7 @@ class _Run:
     def __enter__(self) -> _Run:
         for register, hook in ((register_optimizer_step_pre_hook, self._begin), (register_optimizer_step_post_hook, self._end)):
             self._exits.callback(register(hook).remove)
-        self._exits.callback(observe_modules(self._enter, self._leave).remove)
+        self._exits.callback(observe_modules(*self._watchers()).remove)
         self._exits.enter_context(self.log)
         self._exits.enter_context(self.attribution)
         return self
@@ -390,18 +390,24 @@ class _Run:
             children = [(prefix + name, child) for name, child in module._modules.items() if child is not None]
             pending += reversed(children)
 
-    def _enter(self, module: Any) -> None:
-        if threading.get_ident() == self._thread:
-            number = self._numbers.get(id(module))
-            if number is None:
-                self._meet(module)
-                number = self._numbers[id(module)]
-            self._stack.append(self.attribution.module)
-            self.attribution.module = number
+    def _watchers(self) -> tuple[Callable[[Any], None], Callable[[], None]]:
+        """Return what to call when a module begins and ends."""
+        thread, current, numbers, attribution, stack = self._thread, threading.get_ident, self._numbers, self.attribution, self._stack
 
-    def _leave(self) -> None:
-        if threading.get_ident() == self._thread and self._stack:
-            self.attribution.module = self._stack.pop()
+        def enter(module: Any) -> None:
+            if current() == thread:
+                number = numbers.get(id(module))
+                if number is None:
+                    self._meet(module)
+                    number = numbers[id(module)]
+                stack.append(attribution.module)
+                attribution.module = number
+
+        def leave() -> None:
+            if current() == thread and stack:
+                attribution.module = stack.pop()
+
+        return enter, leave
 
     def _begin(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._optimizers[id(optimizer)] = optimizer
@@ -446,11 +452,12 @@ class _Run:
 
 def _states(optimizer: Any) -> list[Any]:
     """Return the tensors of an optimizer's state."""
+    kind = mt.Tensor
     return [
         value
         for state in optimizer.state.values()
         for value in (state.values() if isinstance(state, dict) else (state,))
-        if isinstance(value, mt.Tensor)
+        if isinstance(value, kind)
     ]
 
 

@@ -403,10 +403,10 @@ def call_with_hooks(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
     if not _observers:
         return _call(module, args, kwargs)
     seen = tuple(_observers.values())
+    own = module.__dict__
     for enter, _ in seen:
         enter(module)
     try:
-        own = module.__dict__
         if (
             len(_global_forward_pre_hooks) > len(seen) or _global_forward_hooks or _global_backward_hooks or _global_backward_pre_hooks
             or own.get("_forward_pre_hooks") or own.get("_forward_hooks") or own.get("_backward_hooks") or own.get("_backward_pre_hooks")
