@@ -264,3 +264,12 @@ def sort_storages(list tensors not None, str category not None, long long first,
             seen.add(key)
             older.append(t.storage.size_bytes)
     return older
+
+
+def storage_numbers(list tensors not None):
+    """Return for the storage of each tensor its number in memory logs, 0 if none counts it."""
+    cdef Tensor t
+    cdef list made = []
+    for t in tensors:
+        made.append(t.storage.number if t.storage.scope is not None else 0)
+    return made

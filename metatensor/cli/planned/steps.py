@@ -8,7 +8,7 @@ import weakref
 from typing import Any, NamedTuple
 
 import metatensor as mt
-from metatensor._core.accounting import storages_of
+from metatensor._core.accounting import storage_numbers
 from metatensor._core.nested import tensors_in
 from metatensor.analysis.calls import Call, CallRecorder
 from metatensor.analysis.profiling import Profile, _Run
@@ -239,9 +239,9 @@ class StepRecorder:
     # Tensors --------------------------------------------------------------------------------------
 
     def _forward(self, module: Any, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
-        """Note what is passed to models. The run's own hook has noted that the module has ended."""
-        if self.here and not self.run._stack:
-            self.inputs.update(number for _, number, _ in storages_of(list(tensors_in((args, kwargs)))) if number)
+        """Note what is passed to models."""
+        if self.here and len(self.run._stack) <= 1:  # that of the module itself
+            self.inputs.update(filter(None, storage_numbers(list(tensors_in((args, kwargs))))))
 
     def operators(self) -> int:
         """Return the number of the last operator."""
@@ -296,7 +296,7 @@ class RecordingMode(PlanMode):
             return super().run(op, args, kwargs)
         first, calls = recorder.operators(), len(recorder.calls.calls)
         named = self._names_device(args, kwargs)
-        numbers = [number for _, number, _ in storages_of(list(tensors_in((args, kwargs))))]
+        numbers = storage_numbers(list(tensors_in((args, kwargs))))
         there_already = not recorder.moved.isdisjoint(numbers)
         there = named or there_already
         if named and op.name == "_to_copy" and not there_already and _needs_copy(args[0], numbers):
@@ -306,7 +306,7 @@ class RecordingMode(PlanMode):
         else:
             out = super().run(op, args, kwargs)
         if there:
-            recorder.moved.update(number for _, number, _ in storages_of(list(tensors_in(out))) if number)
+            recorder.moved.update(filter(None, storage_numbers(list(tensors_in(out)))))
         else:
             recorder.on_host(first, calls)
         return out

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
+from metatensor._core.late import later
 from metatensor._core.accounting import current_policy, pop_policy, push_policy
 from metatensor.rules.policies.policy import Kernel, KernelPolicy, Workspace
 
@@ -52,8 +53,7 @@ def policy_named(name: str | KernelPolicy) -> KernelPolicy:
 
 def _of_device(type: str) -> KernelPolicy | None:
     """Return the policy that a device plugin ships, or None."""
-    from metatensor import plugins
-
+    plugins = later("plugins")
     if type not in plugins.device_types():
         return None
     policy = plugins.backend(type).policy
