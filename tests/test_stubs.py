@@ -47,6 +47,7 @@ def test_generated_stubs_are_those_of_the_declarations():
     assert not stale, f"run `make stubs`: {stale}"
 
 
+@pytest.mark.slow
 def test_operator_pages_are_those_of_the_declarations():
     done = subprocess.run([sys.executable, ROOT / "tools/opdocs.py", "--check"], capture_output=True, text=True)
     assert done.returncode == 0, f"run `make stubs`: {done.stdout}{done.stderr}"

@@ -145,6 +145,7 @@ HALVES = {
 OPERATORS = operators()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in OPERATORS if name not in OTHERS and name not in CALLS and name not in HALVES | CONSTANT])
 def test_gradients_equal_differences(name):
     constant = ("running_mean", "running_var")

@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("metatensor_cpu")
 
 from devices.mutants import Mutant, broken_backend, mutants, overloads, survives

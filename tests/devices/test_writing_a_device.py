@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "writing-a-device.md").read_text()
 BLOCKS = re.findall(r"```(python|toml)\n(.*?)```", PAGE, re.S)

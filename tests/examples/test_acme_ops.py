@@ -9,6 +9,8 @@ import pytest
 
 import metatensor as mt
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "acme_ops"
 PROGRAM = """
 import numpy as np, sys

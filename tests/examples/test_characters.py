@@ -7,6 +7,8 @@ import pytest
 import metatensor as mt
 from metatensor.plugins import device_types
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("pydoc_data.topics")
 
 

@@ -7,6 +7,8 @@ import textwrap
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("metatensor_cpu")
 
 DEVICE = """

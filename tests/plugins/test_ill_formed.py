@@ -10,6 +10,8 @@ import metatensor as mt
 
 from .test_faults import device, install, run, site  # noqa: F401
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("click")
 
 

@@ -247,7 +247,8 @@ class Tracer(TracerBase):
         if plain is None or hasattr(plain, "_fx_plain"):
             return
 
-        @functools.wraps(plain)
+        # Reading an operator's `__doc__` would generate its documentation.
+        @functools.wraps(plain, assigned=("__module__", "__name__", "__qualname__"))
         def recording(*args: Any, **kwargs: Any) -> Any:
             if has_proxy((args, kwargs)):
                 return find_tracer((args, kwargs)).create_proxy("call_function", plain, args, kwargs)
