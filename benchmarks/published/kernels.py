@@ -1,16 +1,34 @@
 """Kernels of training on GPUs that keep other tensors for backward than the operators of metatensor: each allocates its
-results and saves what its backward pass needs. They compute nothing and run only on meta.
+results and saves what its backward pass needs. They compute nothing and run only on meta. Inside `as_on_meta` metatensor's own
+operators take their place, as in a model that `metatensor estimate` runs.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import metatensor as mt
 from metatensor.autograd import Function
 
-__all__ = ["as_known", "cross_entropy", "fused_attention", "gathered_linear", "reduced", "rms_norm", "rotated", "rows_of_scores", "swiglu"]
+__all__ = ["as_known", "as_on_meta", "cross_entropy", "dropout", "fused_attention", "gathered_linear", "reduced", "rms_norm", "rotated",
+           "rows_of_scores", "swiglu"]  # fmt: skip
+
+F = mt.nn.functional
+_plain = False
+
+
+@contextmanager
+def as_on_meta() -> Iterator[None]:
+    """Use metatensor's own operators in place of these kernels inside the block."""
+    global _plain
+    before, _plain = _plain, True
+    try:
+        yield
+    finally:
+        _plain = before
 
 
 @mt.op("published::attention", schema="(Tensor q, Tensor k, Tensor v) -> (Tensor out, Tensor statistics)")
@@ -61,6 +79,9 @@ class _Attention(Function):
 
 def fused_attention(q: Any, k: Any, v: Any) -> Any:
     """Causal attention that saves its arguments, its result and one number for each row of scores (arXiv:2205.14135)."""
+    if _plain:
+        q, k, v = (t.permute(1, 2, 0, 3) for t in (q, k, v))
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True).permute(2, 0, 1, 3).contiguous()
     return _Attention.apply(q, k, v)
 
 
@@ -90,7 +111,7 @@ class _RMSNorm(Function):
 
 def rms_norm(x: Any, weight: Any) -> Any:
     """RMS norm in one kernel. It saves its input and one float32 number for each row."""
-    return _RMSNorm.apply(x, weight)
+    return F.rms_norm(x, weight.shape, weight) if _plain else _RMSNorm.apply(x, weight)
 
 
 @mt.op("published::swiglu", schema="(Tensor x) -> Tensor")
@@ -118,7 +139,41 @@ class _SwiGLU(Function):
 
 def swiglu(x: Any) -> Any:
     """silu(a) * b for the halves of the last dimension, in one kernel that saves its input."""
+    if _plain:
+        a, b = x.chunk(2, -1)
+        return F.silu(a) * b
     return _SwiGLU.apply(x)
+
+
+@mt.op("published::dropout", schema="(Tensor x) -> (Tensor out, Tensor mask)")
+def _dropout(x: Any) -> Any:
+    """Dropout, and its mask of one byte for each element."""
+    return mt.Spec(x.shape, x.dtype), mt.Spec(x.shape, mt.bool)
+
+
+@mt.op("published::dropout_backward", schema="(Tensor grad, Tensor mask) -> Tensor")
+def _dropout_backward(grad: Any, mask: Any) -> Any:
+    """The gradient of `_dropout`."""
+    return mt.Spec(grad.shape, grad.dtype)
+
+
+class _Dropout(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        out, mask = _dropout(x)
+        ctx.save_for_backward(mask)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad: Any) -> Any:
+        return _dropout_backward(grad, *ctx.saved_tensors)
+
+
+def dropout(x: Any, p: float) -> Any:
+    """Dropout in one kernel that saves its mask, one byte for each element."""
+    if _plain:
+        return F.dropout(x, p)
+    return _Dropout.apply(x) if p else x
 
 
 @mt.op("published::rotary", schema="(Tensor x) -> Tensor")
@@ -139,6 +194,10 @@ class _Rotated(Function):
 
 def rotated(x: Any) -> Any:
     """Rotary positions in one kernel, which saves nothing of ``x``."""
+    if _plain:
+        angles = mt.empty(x.shape[0], 1, 1, x.shape[-1], dtype=x.dtype)
+        a, b = x.chunk(2, -1)
+        return x * angles + mt.cat([-b, a], -1) * angles
     return _Rotated.apply(x)
 
 
@@ -150,7 +209,10 @@ KINDS = {"attention": "nn.functional.scaled_dot_product_attention", "attention_b
 def as_known(call: Any) -> Any:
     """Return a recorded call under the name of an operator of its kind."""
     space, _, name = call.op.rpartition("::")
-    return call._replace(op=KINDS.get(name, "mul")) if space == "published" else call
+    if space != "published":
+        return call
+    # The factors of a product that is added to a float32 gradient are in half precision.
+    return call._replace(op=KINDS.get(name, "mul"), dtype="bfloat16" if name == "added_product" else call.dtype)
 
 
 def _larger(x: Any, times: int) -> Any:
@@ -227,6 +289,8 @@ class _CrossEntropy(Function):
 
 def cross_entropy(logits: Any, labels: Any) -> Any:
     """Cross entropy in float32 over a shard of the vocabulary, in place in one copy of the logits, as Megatron-LM computes it."""
+    if _plain:
+        return F.cross_entropy(logits.float().flatten(0, 1), labels.flatten())
     return _CrossEntropy.apply(logits, labels)
 
 

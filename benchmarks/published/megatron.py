@@ -35,7 +35,8 @@ def layout_of_test(case: str, platform: str, config: dict[str, Any]) -> Layout |
     if kind == "t5":
         return "encoder-decoders are not modelled here"
     if kind not in ("gpt", "moe"):
-        return "state-space layers are not modelled here" if kind in ("hybrid", "nemotron") else "mixtures of modalities or released settings"
+        hybrid = kind in ("hybrid", "nemotron")
+        return "state-space layers are not modelled here" if hybrid else "mixtures of modalities or released settings"
     for option, reason in OUT_OF_REACH.items():
         if config.get(option):
             return reason
@@ -45,6 +46,8 @@ def layout_of_test(case: str, platform: str, config: dict[str, Any]) -> Layout |
         return "the states of this optimizer are not stated"
     if "distill" in name:
         return "a second model teaches the first"
+    if "multi_dist_optimizer_instances" in name:
+        return "the number of instances of the distributed optimizer is not stated"
     if "uneven" in name:
         return "the number of layers of each stage is not stated"
     tensor, pipeline = config.get("tensor-model-parallel-size", 1), config.get("pipeline-model-parallel-size", 1)

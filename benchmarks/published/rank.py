@@ -161,7 +161,7 @@ class Attention(nn.Module):
             return kernels.fused_attention(q, k, v).view(s, b, heads * d)
         if heads != k.shape[2]:
             k, v = (t.repeat_interleave(heads // t.shape[2], 2) for t in (k, v))
-        weights = F.dropout(mt.softmax(kernels.rows_of_scores(q, k), -1), self.c.dropout)
+        weights = kernels.dropout(mt.softmax(kernels.rows_of_scores(q, k), -1), self.c.dropout)
         return mt.bmm(weights, v.reshape(s, b * heads, d).transpose(0, 1)).transpose(0, 1).reshape(s, b, heads * d)
 
 
@@ -203,8 +203,8 @@ class Layer(nn.Module):
         self.norm2, self.mlp = Norm(c), Experts(c) if c.experts else MLP(c, c.ffn, c.tensor)
 
     def forward(self, x: Any) -> Any:
-        x = x + F.dropout(self.attention(self.norm1(x)), self.c.dropout)
-        return x + F.dropout(self.mlp(self.norm2(x)), self.c.dropout)
+        x = x + kernels.dropout(self.attention(self.norm1(x)), self.c.dropout)
+        return x + kernels.dropout(self.mlp(self.norm2(x)), self.c.dropout)
 
 
 class Stage(nn.Module):
@@ -227,7 +227,7 @@ class Stage(nn.Module):
             x = F.embedding(x, self.words)
             if self.positions is not None:
                 x = x + self.positions[: x.shape[1]]
-            x = F.dropout(kernels.reduced(x.transpose(0, 1).contiguous(), c.shards), c.dropout)
+            x = kernels.dropout(kernels.reduced(x.transpose(0, 1).contiguous(), c.shards), c.dropout)
         else:
             labels = mt.empty(c.micro_batch, c.tokens, dtype=mt.int64)
         for layer in self.layers:

@@ -42,7 +42,6 @@ def held_activations(layout: Layout, rank: int) -> list[int]:
 def memory_of(layout: Layout, rank: int | None = None, dtype: Any = mt.bfloat16) -> Bytes:
     """Return the bytes of one step on a pipeline rank (by default the last): mixed precision, float32 main gradients, Adam."""
     rank = layout.pipeline - 1 if rank is None else rank
-    pieces = layout.pipeline * layout.virtual
     with mt.device("meta"), MemoryTracker() as memory:
         stages = stages_of(layout, rank, dtype)
         masters = _prepared(stages, layout)

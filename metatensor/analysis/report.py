@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from metatensor.analysis.accuracy import band
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -159,6 +161,7 @@ class Report:
             "flops_uncounted_ops": self.uncounted,
             "shared": [group.to_dict() for group in self.shared],
             "excluded": list(EXCLUDED),
+            "error_bands": [band(kind).to_dict() for kind in ("inference memory", "FLOPs")],
             "ops": self.ops,
             "modules": [row.to_dict() for row in self.modules],
         }

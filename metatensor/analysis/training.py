@@ -13,6 +13,7 @@ import metatensor as mt
 from metatensor._core.memory import MemoryTracker
 from metatensor._core.nested import tensors_in
 from metatensor._core.units import bytes_text, count_text
+from metatensor.analysis.accuracy import band
 from metatensor.analysis.calls import Call
 from metatensor.analysis.describe import relative
 from metatensor.analysis.estimate import has_lazy, input_bytes
@@ -96,7 +97,8 @@ class TrainingReport:
         """Return all figures as JSON types."""
         time = None if self.time is None else self.time.to_dict()
         return {**vars(self), "time": time, "peak": self.peak.to_dict(), "flops": self.flops, "total_bytes": self.total_bytes,
-                "flops_convention": CONVENTION, "excluded": list(EXCLUDED)}  # fmt: skip
+                "flops_convention": CONVENTION, "excluded": list(EXCLUDED),
+                "error_bands": [band(kind).to_dict() for kind in ("training memory", "FLOPs")]}  # fmt: skip
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text."""
@@ -128,7 +130,7 @@ class TrainingReport:
             notes.append(f"computed again in backward: {len(self.recomputed)} modules, {self.recomputed[0]} to {self.recomputed[-1]}")
         if self.without_gradient:
             notes.append(f"no gradient: {', '.join(self.without_gradient)}")
-        notes += [f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}"]
+        notes += [f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}", str(band("training memory")), str(band("FLOPs"))]
         return notes if self.time is None else notes + self.time.notes()
 
     def __str__(self) -> str:
