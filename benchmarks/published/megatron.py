@@ -9,7 +9,7 @@ from .rank import Layout
 __all__ = ["GPT2_WORDS", "layout_of_paper", "layout_of_simumax", "layout_of_test"]
 
 GPT2_WORDS = 50257
-"""Words of GPT-2's vocabulary (arXiv:1909.05858 and its published tokenizer)."""
+"""Words of GPT-2's vocabulary (its published tokenizer)."""
 
 OUT_OF_REACH = {
     "multi-latent-attention": "multi-latent attention is not modelled here",

@@ -14,8 +14,10 @@ from metatensor._core.memory import MemoryTracker
 from metatensor._core.nested import tensors_in
 from metatensor._core.units import bytes_text, count_text
 from metatensor.analysis.accuracy import band
+from metatensor.analysis.adapters import adapted
 from metatensor.analysis.calls import Call
 from metatensor.analysis.describe import relative
+from metatensor.analysis.eight_bit import EIGHT_BIT
 from metatensor.analysis.estimate import has_lazy, input_bytes
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.observation import RunObserver
@@ -75,6 +77,8 @@ class TrainingReport:
     """Paths of the modules that backward recomputes because of `recompute`."""
     without_gradient: list[str] = field(default_factory=list)
     """Names of parameters that require grad but got no gradient."""
+    adapters: str | None = None
+    """The adapters that LoRA added, if any."""
     time: StepTime | None = None
     """Predicted time of the step on a device, if one was given."""
 
@@ -128,6 +132,10 @@ class TrainingReport:
             notes.append(f"peak of forward and backward: {bytes_text(self.peak.bytes)} during {self.peak.op}{inside}{at}")
         if self.recomputed:
             notes.append(f"computed again in backward: {len(self.recomputed)} modules, {self.recomputed[0]} to {self.recomputed[-1]}")
+        if self.adapters:
+            notes.append(f"{self.adapters}; its parameters have the dtype of the weights")
+        if self.precision == "fp8-weights":
+            notes.append("fp8 weights are declared: products run in bfloat16; casts and transposed copies of weights are left out")
         if self.without_gradient:
             notes.append(f"no gradient: {', '.join(self.without_gradient)}")
         notes += [f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}", str(band("training memory")), str(band("FLOPs"))]
@@ -149,6 +157,7 @@ def optimizer_named(name: str) -> Any:
     """Return the optimizer class with this name, ignoring case. Raise ValueError if there is none."""
     values = ((key, getattr(mt.optim, key)) for key in dir(mt.optim) if key[0].isupper() and key != "Optimizer")
     classes = {key.lower(): value for key, value in values if isinstance(value, type) and issubclass(value, mt.optim.Optimizer)}
+    classes.update(EIGHT_BIT)
     if name.lower() not in classes:
         raise ValueError(f"there is no optimizer {name!r}; there are {', '.join(sorted(classes))}")
     return classes[name.lower()]
@@ -157,7 +166,7 @@ def optimizer_named(name: str) -> Any:
 def estimate_training(
     model: Any, /, *inputs: Any, loss: Callable[[Any], Any] | None = None, optimizer: Any = "adamw", precision: str | None = None,
     recompute: str = "none", foreach: bool = False, grad_accumulation: int = 1, device: Any = None,
-    convention: str = "torch", **kwargs: Any,
+    convention: str = "torch", lora: str | int | None = None, **kwargs: Any,
 ) -> TrainingReport:
     """Run one training step of a model on meta and report its cost.
 
@@ -174,12 +183,13 @@ def estimate_training(
         Function that computes the loss, a tensor of one element, from the output. Default: the sum of the means of all
         floating-point tensors in the output.
     optimizer : str or callable
-        Name of an optimizer of `metatensor.optim`, or a function that creates one from the list of parameters. Default:
+        Name of an optimizer of `metatensor.optim`, of one with 8-bit states ("adamw8bit", "adam8bit", "lion8bit",
+        "sgd8bit", "rmsprop8bit"; their sizes are those of bitsandbytes), or a function that creates one from the list of parameters. Default:
         "adamw".
     precision : str, optional
         "fp32"; "bf16" or "fp16" (weights and activations); "bf16-mixed" or "fp16-mixed" (autocast over float32
-        weights); "bf16-master" or "fp16-master" (half weights, of which the optimizer keeps float32 copies). Default:
-        the model's own dtypes.
+        weights); "bf16-master" or "fp16-master" (half weights, of which the optimizer keeps float32 copies); "fp8-weights"
+        (the same as "bf16-master", with weights of linear layers in 8 bits and a float32 scale for each). Default: the model's own dtypes.
     recompute : str
         The modules that backward recomputes: "none", "full" (each layer of a list of layers of one class), "selective"
         (the same, but results of matrix products and convolutions are kept), or a pattern of module paths such as
@@ -192,6 +202,9 @@ def estimate_training(
         A device, as `device_profile` takes it. The report then has the predicted time of the step there: ``report.time``.
     convention : str
         How MFU counts operations: "torch", "macs", "6nd" or "megatron". Default: "torch".
+    lora : str or int, optional
+        Train low-rank adapters and freeze all other parameters: the rank, or ``RANK:PATTERN`` with a pattern of the paths of
+        linear layers, such as ``"16:*.q_proj"``. Default pattern: all linear layers of the repeated layers.
 
     Returns
     -------
@@ -220,6 +233,12 @@ def estimate_training(
         raise ValueError(f"estimate_training: grad_accumulation must be at least 1, got {grad_accumulation}")
     if convention not in CONVENTIONS:
         raise ValueError(f"estimate_training: convention {convention!r} is unknown; there are {', '.join(CONVENTIONS)}")
+    if lora is not None:
+        with adapted(model, lora) as adapters:
+            report = estimate_training(model, *inputs, loss=loss, optimizer=optimizer, precision=precision, recompute=recompute,
+                                       foreach=foreach, grad_accumulation=grad_accumulation, device=device, convention=convention,
+                                       **kwargs)  # fmt: skip
+        return dataclasses.replace(report, adapters=str(adapters))
     profile = None if device is None else device_profile(device)
     way = precision_named(precision)
     if has_lazy(model):
@@ -266,7 +285,7 @@ def _report(
         model=row.kind, optimizer=optimizer, precision=str(way), recompute=recompute, grad_accumulation=times,
         trainable_parameters=sum(p.numel() for p in named.values() if p.requires_grad),
         frozen_parameters=sum(p.numel() for p in named.values() if not p.requires_grad),
-        parameter_bytes=row.parameter_bytes, buffer_bytes=row.buffer_bytes, input_bytes=input_bytes(step.args, step.kwargs),
+        parameter_bytes=way.kept_bytes(step.model, row.parameter_bytes), buffer_bytes=row.buffer_bytes, input_bytes=input_bytes(step.args, step.kwargs),
         forward_flops=plain.forward * times, backward_flops=plain.backward * times, optimizer_flops=again.optimizer,
         recompute_flops=(again.forward + again.backward - plain.forward - plain.backward) * times, peak=again.peak, recomputed=paths,
         flops_by_op={name: count * times for name, count in again.by_op.items()}, **figures,
@@ -342,7 +361,7 @@ class _Step:
             self.update(optimizer, params, masters)
             figures["optimizer_bytes"] = memory.current
             figures["step_peak"] = memory.peak - memory.current
-        return figures, type(optimizer).__name__
+        return figures, getattr(optimizer, "name", type(optimizer).__name__)
 
     def flops(self) -> _Flops:
         """Run a step, and return its floating-point operations."""

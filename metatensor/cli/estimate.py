@@ -31,10 +31,13 @@ PATIENCE = 0.3
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every module.")
 @click.option("--train", is_flag=True, help="Report a training step: forward, backward and optimizer.")
 @click.option("--loss", metavar="FILE.py:NAME", help="With --train: function of the output that returns the loss [default: the mean].")
-@click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim [default: adamw].")
+@click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim, or one with "
+              "8-bit states: adamw8bit, adam8bit, lion8bit, sgd8bit, rmsprop8bit [default: adamw].")
 @click.option("--precision", type=click.Choice(list(PRECISIONS)), help="With --train [default: as the model is].")
 @click.option("--recompute", metavar="WHAT", help='With --train: none, full, selective, or a pattern of module paths ("layers.*") '
               "[default: none].")
+@click.option("--lora", metavar="RANK[:PATTERN]", help='With --train: train adapters of linear layers ("16:*.q_proj") and freeze the '
+              "rest [default pattern: all linear layers of the repeated layers].")
 @click.option("--foreach", is_flag=True, help="With --train: the optimizer updates all parameters together.")
 @click.option("--grad-accumulation", type=click.IntRange(min=1), metavar="N", help="With --train: micro-batches before the update.")
 @click.option("--by", type=click.Choice(["op"]), help="With --train: also list the FLOPs of each operator.")
