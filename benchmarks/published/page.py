@@ -112,8 +112,8 @@ def band_of(kind: str, rows: Iterable[Row]) -> dict[str, Any]:
     own = [row for row in rows if row.kind == kind]
     what = KINDS[kind]
     worst = max(own, key=lambda row: abs(row.error))
-    return {"figure": what.figure, "against": what.against, "comparisons": len(own), "median": round(median(abs(row.error) for row in own), 6),
-            "lowest": round(min(row.error for row in own), 6), "highest": round(max(row.error for row in own), 6), "worst": worst.case,
+    middle = median(abs(row.error) for row in own)
+    return {"figure": what.figure, "against": what.against, "comparisons": len(own), "median": round(middle, 6), "lowest": round(min(row.error for row in own), 6), "highest": round(max(row.error for row in own), 6), "worst": worst.case,
             "leaves_out": what.leaves_out}  # fmt: skip
 
 
@@ -206,8 +206,8 @@ def _group(row: Row) -> str:
 def _formulas(found: list[Formula]) -> Iterator[str]:
     yield "## Counts and formulas\n"
     yield ("What is counted in a run on meta, against formulas of papers, and against figures that papers print rounded. The formula "
-           "for saved activations leaves out the statistics of norms (16 bytes for each token and layer) and random states, the formula for "
-           "parameters the last norm; they are subtracted. GPT-3 XL and 13B are printed with sizes that do not give their printed "
+           "for saved activations leaves out the statistics of norms (16 bytes for each token and layer) and random states, the "
+           "formula for parameters the last norm; they are subtracted. GPT-3 XL and 13B are printed with sizes that do not give their printed "
            "numbers of parameters.\n")  # fmt: skip
     yield "| count | source | cases | equal | largest difference |\n|---|---|--:|--:|---|"
     groups: dict[tuple[str, str], list[Formula]] = {}

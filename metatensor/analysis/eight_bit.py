@@ -55,7 +55,7 @@ class EightBit(mt.optim.Optimizer):
                     if p.grad is None:
                         continue
                     if not p.is_meta:
-                        raise RuntimeError(f"{self.name}: the optimizer is a declaration and runs only on meta, got a parameter on {p.device}")
+                        raise RuntimeError(f"{self.name} is a declaration and runs only on meta, got a parameter on {p.device}")
                     if p not in self.state:
                         self.state[p] = {"moments": self._states(p)}
                     _update(p, p.grad, self.state[p]["moments"])

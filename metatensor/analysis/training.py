@@ -156,7 +156,9 @@ class TrainingReport:
 def optimizer_named(name: str) -> Any:
     """Return the optimizer class with this name, ignoring case. Raise ValueError if there is none."""
     values = ((key, getattr(mt.optim, key)) for key in dir(mt.optim) if key[0].isupper() and key != "Optimizer")
-    classes = {key.lower(): value for key, value in values if isinstance(value, type) and issubclass(value, mt.optim.Optimizer)}
+    classes: dict[str, Any] = {
+        key.lower(): value for key, value in values if isinstance(value, type) and issubclass(value, mt.optim.Optimizer)
+    }
     classes.update(EIGHT_BIT)
     if name.lower() not in classes:
         raise ValueError(f"there is no optimizer {name!r}; there are {', '.join(sorted(classes))}")
@@ -184,8 +186,8 @@ def estimate_training(
         floating-point tensors in the output.
     optimizer : str or callable
         Name of an optimizer of `metatensor.optim`, of one with 8-bit states ("adamw8bit", "adam8bit", "lion8bit",
-        "sgd8bit", "rmsprop8bit"; their sizes are those of bitsandbytes), or a function that creates one from the list of parameters. Default:
-        "adamw".
+        "sgd8bit", "rmsprop8bit"; their sizes are those of bitsandbytes), or a function that creates one from the list of
+        parameters. Default: "adamw".
     precision : str, optional
         "fp32"; "bf16" or "fp16" (weights and activations); "bf16-mixed" or "fp16-mixed" (autocast over float32
         weights); "bf16-master" or "fp16-master" (half weights, of which the optimizer keeps float32 copies); "fp8-weights"
@@ -285,7 +287,8 @@ def _report(
         model=row.kind, optimizer=optimizer, precision=str(way), recompute=recompute, grad_accumulation=times,
         trainable_parameters=sum(p.numel() for p in named.values() if p.requires_grad),
         frozen_parameters=sum(p.numel() for p in named.values() if not p.requires_grad),
-        parameter_bytes=way.kept_bytes(step.model, row.parameter_bytes), buffer_bytes=row.buffer_bytes, input_bytes=input_bytes(step.args, step.kwargs),
+        parameter_bytes=way.kept_bytes(step.model, row.parameter_bytes), buffer_bytes=row.buffer_bytes,
+        input_bytes=input_bytes(step.args, step.kwargs),
         forward_flops=plain.forward * times, backward_flops=plain.backward * times, optimizer_flops=again.optimizer,
         recompute_flops=(again.forward + again.backward - plain.forward - plain.backward) * times, peak=again.peak, recomputed=paths,
         flops_by_op={name: count * times for name, count in again.by_op.items()}, **figures,

@@ -46,14 +46,16 @@ PATIENCE = 0.3
 @click.option("--convention", type=click.Choice(["torch", "macs", "6nd", "megatron"]),
     help="With --device: how MFU counts [default: torch].")
 def command(request: Request, depth: int | None, as_json: bool, train: bool, **options: Any) -> None:
-    """Build FILE.py:NAME on meta, run its forward there, and report its cost.
+    """Build MODEL on meta, run its forward there, and report its cost.
 
-    NAME is a model, or a class or function that returns one when called with --args. Nothing is allocated or computed.
+    MODEL is FILE.py:NAME, where NAME is a model, or a class or function that returns one when called with --args; or a folder
+    with a config.json of transformers or diffusers. Nothing is allocated or computed.
     Matrix products, convolutions and attention count as FLOPs, with a multiply-add as 2.
 
     \b
     metatensor estimate examples/gpt2.py:gpt2_xl --input "int64[1,1024]"
     metatensor estimate model.py:Encoder --args "12, width=768" -i "float32[1,128,768]" -i "mask=bool[1,128]"
+    metatensor estimate Llama-3.1-8B/ -i "int64[1,4096]" --dtype bfloat16
     metatensor estimate examples/gpt2.py:gpt2 -i "int64[8,1024]" --train --precision bf16-mixed --recompute full
     """
     given = {name: value for name, value in options.items() if value}
