@@ -113,8 +113,11 @@ def band_of(kind: str, rows: Iterable[Row]) -> dict[str, Any]:
     what = KINDS[kind]
     worst = max(own, key=lambda row: abs(row.error))
     middle = median(abs(row.error) for row in own)
-    return {"figure": what.figure, "against": what.against, "comparisons": len(own), "median": round(middle, 6), "lowest": round(min(row.error for row in own), 6), "highest": round(max(row.error for row in own), 6), "worst": worst.case,
-            "leaves_out": what.leaves_out}  # fmt: skip
+    return {
+        "figure": what.figure, "against": what.against, "comparisons": len(own), "median": round(middle, 6),
+        "lowest": round(min(row.error for row in own), 6), "highest": round(max(row.error for row in own), 6), "worst": worst.case,
+        "leaves_out": what.leaves_out,
+    }  # fmt: skip
 
 
 def page(found: Comparison) -> str:
@@ -207,7 +210,8 @@ def _formulas(found: list[Formula]) -> Iterator[str]:
     yield "## Counts and formulas\n"
     yield ("What is counted in a run on meta, against formulas of papers, and against figures that papers print rounded. The formula "
            "for saved activations leaves out the statistics of norms (16 bytes for each token and layer) and random states, the "
-           "formula for parameters the last norm; they are subtracted. GPT-3 XL and 13B are printed with sizes that do not give their printed "
+           "formula for parameters leaves out the last norm; they are subtracted."
+           " GPT-3 XL and 13B are printed with sizes that do not give their printed "
            "numbers of parameters.\n")  # fmt: skip
     yield "| count | source | cases | equal | largest difference |\n|---|---|--:|--:|---|"
     groups: dict[tuple[str, str], list[Formula]] = {}

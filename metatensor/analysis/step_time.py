@@ -14,7 +14,7 @@ from metatensor.analysis.timing import Timing, predict
 from metatensor.analysis.utilization import CONVENTIONS, batch_of, model_flops
 from metatensor.devices.profiles import DeviceProfile, device_profile
 
-__all__ = ["EXCLUDED", "StepTime", "step_time", "time_of"]
+__all__ = ["EXCLUDED", "StepTime", "seconds_text", "step_time", "time_of"]
 
 EXCLUDED = ("loading data", "transfers from the host", "communication", "gaps between kernels",
             "memory that the allocator asks the system for")  # fmt: skip
@@ -78,7 +78,7 @@ class StepTime:
         if self.training:
             rows += [("time, backward", self.backward), ("time, computed again", self.recompute), ("time, optimizer", self.optimizer),
                      ("time of a step", self.seconds)]  # fmt: skip
-        lines = [(name, _seconds(value)) for name, value in rows if name != "time, computed again" or value]
+        lines = [(name, seconds_text(value)) for name, value in rows if name != "time, computed again" or value]
         lines.append(("samples per second", "unknown" if self.samples_per_second is None else f"{self.samples_per_second:,.4g}"))
         return [*lines, (f"MFU ({self.convention})", "unknown" if self.mfu is None else f"{self.mfu:.1%}")]
 
@@ -96,7 +96,8 @@ class StepTime:
         return "\n".join([*(f"{name:<{width}}{text:>12}" for name, text in lines), "", *self.notes()])
 
 
-def _seconds(value: float | None) -> str:
+def seconds_text(value: float | None) -> str:
+    """Return seconds with four significant digits and a unit."""
     if value is None:
         return "unknown"
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):

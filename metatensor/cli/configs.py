@@ -68,7 +68,7 @@ def _library(name: str) -> Any:
 
 def _of_diffusers(config: dict[str, Any]) -> Any:
     diffusers = _library("diffusers")
-    found = getattr(diffusers, str(config["_class_name"]), None)
+    found: Any = getattr(diffusers, str(config["_class_name"]), None)
     if not hasattr(found, "from_config"):
         raise TargetError(f"diffusers {diffusers.__version__} has no model {config['_class_name']!r}")
     return found.from_config(config)
@@ -95,7 +95,7 @@ def _one_sequence_per_row() -> None:
 
     Without a mask and a cache it looks at the values of the positions, which meta does not have, for several sequences in a row.
     """
-    masks = importlib.import_module("transformers.masking_utils")
+    masks: Any = importlib.import_module("transformers.masking_utils")
     found = getattr(masks, "find_packed_sequence_indices", None)
     if found is None or getattr(found, "_metatensor", False):
         return
@@ -110,7 +110,7 @@ def _one_sequence_per_row() -> None:
 
 def without_cache(model: Any) -> Any:
     """Return a model that does not collect keys and values for later tokens, which training has no use for."""
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     if getattr(config, "use_cache", False) is True:
         config.use_cache = False
     return model

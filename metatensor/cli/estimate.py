@@ -16,6 +16,7 @@ from metatensor.analysis.table import as_rich
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.request import Request, model_options
+from metatensor.cli.sweep import sweep_inference, sweep_training
 from metatensor.cli.target import TargetError, load_target
 from metatensor.cli.terminal import Terminal
 
@@ -40,6 +41,7 @@ PATIENCE = 0.3
               "rest [default pattern: all linear layers of the repeated layers].")
 @click.option("--foreach", is_flag=True, help="With --train: the optimizer updates all parameters together.")
 @click.option("--grad-accumulation", type=click.IntRange(min=1), metavar="N", help="With --train: micro-batches before the update.")
+@click.option("--sweep", type=click.Choice(["dtype"]), help="A table over precisions: of a forward pass, or with --train of a step.")
 @click.option("--by", type=click.Choice(["op"]), help="With --train: also list the FLOPs of each operator.")
 @click.option("--device", metavar="PROFILE", help="A device profile, such as h100-80gb, or a file of one: predict the time there; with "
               "--train also compare its memory.")
@@ -64,9 +66,13 @@ def command(request: Request, depth: int | None, as_json: bool, train: bool, **o
     if train:
         _train(request, as_json, given)
         return
-    profile, convention = _profile(given), given.pop("convention", "torch")
+    profile, convention, sweep = _profile(given), given.pop("convention", "torch"), given.pop("sweep", None)
     if given:
         raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} needs --train")
+    if sweep is not None:
+        if request.dtype is not None:
+            raise click.UsageError("--sweep dtype sets the dtype; leave out --dtype")
+        return sweep_inference(request, profile, convention, as_json)
     with _Bar() as bar:
         result = request.run(progress=bar)
     report = result.report
@@ -103,6 +109,10 @@ def _train(request: Request, as_json: bool, options: dict[str, Any]) -> None:
             options["loss"] = load_target(options["loss"])
         except TargetError as error:
             raise click.BadParameter(printable(str(error)), param_hint="--loss") from None
+    if options.pop("sweep", None) is not None:
+        if by_op or "precision" in options:
+            raise click.UsageError("--sweep dtype is a table over precisions; leave out --by and --precision")
+        return sweep_training(request, options, as_json)
     result = request.train(options)
     report = result.report
     if report is None:

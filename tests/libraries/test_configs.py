@@ -86,7 +86,9 @@ def test_what_diffusers_does_not_have(tmp_path):
     assert done.returncode == 2 and "has no model 'NoSuchModel'" in " ".join(done.stderr.split())
 
 
-@pytest.mark.parametrize(("text", "message"), [("[]", "has neither model_type"), ("{", "cannot be read as JSON"), ("{}", "has neither model_type")])
+@pytest.mark.parametrize(("text", "message"), [
+    ("[]", "has neither model_type"), ("{", "cannot be read as JSON"), ("{}", "has neither model_type"),
+])  # fmt: skip
 def test_other_files(tmp_path, text, message):
     from metatensor.cli.configs import TargetError, config_in, model_of_config
 
