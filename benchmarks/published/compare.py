@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from .megatron import GPT2_WORDS, layout_of_paper, layout_of_simumax, layout_of_
 from .rank import Layout, Stage
 from .step import Bytes, memory_of, seconds_of_step
 
-__all__ = ["DATA", "Formula", "Row", "formulas", "measured_rows", "published", "saved_by_layer"]
+__all__ = ["DATA", "POLICIES", "Formula", "Row", "formulas", "measured_rows", "published", "saved_by_layer"]
 
 DATA = Path(__file__).parents[1] / "data"
 
@@ -65,21 +66,38 @@ def measured_rows() -> tuple[list[Row], Counter[str]]:
     return rows, out_of_reach
 
 
+POLICIES = ("meta", "cuda") if hasattr(mt.analysis, "policy") else ("meta",)
+"""Kernel policies under which metatensor's own operators run."""
+
+
+@contextmanager
+def _kernels(policy: str | None) -> Iterator[None]:
+    """Use metatensor's own operators under a kernel policy inside the block; None: the kernels of the run."""
+    if policy is None:
+        yield
+        return
+    with as_on_meta(), mt.analysis.policy(policy) if policy != "meta" else nullcontext():
+        yield
+
+
 class _Memory:
-    """The bytes of layouts, each computed once with the kernels of the run and once with operators as on meta."""
+    """The bytes of layouts, each computed once with the same kernels."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[Layout, int | None, bool], Bytes] = {}
+        self.found: dict[tuple[Layout, int | None, str | None], Bytes] = {}
 
-    def __call__(self, layout: Layout, rank: int | None = None, plain: bool = False) -> Bytes:
-        key = layout, rank, plain
+    def __call__(self, layout: Layout, rank: int | None = None, policy: str | None = None) -> Bytes:
+        key = layout, rank, policy
         if key not in self.found:
-            if plain:
-                with as_on_meta():
-                    self.found[key] = memory_of(layout, rank)
-            else:
+            with _kernels(policy):
                 self.found[key] = memory_of(layout, rank)
         return self.found[key]
+
+    def rows(self, name: str, layout: Layout, rank: int | None, measured: float) -> Iterator[Row]:
+        """Yield the predicted peaks."""
+        yield Row("peak", name, self(layout, rank).peak, measured)
+        for policy in POLICIES:
+            yield Row(f"training memory, {policy}", name, self(layout, rank, policy).peak, measured)
 
 
 def _functional_tests(section: dict[str, Any], out_of_reach: Counter[str]) -> Iterator[Row]:
@@ -94,8 +112,7 @@ def _functional_tests(section: dict[str, Any], out_of_reach: Counter[str]) -> It
         if layout.experts:
             out_of_reach["Megatron-LM: peaks of mixtures of experts depend on the routing (their states are compared)"] += 1
             continue
-        yield Row("peak", name, memory(layout).peak, peak)
-        yield Row("training memory", name, memory(layout, plain=True).peak, peak)
+        yield from memory.rows(name, layout, None, peak)
 
 
 def _simumax(section: dict[str, Any], out_of_reach: Counter[str]) -> Iterator[Row]:
@@ -108,8 +125,7 @@ def _simumax(section: dict[str, Any], out_of_reach: Counter[str]) -> Iterator[Ro
         for rank in sorted({0, layout.pipeline - 1}):
             name = f"{row['case']}, B200" + (f", stage {rank}" if layout.pipeline > 1 else "")
             measured = row["max_allocated_MiB_by_rank"][0 if rank == 0 else -1] * 2**20
-            yield Row("peak", name, memory(layout, rank).peak, measured)
-            yield Row("training memory", name, memory(layout, rank, plain=True).peak, measured)
+            yield from memory.rows(name, layout, rank, measured)
         yield from _times(f"{row['case']}, B200", layout, "b200-180gb", row["micro_batches"], row["measured_iteration_ms"] / 1e3)
 
 
@@ -124,11 +140,8 @@ def _paper(rows: list[dict[str, Any]]) -> Iterator[Row]:
 
 
 def _times(name: str, layout: Layout, device: str, times: int, measured: float) -> Iterator[Row]:
-    for kind, plain in (("time", False), ("time, accelerator", True)):
-        if plain:
-            with as_on_meta():
-                seconds = seconds_of_step(layout, device, times)
-        else:
+    for kind, policy in (("time", None), ("time, accelerator", POLICIES[-1])):
+        with _kernels(policy):
             seconds = seconds_of_step(layout, device, times)
         if seconds is not None:
             yield Row(kind, name, seconds, measured)

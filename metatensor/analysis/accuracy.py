@@ -11,7 +11,7 @@ import json
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-__all__ = ["Band", "band", "bands"]
+__all__ = ["Band", "band", "bands", "training_bands"]
 
 
 class Band(NamedTuple):
@@ -58,13 +58,19 @@ def band(kind: str) -> Band:
     Parameters
     ----------
     kind : str
-        "training memory", "inference memory", "FLOPs", "time, accelerator" or "time, cpu".
+        "training memory, meta", "inference memory", "FLOPs", "time, accelerator" or "time, cpu".
 
     Examples
     --------
     >>> from metatensor.analysis.accuracy import band
-    >>> found = band("training memory")
+    >>> found = band("training memory, meta")
     >>> found.lowest < 0 < found.median < found.highest
     True
     """
     return bands()[kind]
+
+
+def training_bands(policy: str) -> list[Band]:
+    """Return the bands of the memory and the operations of a training step under a kernel policy."""
+    known = bands()
+    return [known.get(f"training memory, {policy}", known["training memory, meta"]), known["FLOPs"]]

@@ -13,7 +13,7 @@ import metatensor as mt
 from metatensor._core.memory import MemoryTracker
 from metatensor._core.nested import tensors_in
 from metatensor._core.units import bytes_text, count_text
-from metatensor.analysis.accuracy import band
+from metatensor.analysis.accuracy import training_bands
 from metatensor.analysis.adapters import adapted
 from metatensor.analysis.calls import Call
 from metatensor.analysis.describe import relative
@@ -102,7 +102,7 @@ class TrainingReport:
         time = None if self.time is None else self.time.to_dict()
         return {**vars(self), "time": time, "peak": self.peak.to_dict(), "flops": self.flops, "total_bytes": self.total_bytes,
                 "flops_convention": CONVENTION, "excluded": list(EXCLUDED),
-                "error_bands": [band(kind).to_dict() for kind in ("training memory", "FLOPs")]}  # fmt: skip
+                "error_bands": [each.to_dict() for each in training_bands(getattr(self, "policy", "meta"))]}  # fmt: skip
 
     def to_json(self, indent: int | None = 2) -> str:
         """Return `to_dict` as JSON text."""
@@ -138,7 +138,8 @@ class TrainingReport:
             notes.append("fp8 weights are declared: products run in bfloat16; casts and transposed copies of weights are left out")
         if self.without_gradient:
             notes.append(f"no gradient: {', '.join(self.without_gradient)}")
-        notes += [f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}", str(band("training memory")), str(band("FLOPs"))]
+        notes += [f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}"]
+        notes += map(str, training_bands(getattr(self, "policy", "meta")))
         return notes if self.time is None else notes + self.time.notes()
 
     def __str__(self) -> str:
