@@ -48,7 +48,7 @@ class Peak:
     """The moment at which activations took the most memory."""
 
     bytes: int
-    """Size of all tensors created by the forward that were alive at the peak."""
+    """Size of all tensors created by the forward that were alive at the peak, including temporary ones inside operators."""
     op: str | None = None
     """The operator at which the peak was reached."""
     module: str | None = None
