@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -265,7 +266,7 @@ def estimate_training(
                 _clear(named)
                 calls = None if profile is None else step.calls()
             _clear(named)
-            plain = step.flops() if paths else again
+            plain = step.flops(update=False) if paths else again
             _clear(named)
             without = step.calls() if paths and profile is not None else None
             time = None
@@ -283,7 +284,7 @@ def _report(
     step: _Step, named: dict[str, Any], figures: dict[str, Any], optimizer: str, again: _Flops, plain: _Flops, way: Precision,
     recompute: str, paths: list[str], times: int,
 ) -> TrainingReport:
-    row = Inventory(step.model).rows[0]
+    row = step.inventory.rows[0]
     return TrainingReport(
         model=row.kind, optimizer=optimizer, precision=str(way), recompute=recompute, grad_accumulation=times,
         trainable_parameters=sum(p.numel() for p in named.values() if p.requires_grad),
@@ -367,9 +368,14 @@ class _Step:
             figures["step_peak"] = memory.peak - memory.current
         return figures, getattr(optimizer, "name", type(optimizer).__name__)
 
-    def flops(self) -> _Flops:
-        """Run a step, and return its floating-point operations."""
-        observer = RunObserver(Inventory(self.model))
+    @functools.cached_property
+    def inventory(self) -> Inventory:
+        """The modules of the model."""
+        return Inventory(self.model)
+
+    def flops(self, update: bool = True) -> _Flops:
+        """Run a step, and return its floating-point operations; without those of the optimizer if not `update`."""
+        observer = RunObserver(self.inventory)
         with observer:
             loss = self.forward()
             forward = sum(observer.flops_by_op.values())
@@ -378,9 +384,10 @@ class _Step:
             peak = observer.peak
             if peak.location is not None and peak.location.startswith(PACKAGE):  # an operator of the backward pass
                 peak = dataclasses.replace(peak, location=None)
-            params = [p for p in self.model.parameters() if p.requires_grad and p.grad is not None]
-            masters = self.masters(params)
-            self.update(self.make(masters), params, masters)
+            if update:
+                params = [p for p in self.model.parameters() if p.requires_grad and p.grad is not None]
+                masters = self.masters(params)
+                self.update(self.make(masters), params, masters)
         total = sum(observer.flops_by_op.values())
         return _Flops(forward, both - forward, total - both, dict(observer.flops_by_op.most_common()), peak)
 
