@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import metatensor as mt
 from metatensor._core.memory import MemoryTracker
@@ -29,6 +29,7 @@ from metatensor.analysis.step_time import StepTime, recorded_step, step_time
 from metatensor.analysis.utilization import CONVENTIONS
 from metatensor.devices.profiles import device_profile
 
+_Estimate = TypeVar("_Estimate", bound=Callable[..., "TrainingReport"])
 PACKAGE = os.path.dirname(mt.__file__)
 
 __all__ = ["TrainingReport", "estimate_training", "optimizer_named"]
@@ -167,6 +168,21 @@ def optimizer_named(name: str) -> Any:
     return classes[name.lower()]
 
 
+def _with_adapters(estimate: _Estimate) -> _Estimate:
+    """Return an `estimate_training` that adds the adapters of ``lora`` to the model until it ends."""
+
+    @functools.wraps(estimate)
+    def run(model: Any, /, *inputs: Any, lora: str | int | None = None, **options: Any) -> TrainingReport:
+        if lora is None:
+            return estimate(model, *inputs, **options)
+        with adapted(model, lora) as adapters:
+            report = estimate(model, *inputs, **options)
+        return dataclasses.replace(report, adapters=str(adapters))
+
+    return run  # type: ignore[return-value]
+
+
+@_with_adapters
 def estimate_training(
     model: Any, /, *inputs: Any, loss: Callable[[Any], Any] | None = None, optimizer: Any = "adamw", precision: str | None = None,
     recompute: str = "none", foreach: bool = False, grad_accumulation: int = 1, device: Any = None,
@@ -237,12 +253,6 @@ def estimate_training(
         raise ValueError(f"estimate_training: grad_accumulation must be at least 1, got {grad_accumulation}")
     if convention not in CONVENTIONS:
         raise ValueError(f"estimate_training: convention {convention!r} is unknown; there are {', '.join(CONVENTIONS)}")
-    if lora is not None:
-        with adapted(model, lora) as adapters:
-            report = estimate_training(model, *inputs, loss=loss, optimizer=optimizer, precision=precision, recompute=recompute,
-                                       foreach=foreach, grad_accumulation=grad_accumulation, device=device, convention=convention,
-                                       **kwargs)  # fmt: skip
-        return dataclasses.replace(report, adapters=str(adapters))
     profile = None if device is None else device_profile(device)
     way = precision_named(precision)
     if has_lazy(model):
