@@ -1,10 +1,10 @@
-"""Numbers as text: ``124 M``, ``1.56 GB``."""
+"""Numbers as text: ``124 M``, ``1.56 GB``, ``3.2 ms``."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-__all__ = ["bytes_text", "count_text"]
+__all__ = ["bytes_text", "count_text", "seconds_text"]
 
 UNITS = ("", "K", "M", "G", "T", "P", "E")
 
@@ -28,3 +28,11 @@ def count_text(value: int) -> str:
 def bytes_text(value: int) -> str:
     """Return a number of bytes with three significant digits, in powers of 1000: ``498 MB``."""
     return _scaled(value, tuple(f"{unit}B" for unit in UNITS), lambda small: f"{small:.0f} B")
+
+
+def seconds_text(value: float) -> str:
+    """Return a time with four significant digits: ``60.9 ms``."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if value * factor >= 1:
+            return f"{value * factor:.4g} {unit}"
+    return f"{value * 1e6:.3g} us"

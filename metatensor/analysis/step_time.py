@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.units import seconds_text
 from metatensor.analysis.accuracy import Band, band
 from metatensor.analysis.calls import Call, CallRecorder
 from metatensor.analysis.estimate import at_inference, has_lazy
@@ -14,7 +15,7 @@ from metatensor.analysis.timing import Timing, predict
 from metatensor.analysis.utilization import CONVENTIONS, batch_of, model_flops
 from metatensor.devices.profiles import DeviceProfile, device_profile
 
-__all__ = ["EXCLUDED", "StepTime", "seconds_text", "step_time", "time_of"]
+__all__ = ["EXCLUDED", "StepTime", "step_time", "time_of"]
 
 EXCLUDED = ("loading data", "transfers from the host", "communication", "gaps between kernels",
             "memory that the allocator asks the system for")  # fmt: skip
@@ -78,7 +79,7 @@ class StepTime:
         if self.training:
             rows += [("time, backward", self.backward), ("time, computed again", self.recompute), ("time, optimizer", self.optimizer),
                      ("time of a step", self.seconds)]  # fmt: skip
-        lines = [(name, seconds_text(value)) for name, value in rows if name != "time, computed again" or value]
+        lines = [(name, _seconds(value)) for name, value in rows if name != "time, computed again" or value]
         lines.append(("samples per second", "unknown" if self.samples_per_second is None else f"{self.samples_per_second:,.4g}"))
         return [*lines, (f"MFU ({self.convention})", "unknown" if self.mfu is None else f"{self.mfu:.1%}")]
 
@@ -96,14 +97,8 @@ class StepTime:
         return "\n".join([*(f"{name:<{width}}{text:>12}" for name, text in lines), "", *self.notes()])
 
 
-def seconds_text(value: float | None) -> str:
-    """Return seconds with four significant digits and a unit."""
-    if value is None:
-        return "unknown"
-    for unit, factor in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if value * factor >= 1:
-            return f"{value * factor:.4g} {unit}"
-    return f"{value * 1e6:.3g} us"
+def _seconds(value: float | None) -> str:
+    return "unknown" if value is None else seconds_text(value)
 
 
 def time_of(model: Any, /, *inputs: Any, device: Any, convention: str = "torch", **kwargs: Any) -> StepTime:

@@ -11,11 +11,12 @@ import click
 
 import metatensor as mt
 from metatensor._core.nested import map_tensors
-from metatensor._core.units import bytes_text, count_text
+from metatensor._core.units import bytes_text, count_text, seconds_text
 from metatensor.analysis.precision import PRECISIONS
-from metatensor.analysis.step_time import seconds_text
+from metatensor.analysis.step_time import time_of
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.request import Request
+from metatensor.cli.terminal import output_on_stderr
 
 __all__ = ["sweep_inference", "sweep_training"]
 
@@ -38,8 +39,9 @@ def sweep_inference(request: Request, profile: Any, convention: str, as_json: bo
             own = request._replace(dtype=dtype, inputs=list(inputs), named_inputs=named)
             found = _one(name, own.run(), _inference)
             if profile is not None and "error" not in found:
-                time = own.time(profile, convention)
-                found["columns"]["time"], found["report"]["time"] = seconds_text(time.seconds), time.to_dict()
+                with output_on_stderr():
+                    time = time_of(own.model(), *own.inputs, device=profile, convention=convention, **own.named_inputs)
+                found["columns"]["time"], found["report"]["time"] = _seconds(time.seconds), time.to_dict()
             yield found
 
     _print(results(), as_json)
@@ -59,7 +61,11 @@ def _training(report: Any) -> Columns:
     sizes = {"parameters": report.parameter_bytes, "gradients": report.gradient_bytes, "optimizer": report.optimizer_bytes,
              "saved": report.saved_bytes, "total": report.total_bytes}  # fmt: skip
     found = {name: bytes_text(size) for name, size in sizes.items()}
-    return found if report.time is None else {**found, "time": seconds_text(report.time.seconds)}
+    return found if report.time is None else {**found, "time": _seconds(report.time.seconds)}
+
+
+def _seconds(value: float | None) -> str:
+    return "unknown" if value is None else seconds_text(value)
 
 
 def _inference(report: Any) -> Columns:
