@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import metatensor as mt
-from metatensor.analysis import MemoryTracker
+from metatensor.analysis import MemoryTracker, estimate_training
 from metatensor.analysis.calls import CallRecorder
 
 from .kernels import as_on_meta
@@ -191,6 +191,8 @@ def formulas() -> Iterator[Formula]:
         layout = _decoder(row, GPT2_WORDS, head_width=row["head_dim"])
         source = "arXiv:2005.14165, table D.1 (rounded)"
         yield Formula("parameters", source, row["name"], _elements(layout), row["params_M_tableD1"] * 1e6)
+        states, elements = _states(layout)
+        yield Formula("bytes of model states", "arXiv:1910.02054, 3.1", row["name"], states, 16 * elements)
     for row in flops["palm_architectures"]["rows"]:
         layout = _decoder(row, 256_000, head_width=256, groups=1, activation="swiglu", norm="rms", bias=False, positions="rope")
         yield Formula("parameters", "arXiv:2204.02311, table 1 (rounded)", row["model"], _elements(layout), row["params_B"] * 1e9)
@@ -205,6 +207,18 @@ def _decoder(row: dict[str, Any], words: int, **options: Any) -> Layout:
 def _elements(layout: Layout) -> int:
     with mt.device("meta"):
         return sum(p.numel() for p in Stage(layout, layout.layers, True, True).parameters())
+
+
+def _states(layout: Layout) -> tuple[int, int]:
+    """Return the bytes of parameters, gradients and Adam's states in mixed precision, as `estimate` counts them, and the elements.
+
+    The step counters, 4 bytes for each tensor, are left out.
+    """
+    with mt.device("meta"):
+        stage = Stage(layout, layout.layers, True, True)
+        report = estimate_training(stage, mt.empty(1, layout.tokens, dtype=mt.int64), precision="fp16-master", optimizer="adam")
+    counters = 4 * len(list(stage.parameters()))
+    return report.parameter_bytes + report.gradient_bytes + report.optimizer_bytes - counters, report.trainable_parameters
 
 
 def _operations(layout: Layout) -> int:

@@ -218,7 +218,8 @@ def _formulas(found: list[Formula]) -> Iterator[str]:
     yield "## Counts and formulas\n"
     yield ("What is counted in a run on meta, against formulas of papers, and against figures that papers print rounded. The formula "
            "for saved activations leaves out the statistics of norms (16 bytes for each token and layer) and random states, the "
-           "formula for parameters leaves out the last norm; they are subtracted."
+           "formula for parameters leaves out the last norm, that for model states the optimizer's step counters; they are "
+           "subtracted."
            " GPT-3 XL and 13B are printed with sizes that do not give their printed "
            "numbers of parameters.\n")  # fmt: skip
     yield "| count | source | cases | equal | largest difference |\n|---|---|--:|--:|---|"
@@ -261,7 +262,8 @@ def _reach(found: Comparison) -> Iterator[str]:
 def _sources() -> Iterator[str]:
     yield "## Sources\n"
     data = published()
-    sections = [*data["measured_memory"]["sections"].values(), data["activation_memory"], *data["flops_and_mfu"]["sections"].values()]
+    sections = [*data["measured_memory"]["sections"].values(), data["activation_memory"], data["zero_model_states"],
+                *data["flops_and_mfu"]["sections"].values()]  # fmt: skip
     for section in sections:
         revision = f", revision {section['revision'][:12]}" if "revision" in section else ""
         yield f"- {section['source']}{revision}. {GRADES[section['verification'][0]]}"

@@ -42,6 +42,14 @@ def test_parameters_and_operations_are_those_of_the_formulas(counts):
             assert each.counted == pytest.approx(each.expected, rel=1e-12), each.case
 
 
+def test_model_states_of_published_models(counts):
+    """Rajbhandari et al., ZeRO, arXiv:1910.02054, 3.1: 16 bytes for each parameter."""
+    cases = counts["bytes of model states", "arXiv:1910.02054, 3.1"]
+    assert len(cases) == 8
+    for each in cases:
+        assert each.counted == each.expected, each.case
+
+
 def test_parameters_of_published_models(counts):
     printed_wrong = {"GPT-3 XL", "GPT-3 13B"}  # whose sizes do not give their number
     for (what, source), cases in counts.items():
