@@ -32,7 +32,7 @@ class Kind(NamedTuple):
 
 GRADES = {
     "A": "Read in the named file of that revision.",
-    "C": "Transcribed from memory; the figures agree with the formulas above, within their rounding.",
+    "C": "Transcribed from memory; the table of counts shows how far the figures agree with what is counted.",
 }
 """How far the sources can be trusted."""
 WORKSPACES = "workspaces of kernels, rounding and caching by the allocator, the device's context and code"
@@ -266,4 +266,5 @@ def _sources() -> Iterator[str]:
                 *data["flops_and_mfu"]["sections"].values()]  # fmt: skip
     for section in sections:
         revision = f", revision {section['revision'][:12]}" if "revision" in section else ""
-        yield f"- {section['source']}{revision}. {GRADES[section['verification'][0]]}"
+        yield f"- {section['source']}{revision}. {GRADES[section['verification'][0]]}" + (
+            " Its formulas are transcribed from memory." if "formulas are C" in section["verification"] else "")
