@@ -83,7 +83,7 @@ class RunObserver(DispatchMode):
 
     def __exit__(self, *error: Any) -> None:
         self._start = None
-        self._highest = max(self._highest, self._memory.current)
+        self._highest = max(self._highest, self._memory.peak)
         super().__exit__(*error)
         self._exits.close()
 
@@ -113,8 +113,8 @@ class RunObserver(DispatchMode):
         elif kind != FREE:
             self._gaps[name][self._stack[-1][1]] += 1
         # The tracker knows the peak, but not the operator.
-        if self._memory.current > self._highest:
-            self._highest = self._memory.current
+        if self._memory.peak > self._highest:
+            self._highest = self._memory.peak
             self._at_peak = (op.name, self._stack[-1][1], self._line(sys._getframe(1)))
         return out
 

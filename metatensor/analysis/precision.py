@@ -24,6 +24,19 @@ class Precision:
     """The dtype of autocast during the forward pass and the loss, or None."""
     masters: Any = None
     """The dtype of copies of the parameters that the optimizer updates, or None if it updates the parameters themselves."""
+    matrices: Any = None
+    """The dtype in which weights of linear layers are kept, each with a float32 scale, except those that are tied to embeddings.
+    None: in `weights`."""
+
+    def kept_bytes(self, model: Any, nbytes: int) -> int:
+        """Return the bytes of the parameters, of which the run on meta has `nbytes`."""
+        if self.matrices is None:
+            return nbytes
+        scale = mt.float32.itemsize
+        tables = {m.weight.untyped_storage() for m in model.modules() if isinstance(m, mt.nn.Embedding)}
+        weights = [m.weight for m in model.modules() if isinstance(m, mt.nn.Linear) and m.weight.dtype == self.weights]
+        matrices = {p.untyped_storage(): p for p in weights if p.untyped_storage() not in tables}
+        return nbytes + sum(p.numel() * self.matrices.itemsize + scale - p.untyped_storage().nbytes() for p in matrices.values())
 
     def __str__(self) -> str:
         return self.name
@@ -75,9 +88,11 @@ PRECISIONS = {
         Precision("fp16-mixed", weights=mt.float32, autocast=mt.float16),
         Precision("bf16-master", weights=mt.bfloat16, masters=mt.float32),
         Precision("fp16-master", weights=mt.float16, masters=mt.float32),
+        Precision("fp8-weights", weights=mt.bfloat16, masters=mt.float32, matrices=mt.float8_e4m3fn),
     )
 }
-"""The precisions by name. "mixed" is autocast over float32 weights, "master" is half weights with float32 copies."""
+"""The precisions by name. "mixed" is autocast over float32 weights, "master" is half weights with float32 copies. "fp8-weights"
+keeps weights of linear layers in 8 bits; activations and gradients are bfloat16, and the optimizer keeps float32 copies."""
 
 
 def precision_named(name: str | None) -> Precision:

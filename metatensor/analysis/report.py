@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from metatensor.analysis.accuracy import band
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -58,7 +60,7 @@ class Peak:
     """The moment at which activations took the most memory."""
 
     bytes: int
-    """Size of all tensors created by the forward that were alive at the peak."""
+    """Size of all tensors created by the forward that were alive at the peak, including temporary ones inside operators."""
     op: str | None = None
     """The operator at which the peak was reached."""
     module: str | None = None
@@ -180,6 +182,7 @@ class Report:
             "shared": [group.to_dict() for group in self.shared],
             "excluded": list(EXCLUDED),
             "policy": self.policy,
+            "error_bands": [band(kind).to_dict() for kind in ("inference memory", "FLOPs")],
             "ops": self.ops,
             **details(self.modules, self.profile, self.time),
         }

@@ -8,6 +8,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.units import seconds_text
+from metatensor.analysis.accuracy import Band, band
 from metatensor.analysis.calls import Call, CallRecorder
 from metatensor.analysis.estimate import at_inference, has_lazy
 from metatensor.analysis.flame import spans
@@ -50,6 +51,8 @@ class StepTime:
     spans: dict[str, list[Any]] = field(default_factory=dict)
     """The calls of one micro-batch and the optimizer on an axis of seconds, as `metatensor.analysis.flame.spans` returns them."""
     remarks: list[str] = field(default_factory=list)
+    band: Band | None = None
+    """How far such times were off. None if they were not compared with measured ones."""
 
     @property
     def seconds(self) -> float | None:
@@ -71,7 +74,7 @@ class StepTime:
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON types: seconds, operations, operations per second."""
         return {**vars(self), "seconds": self.seconds, "samples_per_second": self.samples_per_second, "mfu": self.mfu,
-            "excluded": list(EXCLUDED)}
+            "excluded": list(EXCLUDED), "band": None if self.band is None else self.band.to_dict()}
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the table as (label, text) pairs."""
@@ -88,7 +91,8 @@ class StepTime:
         chosen = CONVENTIONS[self.convention]
         peak = "unknown" if self.peak_rate is None else f"{self.peak_rate / 1e12:.4g} TFLOP/s"
         return [*self.remarks, f"MFU: {chosen.formula}; peak in {self.dtype or 'an unknown dtype'}: {peak}; source: {chosen.source}; "
-                f"leaves out: {chosen.leaves_out}", f"time leaves out: {', '.join(EXCLUDED)}"]  # fmt: skip
+                f"leaves out: {chosen.leaves_out}", f"time leaves out: {', '.join(EXCLUDED)}",
+                "such times were not compared with measured ones" if self.band is None else str(self.band)]  # fmt: skip
 
     def __str__(self) -> str:
         lines = self.lines()
@@ -172,13 +176,19 @@ def step_time(
     found = StepTime(profile.name, _times(less.phases.get("forward", 0.0), times), training=training, convention=convention, dtype=dtype,
                      batch=None if batch is None else batch * times, model_flops=None if flops is None else flops * times,
                      peak_rate=profile.rate(dtype) if dtype else None, by_op=timing.by_op, by_module=timing.by_module,
-                     spans=spans(calls, profile), remarks=remarks)  # fmt: skip
+                     spans=spans(calls, profile), remarks=remarks, band=_band(profile, training))  # fmt: skip
     if training:
         known = _passes(less)
         found.backward = _times(less.phases.get("backward", 0.0), times)
         found.recompute = None if passes is None or known is None else max(0.0, passes - known) * times
         found.optimizer = timing.phases.get("optimizer", 0.0)
     return found
+
+
+def _band(profile: DeviceProfile, training: bool) -> Band | None:
+    if profile.kind == "cpu":
+        return band("time, cpu") if profile.operators else None
+    return band("time, accelerator") if training and profile.kind == "gpu" else None
 
 
 def _times(seconds: float | None, times: int) -> float | None:

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from metatensor._core.units import bytes_text, count_text
+from metatensor.analysis.accuracy import band
 from metatensor.analysis.describe import relative, spec_text
-from metatensor.analysis.report import CONVENTION, ModuleRow, Report
+from metatensor.analysis.report import CONVENTION, EXCLUDED, ModuleRow, Report
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -128,6 +129,8 @@ def totals(report: Report) -> list[tuple[str, str]]:
             where += f" ({relative(peak.location)})"
     found.append(("activations", f"{bytes_text(peak.bytes)} at their peak{where}"))
     found.append(("memory", f"{bytes_text(report.total_bytes)} for parameters, buffers, inputs and activations"))
+    found.append(("  leaves out", ", ".join(EXCLUDED)))
+    found += [("  accuracy", str(band(kind))) for kind in ("inference memory", "FLOPs")]
     return found
 
 

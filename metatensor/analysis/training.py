@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html import escape
-from typing import Any
+from typing import Any, TypeVar
 
 import metatensor as mt
 from metatensor._core.memory import MemoryTracker
 from metatensor._core.nested import tensors_in
 from metatensor._core.units import bytes_text, count_text
+from metatensor.analysis.accuracy import training_bands
+from metatensor.analysis.adapters import adapted
 from metatensor.analysis.calls import Call
 from metatensor.analysis.describe import relative
+from metatensor.analysis.eight_bit import EIGHT_BIT
 from metatensor.analysis.estimate import has_lazy, input_bytes
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.observation import RunObserver
@@ -29,6 +33,7 @@ from metatensor.analysis.utilization import CONVENTIONS
 from metatensor.devices.profiles import device_profile
 from metatensor.rules import policies
 
+_Estimate = TypeVar("_Estimate", bound=Callable[..., "TrainingReport"])
 PACKAGE = os.path.dirname(mt.__file__)
 
 __all__ = ["TrainingReport", "estimate_training", "optimizer_named"]
@@ -80,6 +85,8 @@ class TrainingReport:
     """Names of parameters that require grad but got no gradient."""
     flops_gaps: list[dict[str, Any]] = field(default_factory=list)
     """Operators without a FLOP rule, whose operations are not counted: "op", "calls" in a micro-batch, "modules"."""
+    adapters: str | None = None
+    """The adapters that LoRA added, if any."""
     time: StepTime | None = None
     """Predicted time of the step on a device, if one was given."""
     modules: list[ModuleRow] = field(default_factory=list)
@@ -109,6 +116,7 @@ class TrainingReport:
         return {"kind": "training", "schema": SCHEMA, **_plain(vars(self)), "time": None,
                 **details(self.modules, self.profile, self.time), "peak": self.peak.to_dict(), "flops": self.flops,
                 "total_bytes": self.total_bytes, "flops_convention": CONVENTION, "excluded": list(EXCLUDED),
+                "error_bands": [each.to_dict() for each in training_bands(self.policy)],
                 "workspaces": [space._asdict() for space in policies.policy_named(self.policy).workspaces]}  # fmt: skip
 
     def to_json(self, indent: int | None = 2) -> str:
@@ -153,11 +161,16 @@ class TrainingReport:
             notes.append(f"peak of forward and backward: {bytes_text(self.peak.bytes)} during {self.peak.op}{inside}{at}")
         if self.recomputed:
             notes.append(f"computed again in backward: {len(self.recomputed)} modules, {self.recomputed[0]} to {self.recomputed[-1]}")
+        if self.adapters:
+            notes.append(f"{self.adapters}; its parameters have the dtype of the weights")
+        if self.precision == "fp8-weights":
+            notes.append("fp8 weights are declared: products run in bfloat16; casts and transposed copies of weights are left out")
         if self.without_gradient:
             notes.append(f"no gradient: {', '.join(self.without_gradient)}")
         notes += [f"no FLOP rule for {gap['op']}, called {gap['calls']} times: its FLOPs are missing" for gap in self.flops_gaps]
         notes += policies.policy_named(self.policy).notes()
         notes += [f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}"]
+        notes += map(str, training_bands(self.policy))
         return notes if self.time is None else notes + self.time.notes()
 
     def __str__(self) -> str:
@@ -178,16 +191,34 @@ class TrainingReport:
 def optimizer_named(name: str) -> Any:
     """Return the optimizer class with this name, ignoring case. Raise ValueError if there is none."""
     values = ((key, getattr(mt.optim, key)) for key in dir(mt.optim) if key[0].isupper() and key != "Optimizer")
-    classes = {key.lower(): value for key, value in values if isinstance(value, type) and issubclass(value, mt.optim.Optimizer)}
+    classes: dict[str, Any] = {
+        key.lower(): value for key, value in values if isinstance(value, type) and issubclass(value, mt.optim.Optimizer)
+    }
+    classes.update(EIGHT_BIT)
     if name.lower() not in classes:
         raise ValueError(f"there is no optimizer {name!r}; there are {', '.join(sorted(classes))}")
     return classes[name.lower()]
 
 
+def _with_adapters(estimate: _Estimate) -> _Estimate:
+    """Return an `estimate_training` that adds the adapters of ``lora`` to the model until it ends."""
+
+    @functools.wraps(estimate)
+    def run(model: Any, /, *inputs: Any, lora: str | int | None = None, **options: Any) -> TrainingReport:
+        if lora is None:
+            return estimate(model, *inputs, **options)
+        with adapted(model, lora) as adapters:
+            report = estimate(model, *inputs, **options)
+        return dataclasses.replace(report, adapters=str(adapters))
+
+    return run  # type: ignore[return-value]
+
+
+@_with_adapters
 def estimate_training(
     model: Any, /, *inputs: Any, loss: Callable[[Any], Any] | None = None, optimizer: Any = "adamw", precision: str | None = None,
     recompute: str = "none", foreach: bool = False, grad_accumulation: int = 1, device: Any = None,
-    convention: str = "torch", timeline: bool = False, policy: Any = None, **kwargs: Any,
+    convention: str = "torch", timeline: bool = False, policy: Any = None, lora: str | int | None = None, **kwargs: Any,
 ) -> TrainingReport:
     """Run one training step of a model on meta and report its cost.
 
@@ -204,12 +235,13 @@ def estimate_training(
         Function that computes the loss, a tensor of one element, from the output. Default: the sum of the means of all
         floating-point tensors in the output.
     optimizer : str or callable
-        Name of an optimizer of `metatensor.optim`, or a function that creates one from the list of parameters. Default:
-        "adamw".
+        Name of an optimizer of `metatensor.optim`, of one with 8-bit states ("adamw8bit", "adam8bit", "lion8bit",
+        "sgd8bit", "rmsprop8bit"; their sizes are those of bitsandbytes), or a function that creates one from the list of
+        parameters. Default: "adamw".
     precision : str, optional
         "fp32"; "bf16" or "fp16" (weights and activations); "bf16-mixed" or "fp16-mixed" (autocast over float32
-        weights); "bf16-master" or "fp16-master" (half weights, of which the optimizer keeps float32 copies). Default:
-        the model's own dtypes.
+        weights); "bf16-master" or "fp16-master" (half weights, of which the optimizer keeps float32 copies); "fp8-weights"
+        (the same as "bf16-master", with weights of linear layers in 8 bits and a float32 scale for each). Default: the model's own dtypes.
     recompute : str
         The modules that backward recomputes: "none", "full" (each layer of a list of layers of one class), "selective"
         (the same, but results of matrix products and convolutions are kept), or a pattern of module paths such as
@@ -227,6 +259,9 @@ def estimate_training(
     policy : str or KernelPolicy, optional
         The kernel policy, as `metatensor.analysis.policy` takes it. Default: the one that a block has chosen, else "cuda" or
         "eager" where `device` is a GPU of that kind or a CPU, else "meta".
+    lora : str or int, optional
+        Train low-rank adapters and freeze all other parameters: the rank, or ``RANK:PATTERN`` with a pattern of the paths of
+        linear layers, such as ``"16:*.q_proj"``. Default pattern: all linear layers of the repeated layers.
 
     Returns
     -------
@@ -284,7 +319,7 @@ def estimate_training(
                     _clear(named)
                     figures["profile"] = step.profile(grad_accumulation)
             _clear(named)
-            plain = step.flops() if paths else again
+            plain = step.flops(update=False) if paths else again
             _clear(named)
             with policies.policy(timed):
                 without = step.calls() if paths and profile is not None else None
@@ -301,7 +336,7 @@ def _report(
     step: _Step, named: dict[str, Any], figures: dict[str, Any], optimizer: str, again: _Flops, plain: _Flops, way: Precision,
     recompute: str, paths: list[str], times: int,
 ) -> TrainingReport:
-    rows = Inventory(step.model).rows
+    rows = step.inventory.rows
     row = rows[0]
     for one in rows:
         one.flops, one.calls = plain.by_path.get(one.path, 0), plain.called.get(one.path, 0)
@@ -310,7 +345,8 @@ def _report(
         model=row.kind, optimizer=optimizer, precision=str(way), recompute=recompute, grad_accumulation=times,
         trainable_parameters=sum(p.numel() for p in named.values() if p.requires_grad),
         frozen_parameters=sum(p.numel() for p in named.values() if not p.requires_grad),
-        parameter_bytes=row.parameter_bytes, buffer_bytes=row.buffer_bytes, input_bytes=input_bytes(step.args, step.kwargs),
+        parameter_bytes=way.kept_bytes(step.model, row.parameter_bytes), buffer_bytes=row.buffer_bytes,
+        input_bytes=input_bytes(step.args, step.kwargs),
         forward_flops=plain.forward * times, backward_flops=plain.backward * times, optimizer_flops=again.optimizer,
         recompute_flops=(again.forward + again.backward - plain.forward - plain.backward) * times, peak=again.peak, recomputed=paths,
         flops_by_op={name: count * times for name, count in again.by_op.items()}, modules=rows, **figures,
@@ -392,11 +428,16 @@ class _Step:
             self.update(optimizer, params, masters)
             figures["optimizer_bytes"] = memory.current
             figures["step_peak"] = memory.peak - memory.current
-        return figures, type(optimizer).__name__
+        return figures, getattr(optimizer, "name", type(optimizer).__name__)
 
-    def flops(self) -> _Flops:
-        """Run a step, and return its floating-point operations."""
-        observer = RunObserver(Inventory(self.model))
+    @functools.cached_property
+    def inventory(self) -> Inventory:
+        """The modules of the model."""
+        return Inventory(self.model)
+
+    def flops(self, update: bool = True) -> _Flops:
+        """Run a step, and return its floating-point operations; without those of the optimizer if not `update`."""
+        observer = RunObserver(self.inventory)
         with observer:
             loss = self.forward()
             forward = sum(observer.flops_by_op.values())
@@ -406,9 +447,10 @@ class _Step:
             peak = observer.peak
             if peak.location is not None and peak.location.startswith(PACKAGE):  # an operator of the backward pass
                 peak = dataclasses.replace(peak, location=None)
-            params = [p for p in self.model.parameters() if p.requires_grad and p.grad is not None]
-            masters = self.masters(params)
-            self.update(self.make(masters), params, masters)
+            if update:
+                params = [p for p in self.model.parameters() if p.requires_grad and p.grad is not None]
+                masters = self.masters(params)
+                self.update(self.make(masters), params, masters)
         self.gaps = [gap.to_dict() for gap in observer.gaps]
         total = sum(observer.flops_by_op.values())
         return _Flops(forward, both - forward, total - both, dict(observer.flops_by_op.most_common()), peak,

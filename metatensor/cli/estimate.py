@@ -15,6 +15,7 @@ from metatensor.analysis.table import as_rich
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.request import Request, model_options
+from metatensor.cli.sweep import sweep_inference, sweep_training
 from metatensor.cli.terminal import Terminal
 from metatensor.cli.training_options import device_of, loss_of, training_options
 from metatensor.rules.policies import KernelPolicy, policy, policy_for
@@ -34,6 +35,7 @@ PATIENCE = 0.3
               "memory, the modules and, with --device, the times.")
 @click.option("--trace", metavar="FILE", type=click.Path(dir_okay=False, writable=True), help="Also write the timeline of memory for "
               "Perfetto or chrome://tracing (.json or .json.gz).")
+@click.option("--sweep", type=click.Choice(["dtype"]), help="A table over precisions: of a forward pass, or with --train of a step.")
 @click.option("--by", type=click.Choice(["op"]), help="With --train: also list the FLOPs of each operator.")
 @click.option("--device", metavar="PROFILE", help="A device profile, such as h100-80gb, or a file of one: predict the time there; with "
               "--train also compare its memory.")
@@ -43,14 +45,16 @@ PATIENCE = 0.3
 def command(
     request: Request, depth: int | None, as_json: bool, train: bool, html: str | None, trace: str | None, **options: Any
 ) -> None:
-    """Build FILE.py:NAME on meta, run its forward there, and report its cost.
+    """Build MODEL on meta, run its forward there, and report its cost.
 
-    NAME is a model, or a class or function that returns one when called with --args. Nothing is allocated or computed.
+    MODEL is FILE.py:NAME, where NAME is a model, or a class or function that returns one when called with --args; or a folder
+    with a config.json of transformers or diffusers. Nothing is allocated or computed.
     Matrix products, convolutions and attention count as FLOPs, with a multiply-add as 2.
 
     \b
     metatensor estimate examples/gpt2.py:gpt2_xl --input "int64[1,1024]"
     metatensor estimate model.py:Encoder --args "12, width=768" -i "float32[1,128,768]" -i "mask=bool[1,128]"
+    metatensor estimate Llama-3.1-8B/ -i "int64[1,4096]" --dtype bfloat16
     metatensor estimate examples/gpt2.py:gpt2 -i "int64[8,1024]" --train --precision bf16-mixed --recompute full
     """
     given = {name: value for name, value in options.items() if value}
@@ -96,8 +100,13 @@ class Outputs(NamedTuple):
 def _infer(request: Request, depth: int | None, outputs: Outputs, given: dict[str, Any], profile: Any, kernels: KernelPolicy) -> None:
     """Report a forward pass."""
     convention = given.pop("convention", "torch")
+    sweep = given.pop("sweep", None)
     if given:
         raise click.UsageError(f"--{next(iter(given)).replace('_', '-')} needs --train")
+    if sweep is not None:
+        if request.dtype is not None:
+            raise click.UsageError("--sweep dtype sets the dtype; leave out --dtype")
+        return sweep_inference(request, profile, convention, outputs.json)
     with _Bar() as bar:
         result = request.run(progress=bar, device=profile, convention=convention, timeline=outputs.timeline)
     report = result.report
@@ -143,6 +152,10 @@ def _train(request: Request, outputs: Outputs, options: dict[str, Any], profile:
         options["device"] = profile
     if "loss" in options:
         options["loss"] = loss_of(options["loss"], request.torch)
+    if options.pop("sweep", None) is not None:
+        if by_op or "precision" in options:
+            raise click.UsageError("--sweep dtype is a table over precisions; leave out --by and --precision")
+        return sweep_training(request, {**options, "timeline": False}, outputs.json)
     result = request.train(options)
     report = result.report
     if report is None:

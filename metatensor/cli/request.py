@@ -17,6 +17,7 @@ from metatensor.analysis.estimate import forward_profile
 from metatensor.analysis.observation import Progress
 from metatensor.analysis.training import TrainingReport, estimate_training
 from metatensor.checkpoint.errors import printable
+from metatensor.cli.configs import without_cache
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.hints import hint_for
 from metatensor.cli.inputs import InputError, dtype_named, parse_arguments, parse_input
@@ -99,7 +100,7 @@ class Request(NamedTuple):
             raise click.UsageError(f"{self.target} is a {type(model).__name__}; --train needs a module")
         try:
             with output_on_stderr():
-                report = estimate_training(model.train(), *self.inputs, **options, **self.named_inputs)
+                report = estimate_training(without_cache(model.train()), *self.inputs, **options, **self.named_inputs)
         except ValueError as error:
             if str(error).startswith(OPTIONS):
                 raise click.UsageError(printable(str(error))) from None
@@ -158,7 +159,7 @@ def model_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--args", "arguments", default="", metavar="ARGS",
             help='Arguments of the class or function that makes the model: "12, width=768".',
         ),
-        click.argument("target", metavar="FILE.py:NAME"),
+        click.argument("target", metavar="MODEL"),
     ):  # fmt: skip
         wrapped = option(wrapped)
     return wrapped

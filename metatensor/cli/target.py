@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import importlib.util
@@ -13,13 +14,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import metatensor as mt
+from metatensor.cli.configs import TargetError, config_in, model_of_config
 from metatensor.cli.hints import how_to_install
 
 __all__ = ["TargetError", "build", "dtype_default", "load_target"]
-
-
-class TargetError(Exception):
-    """The target does not name a model. The message states the reason."""
 
 
 def load_target(target: str) -> Any:
@@ -27,10 +25,15 @@ def load_target(target: str) -> Any:
 
     The file runs as a module with meta as the default device. Its folder, or for a module the current folder, is on the
     import path. Errors of the code are not caught. `TargetError` is raised if there is no such object.
+
+    A folder with a ``config.json``, or the path of such a file, gives a function that builds its model; see `model_of_config`.
     """
+    if (config := config_in(target)) is not None:
+        return functools.partial(model_of_config, config)
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
-        raise TargetError(f"{target!r} is not of the form FILE.py:NAME or package.module:NAME")
+        what = " and has no config.json" if os.path.isdir(target) else ""
+        raise TargetError(f"{target!r} is not of the form FILE.py:NAME or package.module:NAME{what}")
     found: Any
     if place.endswith(".py"):
         if not os.path.isfile(place):

@@ -14,7 +14,7 @@ from metatensor.cli.terminal import output_on_stderr
 
 __all__ = ["device_of", "loss_of", "step_options", "training_options"]
 
-NAMES = ("loss", "optimizer", "precision", "recompute", "foreach", "grad_accumulation")
+NAMES = ("loss", "optimizer", "precision", "recompute", "foreach", "grad_accumulation", "lora")
 """The options of `training_options` besides ``--train``."""
 
 
@@ -27,7 +27,10 @@ def training_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--recompute", metavar="WHAT", help='With --train: none, full, selective, or a pattern of module paths ("layers.*") '
                      "[default: none]."),
         click.option("--precision", type=click.Choice(list(PRECISIONS)), help="With --train [default: as the model is]."),
-        click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim [default: adamw]."),
+        click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim, or one with 8-bit states: "
+                     "adamw8bit, adam8bit, lion8bit, sgd8bit, rmsprop8bit [default: adamw]."),
+        click.option("--lora", metavar="RANK[:PATTERN]", help='With --train: train adapters of linear layers ("16:*.q_proj") and freeze '
+                     "the rest [default pattern: all linear layers of the repeated layers]."),
         click.option("--loss", metavar="FILE.py:NAME",
                      help="With --train: function of the output that returns the loss [default: the mean]."),
         click.option("--train", is_flag=True, help="Run a training step: forward, backward and optimizer."),

@@ -97,3 +97,42 @@ def test_what_is_not_known_is_not_0(models, run, tmp_path):
     line = next(line for line in result.stdout.splitlines() if line.startswith("time of a step"))
     assert line.endswith("unknown")
     assert "the rate of float32" in result.stdout and "peak in float32: unknown" in result.stdout
+
+
+def test_sweep_over_precisions(models, run):
+    result = train(run, "--sweep", "dtype", "--device", "t4")
+    assert result.exit_code == 0, result.output
+    for text in ("precision", "bf16-mixed", "fp8-weights", "optimizer", "total", "not included", "observed error of the memory"):
+        assert text in result.stdout, text
+    found = {each["precision"]: each["report"] for each in json.loads(train(run, "--sweep", "dtype", "--json").stdout)["results"]}
+    assert found["bf16"]["parameter_bytes"] * 2 == found["fp32"]["parameter_bytes"] == 4 * 144
+    assert found["bf16-master"]["optimizer_bytes"] == 12 * 144 + 4 * 4
+    assert found["fp8-weights"]["parameter_bytes"] == 128 + 2 * 4 + 2 * 16
+
+
+def test_sweep_of_a_forward_pass(models, run):
+    result = run("estimate", "models.py:Net", *X, "--sweep", "dtype", "--device", "t4")
+    assert result.exit_code == 0, result.output
+    assert "bfloat16" in result.stdout and "activations" in result.stdout and "unknown" in result.stdout  # a T4 has no bfloat16
+    results = json.loads(run("estimate", "models.py:Net", *X, "--sweep", "dtype", "--json").stdout)["results"]
+    found = {each["precision"]: each["report"] for each in results}
+    assert found["float16"]["parameter_bytes"] * 2 == found["float32"]["parameter_bytes"]
+    assert found["float16"]["inputs"] == ["float16[3,8]"]
+
+
+def test_a_sweep_of_a_failing_model(models, run):
+    result = run("estimate", "models.py:Broken", *X, "--sweep", "dtype")
+    assert result.exit_code == 1 and "float16: " in result.stderr and "RuntimeError" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [("--dtype", "bf16"), ("--train", "--precision", "bf16"), ("--train", "--by", "op")])
+def test_misuse_of_a_sweep(models, run, arguments):
+    result = run("estimate", "models.py:Net", *X, "--sweep", "dtype", *arguments)
+    assert result.exit_code == 2 and "leave out" in result.output
+
+
+def test_lora_and_8_bit_states(models, run):
+    found = json.loads(train(run, "--json", "--lora", "2:layers.0", "--optimizer", "adamw8bit").stdout)
+    assert found["trainable_parameters"] == 2 * 16 and found["frozen_parameters"] == 144
+    result = train(run, "--lora", "2:nothing")
+    assert result.exit_code == 2 and "no linear layer has a path like" in result.output

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
-from metatensor._core.late import later
 from metatensor._core.accounting import current_policy, pop_policy, push_policy
+from metatensor._core.late import later
 from metatensor.rules.policies.policy import Kernel, KernelPolicy, Workspace
 
 __all__ = ["META", "Kernel", "KernelPolicy", "Workspace", "chosen", "policies", "policy", "policy_for", "policy_named",
