@@ -45,9 +45,11 @@ cdef class Capture(Mode):
     cdef public int module
     cdef dict by_object, by_layout, numbers
     cdef list generators                # pairs of a Generator and its state when it was first used
+    cdef set held                       # the storages of the leaves
     cdef int n_values
 
     cdef long long key_of(self, Storage s)
+    cdef Value counted_late(self, Value v, Tensor t)
     cdef int view_of_storage(self, Value v) except -1
     cdef int put_ticket(self, Overload ov, int slot, list args, dict kwargs, Ticket ticket) except -1
     cdef Value value_of(self, Tensor t, bint made)

@@ -116,6 +116,7 @@ cdef class Capture(Mode):
     def __init__(self):
         self.calls, self.leaves, self.reads, self.storages, self.generators = [], [], [], [], []
         self.by_object, self.by_layout, self.numbers = {}, {}, {}
+        self.held = set()
         self.takes_parts = True
 
     def value(self, Tensor t not None):
@@ -155,16 +156,39 @@ cdef class Capture(Mode):
         v.flags = t.flags & (T_CONJ | T_NEG)
         v.requires_grad = t.flags & T_REQUIRES_GRAD != 0
         found = self.numbers.get(key)
+        if found is None and key > 0 and not made:
+            found = self.counted_late(v, <Tensor>t)
+            if found is not None:
+                self.by_object[address] = self.by_layout[layout] = found
+                return <Value>found
         if found is None:
             found = self.numbers[key] = len(self.storages)
             self.storages.append(t.storage.number if t.storage.scope is not None else 0)
             if not made:
                 self.leaves.append((v, t))
+                self.held.add(found)
         elif not made:
             self.view_of_storage(v)
         v.storage = found
         self.by_object[address] = self.by_layout[layout] = v
         return v
+
+    cdef Value counted_late(self, Value v, Tensor t):
+        """Return the value of a tensor whose storage was counted only after the call that made it, or None."""
+        cdef long long was = -<long long><size_t><PyObject*>t.storage
+        cdef object number = self.numbers.get(was)
+        cdef Value other
+        if number is None or number in self.held:
+            return None
+        for other in list(self.by_layout.values()):
+            if other.storage == number and other.key == was:
+                other.key = v.key
+        self.numbers[v.key] = number
+        del self.numbers[was]
+        self.storages[number] = v.key
+        self.by_layout = {(w.key, w.offset, w.dtype, w.flags, w.shape, w.stride): w for w in self.by_layout.values()}
+        self.n_values -= 1
+        return self.value_of(t, False)
 
     cdef int view_of_storage(self, Value v) except -1:
         """Add the call that makes a view which no call has returned."""

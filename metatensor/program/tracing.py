@@ -56,7 +56,7 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
     names = dict(_names(modules))
     before = {name: tensor.grad for name, tensor in names.items()}
     paths = _Paths(modules)
-    capture, log = Capture(), MemoryLog()
+    capture, log = Capture(), MemoryLog(plain=True)
     with paths.following(capture), log:
         with capture:
             given = mapped(capture.value, Tensor, (args, kwargs))
