@@ -5,7 +5,8 @@ parameters, and can be printed, saved, compared and transformed. `fx` has the in
 """
 
 from metatensor.program.program import Program
+from metatensor.program.saving import load
 from metatensor.program.tickets import Tickets
 from metatensor.program.tracing import trace
 
-__all__ = ["Program", "Tickets", "trace"]
+__all__ = ["Program", "Tickets", "load", "trace"]

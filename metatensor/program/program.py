@@ -162,6 +162,28 @@ class Program:
         made.update(changes)
         return Program(made.pop("name", self.name), **made)
 
+    def save(self, f: Any, *, parameters: bool = True) -> None:
+        """Save the program to a file, which `metatensor.program.load` reads without the source of the model.
+
+        The file is a zip archive: text for the calls, and the tensors in safetensors format. docs/programs.md describes it.
+
+        Parameters
+        ----------
+        f : str, path or binary file
+            Where to write. A path usually ends with ``.mtp``.
+        parameters : bool
+            Whether to save the data of parameters, buffers and constants that have some. The others are saved by name and
+            layout. Default True.
+
+        Raises
+        ------
+        TypeError
+            If an argument of a call has no form in the file, such as an object of the user's.
+        """
+        from metatensor.program.saving import save
+
+        save(self, f, parameters=parameters)
+
     # Text -----------------------------------------------------------------------------------------------
 
     @property
