@@ -24,6 +24,7 @@ cdef class ProgramCall:
     cdef readonly tuple args
     cdef readonly dict kwargs
     cdef readonly object result         # a Value, a tuple or list of them, or None
+    cdef readonly tuple writes          # the values among the arguments to which it writes
     cdef readonly bint grad             # whether grad mode was enabled
     cdef readonly bint backward         # whether a backward pass was running
     cdef readonly int module            # the number of the module that was running
@@ -46,6 +47,7 @@ cdef class Capture(Mode):
     cdef dict by_object, by_layout, numbers
     cdef list generators                # pairs of a Generator and its state when it was first used
     cdef set held                       # the storages of the leaves
+    cdef set inputs                     # those of the arguments
     cdef int n_values
 
     cdef long long key_of(self, Storage s)
@@ -54,5 +56,6 @@ cdef class Capture(Mode):
     cdef int put_ticket(self, Overload ov, int slot, list args, dict kwargs, Ticket ticket) except -1
     cdef Value value_of(self, Tensor t, bint made)
     cdef object encode(self, object argument)
+    cdef tuple written(self, Call* c)
     cdef object results(self, Call* c, object result)
     cdef Ticket ticket(self, object generator, tuple taken)

@@ -15,7 +15,7 @@ from metatensor._core.dtype cimport DType
 from metatensor._core.device cimport Device
 from metatensor._core.lines cimport line_of, running_code
 from metatensor._core.modes cimport Mode, run_modes
-from metatensor._core.op cimport FUNCTIONAL, HOST, K_GENERATOR, K_TENSORS, Call, Op, Overload
+from metatensor._core.op cimport FUNCTIONAL, HOST, IN_PLACE, K_GENERATOR, K_TENSORS, Call, Op, Overload
 from metatensor._core.random cimport Generator, default
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
@@ -58,8 +58,8 @@ cdef class Value:
 cdef class ProgramCall:
     """One call of an operator. Where an argument is a tensor, `args` and `kwargs` have its `Value`."""
 
-    def __init__(self, op, args, kwargs, result, grad=True, backward=False, module=0, first=0, last=0):
-        self.op, self.args, self.kwargs, self.result = op, tuple(args), dict(kwargs), result
+    def __init__(self, op, args, kwargs, result, writes=(), grad=True, backward=False, module=0, first=0, last=0):
+        self.op, self.args, self.kwargs, self.result, self.writes = op, tuple(args), dict(kwargs), result, tuple(writes)
         self.grad, self.backward, self.module, self.first, self.last = grad, backward, module, first, last
 
     @property
@@ -116,18 +116,17 @@ cdef class Capture(Mode):
     def __init__(self):
         self.calls, self.leaves, self.reads, self.storages, self.generators = [], [], [], [], []
         self.by_object, self.by_layout, self.numbers = {}, {}, {}
-        self.held = set()
+        self.held, self.inputs = set(), set()
         self.takes_parts = True
+
+    def input(self, Tensor t not None):
+        """Return the value of an argument. What is found to be a view of it is computed from it."""
+        cdef Value v = self.value_of(t, False)
+        self.inputs.add(v.storage)
+        return v
 
     def value(self, Tensor t not None):
         """Return the value of a tensor that existed before, or that a call returned."""
-        return self.value_of(t, False)
-
-    def known(self, Tensor t not None):
-        """Return the value of a tensor, or None if it has none."""
-        cdef long long key = self.key_of(t.storage)
-        if key not in self.numbers:
-            return None
         return self.value_of(t, False)
 
     cdef long long key_of(self, Storage s):
@@ -168,7 +167,10 @@ cdef class Capture(Mode):
                 self.leaves.append((v, t))
                 self.held.add(found)
         elif not made:
-            self.view_of_storage(v)
+            if found in self.held and found not in self.inputs:
+                self.leaves.append((v, t))
+            else:
+                self.view_of_storage(v)
         v.storage = found
         self.by_object[address] = self.by_layout[layout] = v
         return v
@@ -186,7 +188,10 @@ cdef class Capture(Mode):
         self.numbers[v.key] = number
         del self.numbers[was]
         self.storages[number] = v.key
-        self.by_layout = {(w.key, w.offset, w.dtype, w.flags, w.shape, w.stride): w for w in self.by_layout.values()}
+        known = list(self.by_layout.values())
+        self.by_layout.clear()
+        for other in known:
+            self.by_layout[other.key, other.offset, other.dtype, other.flags, other.shape, other.stride] = other
         self.n_values -= 1
         return self.value_of(t, False)
 
@@ -202,7 +207,7 @@ cdef class Capture(Mode):
             raise RuntimeError(f"trace: a tensor of dtype {v.dtype.name} is a view that no operator made, of a storage of another dtype")
         made = ProgramCall.__new__(ProgramCall)
         made.op = <Op>registry["as_strided"]
-        made.args, made.kwargs, made.result = (base, v.shape, v.stride, v.offset), {}, v
+        made.args, made.kwargs, made.result, made.writes = (base, v.shape, v.stride, v.offset), {}, v, ()
         made.module = self.module
         made.first = made.last = thread_state().operators
         self.calls.append(made)
@@ -236,6 +241,27 @@ cdef class Capture(Mode):
             return [self.results(c, r) for r in result]
         return None
 
+    cdef tuple written(self, Call* c):
+        """Return the values to which a call writes."""
+        cdef Overload ov = <Overload>c.overload
+        cdef int i
+        cdef list found
+        if c.variant == FUNCTIONAL and not ov.mutates and c.out == NULL:
+            return ()
+        found = []
+        if c.variant == IN_PLACE or (ov.inplace_slot >= 0 and c.args[ov.inplace_slot] == <PyObject*>True):
+            found.append(self.value_of(<Tensor>c.args[0], False))
+        for i in range(ov.nslots):
+            if ov.slots[i].mutated and <object>c.args[i] is not None:
+                for t in <object>c.args[i] if isinstance(<object>c.args[i], (list, tuple)) else (<object>c.args[i],):
+                    v = self.value_of(<Tensor>t, False)
+                    if v not in found:
+                        found.append(v)
+        if c.out != NULL:
+            for t in <object>c.out if isinstance(<object>c.out, (list, tuple)) else (<object>c.out,):
+                found.append(self.value_of(<Tensor>t, False))
+        return tuple(found)
+
     cdef Ticket ticket(self, object generator, tuple taken):
         cdef Ticket made = Ticket.__new__(Ticket)
         cdef Generator g = default if generator is None else <Generator>generator
@@ -245,7 +271,7 @@ cdef class Capture(Mode):
         else:
             key, first = taken
             self.generators.append((g, key, first))
-        if taken[0] != key:
+        if taken[0] != key or taken[1] < first:
             raise RuntimeError("trace: the seed of a random number generator was changed during the capture; set it before")
         made.generator = None if g is default else g
         made.number = taken[1] - first
@@ -284,6 +310,7 @@ cdef class Capture(Mode):
             kwargs["out"] = self.encode(<object>c.out)
         made = ProgramCall.__new__(ProgramCall)
         made.op = <Op>c.op
+        made.writes = self.written(c)
         made.grad, made.backward = state.grad_enabled, state.walk is not None
         made.module = self.module
         made.code = running_code(&made.instruction)

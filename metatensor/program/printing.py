@@ -112,14 +112,17 @@ class _Writer:
         return f"({inner},)" if len(result) == 1 else f"({inner})"
 
     def output(self, output: Any) -> str:
-        """Return the result as an expression. Mappings and objects become dicts."""
-        if isinstance(output, Value) or not next(leaves(Value, output), None):
-            return self.value(output) if isinstance(output, (Value, bool, int, float, complex, str, bytes, type(None))) else repr(output)
+        """Return the result as an expression. Objects with tensors become dicts, other objects the names of their classes."""
         if isinstance(output, dict):
-            return "{" + ", ".join(f"{key!r}: {self.output(item)}" for key, item in output.items()) + "}"
+            return "{" + ", ".join(f"{self.output(key)}: {self.output(item)}" for key, item in output.items()) + "}"
         if isinstance(output, (list, tuple)):
             inner = ", ".join(self.output(item) for item in output)
             return f"[{inner}]" if isinstance(output, list) else f"({inner},)" if len(output) == 1 else f"({inner})"
+        try:
+            return self.value(output)
+        except TypeError:
+            if next(leaves(Value, output), None) is None:
+                return repr(f"<{type(output).__name__}>")
         return "{" + ", ".join(f"{key!r}: {self.output(item)}" for key, item in vars(output).items()) + "}"
 
 

@@ -49,7 +49,7 @@ def save(program: Program, f: str | os.PathLike[str] | BinaryIO, *, parameters: 
     lines = [
         json.dumps([call.op.name, encoded(list(call.args), f"call {i} of {call.op.name}"),
                     {key: encoded(a, f"call {i} of {call.op.name}") for key, a in call.kwargs.items()},
-                    encoded(call.result, "a result"), call.grad, call.backward, call.module], separators=(",", ":"))
+                    encoded(call.result, "a result"), [value.number for value in call.writes], call.grad, call.backward, call.module], separators=(",", ":"))
         for i, call in enumerate(program.calls)
     ]  # fmt: skip
     data = {name: t.detach().contiguous() for name, t in program.tensors.items() if not t.is_meta and _readable(t)} if parameters else {}
@@ -270,7 +270,7 @@ class _Reader:
                        held=held, kinds=kinds, tied=tied, effects=effects, releases=releases, modules=modules, reads=reads)  # fmt: skip
 
     def call(self, row: Any, modules: int) -> ProgramCall:
-        name, args, kwargs, result, grad, backward, module = _row_of(row, (str, list, dict, object, bool, bool, int), CALLS)
+        name, args, kwargs, result, writes, grad, backward, module = _row_of(row, (str, list, dict, object, list, bool, bool, int), CALLS)
         op = registry.get(name)
         if op is None:
             raise Malformed(f"there is no operator {name!r:.80}; if a package defines it, import that first")
@@ -285,7 +285,7 @@ class _Reader:
         made = decoded(result, self.values)
         if not all(isinstance(item, Value) or item is None or isinstance(item, (tuple, list)) for item in (made, *(made if isinstance(made, (tuple, list)) else ()))):
             raise Malformed("a result must be a value, or several")
-        return ProgramCall(op, given, named, made, grad, backward, module)
+        return ProgramCall(op, given, named, made, [self.value(number) for number in writes], grad, backward, module)
 
     def check_order(self, calls: list[ProgramCall], known: Iterable[Value]) -> None:
         """Raise unless every value is given or made before it is used."""

@@ -50,7 +50,7 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
     >>> [call.op.name for call in program.calls]
     ['matmul', 'relu']
     >>> program(mt.empty(2, 3, device="meta"), mt.empty(3, 4, device="meta")).shape
-    Size([2, 4])
+    metatensor.Size([2, 4])
     """
     modules = list(_modules_of(fn, args, kwargs))
     names = dict(_names(modules))
@@ -59,7 +59,7 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
     capture, log = Capture(), MemoryLog(plain=True)
     with paths.following(capture), log:
         with capture:
-            given = mapped(capture.value, Tensor, (args, kwargs))
+            given = mapped(capture.input, Tensor, (args, kwargs))
             result = fn(*args, **kwargs)
         output = mapped(capture.value, Tensor, result)
         effects = [Effect("grad", name, capture.value(tensor.grad)) for name, tensor in names.items()
