@@ -11,8 +11,6 @@ metadata are left out. Those that read a number from a tensor are noted: what fo
 """
 cimport cython
 from cpython.object cimport PyObject
-from metatensor._core.dtype cimport DType
-from metatensor._core.device cimport Device
 from metatensor._core.lines cimport line_of, running_code
 from metatensor._core.modes cimport Mode, run_modes
 from metatensor._core.op cimport FUNCTIONAL, HOST, IN_PLACE, K_GENERATOR, K_TENSORS, Call, Op, Overload

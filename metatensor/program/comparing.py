@@ -90,7 +90,9 @@ def equal(a: Program, b: Program) -> bool:
 
     if a.held.keys() != b.held.keys() or a.kinds != b.kinds or len(a.calls) != len(b.calls) or len(a.effects) != len(b.effects):
         return False
-    return (same(list(a.held.values()), list(b.held.values())) and same(a.inputs, b.inputs)
-            and all(x.op is y.op and x.grad == y.grad and same(x.args, y.args) and same(x.kwargs, y.kwargs) and same(x.result, y.result)
-                    for x, y in zip(a.calls, b.calls))
-            and same(a.outputs, b.outputs) and all(x[:2] == y[:2] and same(x.value, y.value) for x, y in zip(a.effects, b.effects)))  # fmt: skip
+    if not same(list(a.held.values()), list(b.held.values())) or not same(a.inputs, b.inputs):
+        return False
+    for x, y in zip(a.calls, b.calls):
+        if x.op is not y.op or x.grad != y.grad or not same([x.args, x.kwargs, x.result, x.writes], [y.args, y.kwargs, y.result, y.writes]):
+            return False
+    return same(a.outputs, b.outputs) and same([tuple(e) for e in a.effects], [tuple(e) for e in b.effects])

@@ -80,7 +80,8 @@ def common_subexpressions(program: Program) -> Program:
             first[key] = call
         kept.append(i)
         calls.append(call)
-    made = _with_calls(program.replace(effects=[Effect(kind, name, same.get(value.number, value)) for kind, name, value in program.effects]), kept)
+    effects = [Effect(kind, name, same.get(value.number, value)) for kind, name, value in program.effects]
+    made = _with_calls(program.replace(effects=effects), kept)
     return made.replace(calls=calls, releases=_later(program, made, calls, kept))
 
 

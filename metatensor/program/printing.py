@@ -163,8 +163,8 @@ def code(program: Program) -> str:
         head.append("from metatensor.library import get_op as op")
     if writer.tickets:
         head.append("from metatensor.program import Tickets")
-    indent = "\n    "
-    return "\n".join([*head, "", "", f"def forward({parameters}):", f"    {indent.join([*lines, f'return {writer.output(program.output)}'])}", ""])
+    lines.append(f"return {writer.output(program.output)}")
+    return "\n".join([*head, "", "", f"def forward({parameters}):", *(f"    {line}" for line in lines), ""])
 
 
 # A listing -----------------------------------------------------------------------------------------------
@@ -179,7 +179,8 @@ def text(program: Program) -> str:
     """Return a listing: inputs, parameters, calls with the shapes of their results, and the output."""
     writer = _Writer(program)
     names = writer.names
-    lines = [f"{program.name}: {len(program.inputs)} inputs, {len(program.held)} parameters, buffers and constants, {len(program.calls)} calls"]
+    held = f"{len(program.held)} parameters, buffers and constants"
+    lines = [f"{program.name}: {len(program.inputs)} inputs, {held}, {len(program.calls)} calls"]
     lines += [f"  {names[value.number]}: {_type(value)}" for value in program.inputs]
     lines += [f"  {names[value.number]}: {_type(value)} = {program.kinds[path]} {path}" for path, value in program.held.items()]
     module = 0

@@ -65,7 +65,7 @@ class Program:
         self.tensors: dict[str, Tensor] = dict(tensors or {})
         self.effects, self.releases = tuple(effects), dict(releases or {})
         self.modules, self.reads = modules or [""], list(reads)
-        self._plan: list[Any] | None = None
+        self._plan: dict[int, list[int]] | None = None
 
     # Contents -------------------------------------------------------------------------------------------
 

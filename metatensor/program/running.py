@@ -20,7 +20,8 @@ def run(program: Program, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Run a program on arguments, and return what its output stands for."""
     env: dict[int, Tensor] = {}
     devices: dict[Device, Device] = {}
-    _match(program.arguments, (args, kwargs), env, program.name)
+    _match(program.arguments[0], args, env, program.name)
+    _match(program.arguments[1], kwargs, env, program.name)
     for name, value in program.held.items():
         if name not in program.tensors:
             raise RuntimeError(f"{program.name}: there is no tensor for {program.kinds[name]} {name!r}; pass one to bind()")
@@ -75,14 +76,15 @@ def _keep(values: Any, result: Any, env: dict[int, Tensor]) -> None:
 
 def _places(program: Program) -> dict[int, list[int]]:
     """Return the numbers of the values that are released after each call."""
-    if program._plan is None:
+    plan = program._plan
+    if plan is None:
         by_storage: dict[int, list[int]] = {}
         for value in program.values.values():
             by_storage.setdefault(value.storage, []).append(value.number)
         keep = {value.storage for value in [*program.inputs, *program.outputs, *program.held.values(), *(e.value for e in program.effects)]}
-        program._plan = {at: [number for s in storages if s not in keep for number in by_storage.get(s, ())]
-                         for at, storages in program.releases.items()}  # fmt: skip
-    return program._plan
+        plan = program._plan = {at: [number for s in storages if s not in keep for number in by_storage.get(s, ())]
+                                for at, storages in program.releases.items()}  # fmt: skip
+    return plan
 
 
 def _match(wanted: Any, got: Any, env: dict[int, Tensor], name: str, place: str = "the arguments") -> None:
@@ -98,10 +100,10 @@ def _match(wanted: Any, got: Any, env: dict[int, Tensor], name: str, place: str 
             _match(item, got[key], env, name, f"argument {key!r}" if place == "the arguments" else f"{place}[{key!r}]")
     elif isinstance(wanted, (list, tuple)):
         if not isinstance(got, (list, tuple)) or len(got) != len(wanted):
-            raise TypeError(f"{name}(): {place} must have {len(wanted)} elements, got {len(got) if hasattr(got, '__len__') else type(got).__name__}")
+            found = len(got) if isinstance(got, (list, tuple)) else type(got).__name__
+            raise TypeError(f"{name}(): {place} must have {len(wanted)} elements, got {found}")
         for i, (one, other) in enumerate(zip(wanted, got)):
-            outer = place == "the arguments" and type(wanted) is tuple
-            _match(one, other, env, name, place if outer and isinstance(one, (tuple, dict)) and len(wanted) == 2 else f"argument {i}" if outer else f"{place}[{i}]")
+            _match(one, other, env, name, f"argument {i}" if place == "the arguments" else f"{place}[{i}]")
     elif next(leaves(Tensor, got), None) is not None:
         raise TypeError(f"{name}(): {place} was {wanted!r} when the program was traced, and is a tensor now")
     elif wanted is not got and not _same(wanted, got):

@@ -46,18 +46,18 @@ def save(program: Program, f: str | os.PathLike[str] | BinaryIO, *, parameters: 
         "reads": [[at, op, value.number] for at, op, value in program.reads],
         "values": [_row(value) for value in values.values()],
     }  # fmt: skip
-    lines = [
-        json.dumps([call.op.name, encoded(list(call.args), f"call {i} of {call.op.name}"),
-                    {key: encoded(a, f"call {i} of {call.op.name}") for key, a in call.kwargs.items()},
-                    encoded(call.result, "a result"), [value.number for value in call.writes], call.grad, call.backward, call.module], separators=(",", ":"))
-        for i, call in enumerate(program.calls)
-    ]  # fmt: skip
+    lines = [json.dumps(_call_row(call, f"call {i} of {call.op.name}"), separators=(",", ":")) for i, call in enumerate(program.calls)]
     data = {name: t.detach().contiguous() for name, t in program.tensors.items() if not t.is_meta and _readable(t)} if parameters else {}
-    if hasattr(f, "write"):
+    if not isinstance(f, (str, bytes, os.PathLike)):
         _write(f, head, lines, data)
     else:
         with replacing(os.fsdecode(os.fspath(f))) as file:
             _write(file, head, lines, data)
+
+
+def _call_row(call: ProgramCall, where: str) -> list[Any]:
+    return [call.op.name, encoded(list(call.args), where), {key: encoded(a, where) for key, a in call.kwargs.items()},
+            encoded(call.result, where), [value.number for value in call.writes], call.grad, call.backward, call.module]  # fmt: skip
 
 
 def _readable(t: Tensor) -> bool:
@@ -138,7 +138,7 @@ def load(f: str | os.PathLike[str] | BinaryIO, *, device: Any = None) -> Program
     CheckpointError
         If the file is no program, damaged, of a later version, or uses operators that do not exist.
     """
-    if hasattr(f, "read"):
+    if not isinstance(f, (str, bytes, os.PathLike)):
         return _load(f, getattr(f, "name", "program"), device)
     with open(f, "rb") as file:
         return _load(file, os.fsdecode(os.fspath(f)), device)
@@ -174,7 +174,8 @@ def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) 
         found = all(name in data for name, _ in group)
         for name, value in group:
             if found and (tuple(data[name].shape) != value.shape or data[name].dtype is not value.dtype):
-                raise CheckpointError(file, f"{name!r:.80} has {data[name].dtype}{list(data[name].shape)} as data; the program has {value!r}")
+                has = f"{data[name].dtype}{list(data[name].shape)}"
+                raise CheckpointError(file, f"{name!r:.80} has {has} as data; the program has {value!r}")
         place = device if device is not None else "cpu" if found else "meta"
         if len(group) == 1 and _contiguous(group[0][1]):
             name, value = group[0]
@@ -283,7 +284,8 @@ class _Reader:
         elif any(isinstance(a, bytes) for a in (*given, *named.values())):
             raise Malformed(f"{name} takes no bytes")
         made = decoded(result, self.values)
-        if not all(isinstance(item, Value) or item is None or isinstance(item, (tuple, list)) for item in (made, *(made if isinstance(made, (tuple, list)) else ()))):
+        items = made if isinstance(made, (tuple, list)) else [made]
+        if not all(item is None or isinstance(item, (Value, tuple, list)) for item in items):
             raise Malformed("a result must be a value, or several")
         return ProgramCall(op, given, named, made, [self.value(number) for number in writes], grad, backward, module)
 

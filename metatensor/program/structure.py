@@ -19,7 +19,7 @@ def mapped(function: Callable[[Any], Any], kind: type | tuple[type, ...], value:
     if isinstance(value, kind):
         return function(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        made = copy.copy(value)
+        made: Any = copy.copy(value)
         for field in dataclasses.fields(value):
             new = mapped(function, kind, getattr(value, field.name))
             object.__setattr__(made, field.name, new)

@@ -68,7 +68,9 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
         del result
     inputs = list(leaves(Value, given))
     known = {value.number for value in inputs}
-    held, tied, constants = {}, {}, {}
+    held: dict[str, tuple[Value, Tensor]] = {}
+    tied: dict[str, str] = {}
+    constants: dict[str, Value] = {}
     by_tensor: dict[int, list[str]] = {}
     for name, tensor in names.items():
         by_tensor.setdefault(id(tensor), []).append(name)
@@ -81,7 +83,8 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
             constants[name] = value
         held[name] = value, tensor
         tied.update(dict.fromkeys((found or [])[1:], name))
-    kinds = {name: "constant" if name in constants else "parameter" if isinstance(names[name], mt.nn.Parameter) else "buffer" for name in held}
+    kinds = {name: "constant" if name in constants else "parameter" if isinstance(t, mt.nn.Parameter) else "buffer"
+             for name, (_, t) in held.items()}  # fmt: skip
     return Program(
         _title(fn), arguments=given, output=output, calls=capture.calls,
         held={name: value for name, (value, _) in held.items()}, kinds=kinds, tied=tied, tensors={name: t for name, (_, t) in held.items()},
