@@ -89,7 +89,7 @@ cdef object formula(object body, PyObject** args, int n, Overload ov, int slot):
     cdef object kind, result
     cdef Scope scope
     cdef int i
-    if state.tracker is None:
+    if state.tracker is None or (<Scope>state.tracker).plain:
         return PyObject_Vectorcall(body, args, n, NULL)
     kind = _kind_of(body, ov, slot)
     if kind is False or (kind is not True and (state.grad_enabled or not _on_meta(args, n))):
@@ -157,6 +157,8 @@ cdef object _counted(Call* c, Overload ov, bint by_others, ThreadState state):
         (<Attribution>state.attribution).note(c.op)
     if (by_others or c.variant != FUNCTIONAL) and not ov.flags & COMPOSITE:
         return _unseen(c, ov)
+    if (<Scope>state.tracker).plain:
+        return _meta(c, ov)
     parts = ov.parts if ov.parts is not None and not hints.policies else _parts_of(ov)
     if parts is False or c.device != <PyObject*>META or c.variant != FUNCTIONAL:
         return _meta(c, ov)
@@ -195,8 +197,10 @@ cdef int _run_parts(object body, list args, ThreadState state) except -1:
     """Let the parts of a call be made and freed."""
     cdef bint grad = state.grad_enabled
     cdef list held = state.held
+    cdef int level = state.level
     state.grad_enabled = False
     state.held = None
+    state.level = 0             # modes do not see the parts
     try:
         body(*args)
     except Exception:
@@ -204,6 +208,7 @@ cdef int _run_parts(object body, list args, ThreadState state) except -1:
             raise
     finally:
         state.grad_enabled, state.held = grad, held
+        state.level = level
     return 0
 
 

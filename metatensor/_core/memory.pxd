@@ -25,12 +25,14 @@ cdef class Scope:
     cdef MemoryTracker tracker
     cdef Scope outer
     cdef ThreadState state          # that of the thread that entered the tracker
+    cdef bint plain                 # no tracker wants the temporary tensors of an operator's parts
 
 
 cdef class MemoryTracker:
     cdef readonly dim_t current, peak
     cdef readonly long long count
     cdef Scope scope                # while the tracker is active, else None
+    cdef readonly bint plain        # whether operators that PyTorch computes in several steps count as one
     # the rest is for MemoryLog
     cdef bint writes
     cdef bint incomplete            # whether memory for the log ran out

@@ -7,6 +7,9 @@ from metatensor._core.memory_events import MemoryEvent
 class MemoryTracker:
     """A context manager that counts the bytes of the storages that this thread makes inside it, while they live."""
 
+    def __init__(self, *, plain: bool = False) -> None: ...
+    @property
+    def plain(self) -> bool: ...
     @property
     def current(self) -> int: ...
     @property

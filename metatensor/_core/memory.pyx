@@ -38,8 +38,13 @@ cdef class MemoryTracker:
     A storage counts once, however many tensors share it. It counts from its creation until it is freed, even if that
     happens after the block. Storages that existed before the block do not count. An operator that works in place or with
     ``out=`` creates no storage for its result. For an operator on meta that PyTorch computes in several steps, the
-    temporary tensors of these steps count too (see `metatensor.rules.parts`). Trackers may be nested. A storage counts in
-    each of them.
+    temporary tensors of these steps count too (see `metatensor.rules.parts`), unless all active trackers are plain.
+    Trackers may be nested. A storage counts in each of them.
+
+    Parameters
+    ----------
+    plain : bool
+        Whether to leave out these temporary tensors. Default False.
 
     Attributes
     ----------
@@ -61,6 +66,9 @@ cdef class MemoryTracker:
     (4000, 8000, 2)
     """
 
+    def __cinit__(self, *, bint plain=False):
+        self.plain = plain
+
     def __enter__(self):
         cdef ThreadState state = thread_state()
         cdef Scope scope
@@ -68,6 +76,7 @@ cdef class MemoryTracker:
             raise RuntimeError("MemoryTracker: this tracker is active already")
         scope = Scope.__new__(Scope)
         scope.tracker, scope.outer, scope.state = self, <Scope>state.tracker, state
+        scope.plain = self.plain and (scope.outer is None or scope.outer.plain)
         self.scope = state.tracker = scope
         hints.trackers += 1
         _watch(True)
@@ -109,7 +118,7 @@ cdef class MemoryLog(MemoryTracker):
     [('birth', 4000), ('death', -4000)]
     """
 
-    def __cinit__(self):
+    def __cinit__(self, *, bint plain=False):
         self.writes = True
 
     def __len__(self):

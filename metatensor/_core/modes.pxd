@@ -7,6 +7,7 @@ cdef enum Rank:
 
 cdef class Mode:
     cdef readonly int rank
+    cdef bint takes_parts           # of a call whose gradient is that of other operators, the mode receives these
     cdef object handle(self, Call* c)
     cdef int position(self, ThreadState state) except -1
     cdef bint sees(self, Call* c) except -1     # whether the mode receives a composite op, not the ops in its body

@@ -177,8 +177,8 @@ cdef object run_modes(Call* c):
             return run_duals(c)         # the mode also receives the calls that compute the tangents
         if ov.flags & COMPOSITE and not mode.sees(c):
             return run(c)       # the ops it calls will reach the mode
-        if isinstance(mode, TorchDispatchMode) and not state.dispatch_disabled:
-            result = run_parts(c)
+        if mode.takes_parts or isinstance(mode, TorchDispatchMode) and not state.dispatch_disabled:
+            result = run_parts(c, mode.takes_parts)
             if result is not ABSENT:
                 return result
         state.level -= 1

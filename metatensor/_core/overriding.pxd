@@ -10,7 +10,7 @@ cdef object public_function(Call* c)
 cdef object ask_functions(object func, list asked, tuple args, dict kwargs)
 cdef bint answers_itself(Call* c) except -1
 cdef object ask_dispatch(Call* c)
-cdef object run_parts(Call* c)
+cdef object run_parts(Call* c, bint for_gradients)
 cdef object ask_mode(Call* c, object mode)
 cdef list overriding_functions(Call* c)
 cdef list overriding_values(object values)

@@ -163,12 +163,14 @@ cdef bint answers_itself(Call* c) except -1:
     return (<Overload>c.overload).flags & HOST != 0 and (<Op>c.op).name != "item"
 
 
-cdef object run_parts(Call* c):
-    """Run a call by its decomposition if PyTorch's dispatcher or autograd decomposes it. Return ABSENT otherwise."""
+cdef object run_parts(Call* c, bint for_gradients):
+    """Run a call by its decomposition if autograd, or else PyTorch's dispatcher, decomposes it. Return ABSENT otherwise."""
     if c.flags & T_REQUIRES_GRAD and c.out == NULL and thread_state().grad_enabled and way_of(c, <Overload>c.overload) == BY_OTHERS:
         result = by_others(c, <Overload>c.overload)
         if result is not NotImplemented:
             return result
+    if for_gradients:
+        return ABSENT
     body = later("PARTS").get((<Op>c.op).name)
     if body is None or c.variant != FUNCTIONAL:
         return ABSENT
@@ -182,7 +184,7 @@ cdef object ask_dispatch(Call* c):
     asked = _dispatching(c)
     if not asked:
         return ABSENT
-    result = run_parts(c)
+    result = run_parts(c, False)
     if result is not ABSENT:
         return result
     return _below_gradients(c, None, asked)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, TypeAlias
 
 import metatensor as mt
+from metatensor._core.modes import current_modes
 from metatensor.optim._many import Many
 from metatensor.optim._ranges import NON_NEGATIVE, check_range, check_scalar
 from metatensor.optim._third_party import _get_scalar_dtype, has_data
@@ -249,12 +250,12 @@ class UpdateRule(Optimizer):
     def _advance(self, p: Any, state: dict[str, Any]) -> float:
         """Increment the step counter of a parameter, and return the number of steps.
 
-        The value is read from the counter tensor only if other code has written to it.
+        The value is read from the counter tensor only if other code has written to it, or if a mode wants to see it read.
         """
         counts = self.__dict__.setdefault("_counts", {})
         step = state["step"]
         known = counts.get(p)
-        if known is not None and known[0] is step and known[1] == step._version:
+        if known is not None and known[0] is step and known[1] == step._version and not current_modes():
             step += 1
             known[1] += 1
             known[2] += 1

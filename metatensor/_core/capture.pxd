@@ -1,0 +1,61 @@
+from metatensor._core.device cimport Device
+from metatensor._core.dtype cimport DType
+from metatensor._core.modes cimport Mode
+from metatensor._core.op cimport Call, Op, Overload
+from metatensor._core.storage cimport Storage
+from metatensor._core.tensor cimport Tensor
+from metatensor._core.types cimport dim_t
+
+
+cdef class Value:
+    cdef readonly int number            # values are numbered in the order in which they appear
+    cdef readonly int storage           # storages likewise
+    cdef readonly dim_t offset          # in elements
+    cdef readonly tuple shape, stride
+    cdef readonly DType dtype
+    cdef readonly Device device
+    cdef int flags                      # T_CONJ | T_NEG
+    cdef readonly bint requires_grad
+    cdef long long key                  # during a capture: what identifies the storage
+
+
+cdef class ProgramCall:
+    cdef readonly Op op
+    cdef readonly tuple args
+    cdef readonly dict kwargs
+    cdef readonly object result         # a Value, a tuple or list of them, or None
+    cdef readonly tuple writes          # the values among the arguments to which it writes
+    cdef readonly bint grad             # whether grad mode was enabled
+    cdef readonly bint backward         # whether a backward pass was running
+    cdef readonly int module            # the number of the module that was running
+    cdef readonly long long first, last     # the numbers of operators that had run before it and after it
+    cdef object code
+    cdef int instruction
+
+
+cdef class Ticket:
+    cdef readonly object generator      # the Generator, or None for the default one
+    cdef readonly long long number      # counted from the generator's first ticket after the capture began
+
+
+cdef class Capture(Mode):
+    cdef readonly list calls
+    cdef readonly list leaves           # pairs of a Value and the tensor that existed before
+    cdef readonly list reads            # the calls that read values as Python numbers
+    cdef readonly list storages         # for each storage its number in memory logs, or 0 if it existed before
+    cdef public int module
+    cdef dict by_object, by_layout, numbers
+    cdef list generators                # pairs of a Generator and its state when it was first used
+    cdef set held                       # the storages of the leaves
+    cdef set inputs                     # those of the arguments
+    cdef int n_values
+
+    cdef long long key_of(self, Storage s)
+    cdef Value counted_late(self, Value v, Tensor t)
+    cdef int view_of_storage(self, Value v) except -1
+    cdef int put_ticket(self, Overload ov, int slot, list args, dict kwargs, Ticket ticket) except -1
+    cdef Value value_of(self, Tensor t, bint made)
+    cdef object encode(self, object argument)
+    cdef tuple written(self, Call* c)
+    cdef object results(self, Call* c, object result)
+    cdef Ticket ticket(self, object generator, tuple taken)

@@ -1,0 +1,69 @@
+"""Capture: a mode that lists the calls of a thread with the metadata of every value."""
+
+from typing import Any
+
+from metatensor._core.device import Device
+from metatensor._core.dtype import DType
+from metatensor._core.modes import Mode
+from metatensor._core.op import Op
+from metatensor._core.random import Generator
+from metatensor._core.tensor import Tensor
+
+class Value:
+    """What a tensor is in a program: sizes, strides, offset, dtype, device, and which storage it shares."""
+
+    number: int
+    storage: int
+    offset: int
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]
+    dtype: DType
+    device: Device
+    requires_grad: bool
+    def __init__(
+        self, number: int, storage: int, offset: int, shape: Any, stride: Any, dtype: DType, device: Device,
+        conj: bool = False, neg: bool = False, requires_grad: bool = False,
+    ) -> None: ...
+    @property
+    def conj(self) -> bool: ...
+    @property
+    def neg(self) -> bool: ...
+
+class ProgramCall:
+    """One call of an operator. Where an argument is a tensor, `args` and `kwargs` have its `Value`."""
+
+    op: Op
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+    writes: tuple[Value, ...]
+    grad: bool
+    backward: bool
+    module: int
+    first: int
+    last: int
+    def __init__(
+        self, op: Op, args: Any, kwargs: dict[str, Any], result: Any, writes: Any = (), grad: bool = True, backward: bool = False,
+        module: int = 0, first: int = 0, last: int = 0,
+    ) -> None: ...
+    @property
+    def place(self) -> tuple[str, int] | None: ...
+
+class Ticket:
+    """The ticket of a random operator, relative to the state of its generator when the capture began."""
+
+    generator: Generator | None
+    number: int
+    def __init__(self, generator: Generator | None, number: int) -> None: ...
+
+class Capture(Mode):
+    """A mode that lists the calls of its thread. It must be entered inside a `MemoryTracker`, which numbers the storages."""
+
+    calls: list[ProgramCall]
+    leaves: list[tuple[Value, Tensor]]
+    reads: list[tuple[int, str, Value]]
+    storages: list[int]
+    module: int
+    def __init__(self) -> None: ...
+    def input(self, t: Tensor) -> Value: ...
+    def value(self, t: Tensor) -> Value: ...

@@ -1,0 +1,98 @@
+"""What differs between two programs, by operator and shape."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any, NamedTuple
+
+from metatensor._core.capture import ProgramCall, Ticket, Value
+from metatensor.program.program import Program
+from metatensor.program.structure import leaves
+
+__all__ = ["Change", "diff", "equal"]
+
+
+class Change(NamedTuple):
+    """One difference between two programs."""
+
+    kind: str
+    """``"removed"``, ``"added"``, or ``"parameter"`` for a parameter, buffer or constant that differs."""
+    before: str | None
+    after: str | None
+
+    def __str__(self) -> str:
+        sign = {"removed": "-", "added": "+"}.get(self.kind, "~")
+        return f"{sign} {self.before if self.after is None else self.after if self.before is None else f'{self.before} -> {self.after}'}"
+
+
+def _shape(value: Value) -> str:
+    return f"{value.dtype.name}[{', '.join(map(str, value.shape))}]"
+
+
+def _text(argument: Any) -> str:
+    if isinstance(argument, Value):
+        return _shape(argument)
+    if isinstance(argument, Ticket):
+        return "ticket"
+    if isinstance(argument, (list, tuple)):
+        return f"[{', '.join(map(_text, argument))}]"
+    return repr(argument)
+
+
+def line(call: ProgramCall) -> str:
+    """Return a call with the shapes of its arguments and results, without the names of values."""
+    given = [_text(a) for a in call.args] + [f"{key}={_text(a)}" for key, a in call.kwargs.items()]
+    results = ", ".join(_shape(v) for v in leaves(Value, call.result)) or "()"
+    return f"{call.op.name}({', '.join(given)}) -> {results}"
+
+
+def diff(before: Program, after: Program) -> list[Change]:
+    """Return what changed between two programs: parameters by name, and calls by operator and shapes.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> x = mt.empty(2, 3, device="meta")
+    >>> a, b = mt.program.trace(lambda x: x.exp(), x), mt.program.trace(lambda x: x.exp().relu(), x)
+    >>> [str(change) for change in mt.program.diff(a, b)]
+    ['+ relu(float32[2, 3]) -> float32[2, 3]']
+    """
+    found = []
+    for name in dict.fromkeys([*before.held, *after.held]):
+        old, new = before.held.get(name), after.held.get(name)
+        texts = [None if value is None else f"{name}: {_shape(value)}" for value in (old, new)]
+        if texts[0] != texts[1]:
+            found.append(Change("parameter", *texts))
+    lines = [[line(call) for call in program.calls] for program in (before, after)]
+    for kind, i, j, k, m in difflib.SequenceMatcher(None, lines[0], lines[1], autojunk=False).get_opcodes():
+        if kind != "equal":
+            found += [Change("removed", text, None) for text in lines[0][i:j]] + [Change("added", None, text) for text in lines[1][k:m]]
+    return found
+
+
+def equal(a: Program, b: Program) -> bool:
+    """Return True if two programs have the same calls on the same values, whatever the values' numbers are."""
+    numbers: dict[int, int] = {}
+    storages: dict[int, int] = {}
+
+    def same(x: Any, y: Any) -> bool:
+        if isinstance(x, Value) or isinstance(y, Value):
+            return (isinstance(x, Value) and isinstance(y, Value) and numbers.setdefault(x.number, y.number) == y.number
+                    and storages.setdefault(x.storage, y.storage) == y.storage and x.shape == y.shape and x.stride == y.stride
+                    and x.offset == y.offset and x.dtype is y.dtype and (x.conj, x.neg) == (y.conj, y.neg))  # fmt: skip
+        if isinstance(x, dict) and isinstance(y, dict):
+            return x.keys() == y.keys() and all(same(item, y[key]) for key, item in x.items())
+        if isinstance(x, (list, tuple)) and isinstance(y, (list, tuple)):
+            return len(x) == len(y) and all(same(one, other) for one, other in zip(x, y))
+        if isinstance(x, float) and isinstance(y, float) and x != x and y != y:
+            return True
+        return type(x) is type(y) and bool(x == y)
+
+    if a.held.keys() != b.held.keys() or a.kinds != b.kinds or len(a.calls) != len(b.calls) or len(a.effects) != len(b.effects):
+        return False
+    if not same(list(a.held.values()), list(b.held.values())) or not same(a.inputs, b.inputs):
+        return False
+    for x, y in zip(a.calls, b.calls):
+        if x.op is not y.op or x.grad != y.grad or not same([x.args, x.kwargs, x.result, x.writes], [y.args, y.kwargs, y.result, y.writes]):
+            return False
+    return same(a.outputs, b.outputs) and same([tuple(e) for e in a.effects], [tuple(e) for e in b.effects])

@@ -1,0 +1,209 @@
+"""Programs as text: Python source that runs, and a listing to read."""
+
+from __future__ import annotations
+
+import keyword
+import math
+import re
+from functools import cache
+from operator import index
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.capture import ProgramCall, Ticket, Value
+from metatensor._core.device import Device
+from metatensor._core.dtype import DType
+from metatensor._core.formats import LayoutTag, MemoryFormatTag
+from metatensor._core.op import Op
+from metatensor.program.program import Program
+from metatensor.program.structure import leaves
+
+__all__ = ["code", "names_of", "text"]
+
+
+def names_of(program: Program) -> dict[int, str]:
+    """Return a Python name for each value, by number: of inputs after the arguments, of parameters after their paths."""
+    found: dict[int, str] = {}
+    taken = {"forward", "mt", "op", "tensors", "ticket", *keyword.kwlist}
+
+    def name(value: Value, wish: str) -> None:
+        if value.number in found:
+            return
+        wish = re.sub(r"\W", "_", wish).strip("_") or "value"
+        wish = f"p_{wish}" if wish[0].isdigit() else wish
+        made, n = wish, 1
+        while made in taken:
+            made, n = f"{wish}_{n}", n + 1
+        taken.add(made)
+        found[value.number] = made
+
+    args, kwargs = program.arguments
+    for i, argument in enumerate(args):
+        for value in leaves(Value, argument):
+            name(value, f"x{i}")
+    for key, argument in kwargs.items():
+        for value in leaves(Value, argument):
+            name(value, str(key))
+    for path, value in program.held.items():
+        name(value, path)
+    for call in program.calls:
+        for value in leaves(Value, call.result):
+            name(value, f"v{value.number}")
+    return found
+
+
+# Python source -------------------------------------------------------------------------------------------
+
+
+@cache
+def _public(op: Op) -> str | None:
+    """Return the name of an operator as a function, such as ``mt.nn.functional.relu``, or None if it is not public."""
+    found: Any = mt
+    for part in op.name.split("."):
+        found = getattr(found, part, None)
+    return f"mt.{op.name}" if found is op and not any(part.startswith("_") for part in op.name.split(".")) else None
+
+
+class _Writer:
+    def __init__(self, program: Program) -> None:
+        self.program, self.names = program, names_of(program)
+        self.tickets = self.devices = False
+
+    def value(self, argument: Any) -> str:
+        """Return an argument as an expression."""
+        if isinstance(argument, Value):
+            return self.names[argument.number]
+        if isinstance(argument, (list, tuple)):
+            inner = ", ".join(self.value(a) for a in argument)
+            if isinstance(argument, list):
+                return f"[{inner}]"
+            return f"({inner},)" if len(argument) == 1 else f"({inner})"
+        if isinstance(argument, Ticket):
+            self.tickets = True
+            return f"ticket({argument.number})"
+        if isinstance(argument, Device):
+            return f'mt.device("{argument}")'
+        if isinstance(argument, DType):
+            return f"mt.{argument.name}"
+        if isinstance(argument, float) and not math.isfinite(argument):
+            return f'float("{argument}")'
+        if isinstance(argument, float):  # also NumPy's
+            return repr(float(argument))
+        if isinstance(argument, (bool, int, complex, str, bytes, type(None))):
+            return repr(argument)
+        if isinstance(argument, dict):
+            return "{" + ", ".join(f"{self.value(key)}: {self.value(item)}" for key, item in argument.items()) + "}"
+        if isinstance(argument, (MemoryFormatTag, LayoutTag)):
+            return "mt." + repr(argument).rpartition(".")[2]
+        if hasattr(argument, "__index__"):
+            return repr(index(argument))
+        shown = repr(argument)
+        raise TypeError(f"{self.program.name}: there is no source for an argument of class {type(argument).__name__}: {shown[:80]}")
+
+    def call(self, call: ProgramCall) -> str:
+        """Return a call as an expression."""
+        public = _public(call.op)
+        arguments = [self.value(a) for a in call.args] + [f"{key}={self.value(a)}" for key, a in call.kwargs.items()]
+        if public is None:
+            public = f'op("{call.op.name}")'
+        return f"{public}({', '.join(arguments)})"
+
+    def target(self, result: Any) -> str:
+        if isinstance(result, Value):
+            return self.names[result.number]
+        if result is None or not result:
+            return "_"
+        inner = ", ".join(self.target(r) for r in result)
+        return f"({inner},)" if len(result) == 1 else f"({inner})"
+
+    def output(self, output: Any) -> str:
+        """Return the result as an expression. Objects with tensors become dicts, other objects the names of their classes."""
+        if isinstance(output, dict):
+            return "{" + ", ".join(f"{self.output(key)}: {self.output(item)}" for key, item in output.items()) + "}"
+        if isinstance(output, (list, tuple)):
+            inner = ", ".join(self.output(item) for item in output)
+            return f"[{inner}]" if isinstance(output, list) else f"({inner},)" if len(output) == 1 else f"({inner})"
+        try:
+            return self.value(output)
+        except TypeError:
+            if next(leaves(Value, output), None) is None:
+                return repr(f"<{type(output).__name__}>")
+        return "{" + ", ".join(f"{key!r}: {self.output(item)}" for key, item in vars(output).items()) + "}"
+
+
+def code(program: Program) -> str:
+    """Return the source of a function that does what a program does. See `Program.code`."""
+    writer = _Writer(program)
+    lines, names = [], writer.names
+    for path, value in program.held.items():
+        lines.append(f"{names[value.number]} = tensors[{path!r}]")
+    module, grad = 0, None
+    trains = any(call.backward for call in program.calls)
+    kept = {value.storage for value in [*program.inputs, *program.outputs, *program.held.values(), *(e.value for e in program.effects)]}
+    by_storage: dict[int, list[str]] = {}
+    for value in program.values.values():
+        by_storage.setdefault(value.storage, []).append(names[value.number])
+    body: list[tuple[bool, str]] = []
+    for i, call in enumerate(program.calls):
+        if call.module != module:
+            module = call.module
+            body.append((call.grad and not trains, f"# {program.modules[module]}" if program.modules[module] else "#"))
+        body.append((call.grad and not trains, f"{writer.target(call.result)} = {writer.call(call)}"))
+        dead = sorted(name for s in program.releases.get(i, ()) if s not in kept for name in by_storage.get(s, ()))
+        if dead and i != len(program.calls) - 1:
+            body.append((call.grad and not trains, f"del {', '.join(dead)}"))
+    for wanted, line in body:
+        if wanted is not grad and not line.startswith("#"):
+            grad = wanted
+            if not wanted:
+                lines.append("with mt.no_grad():")
+        lines.append(line if grad is not False else "    " + line)
+    lines += [f"tensors[{name!r}].grad = {names[value.number]}" if kind == "grad" else f"tensors[{name!r}] = {names[value.number]}"
+              for kind, name, value in program.effects]  # fmt: skip
+    if writer.tickets:
+        lines = ["ticket = Tickets()", *lines, "ticket.finish()"]
+    parameters = ", ".join(["tensors", *dict.fromkeys(names[value.number] for value in program.inputs)])
+    head = ["import metatensor as mt"]
+    if any('op("' in line for line in lines):
+        head.append("from metatensor.library import get_op as op")
+    if writer.tickets:
+        head.append("from metatensor.program import Tickets")
+    lines.append(f"return {writer.output(program.output)}")
+    return "\n".join([*head, "", "", f"def forward({parameters}):", *(f"    {line}" for line in lines), ""])
+
+
+# A listing -----------------------------------------------------------------------------------------------
+
+
+def _type(value: Value) -> str:
+    device = "" if value.device.type == "meta" else f" {value.device}"
+    return f"{value.dtype.name}[{', '.join(map(str, value.shape))}]{device}"
+
+
+def text(program: Program) -> str:
+    """Return a listing: inputs, parameters, calls with the shapes of their results, and the output."""
+    writer = _Writer(program)
+    names = writer.names
+    held = f"{len(program.held)} parameters, buffers and constants"
+    lines = [f"{program.name}: {len(program.inputs)} inputs, {held}, {len(program.calls)} calls"]
+    lines += [f"  {names[value.number]}: {_type(value)}" for value in program.inputs]
+    lines += [f"  {names[value.number]}: {_type(value)} = {program.kinds[path]} {path}" for path, value in program.held.items()]
+    module = 0
+    for call in program.calls:
+        if call.module != module:
+            module = call.module
+            lines.append(f"  # {program.modules[module]}")
+        results = ", ".join(f"{names[v.number]}: {_type(v)}" for v in leaves(Value, call.result)) or "()"
+        arguments = [_short(writer, a) for a in call.args] + [f"{key}={_short(writer, a)}" for key, a in call.kwargs.items()]
+        lines.append(f"  {results} = {call.op.name}({', '.join(arguments)})")
+    lines += [f"  {effect.name}{'.grad' if effect.kind == 'grad' else ''} <- {names[effect.value.number]}" for effect in program.effects]
+    return "\n".join([*lines, f"  return {_short(writer, program.output)}"])
+
+
+def _short(writer: _Writer, argument: Any) -> str:
+    try:
+        return writer.output(argument) if not isinstance(argument, (Ticket, Device, DType)) else writer.value(argument)
+    except TypeError:
+        return f"<{type(argument).__name__}>"
+
+

@@ -1,0 +1,218 @@
+"""A `Program`: calls of operators on values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import metatensor as mt
+from metatensor._core.capture import ProgramCall, Ticket, Value
+from metatensor._core.tensor import Tensor
+from metatensor.program.structure import leaves, mapped
+from metatensor.program.tickets import Tickets
+
+__all__ = ["Effect", "Program"]
+
+
+class Effect(NamedTuple):
+    """What a run changes besides the bytes of tensors."""
+
+    kind: str
+    """``"grad"``: the gradient of a parameter is set; ``"replaced"``: a buffer or parameter is another tensor."""
+    name: str
+    value: Value
+
+
+class Program:
+    """A list of operator calls that can be run, printed, saved, compared and transformed. `trace` makes one.
+
+    Attributes
+    ----------
+    name : str
+        Name of the callable that was traced.
+    arguments : tuple
+        Positional arguments and the dict of keyword arguments, with a `Value` in the place of each tensor.
+    output
+        What a run returns, with a `Value` in the place of each tensor.
+    calls : tuple of ProgramCall
+        The calls in order.
+    held : dict of Value
+        Parameters, buffers and constants by name.
+    kinds : dict of str
+        For each of them ``"parameter"``, ``"buffer"`` or ``"constant"``.
+    tied : dict of str
+        Further names of these tensors, with the name in `held`.
+    tensors : dict of Tensor
+        The tensors of `held`. A run reads and changes them.
+    effects : tuple of Effect
+        What a run changes besides bytes of tensors.
+    releases : dict of tuple of int
+        The storages that are released after each call, by the index of the call.
+    modules : list of str
+        Paths of modules. ``call.module`` is an index.
+    reads : list
+        The calls that read numbers from tensors: index of the next call, name of the operator, value. Such numbers are fixed.
+    """
+
+    def __init__(
+        self, name: str, *, arguments: tuple, output: Any, calls: Iterable[ProgramCall], held: dict[str, Value], kinds: dict[str, str],
+        tied: dict[str, str] | None = None, tensors: Mapping[str, Tensor] | None = None, effects: Iterable[Effect] = (),
+        releases: Mapping[int, tuple[int, ...]] | None = None, modules: list[str] | None = None, reads: Iterable[Any] = (),
+    ) -> None:  # fmt: skip
+        self.name, self.arguments, self.output = name, arguments, output
+        self.calls, self.held, self.kinds, self.tied = tuple(calls), dict(held), dict(kinds), dict(tied or {})
+        self.tensors: dict[str, Tensor] = dict(tensors or {})
+        self.effects, self.releases = tuple(effects), dict(releases or {})
+        self.modules, self.reads = modules or [""], list(reads)
+        self._plan: dict[int, list[int]] | None = None
+
+    # Contents -------------------------------------------------------------------------------------------
+
+    @property
+    def inputs(self) -> list[Value]:
+        """The tensors among the arguments, from left to right."""
+        return list(leaves(Value, self.arguments))
+
+    @property
+    def outputs(self) -> list[Value]:
+        """The tensors in the result, from left to right."""
+        return list(leaves(Value, self.output))
+
+    @property
+    def parameters(self) -> dict[str, Value]:
+        """The parameters by name."""
+        return {name: value for name, value in self.held.items() if self.kinds[name] == "parameter"}
+
+    @property
+    def values(self) -> dict[int, Value]:
+        """All values by number: arguments, parameters, buffers, constants and results."""
+        found = [*self.inputs, *self.held.values(), *(v for call in self.calls for v in leaves(Value, call.result))]
+        return {value.number: value for value in found}
+
+    def operators(self) -> Counter[str]:
+        """Return the number of calls of each operator."""
+        return Counter(call.op.name for call in self.calls)
+
+    def __len__(self) -> int:
+        return len(self.calls)
+
+    # Running --------------------------------------------------------------------------------------------
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the program and return what the callable would return.
+
+        Parameters
+        ----------
+        *args, **kwargs
+            Arguments with the structure of those of the capture, and tensors of the same shapes and dtypes. They may be on
+            another device: calls then create their tensors there.
+
+        Raises
+        ------
+        TypeError
+            If the structure of the arguments differs.
+        ValueError
+            If a tensor has another shape or dtype, or an argument that is no tensor has another value.
+        RuntimeError
+            If a parameter has no tensor.
+        """
+        from metatensor.program.running import run
+
+        return run(self, args, kwargs)
+
+    def bind(self, tensors: Mapping[str, Any]) -> Program:
+        """Return the same program with other parameters, buffers and constants.
+
+        Parameters
+        ----------
+        tensors : mapping of Tensor
+            New tensors by name, such as a ``state_dict()``. Names that are not in it keep their tensors.
+
+        Raises
+        ------
+        KeyError
+            If there is no parameter, buffer or constant with a name.
+        ValueError
+            If a tensor has another shape or dtype.
+        """
+        made = self.replace()
+        for name, tensor in tensors.items():
+            own = self.tied.get(name, name)
+            if own not in self.held:
+                raise KeyError(f"{self.name}: there is no parameter, buffer or constant named {name!r}")
+            check(self.held[own], tensor, name)
+            made.tensors[own] = tensor
+        return made
+
+    def to(self, device: Any) -> Program:
+        """Return the same program with its parameters, buffers and constants on another device. Those on meta become empty there."""
+        def moved(t: Tensor) -> Tensor:
+            if not t.is_meta or mt.device(device).type == "meta":
+                return t.to(device)
+            made = mt.empty_like(t, device=device)
+            return mt.nn.Parameter(made, requires_grad=t.requires_grad) if isinstance(t, mt.nn.Parameter) else made
+
+        return self.replace(tensors={name: moved(t) for name, t in self.tensors.items()})
+
+    def replace(self, **changes: Any) -> Program:
+        """Return a copy with other attributes."""
+        made = {name: getattr(self, name) for name in ("arguments", "output", "calls", "held", "kinds", "tied", "tensors", "effects",
+                                                       "releases", "modules", "reads")}  # fmt: skip
+        made.update(changes)
+        return Program(made.pop("name", self.name), **made)
+
+    def save(self, f: Any, *, parameters: bool = True) -> None:
+        """Save the program to a file, which `metatensor.program.load` reads without the source of the model.
+
+        The file is a zip archive: text for the calls, and the tensors in safetensors format. docs/programs.md describes it.
+
+        Parameters
+        ----------
+        f : str, path or binary file
+            Where to write. A path usually ends with ``.mtp``.
+        parameters : bool
+            Whether to save the data of parameters, buffers and constants that have some. The others are saved by name and
+            layout. Default True.
+
+        Raises
+        ------
+        TypeError
+            If an argument of a call has no form in the file, such as an object of the user's.
+        """
+        from metatensor.program.saving import save
+
+        save(self, f, parameters=parameters)
+
+    # Text -----------------------------------------------------------------------------------------------
+
+    @property
+    def code(self) -> str:
+        """Python source of a function ``forward(tensors, ...)`` that does what the program does. ``exec`` runs it.
+
+        Its first argument is a dict of the parameters, buffers and constants by name, such as `tensors`. The others are the
+        arguments that are tensors, from left to right.
+        """
+        from metatensor.program.printing import code
+
+        return code(self)
+
+    def __str__(self) -> str:
+        from metatensor.program.printing import text
+
+        return text(self)
+
+    def __repr__(self) -> str:
+        return f"Program({self.name!r}, inputs={len(self.inputs)}, held={len(self.held)}, calls={len(self.calls)})"
+
+
+def check(value: Value, tensor: Any, name: str) -> None:
+    """Raise if a tensor does not have the shape and the dtype of a value."""
+    if not isinstance(tensor, Tensor):
+        raise TypeError(f"{name}: expected a Tensor, got {type(tensor).__name__}")
+    if tuple(tensor.shape) != value.shape or tensor.dtype is not value.dtype:
+        raise ValueError(f"{name}: expected {value.dtype}{list(value.shape)}, got {tensor.dtype}{list(tensor.shape)}; "
+                         "trace again for other shapes and dtypes")  # fmt: skip
+
+
+__all__ += ["ProgramCall", "Ticket", "Tickets", "Value", "check", "mapped"]

@@ -1,0 +1,117 @@
+"""Running a program."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.capture import Ticket, Value
+from metatensor._core.device import Device
+from metatensor._core.tensor import Tensor
+from metatensor.program.program import Program, check
+from metatensor.program.structure import leaves, mapped
+from metatensor.program.tickets import Tickets
+
+__all__ = ["run"]
+
+
+def run(program: Program, args: tuple, kwargs: dict[str, Any]) -> Any:
+    """Run a program on arguments, and return what its output stands for."""
+    env: dict[int, Tensor] = {}
+    devices: dict[Device, Device] = {}
+    _match(program.arguments[0], args, env, program.name)
+    _match(program.arguments[1], kwargs, env, program.name)
+    for name, value in program.held.items():
+        if name not in program.tensors:
+            raise RuntimeError(f"{program.name}: there is no tensor for {program.kinds[name]} {name!r}; pass one to bind()")
+        env[value.number] = program.tensors[name]
+    for value in [*program.inputs, *program.held.values()]:
+        there = env[value.number].device
+        if value.device != there and (value.device not in devices or devices[value.device].type == "meta"):
+            devices[value.device] = there
+    tickets, places = Tickets(), _places(program)
+    trains = any(call.backward for call in program.calls)
+    last = len(program.calls) - 1
+
+    def given(argument: Any) -> Any:
+        kind = type(argument)
+        if kind is Value:
+            return env[argument.number]
+        if kind is tuple or kind is list:
+            return kind([given(a) for a in argument])
+        if kind is Device:
+            return devices.get(argument, argument)
+        if kind is Ticket:
+            return tickets(argument.number, argument.generator)
+        return argument
+
+    grad = mt.is_grad_enabled()
+    for i, call in enumerate(program.calls):
+        wanted = grad and call.grad and not trains
+        with nullcontext() if wanted == mt.is_grad_enabled() else mt.set_grad_enabled(wanted):
+            result = call.op(*[given(a) for a in call.args], **{key: given(a) for key, a in call.kwargs.items()})
+        _keep(call.result, result, env)
+        del result
+        if i != last:
+            for number in places.get(i, ()):
+                env.pop(number, None)
+    made = mapped(lambda value: env[value.number], Value, program.output)
+    for kind, name, value in program.effects:
+        if kind == "grad":
+            program.tensors[name].grad = env[value.number]
+        else:
+            program.tensors[name] = env[value.number]
+    tickets.finish()
+    return made
+
+
+def _keep(values: Any, result: Any, env: dict[int, Tensor]) -> None:
+    if type(values) is Value:
+        env[values.number] = result
+    elif values is not None:
+        for value, one in zip(values, result):
+            _keep(value, one, env)
+
+
+def _places(program: Program) -> dict[int, list[int]]:
+    """Return the numbers of the values that are released after each call."""
+    plan = program._plan
+    if plan is None:
+        by_storage: dict[int, list[int]] = {}
+        for value in program.values.values():
+            by_storage.setdefault(value.storage, []).append(value.number)
+        keep = {value.storage for value in [*program.inputs, *program.outputs, *program.held.values(), *(e.value for e in program.effects)]}
+        plan = program._plan = {at: [number for s in storages if s not in keep for number in by_storage.get(s, ())]
+                                for at, storages in program.releases.items()}  # fmt: skip
+    return plan
+
+
+def _match(wanted: Any, got: Any, env: dict[int, Tensor], name: str, place: str = "the arguments") -> None:
+    """Compare arguments with those of the capture, and collect the tensors among them."""
+    if isinstance(wanted, Value):
+        check(wanted, got, f"{name}(): {place}")
+        env[wanted.number] = got
+    elif isinstance(wanted, dict):
+        if not isinstance(got, dict) or set(got) != set(wanted):
+            raise TypeError(f"{name}(): {place} must have the keys {sorted(map(str, wanted))}, got "
+                            f"{sorted(map(str, got)) if isinstance(got, dict) else type(got).__name__}")  # fmt: skip
+        for key, item in wanted.items():
+            _match(item, got[key], env, name, f"argument {key!r}" if place == "the arguments" else f"{place}[{key!r}]")
+    elif isinstance(wanted, (list, tuple)):
+        if not isinstance(got, (list, tuple)) or len(got) != len(wanted):
+            found = len(got) if isinstance(got, (list, tuple)) else type(got).__name__
+            raise TypeError(f"{name}(): {place} must have {len(wanted)} elements, got {found}")
+        for i, (one, other) in enumerate(zip(wanted, got)):
+            _match(one, other, env, name, f"argument {i}" if place == "the arguments" else f"{place}[{i}]")
+    elif next(leaves(Tensor, got), None) is not None:
+        raise TypeError(f"{name}(): {place} was {wanted!r} when the program was traced, and is a tensor now")
+    elif wanted is not got and not _same(wanted, got):
+        raise ValueError(f"{name}(): {place} was {wanted!r} when the program was traced, and is {got!r} now; trace again")
+
+
+def _same(a: Any, b: Any) -> bool:
+    try:
+        return type(a) is type(b) and bool(a == b)
+    except Exception:
+        return False

@@ -1,0 +1,329 @@
+"""Program files: a zip archive that any language can read. docs/programs.md describes it."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+from collections.abc import Iterable
+from typing import Any, BinaryIO
+
+import metatensor as mt
+from metatensor._core.capture import ProgramCall, Value
+from metatensor._core.op import registry
+from metatensor._core.tensor import Tensor
+from metatensor.checkpoint import CheckpointError
+from metatensor.checkpoint import load as load_tensors
+from metatensor.checkpoint._zip import Directory
+from metatensor.checkpoint._zip_writer import ZipWriter
+from metatensor.checkpoint.atomic import replacing
+from metatensor.checkpoint.budget import shared
+from metatensor.checkpoint.saving import save as save_tensors
+from metatensor.checkpoint.source import Source
+from metatensor.program.encoding import Malformed, decoded, dtype_of, encoded
+from metatensor.program.program import Effect, Program
+from metatensor.program.structure import leaves
+
+__all__ = ["VERSION", "load", "save"]
+
+FORMAT, VERSION = "metatensor program", 1
+HEAD, CALLS, TENSORS = "program.json", "calls.jsonl", "tensors.safetensors"
+MOST = 1 << 30
+"""Bytes of text that a program may have."""
+_PER_CALL = 2000
+"""Bytes that a call may cost in memory, for the budget of the reader."""
+
+
+def save(program: Program, f: str | os.PathLike[str] | BinaryIO, *, parameters: bool = True) -> None:
+    """Save a program to a file. See `Program.save`."""
+    values = program.values
+    head = {
+        "format": FORMAT, "version": VERSION, "name": program.name, "arguments": encoded(list(program.arguments), "the arguments"),
+        "output": encoded(program.output, "the output"),
+        "held": [[name, value.number, program.kinds[name], bool(value.requires_grad)] for name, value in program.held.items()],
+        "tied": program.tied, "effects": [[e.kind, e.name, e.value.number] for e in program.effects],
+        "releases": [[at, list(storages)] for at, storages in sorted(program.releases.items())], "modules": program.modules,
+        "reads": [[at, op, value.number] for at, op, value in program.reads],
+        "values": [_row(value) for value in values.values()],
+    }  # fmt: skip
+    lines = [json.dumps(_call_row(call, f"call {i} of {call.op.name}"), separators=(",", ":")) for i, call in enumerate(program.calls)]
+    data = {name: t.detach().contiguous() for name, t in program.tensors.items() if not t.is_meta and _readable(t)} if parameters else {}
+    if not isinstance(f, (str, bytes, os.PathLike)):
+        _write(f, head, lines, data)
+    else:
+        with replacing(os.fsdecode(os.fspath(f))) as file:
+            _write(file, head, lines, data)
+
+
+def _call_row(call: ProgramCall, where: str) -> list[Any]:
+    return [call.op.name, encoded(list(call.args), where), {key: encoded(a, where) for key, a in call.kwargs.items()},
+            encoded(call.result, where), [value.number for value in call.writes], call.grad, call.backward, call.module]  # fmt: skip
+
+
+def _readable(t: Tensor) -> bool:
+    """Return True if a tensor has data."""
+    return t.untyped_storage().data_ptr() != 0 or not t.numel()
+
+
+def _row(value: Value) -> list[Any]:
+    return [value.number, value.storage, value.dtype.name, str(value.device), value.offset, list(value.shape), list(value.stride),
+            value.conj, value.neg, value.requires_grad]  # fmt: skip
+
+
+def _write(file: BinaryIO, head: dict[str, Any], lines: list[str], data: dict[str, Tensor]) -> None:
+    writer = ZipWriter(file)
+    writer.add(HEAD, json.dumps(head, indent=1).encode())
+    writer.add(CALLS, "\n".join(lines).encode())
+    if data:
+        owned: set[int] = set()
+        alone = {}
+        for name, t in data.items():  # the format has no shared memory
+            key = t.untyped_storage().data_ptr()
+            alone[name] = t.clone() if key in owned else t
+            owned.add(key)
+        packed = io.BytesIO()
+        save_tensors(alone, packed, format="safetensors")
+        writer.add(TENSORS, packed.getbuffer(), align=64)
+    writer.close()
+
+
+# Reading -----------------------------------------------------------------------------------------------------
+
+
+class _Window(io.RawIOBase):
+    """A part of a file as a file."""
+
+    def __init__(self, file: BinaryIO, begin: int, size: int) -> None:
+        self._file, self._begin, self._size, self._at = file, begin, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        self._at = max(0, offset + (0 if whence == os.SEEK_SET else self._at if whence == os.SEEK_CUR else self._size))
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        count = min(len(buffer), max(self._size - self._at, 0))
+        self._file.seek(self._begin + self._at)
+        data = self._file.read(count)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
+
+
+def load(f: str | os.PathLike[str] | BinaryIO, *, device: Any = None) -> Program:
+    """Read a program from a file that `Program.save` wrote. Nothing in it is executed.
+
+    Parameters
+    ----------
+    f : str, path or binary file
+        The file.
+    device : device, optional
+        Where parameters, buffers and constants are placed. Default: those with data on cpu, the others on meta.
+
+    Returns
+    -------
+    Program
+        The program, which needs nothing of the source of the model.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is no program, damaged, of a later version, or uses operators that do not exist.
+    """
+    if not isinstance(f, (str, bytes, os.PathLike)):
+        return _load(f, getattr(f, "name", "program"), device)
+    with open(f, "rb") as file:
+        return _load(file, os.fsdecode(os.fspath(f)), device)
+
+
+def _load(file: BinaryIO, name: str, device: Any) -> Program:
+    with shared():
+        directory = Directory(Source(file, name))
+        if HEAD not in directory or CALLS not in directory:
+            raise CheckpointError(name, f"it is no program: it has no {HEAD if HEAD not in directory else CALLS}")
+        try:
+            head, rows = json.loads(directory.read(HEAD, MOST)), directory.read(CALLS, MOST).decode("utf-8").splitlines()
+            program = _Reader(head).program(rows)
+        except (Malformed, UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
+            raise CheckpointError(name, f"it is no program: {error}") from None
+        data: dict[str, Tensor] = {}
+        if TENSORS in directory:
+            if not directory.is_stored(TENSORS):
+                raise CheckpointError(name, f"{TENSORS} must not be compressed")
+            begin, size = directory.place_of(TENSORS)
+            data = load_tensors(io.BufferedReader(_Window(file, begin, size)))  # type: ignore[arg-type]
+        program.tensors = _rebuilt(program, data, device, name)
+    return program
+
+
+def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) -> dict[str, Tensor]:
+    """Return the parameters, buffers and constants with the layouts and the sharing that they had."""
+    by_storage: dict[int, list[tuple[str, Value]]] = {}
+    for name, value in program.held.items():
+        by_storage.setdefault(value.storage, []).append((name, value))
+    made: dict[str, Tensor] = {}
+    for group in by_storage.values():
+        found = all(name in data for name, _ in group)
+        for name, value in group:
+            if found and (tuple(data[name].shape) != value.shape or data[name].dtype is not value.dtype):
+                has = f"{data[name].dtype}{list(data[name].shape)}"
+                raise CheckpointError(file, f"{name!r:.80} has {has} as data; the program has {value!r}")
+        place = device if device is not None else "cpu" if found else "meta"
+        if len(group) == 1 and _contiguous(group[0][1]):
+            name, value = group[0]
+            tensors = {name: data[name].to(place) if found else mt.empty(value.shape, dtype=value.dtype, device=place)}
+        else:
+            if not found:  # whatever the layout says: it takes no memory on meta
+                place = "meta" if device is None else device
+            need = max(_extent(value) for _, value in group)
+            if found and need > 4 * sum(t.nbytes for t in (data[name] for name, _ in group)) + (1 << 20):
+                raise CheckpointError(file, f"the layout of {group[0][0]!r:.80} needs {need:,} bytes, far more than its data")
+            base = mt.empty(need, dtype=mt.uint8, device=place)
+            tensors = {name: base.view(value.dtype).as_strided(value.shape, value.stride, value.offset) for name, value in group}
+            for name, tensor in tensors.items() if found else ():
+                tensor.copy_(data[name])
+        for name, value in group:
+            tensor = tensors[name].detach()
+            if program.kinds[name] == "parameter":
+                tensor = mt.nn.Parameter(tensor, requires_grad=value.requires_grad)
+            made[name] = tensor
+    return {name: made[name] for name in program.held}
+
+
+def _contiguous(value: Value) -> bool:
+    expected = 1
+    for n, stride in zip(reversed(value.shape), reversed(value.stride)):
+        if n != 1 and stride != expected:
+            return False
+        expected *= max(n, 1)
+    return value.offset == 0
+
+
+def _extent(value: Value) -> int:
+    """Return the number of bytes that a layout needs, rounded up to whole elements of 16 bytes."""
+    last = value.offset + sum((n - 1) * stride for n, stride in zip(value.shape, value.stride) if n) + 1
+    return -(-last * value.dtype.itemsize // 16) * 16
+
+
+class _Reader:
+    """Makes a program of what JSON says. Every number is checked before it is used."""
+
+    def __init__(self, head: Any) -> None:
+        if not isinstance(head, dict) or head.get("format") != FORMAT:
+            raise Malformed(f"{HEAD} does not say that it is one")
+        if head.get("version") != VERSION:
+            raise Malformed(f"its version is {head.get('version')!r:.20}, this reads version {VERSION}")
+        self.head = head
+        self.values = {value.number: value for value in map(_value, self.of("values", list))}
+
+    def of(self, key: str, kind: type) -> Any:
+        found = self.head.get(key)
+        if not isinstance(found, kind):
+            raise Malformed(f"{key!r} must be a {kind.__name__}")
+        return found
+
+    def value(self, number: Any) -> Value:
+        if type(number) is not int or number not in self.values:
+            raise Malformed(f"there is no value {number!r:.60}")
+        return self.values[number]
+
+    def program(self, rows: list[str]) -> Program:
+        modules = self.of("modules", list)
+        if not modules or not all(isinstance(path, str) for path in modules):
+            raise Malformed("'modules' must be names")
+        held, kinds = {}, {}
+        for row in self.of("held", list):
+            name, number, kind, _ = _row_of(row, (str, int, str, bool), "held")
+            if kind not in ("parameter", "buffer", "constant") or name in held:
+                raise Malformed(f"{name!r:.60} is held twice, or as {kind!r:.20}")
+            held[name], kinds[name] = self.value(number), kind
+        tied = self.of("tied", dict)
+        if not all(isinstance(own, str) and own in held for own in tied.values()):
+            raise Malformed("a tied name belongs to nothing")
+        arguments = decoded(self.of("arguments", list), self.values)
+        if len(arguments) != 2 or not isinstance(arguments[0], tuple) or not isinstance(arguments[1], dict):
+            raise Malformed("'arguments' must be a tuple and a dict")
+        calls = [self.call(json.loads(row), len(modules)) for row in rows if row]
+        self.check_order(calls, [*leaves(Value, arguments), *held.values()])
+        effects = []
+        for row in self.of("effects", list):
+            kind, name, number = _row_of(row, (str, str, int), "effects")
+            if kind not in ("grad", "replaced") or name not in held and kind == "grad":
+                raise Malformed(f"{kind!r:.20} of {name!r:.60} is no effect")
+            effects.append(Effect(kind, name, self.value(number)))
+        releases = {}
+        for row in self.of("releases", list):
+            at, storages = _row_of(row, (int, list), "releases")
+            if not all(type(s) is int for s in storages):
+                raise Malformed("'releases' must be storages")
+            releases[at] = tuple(storages)
+        reads = [(at, op, self.value(number)) for at, op, number in
+                 (_row_of(row, (int, str, int), "reads") for row in self.of("reads", list))]  # fmt: skip
+        return Program(self.of("name", str), arguments=tuple(arguments), output=decoded(self.head.get("output"), self.values), calls=calls,
+                       held=held, kinds=kinds, tied=tied, effects=effects, releases=releases, modules=modules, reads=reads)  # fmt: skip
+
+    def call(self, row: Any, modules: int) -> ProgramCall:
+        name, args, kwargs, result, writes, grad, backward, module = _row_of(row, (str, list, dict, object, list, bool, bool, int), CALLS)
+        op = registry.get(name)
+        if op is None:
+            raise Malformed(f"there is no operator {name!r:.80}; if a package defines it, import that first")
+        if not 0 <= module < modules:
+            raise Malformed(f"there is no module {module}")
+        given = decoded(args, self.values)
+        named = {key: decoded(item, self.values) for key, item in kwargs.items()}
+        if name == "_from_host":
+            _check_bytes(given, named)
+        elif any(isinstance(a, bytes) for a in (*given, *named.values())):
+            raise Malformed(f"{name} takes no bytes")
+        made = decoded(result, self.values)
+        items = made if isinstance(made, (tuple, list)) else [made]
+        if not all(item is None or isinstance(item, (Value, tuple, list)) for item in items):
+            raise Malformed("a result must be a value, or several")
+        return ProgramCall(op, given, named, made, [self.value(number) for number in writes], grad, backward, module)
+
+    def check_order(self, calls: list[ProgramCall], known: Iterable[Value]) -> None:
+        """Raise unless every value is given or made before it is used."""
+        there = {value.number for value in known}
+        for call in calls:
+            for value in leaves(Value, (call.args, call.kwargs)):
+                if value.number not in there:
+                    raise Malformed(f"{call.op.name} uses value {value.number} before it is made")
+            there.update(value.number for value in leaves(Value, call.result))
+
+
+def _row_of(row: Any, kinds: tuple[type, ...], what: str) -> list[Any]:
+    if not isinstance(row, list) or len(row) != len(kinds) or not all(
+        kind is object or type(item) is kind for item, kind in zip(row, kinds)
+    ):
+        raise Malformed(f"a row of {what!r} is malformed: {str(row)[:60]!r}")
+    return row
+
+
+def _value(row: Any) -> Value:
+    number, storage, dtype, device, offset, shape, stride, conj, neg, grad = _row_of(
+        row, (int, int, str, str, int, list, list, bool, bool, bool), "values")  # fmt: skip
+    whole = (*shape, *stride, offset, number, storage)
+    if not all(type(n) is int and 0 <= n < 1 << 62 for n in whole) or len(shape) != len(stride) or len(shape) > 64:
+        raise Malformed(f"value {number} has an impossible layout")
+    return Value(number, storage, offset, shape, stride, dtype_of(dtype), decoded({"device": device}, {}), conj, neg, grad)
+
+
+def _check_bytes(args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Raise unless the bytes of a constant are those of its shape."""
+    if len(args) != 5 or kwargs or not isinstance(args[0], bytes):
+        raise Malformed("a constant needs its bytes, sizes, strides, dtype and device")
+    count = 1
+    for n in args[1] if isinstance(args[1], (tuple, list)) else ():
+        if type(n) is not int or n < 0:
+            raise Malformed("a constant has impossible sizes")
+        count *= n
+    if len(args[0]) != count * getattr(args[3], "itemsize", -1):
+        raise Malformed(f"a constant has {len(args[0]):,} bytes, which is not what its shape needs")

@@ -1,0 +1,42 @@
+"""The random numbers of a program."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+from metatensor._core.random import default_generator
+
+__all__ = ["Tickets"]
+
+
+class Tickets:
+    """Gives the random operators of a program the numbers that they would draw now.
+
+    Every random operator takes one ticket from its generator. A program has tickets relative to the state in which the
+    generator was when the capture began. This object adds them to the state in which it is when a run begins, so a
+    run draws what the callable would draw, in the same order.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[int, tuple[Any, int, int]] = {}
+        self._taken: dict[int, int] = {}
+
+    def __call__(self, number: int, generator: Any = None) -> tuple[int, int]:
+        """Return the seed and the absolute ticket for a relative one."""
+        generator = default_generator if generator is None else generator
+        if id(generator) not in self._states:
+            key, taken = struct.unpack("<QQ", _bytes(generator.get_state()))
+            self._states[id(generator)] = generator, key, taken
+        _, key, taken = self._states[id(generator)]
+        self._taken[id(generator)] = max(self._taken.get(id(generator), 0), number + 1)
+        return key, taken + number
+
+    def finish(self) -> None:
+        """Advance the generators past the tickets that were used."""
+        for one, (generator, key, taken) in self._states.items():
+            generator.set_state(struct.pack("<QQ", key, taken + self._taken[one]))
+
+
+def _bytes(state: Any) -> bytes:
+    return state if isinstance(state, bytes) else bytes(state.tolist())

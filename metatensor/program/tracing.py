@@ -1,0 +1,182 @@
+"""`trace`: run a callable once and list what it does."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.capture import Capture, Value
+from metatensor._core.memory import MemoryLog
+from metatensor._core.tensor import Tensor
+from metatensor.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from metatensor.program.program import Effect, Program
+from metatensor.program.structure import leaves, mapped
+
+__all__ = ["trace"]
+
+
+def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
+    """Run ``fn(*args, **kwargs)`` once, and return what it did as a `Program`.
+
+    The calls of operators are captured below Python, so it works for every callable that runs: modules, closures, custom
+    operators, a function with a whole training step. Nothing is patched. Values that decide a branch, such as shapes and
+    Python numbers, are those of this run: a program does what this run did.
+
+    Parameters
+    ----------
+    fn : callable
+        What to run. Parameters and buffers are those of the modules that it is, calls or refers to.
+    *args, **kwargs
+        Its arguments. Tensors among them are the inputs of the program; everything else is fixed.
+
+    Returns
+    -------
+    Program
+        A program that returns what `fn` returned, and changes what it changed.
+
+    Raises
+    ------
+    RuntimeError
+        If the seed of a random number generator is changed during the run.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> program = mt.program.trace(lambda x, y: (x @ y).relu(), mt.empty(2, 3, device="meta"), mt.empty(3, 4, device="meta"))
+    >>> [call.op.name for call in program.calls]
+    ['matmul', 'relu']
+    >>> program(mt.empty(2, 3, device="meta"), mt.empty(3, 4, device="meta")).shape
+    metatensor.Size([2, 4])
+    """
+    modules = list(_modules_of(fn, args, kwargs))
+    names = dict(_names(modules))
+    before = {name: tensor.grad for name, tensor in names.items()}
+    paths = _Paths(modules)
+    capture, log = Capture(), MemoryLog(plain=True)
+    with paths.following(capture), log:
+        with capture:
+            given = mapped(capture.input, Tensor, (args, kwargs))
+            result = fn(*args, **kwargs)
+        output = mapped(capture.value, Tensor, result)
+        effects = [Effect("grad", name, capture.value(tensor.grad)) for name, tensor in names.items()
+                   if tensor.grad is not None and tensor.grad is not before[name]]  # fmt: skip
+        effects += list(_replaced(modules, names, capture))
+        del result
+    inputs = list(leaves(Value, given))
+    known = {value.number for value in inputs}
+    held: dict[str, tuple[Value, Tensor]] = {}
+    tied: dict[str, str] = {}
+    constants: dict[str, Value] = {}
+    by_tensor: dict[int, list[str]] = {}
+    for name, tensor in names.items():
+        by_tensor.setdefault(id(tensor), []).append(name)
+    for value, tensor in capture.leaves:
+        if value.number in known:
+            continue
+        found = by_tensor.get(id(tensor))
+        name = found[0] if found else f"constant{len(constants)}"
+        if not found:
+            constants[name] = value
+        held[name] = value, tensor
+        tied.update(dict.fromkeys((found or [])[1:], name))
+    kinds = {name: "constant" if name in constants else "parameter" if isinstance(t, mt.nn.Parameter) else "buffer"
+             for name, (_, t) in held.items()}  # fmt: skip
+    return Program(
+        _title(fn), arguments=given, output=output, calls=capture.calls,
+        held={name: value for name, (value, _) in held.items()}, kinds=kinds, tied=tied, tensors={name: t for name, (_, t) in held.items()},
+        effects=effects, releases=_releases(capture, log), modules=paths.names, reads=capture.reads,
+    )  # fmt: skip
+
+
+def _title(fn: Any) -> str:
+    return type(fn).__name__ if isinstance(fn, mt.nn.Module) else getattr(fn, "__name__", type(fn).__name__)
+
+
+def _releases(capture: Capture, log: MemoryLog) -> dict[int, tuple[int, ...]]:
+    """Return the storages that the run released after each call, by the index of the call."""
+    index = {number: i for i, number in enumerate(capture.storages) if number}
+    starts = [call.first for call in capture.calls]
+    found: dict[int, list[int]] = {}
+    for event in log.events():
+        if event.kind == "death" and event.storage in index:
+            at = bisect_left(starts, event.operator) - 1
+            found.setdefault(max(at, 0), []).append(index[event.storage])
+    return {at: tuple(storages) for at, storages in found.items()}
+
+
+# Modules ----------------------------------------------------------------------------------------------
+
+
+def _modules_of(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Iterator[Any]:
+    """Yield the modules that a callable refers to: itself, its object, its variables and its arguments."""
+    values = [fn, getattr(fn, "__self__", None), getattr(fn, "func", None), *args, *kwargs.values(), *getattr(fn, "args", ())]
+    for cell in getattr(fn, "__closure__", None) or ():
+        try:
+            values.append(cell.cell_contents)
+        except ValueError:  # an empty cell
+            continue
+    code = getattr(fn, "__code__", None)
+    if code is not None:
+        values += [fn.__globals__[name] for name in code.co_names if name in fn.__globals__]
+    seen: set[int] = set()
+    for value in values:
+        if isinstance(value, mt.nn.Module) and id(value) not in seen:
+            seen.add(id(value))
+            yield value
+
+
+def _names(modules: list[Any]) -> Iterator[tuple[str, Any]]:
+    """Yield the parameters and buffers of modules with their names, which begin with the class if there are several modules."""
+    for number, module in enumerate(modules):
+        prefix = "" if len(modules) == 1 else f"{type(module).__name__}{number}."
+        for name, tensor in [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]:
+            yield prefix + name, tensor
+
+
+def _replaced(modules: list[Any], names: dict[str, Any], capture: Capture) -> Iterator[Effect]:
+    """Yield the buffers and parameters that the run replaced by other tensors."""
+    for name, tensor in _names(modules):
+        if name in names and tensor is not names[name]:
+            yield Effect("replaced", name, capture.value(tensor))
+
+
+class _Paths:
+    """Tells a capture which module is running."""
+
+    def __init__(self, modules: list[Any]) -> None:
+        self.names = [""]
+        self._numbers: dict[int, int] = {}
+        self._alive: list[Any] = []
+        self._stack: list[int] = []
+        for module in modules:
+            self._meet(module)
+
+    def following(self, capture: Capture) -> ExitStack:
+        """Return a context in which the capture knows the module of each call."""
+        self._capture, self._thread = capture, threading.get_ident()
+        stack = ExitStack()
+        stack.enter_context(register_module_forward_pre_hook(self._enter))
+        stack.enter_context(register_module_forward_hook(self._leave, always_call=True))
+        return stack
+
+    def _meet(self, root: Any) -> None:
+        for path, module in root.named_modules():
+            if id(module) not in self._numbers:
+                self._numbers[id(module)] = len(self.names)
+                self._alive.append(module)
+                self.names.append(path or type(module).__name__)
+
+    def _enter(self, module: Any, args: tuple) -> None:
+        if threading.get_ident() == self._thread:
+            if id(module) not in self._numbers:
+                self._meet(module)
+            self._stack.append(self._capture.module)
+            self._capture.module = self._numbers[id(module)]
+
+    def _leave(self, module: Any, args: tuple, output: Any) -> None:
+        if threading.get_ident() == self._thread and self._stack:
+            self._capture.module = self._stack.pop()
