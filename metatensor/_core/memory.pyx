@@ -140,6 +140,16 @@ cdef class MemoryLog(MemoryTracker):
                 most, at = now, i
         return at, most
 
+    def deaths(self):
+        """Return the storages that were freed so far, in order, as pairs of the storage's number and that of the last operator."""
+        cdef Py_ssize_t i
+        cdef list made = []
+        self.check()
+        for i in range(self.n_events):
+            if self.log[i].change & 3 == DEATH:
+                made.append((self.first_storage + self.log[i].storage, self.first_operator + self.log[i].operator))
+        return made
+
     def events(self):
         """Return the events so far, a list of `MemoryEvent`."""
         cdef Py_ssize_t i, mark = 0

@@ -13,7 +13,7 @@ from metatensor._core.capture import Ticket, Value
 from metatensor._core.device import Device
 from metatensor._core.dtype import DType
 from metatensor._core.formats import LayoutTag, MemoryFormatTag
-from metatensor.program.structure import leaves
+from metatensor.program.structure import Opaque, leaves
 
 __all__ = ["Malformed", "decoded", "dtype_of", "encoded"]
 
@@ -26,8 +26,11 @@ class Malformed(ValueError):
     """What a file says is no program."""
 
 
-def encoded(argument: Any, where: str) -> Any:
-    """Return an argument as JSON types. Raise TypeError, which names `where`, if there is no form for its class."""
+def encoded(argument: Any, where: str | None) -> Any:
+    """Return an argument as JSON types.
+
+    If there is no form for its class, raise TypeError, which names `where`, or stand an `Opaque` for it if that is None.
+    """
     if argument is None or isinstance(argument, (bool, str)) or type(argument) is int:
         return argument
     if isinstance(argument, Value):
@@ -59,17 +62,10 @@ def encoded(argument: Any, where: str) -> Any:
     if isinstance(argument, dict):
         return {"dict": [[encoded(key, where), encoded(item, where)] for key, item in argument.items()]}
     if next(leaves(Value, argument), None) is not None:
-        return {"dict": [[key, encoded(item, where)] for key, item in vars(argument).items() if isinstance(key, str) and _plain(item)]}
+        return {"dict": [[key, encoded(item, where)] for key, item in vars(argument).items()]}
+    if where is None:
+        return {"object": argument.kind if isinstance(argument, Opaque) else type(argument).__name__}
     raise TypeError(f"{where} has an argument of class {type(argument).__name__}, for which a saved program has no form")
-
-
-def _plain(item: Any) -> bool:
-    """Return True if an attribute of an object can be saved."""
-    try:
-        encoded(item, "")
-    except TypeError:
-        return False
-    return True
 
 
 def dtype_of(name: Any) -> DType:
@@ -144,6 +140,8 @@ def decoded(made: Any, values: dict[int, Value], depth: int = 0) -> Any:
     forms = {"float": _number, "dtype": dtype_of, "device": _device, "bytes": _data}
     if kind in forms:
         return forms[kind](content)
+    if kind == "object":
+        return Opaque(str(content))
     if kind == "memory_format":
         return _one_of(_FORMATS, content, "memory format")
     if kind == "layout":

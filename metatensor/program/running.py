@@ -10,7 +10,7 @@ from metatensor._core.capture import Ticket, Value
 from metatensor._core.device import Device
 from metatensor._core.tensor import Tensor
 from metatensor.program.program import Program, check
-from metatensor.program.structure import leaves, mapped
+from metatensor.program.structure import Opaque, leaves, mapped
 from metatensor.program.tickets import Tickets
 
 __all__ = ["run"]
@@ -89,6 +89,10 @@ def _places(program: Program) -> dict[int, list[int]]:
 
 def _match(wanted: Any, got: Any, env: dict[int, Tensor], name: str, place: str = "the arguments") -> None:
     """Compare arguments with those of the capture, and collect the tensors among them."""
+    if not isinstance(wanted, (Value, dict, list, tuple)) and next(leaves(Value, wanted), None) is not None:
+        wanted = vars(wanted)  # an object with tensors, such as a cache
+    if isinstance(wanted, dict) and not isinstance(got, dict) and hasattr(got, "__dict__"):
+        got = vars(got)
     if isinstance(wanted, Value):
         check(wanted, got, f"{name}(): {place}")
         env[wanted.number] = got
@@ -104,6 +108,10 @@ def _match(wanted: Any, got: Any, env: dict[int, Tensor], name: str, place: str 
             raise TypeError(f"{name}(): {place} must have {len(wanted)} elements, got {found}")
         for i, (one, other) in enumerate(zip(wanted, got)):
             _match(one, other, env, name, f"argument {i}" if place == "the arguments" else f"{place}[{i}]")
+    elif isinstance(wanted, Opaque):
+        if type(got).__name__ != wanted.kind:
+            now = type(got).__name__
+            raise TypeError(f"{name}(): {place} was of class {wanted.kind} when the program was traced, and is of class {now} now")
     elif next(leaves(Tensor, got), None) is not None:
         raise TypeError(f"{name}(): {place} was {wanted!r} when the program was traced, and is a tensor now")
     elif wanted is not got and not _same(wanted, got):

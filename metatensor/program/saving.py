@@ -38,8 +38,8 @@ def save(program: Program, f: str | os.PathLike[str] | BinaryIO, *, parameters: 
     """Save a program to a file. See `Program.save`."""
     values = program.values
     head = {
-        "format": FORMAT, "version": VERSION, "name": program.name, "arguments": encoded(list(program.arguments), "the arguments"),
-        "output": encoded(program.output, "the output"),
+        "format": FORMAT, "version": VERSION, "name": program.name, "arguments": encoded(list(program.arguments), None),
+        "output": encoded(program.output, None),
         "held": [[name, value.number, program.kinds[name], bool(value.requires_grad)] for name, value in program.held.items()],
         "tied": program.tied, "effects": [[e.kind, e.name, e.value.number] for e in program.effects],
         "releases": [[at, list(storages)] for at, storages in sorted(program.releases.items())], "modules": program.modules,

@@ -11,7 +11,15 @@ from typing import Any
 from metatensor._core.tensor import Tensor
 from metatensor.nn.modules.module import Module
 
-__all__ = ["leaves", "mapped"]
+__all__ = ["Opaque", "leaves", "mapped"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Opaque:
+    """Stands in a saved program for an argument or part of a result without tensors that has no form in a file."""
+
+    kind: str
+    """Name of the class."""
 
 
 def mapped(function: Callable[[Any], Any], kind: type | tuple[type, ...], value: Any) -> Any:

@@ -12,7 +12,7 @@ import metatensor as mt
 from metatensor._core.capture import Capture, Value
 from metatensor._core.memory import MemoryLog
 from metatensor._core.tensor import Tensor
-from metatensor.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from metatensor.nn._hooks import observe_modules
 from metatensor.program.program import Effect, Program
 from metatensor.program.structure import leaves, mapped
 
@@ -53,9 +53,9 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
     metatensor.Size([2, 4])
     """
     modules = list(_modules_of(fn, args, kwargs))
+    paths = _Paths(modules)
     names = dict(_names(modules))
     before = {name: tensor.grad for name, tensor in names.items()}
-    paths = _Paths(modules)
     capture, log = Capture(), MemoryLog(plain=True)
     with paths.following(capture), log:
         with capture:
@@ -101,10 +101,10 @@ def _releases(capture: Capture, log: MemoryLog) -> dict[int, tuple[int, ...]]:
     index = {number: i for i, number in enumerate(capture.storages) if number}
     starts = [call.first for call in capture.calls]
     found: dict[int, list[int]] = {}
-    for event in log.events():
-        if event.kind == "death" and event.storage in index:
-            at = bisect_left(starts, event.operator) - 1
-            found.setdefault(max(at, 0), []).append(index[event.storage])
+    for storage, operator in log.deaths():
+        if storage in index:
+            at = bisect_left(starts, operator) - 1
+            found.setdefault(max(at, 0), []).append(index[storage])
     return {at: tuple(storages) for at, storages in found.items()}
 
 
@@ -131,10 +131,14 @@ def _modules_of(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Iterator[Any]:
 
 def _names(modules: list[Any]) -> Iterator[tuple[str, Any]]:
     """Yield the parameters and buffers of modules with their names, which begin with the class if there are several modules."""
-    for number, module in enumerate(modules):
-        prefix = "" if len(modules) == 1 else f"{type(module).__name__}{number}."
-        for name, tensor in [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]:
-            yield prefix + name, tensor
+    for number, root in enumerate(modules):
+        prefix = "" if len(modules) == 1 else f"{type(root).__name__}{number}."
+        for path, module in root.named_modules(prefix=prefix[:-1], remove_duplicate=False):
+            start = f"{path}." if path else ""
+            for members in (module._parameters, module._buffers):
+                for name, tensor in members.items():
+                    if tensor is not None:
+                        yield start + name, tensor
 
 
 def _replaced(modules: list[Any], names: dict[str, Any], capture: Capture) -> Iterator[Effect]:
@@ -151,16 +155,28 @@ class _Paths:
         self.names = [""]
         self._numbers: dict[int, int] = {}
         self._alive: list[Any] = []
-        self._stack: list[int] = []
         for module in modules:
             self._meet(module)
 
     def following(self, capture: Capture) -> ExitStack:
         """Return a context in which the capture knows the module of each call."""
-        self._capture, self._thread = capture, threading.get_ident()
+        numbers, outer, thread, current = self._numbers, [], threading.get_ident(), threading.get_ident
+
+        def enter(module: Any) -> None:
+            if current() == thread:
+                number = numbers.get(id(module))
+                if number is None:
+                    self._meet(module)
+                    number = numbers[id(module)]
+                outer.append(capture.module)
+                capture.module = number
+
+        def leave() -> None:
+            if current() == thread and outer:
+                capture.module = outer.pop()
+
         stack = ExitStack()
-        stack.enter_context(register_module_forward_pre_hook(self._enter))
-        stack.enter_context(register_module_forward_hook(self._leave, always_call=True))
+        stack.callback(observe_modules(enter, leave).remove)
         return stack
 
     def _meet(self, root: Any) -> None:
@@ -169,14 +185,3 @@ class _Paths:
                 self._numbers[id(module)] = len(self.names)
                 self._alive.append(module)
                 self.names.append(path or type(module).__name__)
-
-    def _enter(self, module: Any, args: tuple) -> None:
-        if threading.get_ident() == self._thread:
-            if id(module) not in self._numbers:
-                self._meet(module)
-            self._stack.append(self._capture.module)
-            self._capture.module = self._numbers[id(module)]
-
-    def _leave(self, module: Any, args: tuple, output: Any) -> None:
-        if threading.get_ident() == self._thread and self._stack:
-            self._capture.module = self._stack.pop()
