@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import nullcontext
 
 import click
 
@@ -12,6 +13,7 @@ from metatensor.cli.planned.costs import Costs
 from metatensor.cli.planned.session import Plan
 from metatensor.cli.planned.values import POLICIES
 from metatensor.cli.script import run_script
+from metatensor.rules.policies import policy as kernel_policy
 
 __all__ = ["command"]
 
@@ -81,9 +83,10 @@ def command(
     if not planned:
         raise SystemExit(run_script(script, arguments, as_module))
     plan = Plan(policy or POLICIES[0], costs)
-    plan.start()
-    try:
-        status = run_script(script, arguments, as_module)
-    finally:
-        plan.report()
+    with nullcontext() if costs is None else kernel_policy(costs.kernels):
+        plan.start()
+        try:
+            status = run_script(script, arguments, as_module)
+        finally:
+            plan.report()
     raise SystemExit(status)

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, TypeAlias
 
 import metatensor as mt
+from metatensor._core.capture import Capture
 from metatensor._core.modes import current_modes
 from metatensor.optim._many import Many
 from metatensor.optim._ranges import NON_NEGATIVE, check_range, check_scalar
@@ -250,12 +251,13 @@ class UpdateRule(Optimizer):
     def _advance(self, p: Any, state: dict[str, Any]) -> float:
         """Increment the step counter of a parameter, and return the number of steps.
 
-        The value is read from the counter tensor only if other code has written to it, or if a mode wants to see it read.
+        The value is read from the counter tensor only if other code has written to it, or if a program is being captured, which must know
+        that it depends on this number.
         """
         counts = self.__dict__.setdefault("_counts", {})
         step = state["step"]
         known = counts.get(p)
-        if known is not None and known[0] is step and known[1] == step._version and not current_modes():
+        if known is not None and known[0] is step and known[1] == step._version and not _captured():
             step += 1
             known[1] += 1
             known[2] += 1
@@ -297,6 +299,11 @@ class UpdateRule(Optimizer):
 
 def _same(value: Any) -> Any:
     return value
+
+
+def _captured() -> bool:
+    """Return True if the calls of this thread are captured as a program."""
+    return any(isinstance(mode, Capture) for mode in current_modes())
 
 
 def _count(step: Any) -> float:

@@ -285,3 +285,22 @@ def test_reports_can_be_compared(tmp_path, run, monkeypatch):
 def test_usage_errors(run, arguments, reason):
     result = run("run", *arguments, __file__)
     assert result.exit_code == 2 and reason in result.stderr
+
+
+ATTENTION = """
+import torch
+q = torch.zeros(1, 4, 512, 64, device="cuda", requires_grad=True)
+optimizer = torch.optim.SGD([q], lr=0.1)
+for _ in range(2):
+    optimizer.zero_grad()
+    torch.nn.functional.scaled_dot_product_attention(q, q, q).sum().backward()
+    optimizer.step()
+"""
+
+
+def test_the_device_profile_chooses_the_kernels(tmp_path):
+    _, plain = profiled(tmp_path, ATTENTION)
+    result, fused = profiled(tmp_path, ATTENTION, "--device-profile", "h100-80gb")
+    assert (plain["policy"], fused["policy"]) == ("meta", "cuda")
+    assert fused["total_bytes"] < plain["total_bytes"] / 2  # the weights of the attention are not kept
+    assert "kernels: cuda" in result.stderr

@@ -23,6 +23,7 @@ from metatensor.checkpoint.atomic import replacing
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.planned.steps import RECORDED, Recorded, StepRecorder
+from metatensor.rules.policies import META, KernelPolicy, policy_named, policy_of_profile
 
 __all__ = ["Costs", "ScriptReport", "StepCosts", "report_of"]
 
@@ -85,6 +86,8 @@ class ScriptReport:
     host_peak: int | None
     """The most bytes on the host, which the other figures leave out; None if they include it."""
     flops_by_op: dict[str, int] = field(default_factory=dict)
+    policy: str = "meta"
+    """Name of the kernel policy."""
 
     @property
     def step(self) -> StepCosts:
@@ -107,7 +110,8 @@ class ScriptReport:
                  "seconds": None if each.time is None else each.time.seconds}
                 for each in self.steps
             ],
-            "all_steps": self.complete, "run_peak_bytes": self.run_peak, "host_peak_bytes": self.host_peak, "excluded": list(EXCLUDED),
+            "all_steps": self.complete, "run_peak_bytes": self.run_peak, "host_peak_bytes": self.host_peak,
+            "policy": self.policy, "excluded": list(EXCLUDED),
         }  # fmt: skip
 
     def lines(self) -> list[tuple[str, str]]:
@@ -139,6 +143,8 @@ class ScriptReport:
             notes.append("the script moved no tensor to a GPU: all its tensors count, and data that stays on the host is among them")
         elif self.host_peak:
             notes.append(f"not included: tensors that the script has on the host, at most {bytes_text(self.host_peak)}")
+        if self.policy != META.name:
+            notes += policy_named(self.policy).notes()
         if not self.complete:
             notes.append(f"only the first {RECORDED} steps were recorded")
         notes += [f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}"]
@@ -185,6 +191,11 @@ class Costs:
         """Return the arguments of the constructor."""
         return self.script, self.steps, self.device, self.json_file
 
+    @property
+    def kernels(self) -> KernelPolicy:
+        """The kernel policy of the run: that of the device, if it has one of its own. Calls of a CPU are timed as on meta."""
+        return META if self.device is None or self.device.backend == "cpu" else policy_of_profile(self.device)
+
     @classmethod
     def asked(cls, script: str, steps: int | None, target: str | None, json_file: str | None) -> Costs:
         """Return the costs that the command line asks for. Raise a usage error if there is no such device profile."""
@@ -204,7 +215,7 @@ class Costs:
         """Print the report to stderr, and write the JSON file."""
         if self._child and len(self.recorder.updates) <= self._before:
             return
-        found = report_of(self.script, self.recorder.stop(), self.device)
+        found = report_of(self.script, self.recorder.stop(), self.device, self.kernels)
         if found is None:
             print("metatensor: nothing to report: the script ran no operator in its main thread", file=sys.stderr, flush=True)
             return
@@ -225,7 +236,7 @@ class Costs:
             return None
 
 
-def report_of(script: str, recorded: Recorded, device: Any = None) -> ScriptReport | None:
+def report_of(script: str, recorded: Recorded, device: Any = None, kernels: KernelPolicy = META) -> ScriptReport | None:
     """Return the report of what was recorded, with predicted times if a device profile is given; None if nothing ran."""
     profile = recorded.profile
     events, host = profile.events, recorded.host or set()
@@ -258,7 +269,7 @@ def report_of(script: str, recorded: Recorded, device: Any = None) -> ScriptRepo
     return ScriptReport(
         os.path.basename(script), steps, shown, recognised, not recorded.cut,
         recorded.optimizers, counts[0], counts[1], _at_peak(recorded, at, host), place, run_peak,
-        None if recorded.host is None else host_peak, dict(by_op.most_common()),
+        None if recorded.host is None else host_peak, dict(by_op.most_common()), kernels.name,
     )  # fmt: skip
 
 
