@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import metatensor as mt
 from metatensor._core.capture import Capture
+from metatensor._core.late import later
 from metatensor._core.modes import current_modes
 from metatensor.optim._many import Many
 from metatensor.optim._ranges import NON_NEGATIVE, check_range, check_scalar
@@ -45,10 +46,14 @@ def number(value: Any, p: Any) -> Any:
     return _UNKNOWN
 
 
+def _has_cpu() -> bool:
+    return "cpu" in later("plugins").device_types()
+
+
 def counter(p: Any, group: Group, start: float = 0.0) -> Any:
-    """Make a step counter: on the CPU, or on the device of the parameter if the group is capturable or fused."""
+    """Make a step counter: on the CPU, or on the device of the parameter if the group is capturable or fused, or there is no cpu device."""
     fused = bool(group.get("fused"))
-    device = p.device if group.get("capturable") or fused else "cpu"
+    device = p.device if group.get("capturable") or fused or not _has_cpu() else "cpu"
     return mt.tensor(start, dtype=_get_scalar_dtype(is_fused=fused), device=device)
 
 
