@@ -8,8 +8,9 @@ from typing import Any
 from metatensor._core.units import bytes_text, count_text
 from metatensor.analysis.calls import CallRecorder
 from metatensor.analysis.describe import relative
-from metatensor.analysis.profiling import Profile, _modules_of, _Run
+from metatensor.analysis.profiling import Profile, _Run
 from metatensor.analysis.sizes import SizeError, parse_bytes, parse_count
+from metatensor.nn._referenced import referenced_modules
 
 __all__ = ["BudgetExceededError", "within_budget"]
 
@@ -79,7 +80,7 @@ class within_budget:
 
     def __enter__(self) -> within_budget:
         self._run = _Run(None, (), {})
-        for module in _modules_of(None, tuple(self._values), {}):
+        for _, module in referenced_modules(None, tuple(self._values)):
             self._run._meet(module)
         self._calls = CallRecorder()
         self._run.__enter__()

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import metatensor as mt
 from metatensor._core.source_locations import location_of
 from metatensor._core.units import bytes_text, count_text, seconds_text
 from metatensor.analysis.describe import describe, relative, spec_text
@@ -305,8 +304,6 @@ def _forward(model: Any, args: tuple, kwargs: dict[str, Any], progress: Progress
 
 
 def _step(model: Any, args: tuple, kwargs: dict[str, Any], options: dict[str, Any]) -> CheckResult:
-    if not isinstance(model, mt.nn.Module):
-        raise ValueError(f"estimate_training: the model must be a module, got {type(model).__name__}")
     try:
         report = estimate_training(model, *args, **options, **kwargs)
     except (Exception, SystemExit) as error:

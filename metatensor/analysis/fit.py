@@ -13,6 +13,7 @@ from metatensor.analysis.fit_changes import alternatives, combined, described
 from metatensor.analysis.fit_report import FitChange, FitReport, FitSetting, FitTrial
 from metatensor.analysis.fit_runs import Arguments, Runs
 from metatensor.analysis.fit_search import Search, divisors
+from metatensor.analysis.functions import as_module
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.report import EXCLUDED
 from metatensor.analysis.sizes import parse_bytes
@@ -111,12 +112,12 @@ def run_fit(
     progress: Callable[[FitSetting], None] | None = None,
 ) -> FitReport:
     """Run `fit` with a function that returns the model's arguments. ``progress`` is called before each estimate."""
+    if training:
+        model = as_module(model)
     if isinstance(model, mt.nn.Module):
         for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
             if not tensor.is_meta:
                 raise ValueError(f"fit: {name} is on {tensor.device}; use a copy on meta")
-    elif training:
-        raise ValueError(f"fit: the model must be a module to train it, got {type(model).__name__}")
     if requested.precision is not None and not isinstance(model, mt.nn.Module):
         raise ValueError(f"fit: precision needs a module, got {type(model).__name__}")
     options, remarks = alternatives(model, requested, profile, training, keep, tried or {})

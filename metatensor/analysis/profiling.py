@@ -24,6 +24,7 @@ from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.report import SCHEMA, ModuleRow
 from metatensor.analysis.timeline import by_module, chart, living, source_text
 from metatensor.nn._hooks import observe_modules
+from metatensor.nn._referenced import referenced_modules
 from metatensor.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 if TYPE_CHECKING:
@@ -357,7 +358,7 @@ class _Run:
         self._stack: list[int] = []
         self._thread = threading.get_ident()
         self._exits = ExitStack()
-        for module in _modules_of(fn, args, kwargs):
+        for _, module in referenced_modules(fn, args, kwargs):
             self._meet(module)
 
     def __enter__(self) -> _Run:
@@ -459,22 +460,6 @@ def _states(optimizer: Any) -> list[Any]:
         for value in (state.values() if isinstance(state, dict) else (state,))
         if isinstance(value, kind)
     ]
-
-
-def _modules_of(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Iterator[Any]:
-    """Yield the modules that a callable refers to: itself, its object, its variables and its arguments."""
-    values = [fn, getattr(fn, "__self__", None), getattr(fn, "func", None), *args, *kwargs.values(), *getattr(fn, "args", ())]
-    for cell in getattr(fn, "__closure__", None) or ():
-        try:
-            values.append(cell.cell_contents)
-        except ValueError:  # an empty cell
-            continue
-    code = getattr(fn, "__code__", None)
-    if code is not None:
-        values += [fn.__globals__[name] for name in code.co_names if name in fn.__globals__]
-    for value in values:
-        if isinstance(value, mt.nn.Module):
-            yield value
 
 
 def _rows(root: Any, several: bool) -> list[ModuleRow]:

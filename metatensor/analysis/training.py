@@ -22,6 +22,7 @@ from metatensor.analysis.calls import Call
 from metatensor.analysis.describe import relative
 from metatensor.analysis.eight_bit import EIGHT_BIT
 from metatensor.analysis.estimate import has_lazy, input_bytes
+from metatensor.analysis.functions import as_module
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.observation import RunObserver
 from metatensor.analysis.precision import Precision, precision_named
@@ -205,6 +206,7 @@ def _with_adapters(estimate: _Estimate) -> _Estimate:
 
     @functools.wraps(estimate)
     def run(model: Any, /, *inputs: Any, lora: str | int | None = None, **options: Any) -> TrainingReport:
+        model = as_module(model)
         if lora is None:
             return estimate(model, *inputs, **options)
         with adapted(model, lora) as adapters:
@@ -227,8 +229,9 @@ def estimate_training(
 
     Parameters
     ----------
-    model : nn.Module
-        The model. It runs in its current mode; call ``model.train()`` first.
+    model : nn.Module or callable
+        The model. It runs in its current mode; call ``model.train()`` first. The parameters of a function are those of the
+        modules that it refers to.
     *inputs, **kwargs
         Arguments of the model, on meta, for one micro-batch.
     loss : callable, optional

@@ -47,7 +47,8 @@ def command(
 ) -> None:
     """Build MODEL on meta, run its forward there, and report its cost.
 
-    MODEL is FILE.py:NAME, where NAME is a model, or a class or function that returns one when called with --args; or a folder
+    MODEL is FILE.py:NAME, where NAME is a model, a class or function that returns one when called with
+    --args, or a function of the inputs; or a folder
     with a config.json of transformers or diffusers. Nothing is allocated or computed.
     Matrix products, convolutions and attention count as FLOPs, with a multiply-add as 2.
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-import metatensor as mt
 from metatensor.analysis.check import NO_BUDGETS, OPTIONS, CheckResult
 from metatensor.analysis.fit import KEPT, limit_of, resized, run_fit
 from metatensor.analysis.fit_report import FitSetting
+from metatensor.analysis.functions import as_module
 from metatensor.analysis.named_sizes import parse_sizes
 from metatensor.analysis.utilization import batch_of
 from metatensor.checkpoint.errors import printable
@@ -75,8 +75,8 @@ def command(
     model = request.made()
     if isinstance(model, CheckResult):
         _fail(model)
-    if train and isinstance(model, mt.nn.Module):
-        model.train()
+    if train:
+        model = as_module(model).train()
     try:
         limit, source = limit_of(profile, max_memory, "--max-memory")
         with ExitStack() as stack:

@@ -14,6 +14,7 @@ import click
 import metatensor as mt
 from metatensor.analysis.check import NO_BUDGETS, OPTIONS, Budgets, CheckResult, build_failure, run_check
 from metatensor.analysis.estimate import forward_profile
+from metatensor.analysis.functions import as_module
 from metatensor.analysis.observation import Progress
 from metatensor.analysis.training import TrainingReport, estimate_training
 from metatensor.checkpoint.errors import printable
@@ -76,8 +77,7 @@ class Request(NamedTuple):
               training: dict[str, Any] | None) -> CheckResult:
         """Check a model that `made` returned. Invalid options of a training step raise a usage error."""
         if training is not None:
-            if not isinstance(model, mt.nn.Module):
-                raise click.UsageError(f"{self.target} is a {type(model).__name__}; --train needs a module")
+            model = as_module(model)
             model.train()
         try:
             with output_on_stderr():
@@ -96,8 +96,7 @@ class Request(NamedTuple):
         model = self.made()
         if isinstance(model, CheckResult):
             return model
-        if not isinstance(model, mt.nn.Module):
-            raise click.UsageError(f"{self.target} is a {type(model).__name__}; --train needs a module")
+        model = as_module(model)
         try:
             with output_on_stderr():
                 report = estimate_training(without_cache(model.train()), *self.inputs, **options, **self.named_inputs)

@@ -89,11 +89,13 @@ def build(found: Any, args: list[Any], kwargs: dict[str, Any], dtype: Any = None
     """Return a model on meta in ``dtype``: ``found`` itself if it is a module, else the result of calling it.
 
     The result must be a module or another callable, which is later called with the inputs. Otherwise `TargetError` is
-    raised.
+    raised. A function that cannot be called without arguments is itself the model if there are none.
     """
     if isinstance(found, mt.nn.Module):
         if args or kwargs:
             raise TargetError("the target is already a model; --args needs a class or function that makes one")
+        model = found
+    elif inspect.isfunction(found) and not args and not kwargs and _needs_arguments(found):
         model = found
     elif callable(found):
         model = found(*args, **kwargs)
@@ -107,6 +109,12 @@ def build(found: Any, args: list[Any], kwargs: dict[str, Any], dtype: Any = None
         if dtype is not None:
             model = model.to(dtype)
     return model
+
+
+def _needs_arguments(function: Any) -> bool:
+    """Return True if a function has parameters without a default."""
+    plain = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return any(p.kind in plain and p.default is p.empty for p in inspect.signature(function).parameters.values())
 
 
 @contextmanager

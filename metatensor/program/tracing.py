@@ -13,6 +13,7 @@ from metatensor._core.capture import Capture, Value
 from metatensor._core.memory import MemoryLog
 from metatensor._core.tensor import Tensor
 from metatensor.nn._hooks import observe_modules
+from metatensor.nn._referenced import referenced_modules
 from metatensor.program.program import Effect, Program
 from metatensor.program.structure import leaves, mapped
 
@@ -52,7 +53,7 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
     >>> program(mt.empty(2, 3, device="meta"), mt.empty(3, 4, device="meta")).shape
     metatensor.Size([2, 4])
     """
-    modules = list(_modules_of(fn, args, kwargs))
+    modules = [module for _, module in referenced_modules(fn, args, kwargs)]
     paths = _Paths(modules)
     names = dict(_names(modules))
     before = {name: tensor.grad for name, tensor in names.items()}
@@ -109,24 +110,6 @@ def _releases(capture: Capture, log: MemoryLog) -> dict[int, tuple[int, ...]]:
 
 
 # Modules ----------------------------------------------------------------------------------------------
-
-
-def _modules_of(fn: Any, args: tuple, kwargs: dict[str, Any]) -> Iterator[Any]:
-    """Yield the modules that a callable refers to: itself, its object, its variables and its arguments."""
-    values = [fn, getattr(fn, "__self__", None), getattr(fn, "func", None), *args, *kwargs.values(), *getattr(fn, "args", ())]
-    for cell in getattr(fn, "__closure__", None) or ():
-        try:
-            values.append(cell.cell_contents)
-        except ValueError:  # an empty cell
-            continue
-    code = getattr(fn, "__code__", None)
-    if code is not None:
-        values += [fn.__globals__[name] for name in code.co_names if name in fn.__globals__]
-    seen: set[int] = set()
-    for value in values:
-        if isinstance(value, mt.nn.Module) and id(value) not in seen:
-            seen.add(id(value))
-            yield value
 
 
 def _names(modules: list[Any]) -> Iterator[tuple[str, Any]]:

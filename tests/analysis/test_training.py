@@ -238,3 +238,21 @@ def test_gradients_of_before_are_kept(precision):
         model.weight.grad = kept = mt.empty(4, 4)
         mt.analysis.estimate_training(model, mt.empty(2, 4), precision=precision)
     assert model.weight.grad is kept and model.bias.grad is None and model.weight.dtype == mt.float32
+
+
+def test_functions_train_the_modules_that_they_refer_to():
+    with mt.device("meta"):
+        inner, x = mt.nn.Linear(8, 4), mt.empty(2, 8)
+
+    def loss(x, scale):
+        return (inner(x) * scale).sum()
+
+    report = mt.analysis.estimate_training(loss, x, 3.0)
+    same = mt.analysis.estimate_training(inner, x, loss=lambda out: (out * 3.0).sum())
+    assert report.model == "loss" and [row.path for row in report.modules] == ["", "inner"]
+    assert (report.trainable_parameters, report.optimizer_bytes, report.flops) == (36, same.optimizer_bytes, same.flops)
+    assert inner.weight.grad is None
+    with pytest.raises(ValueError, match="no parameter requires grad"):
+        mt.analysis.estimate_training(lambda x: x * 2, x)
+    with pytest.raises(ValueError, match="must be a module or a function"):
+        mt.analysis.estimate_training(3, x)

@@ -68,7 +68,19 @@ def test_a_failing_model(models, run):
     result = run("estimate", "models.py:Broken", *X, "--train")
     assert result.exit_code == 1 and "RuntimeError" in result.stderr and "models.py" in result.stderr
     result = run("estimate", "models.py:make_product", *X, "-i", "float32[8,2]", "--train")
-    assert result.exit_code == 2 and "--train needs a module" in result.output
+    assert result.exit_code == 2 and "no parameter requires grad" in result.output
+
+
+def test_a_function_of_the_inputs(run, tmp_path):
+    (tmp_path / "step.py").write_text(
+        "import metatensor as mt\n"
+        "with mt.device('meta'):\n    inner = mt.nn.Linear(8, 4)\n"
+        "def distance(x, y):\n    return (inner(x) - inner(y)).square().sum()\n"
+    )
+    result = run("estimate", f"{tmp_path / 'step.py'}:distance", "-i", "float32[2,8]", "-i", "float32[2,8]", "--train", "--json")
+    found = json.loads(result.stdout)
+    assert result.exit_code == 0 and (found["model"], found["trainable_parameters"]) == ("distance", 36)
+    assert found["forward_flops"] == 2 * (2 * 2 * 8 * 4) and [row["path"] for row in found["modules"]] == ["", "inner"]
 
 
 def test_time_of_a_step(models, run):
