@@ -293,7 +293,7 @@ function drawFlame() {
     marker: { color: spans.phase.map((phase) => phaseColor[phase] || color("temporary")), opacity: isOperator.map((leaf) => leaf ? 0.65 : 0.95), line: { width: n > 300 ? 0.2 : 0.5, color: color("back") } },
     customdata: spans.name.map((_, i) => spanText(i)), hovertemplate: "%{customdata}<extra></extra>", showlegend: false,
   }], layout({
-    height: Math.min(620, 118 + 26 * (deepest + 1)), barmode: "overlay", dragmode: touch ? false : "zoom", uniformtext: { mode: "hide", minsize: 9 }, margin: { l: 8, r: 8, t: 10, b: 60 },
+    height: Math.min(620, 118 + 26 * (deepest + 1)) + (touch ? 26 : 0), barmode: "overlay", dragmode: touch ? false : "zoom", uniformtext: { mode: "hide", minsize: 9 }, margin: { l: 8, r: 8, t: touch ? 36 : 10, b: 60 },
     xaxis: axis({ title: { text: `predicted time (${unit}), one operator after the other` }, range: [0, end * factor] }),
     yaxis: axis({ autorange: false, range: [deepest + 0.6, -0.6], visible: false, fixedrange: true }),
   })).then((drawn) => {

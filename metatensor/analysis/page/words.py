@@ -95,13 +95,20 @@ def headline(data: dict[str, Any]) -> str:
             made.append(f"<p>It is also the line of your code that holds most, {holds}.</p>")
         else:
             made.append(f"<p>The line of your code that holds most, {holds}:</p>{_source(top, profile)}")
-    chart = profile["chart"]
-    for i in chart["near_peaks"][:1]:
-        operator, module, line = chart["places"][chart["place"][i]]
-        again = " again" if chart["phase"][i] == chart["phase"][chart["peak"]] else ""
-        made.append(f"<p>A second peak is within 1%: {bytes_text(chart['total'][i])}, {PASSES[chart['phases'][chart['phase'][i]]]}{again}, "
-                    f"while {_where(operator, module, line)} ran.</p>")  # fmt: skip
-    return "".join(made)
+    return "".join(made) + _near_peaks(profile["chart"])
+
+
+def _near_peaks(chart: dict[str, Any]) -> str:
+    """Return where the highest of the other peaks within 1% is."""
+    near = chart["near_peaks"]
+    if not near:
+        return ""
+    start = "A second peak is within 1%" if len(near) == 1 else "Other peaks are within 1%. The highest of them"
+    i = near[0]
+    operator, module, line = chart["places"][chart["place"][i]]
+    again = " again" if chart["phase"][i] == chart["phase"][chart["peak"]] else ""
+    return (f"<p>{start}: {bytes_text(chart['total'][i])}, {PASSES[chart['phases'][chart['phase'][i]]]}{again}, "
+            f"while {_where(operator, module, line)} ran.</p>")  # fmt: skip
 
 
 def _where(operator: str, module: str, line: str | None) -> str:
@@ -114,9 +121,9 @@ def _without_line(profile: dict[str, Any]) -> str:
     if profile["peak_line"] == DEFAULT_LOSS:
         made = f"<p>It belongs to {DEFAULT_LOSS}, the mean of the output, which the estimate computes because no loss was given."
     elif profile["peak_phase"] == "optimizer":
-        made = "<p>It belongs to the optimizer, which none of your lines calls."
+        made = "<p>It belongs to the optimizer, so it has no line of the model's code."
     else:
-        made = "<p>None of your lines called the operator."
+        made = "<p>No line of the model's own code called the operator."
     since = profile["peak_since"]
     if since is None:
         return made + "</p>"
@@ -236,8 +243,7 @@ def peak_tables(data: dict[str, Any]) -> str:
     made = [f'<div class="columns">{"".join(made)}</div>']
     alive, more = profile["alive_at_peak"], profile["alive_at_peak_others"]["count"]
     if alive:
-        count = f"The {len(alive)} largest of {len(alive) + more:,} storages" if more else "Storages"
-        title = f"{count} that the run had made"
+        title = f"The largest of {len(alive) + more:,} storages that the run had made, equal ones in one row"
         made.append(_table(title, ("size", "storages", "category", "operator", "module", "line"), _groups(alive, profile["directory"])))
     return "".join(made)
 

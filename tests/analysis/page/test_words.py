@@ -8,6 +8,7 @@ import pytest
 import metatensor as mt
 from metatensor.analysis import estimate, profile
 from metatensor.analysis.page import words
+from metatensor.analysis.timeline import near_peaks
 
 
 def text_of(html):
@@ -57,6 +58,19 @@ def test_a_peak_in_the_default_loss(loss_peak):
     assert re.search(r"The line of your code that holds most, [\d.]+ MB, \d+% of what was in use", text)
     assert re.search(r"A second peak is within 1%: [\d.]+ MB, in the backward pass, while _to_copy of the default loss ran", text)
     assert "the default loss" in text_of(words.peak_tables(found)) and "line unknown" not in words.peak_tables(found)
+
+
+def test_a_peak_in_the_optimizer():
+    with mt.device("meta"):
+        model, x = mt.nn.Linear(512, 512), mt.empty(1, 512)
+    text = text_of(words.headline(estimate(model, x, training=True, timeline=True).to_dict()))
+    assert "in the optimizer's step, while" in text and "It belongs to the optimizer" in text and "line of your code" not in text
+
+
+def test_other_peaks():
+    assert near_peaks([1, 990, 5, 1000, 995, 7, 999, 3], 3) == [6, 1]
+    assert near_peaks([1, 989, 5, 1000], 3) == [] and near_peaks([], None) == []
+    assert near_peaks([100, 1] * 20, 0) == [2, 4, 6, 8, 10]
 
 
 def test_gradients_of_the_default_loss_belong_to_it(loss_peak):
