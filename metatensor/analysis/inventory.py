@@ -104,6 +104,14 @@ class Inventory:
             elements, size = inclusive.total()
             setattr(row, f"{kind}s", elements)
             setattr(row, f"{kind}_bytes", size)
+        seen: dict[Any, list[Extent]] = defaultdict(list)
+        for row, extents in zip(self.rows, own, strict=True):
+            _, size, shared = _sum(extents, common)
+            for extent in shared:
+                before = _union(seen[extent.storage])[1]
+                seen[extent.storage].append(extent)
+                size += _union(seen[extent.storage])[1] - before
+            setattr(row, f"own_{kind}_bytes", size)
 
 
 def _extents(path: str, members: dict[str, Any]) -> list[Extent]:

@@ -8,7 +8,8 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,7 +23,7 @@ from metatensor._core.source_locations import is_ours
 from metatensor._core.units import bytes_text
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.report import SCHEMA, ModuleRow
-from metatensor.analysis.timeline import by_module, chart, living, source_text
+from metatensor.analysis.timeline import before_peak, by_module, chart, living, outside_modules, source_text
 from metatensor.nn._hooks import observe_modules
 from metatensor.nn._referenced import referenced_modules
 from metatensor.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
@@ -54,7 +55,7 @@ class StorageRecord(NamedTuple):
     """The path of the module that was running, ``""`` outside modules. In a backward pass: of the module whose operator the gradient
     belongs to."""
     line: str | None
-    """``file:line`` of the user's code that called the operator."""
+    """``file:line`` of the user's code that called the operator. ``"the default loss"`` for that of `estimate_training`."""
     born: int
     """The event with which it was born, an index of `Profile.events`."""
     died: int | None
@@ -76,7 +77,7 @@ class Profile:
         self.result = result
         self._known, self._before = run.collected(result)
         self._log, self._attribution = run.log, run.attribution
-        self._paths, self._steps = run.paths, run.steps
+        self._paths, self._steps, self._labels = run.paths, run.steps, run.labels
         self._roots = run.roots
         self._caller: str | None = None
         self._needs_grad = any(t.requires_grad for t in tensors_in(result))
@@ -254,7 +255,8 @@ class Profile:
         return {
             "unit": "bytes", "peak": self.peak, "made_peak": self.made_peak, "resident": dict(self.resident),
             "peak_operator": operator, "peak_module": module, "peak_line": line,
-            "peak_phase": self.peak_phase, "chart": drawn, "alive_at_peak": alive, "alive_at_peak_others": others,
+            "peak_phase": self.peak_phase, "peak_since": before_peak(self),
+            "outside_modules": outside_modules(self), "chart": drawn, "alive_at_peak": alive, "alive_at_peak_others": others,
             "source": source_text(lines), "directory": os.getcwd(),
             **{f"peak_by_{by}": self.at_peak(by) for by in ("category", "operator", "module", "line")},
             "events": len(points), "timeline": [list(max(points[i : i + step], key=lambda p: p[1])) for i in range(0, len(points), step)],
@@ -318,6 +320,8 @@ class Profile:
             return "", "", None
         name, module, file, number = found
         line = None if file is None else f"{file}:{number}"
+        if module in self._labels:
+            return name, "", self._labels[module]
         return name, self._paths[module], None if line == self._caller else line
 
     def _groups(self, by: str) -> dict[int, str]:
@@ -349,6 +353,7 @@ class _Run:
     def __init__(self, fn: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         self.log, self.attribution = MemoryLog(), Attribution()
         self.paths = [""]
+        self.labels: dict[int, str] = {}  # number in `paths` -> what metatensor itself runs, in place of a line of code
         self.roots: list[Any] = []
         self.steps: list[tuple[int, int]] = []
         self.inputs = list(tensors_in((args, kwargs)))
@@ -365,6 +370,8 @@ class _Run:
         for register, hook in ((register_optimizer_step_pre_hook, self._begin), (register_optimizer_step_post_hook, self._end)):
             self._exits.callback(register(hook).remove)
         self._exits.callback(observe_modules(*self._watchers()).remove)
+        token = _current.set(self)
+        self._exits.callback(_current.reset, token)
         self._exits.enter_context(self.log)
         self._exits.enter_context(self.attribution)
         return self
@@ -390,6 +397,15 @@ class _Run:
             prefix = f"{path}." if path else ""
             children = [(prefix + name, child) for name, child in module._modules.items() if child is not None]
             pending += reversed(children)
+
+    def number_of(self, label: str) -> int:
+        """Return the number, among those of modules, of what metatensor itself runs."""
+        for number, known in self.labels.items():
+            if known == label:
+                return number
+        self.labels[len(self.paths)] = label
+        self.paths.append("")
+        return len(self.paths) - 1
 
     def _watchers(self) -> tuple[Callable[[Any], None], Callable[[], None]]:
         """Return what to call when a module begins and ends."""
@@ -470,6 +486,23 @@ def _rows(root: Any, several: bool) -> list[ModuleRow]:
         for row in rows:
             row.depth += 1
     return rows
+
+
+_current: ContextVar[_Run | None] = ContextVar("run", default=None)
+
+
+@contextmanager
+def labelled(label: str) -> Iterator[None]:
+    """Name what metatensor itself runs, and its gradients: a running `profile` gives the label in place of a line of code."""
+    run = _current.get()
+    if run is None:
+        yield
+        return
+    outer, run.attribution.module = run.attribution.module, run.number_of(label)
+    try:
+        yield
+    finally:
+        run.attribution.module = outer
 
 
 def profiled(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Profile:

@@ -25,7 +25,7 @@ EXCLUDED = ("rounding and caching by the device's allocator", "kernels' workspac
 
 @dataclass
 class ModuleRow:
-    """Figures of one module. All except ``own_parameters`` include its submodules."""
+    """Figures of one module. All except those named ``own_`` include its submodules."""
 
     path: str
     """Path in the model (``layers.3.attn``); empty for the model itself."""
@@ -39,6 +39,10 @@ class ModuleRow:
     buffers: int = 0
     parameter_bytes: int = 0
     buffer_bytes: int = 0
+    own_parameter_bytes: int = 0
+    """Size without submodules. Memory that several modules share counts in the first of them, so the sum over all modules is the total."""
+    own_buffer_bytes: int = 0
+    """The same of buffers."""
     flops: int = 0
     calls: int = 0
     output: Any = None

@@ -15,11 +15,15 @@ from metatensor.analysis.report import ModuleRow
 if TYPE_CHECKING:
     from metatensor.analysis.profiling import Profile, StorageRecord
 
-__all__ = ["BEFORE", "PHASES", "by_module", "chart", "living", "source_text"]
+__all__ = ["BEFORE", "DEFAULT_LOSS", "PHASES", "before_peak", "by_module", "chart", "living", "outside_modules", "source_text"]
 
 PHASES = ("forward", "backward", "optimizer")
 BEFORE = "(existed before the run)"
 """Stands for the operator of storages that the run did not make."""
+DEFAULT_LOSS = "the default loss"
+"""Stands for the line of the operators of the loss that `estimate_training` uses if none is given."""
+NEAR = 0.99
+"""Other peaks are marked if they have at least this part of the peak."""
 
 
 def chosen(totals: list[int], peak: int, points: int) -> list[int]:
@@ -57,7 +61,7 @@ def chart(profile: Profile, points: int = 1500, largest: int = 5) -> dict[str, A
         (bytes). ``alive`` has the largest groups of living storages of each point, as pairs of an index of ``groups`` and bytes.
         ``phase`` is an index of ``phases``: outside of backward passes and the optimizer's steps it is ``forward``.
         ``places`` lists operator, module and line; ``groups`` lists category, operator and line. ``peak`` is the index of the peak
-        among the points, or None.
+        among the points, or None. ``near_peaks`` has those of up to five other peaks within 1% of it, the highest first.
     """
     events, records = profile.events, {record.number: record for record in profile.storages}
     start = sum(profile.resident.values())
@@ -96,7 +100,58 @@ def chart(profile: Profile, points: int = 1500, largest: int = 5) -> dict[str, A
         made["alive"].append([pair for pair in nlargest(largest, sizes.items(), key=lambda item: item[1]) if pair[1]])
     made.update(phases=list(PHASES), places=[list(place) for place in places], groups=[list(group) for group in groups],
                 start=start, peak=keep.index(profile.peak_event) if profile.peak_event >= 0 else None, all_events=len(events))  # fmt: skip
+    made["near_peaks"] = near_peaks(made["total"], made["peak"])
     return made
+
+
+def near_peaks(totals: list[int], peak: int | None, most: int = 5) -> list[int]:
+    """Return the indices of other peaks within 1% of the peak, the highest first. Between two peaks there are less than 99% of it."""
+    if peak is None:
+        return []
+    least = NEAR * totals[peak]
+    found: list[int] = []
+    begin = None
+    for i, total in enumerate([*totals, -1]):
+        if total >= least:
+            begin = i if begin is None else begin
+        elif begin is not None:
+            if not begin <= peak < i:
+                found.append(max(range(begin, i), key=totals.__getitem__))
+            begin = None
+    return sorted(found, key=lambda i: (-totals[i], i))[:most]
+
+
+def before_peak(profile: Profile) -> dict[str, Any] | None:
+    """Return the last line of user code before the peak, in the same phase, and the largest storage at the peak made since.
+
+    None if the peak has a line of user code itself, or there is no such line or storage.
+    """
+    peak = profile.peak_event
+    if peak < 0 or profile.peak_place[2] not in (None, DEFAULT_LOSS):
+        return None
+    after, first = None, 0
+    for i in range(peak - 1, -1, -1):
+        event = profile.events[i]
+        if profile.phase_of(event) != profile.peak_phase and event.kind != "death":
+            break
+        if event.kind == "birth" and profile.place_of(event)[2] not in (None, DEFAULT_LOSS):
+            after, first = profile.place_of(event)[2], i
+            break
+    made = [record for record in profile.storages if first < record.born <= peak and (record.died is None or record.died > peak)]
+    if after is None or not made:
+        return None
+    most = max(made, key=lambda record: record.nbytes)
+    return {"after": after, "operator": most.operator, "line": most.line, "bytes": most.nbytes}
+
+
+def outside_modules(profile: Profile) -> dict[str, int]:
+    """Return the bytes of what was made outside of all modules: at the peak, and in the whole run."""
+    inside = {record.number for record in profile.storages if record.module}
+    alive: Counter[int] = Counter()
+    for event in profile.events[: profile.peak_event + 1]:
+        alive[event.storage] += event.change
+    return {"peak_bytes": sum(nbytes for number, nbytes in alive.items() if number not in inside),
+            "made_bytes": sum(record.nbytes for record in profile.storages if not record.module)}  # fmt: skip
 
 
 def _categories(profile: Profile) -> tuple[str, ...]:

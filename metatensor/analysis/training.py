@@ -26,10 +26,11 @@ from metatensor.analysis.functions import as_module
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.observation import RunObserver
 from metatensor.analysis.precision import Precision, precision_named
-from metatensor.analysis.profiling import Profile, profiled
+from metatensor.analysis.profiling import Profile, labelled, profiled
 from metatensor.analysis.recomputation import recomputed
 from metatensor.analysis.report import CONVENTION, EXCLUDED, SCHEMA, ModuleRow, Peak, details
 from metatensor.analysis.step_time import StepTime, recorded_step, step_time
+from metatensor.analysis.timeline import DEFAULT_LOSS
 from metatensor.analysis.utilization import CONVENTIONS
 from metatensor.devices.profiles import device_profile
 from metatensor.rules import policies
@@ -508,6 +509,7 @@ def _clear(named: dict[str, Any]) -> None:
         p.grad = None
 
 
+@labelled(DEFAULT_LOSS)
 def _mean(output: Any) -> Any:
     """Return the sum of the means of the tensors in the output that require grad, counting each tensor once."""
     total = None

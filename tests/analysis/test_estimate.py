@@ -7,6 +7,7 @@ import pytest
 import metatensor as mt
 from metatensor import nn
 from metatensor.analysis import estimate
+from metatensor.analysis.inventory import Inventory
 
 
 def meta(*shape, dtype=mt.float32):
@@ -212,6 +213,24 @@ def test_other_threads_are_not_recorded():
     assert (report.ops, report.flops) == (1, 0)
 
 
+def test_own_sizes_add_up():
+    report = estimate(Tied(), meta(2, 5, dtype=mt.int64))
+    assert sum(row.own_parameter_bytes for row in report.modules) == report.parameter_bytes
+    assert report.module("embed").own_parameter_bytes == report.module("embed").parameter_bytes == 3200
+    assert report.module("head").own_parameter_bytes == report.module("head").parameter_bytes - 3200
+
+    class Views(mt.nn.Module):  # buffers that overlap
+        def __init__(self):
+            super().__init__()
+            whole = mt.empty(10, device="meta")
+            self.inner = mt.nn.Module()
+            self.inner.register_buffer("first", whole[:6])
+            self.register_buffer("last", whole[4:])
+
+    rows = Inventory(Views()).rows
+    assert [row.own_buffer_bytes for row in rows] == [24, 16] and rows[0].buffer_bytes == 40
+
+
 def test_json():
     report = estimate(Tied(), meta(2, 5, dtype=mt.int64))
     found = json.loads(report.to_json())
@@ -221,7 +240,8 @@ def test_json():
     assert found["shared"] == [{"names": ["embed.weight", "head.weight"], "bytes": 3200}]
     assert found["modules"][3] == {
         "path": "layers.0", "kind": "Linear", "depth": 2, "parameters": 72, "own_parameters": 72, "buffers": 0,
-        "parameter_bytes": 288, "buffer_bytes": 0, "flops": 1280, "calls": 1, "output": "float32[2,5,8]",
+        "parameter_bytes": 288, "buffer_bytes": 0, "own_parameter_bytes": 288, "own_buffer_bytes": 0, "flops": 1280, "calls": 1,
+        "output": "float32[2,5,8]",
         "peak_bytes": None, "made_bytes": None, "seconds": None,
     }  # fmt: skip
     assert found["excluded"]

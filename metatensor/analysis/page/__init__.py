@@ -48,6 +48,7 @@ def document(data: dict[str, Any]) -> str:
         "subtitle": words.subtitle(data),
         "headline": words.headline(data),
         "facts": words.facts(data),
+        "facts_per_row": words.facts_per_row(data),
         "peak_tables": words.peak_tables(data),
         "time_table": words.time_table(data),
         "notes": words.notes(data),

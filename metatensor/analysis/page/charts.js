@@ -4,7 +4,7 @@ const narrow = () => window.innerWidth < 640;
 const touch = matchMedia("(hover: none)").matches; // then dragging scrolls the page, and buttons zoom
 // Only these buttons: others of Plotly would upload the chart.
 const zoomButtons = [["toImage"], ["zoom2d", "pan2d", "zoomIn2d", "zoomOut2d", "resetScale2d"]];
-const config = { displaylogo: false, responsive: true, plotlyServerURL: "", showSendToCloud: false, showEditInChartStudio: false, modeBarButtons: zoomButtons };
+const config = { displaylogo: false, responsive: true, plotlyServerURL: "", showTips: false, doubleClick: "reset", showSendToCloud: false, showEditInChartStudio: false, modeBarButtons: zoomButtons };
 
 function layout(extra) {
   return {
@@ -18,7 +18,7 @@ const draw = (id, traces, shape, buttons) => Plotly.react(byId(id), traces, shap
 
 // Timeline ---------------------------------------------------------------------------------------------------
 
-const timeline = { at: 0 };
+const timeline = { at: 0, marks: [] };
 
 function placeOf(i) {
   const [operator, module, line] = profile.chart.places[profile.chart.place[i]];
@@ -66,28 +66,53 @@ function drawTimeline() {
     first = i + 1;
   }
   if (chart.peak !== null) {
-    const at = chart.peak, side = x[at] > x[x.length - 1] / 2 ? -1 : 1;
-    traces.push({ x: [x[at]], y: [chart.total[at]], type: "scatter", mode: "markers", name: "peak", showlegend: false, hoverinfo: "skip",
-      marker: { size: 11, color: color("accent"), line: { color: color("back"), width: 2 } } });
-    annotations.push({ x: x[at], y: chart.total[at], text: `<b>peak ${bytesText(chart.total[at])}</b>`, ax: side * (narrow() ? 60 : 90), ay: -14,
+    const marks = timeline.marks = [chart.peak, ...chart.near_peaks], end = x[x.length - 1];
+    traces.push({ x: marks.map((at) => x[at]), y: marks.map((at) => chart.total[at]), type: "scatter", mode: "markers", name: "peak", showlegend: false,
+      hoverinfo: "skip", marker: { size: marks.map((_, k) => k ? 9 : 11), opacity: 1, color: color("accent"), line: { color: color("back"), width: 2 } } });
+    const second = marks.length > 1 ? marks[1] : null;
+    const label = (at, text, side, ay) => annotations.push({ x: x[at], y: chart.total[at], text, ax: side * (narrow() ? 60 : 90), ay, arrowhead: 0, standoff: 8,
       arrowcolor: color("accent"), font: { color: color("accent") }, bgcolor: color("back") });
+    const edge = narrow() ? 0.4 : 0.16; // labels of peaks there point to the middle
+    const outwards = (at) => second === null || x[at] < edge * end || x[at] > (1 - edge) * end ? (x[at] > end / 2 ? -1 : 1) : at === Math.max(chart.peak, second) ? 1 : -1;
+    const sides = marks.slice(0, 2).map(outwards), crossing = second !== null && sides[0] === sides[1];
+    if (second !== null) label(second, `${marks.length > 2 ? "others within 1%" : "second peak"}, ${bytesText(chart.total[second])}`, sides[1], crossing ? 16 : -14);
+    label(chart.peak, `<b>peak ${bytesText(chart.total[chart.peak])}</b>`, sides[0], -14);
   }
   draw("timeline-chart", traces, layout({
     height: narrow() ? 430 : 460, dragmode: touch ? false : "zoom", hovermode: "x", hoverdistance: 50, shapes, annotations, legend: { orientation: "h", y: narrow() ? -0.28 : -0.2, traceorder: "normal" },
-    xaxis: axis({ title: { text: narrow() ? "memory events" : `memory events (${wholeText(chart.all_events)} births, resizes and deaths of storages)` }, tickformat: ",d" }),
+    xaxis: axis({ range: [x[0] - 0.5, x[x.length - 1] + 0.5], title: { text: narrow() ? "memory events" : `memory events (${wholeText(chart.all_events)} births, resizes and deaths of storages)` }, tickformat: ",d" }),
     yaxis: axis({ ...byteTicks(Math.max(...chart.total)), range: [0, 1.12 * Math.max(...chart.total)] }),
   })).then((drawn) => {
     if (timeline.ready) return;
     timeline.ready = true;
     const pointed = (event) => {
+      const mark = event.event ? markAt(drawn, event.event) : null;
+      if (mark !== null) { showMoment(mark, true); return; }
       const point = event.points.find((one) => one.data.name === "total");
       if (point) showMoment(point.pointIndex, false);
     };
     drawn.on("plotly_hover", pointed);
     drawn.on("plotly_click", pointed);
+    drawn.addEventListener("mousemove", (event) => { // before Plotly, which takes the nearest event
+      const mark = event.buttons ? null : markAt(drawn, event);
+      if (mark === null) return;
+      event.stopPropagation();
+      showMoment(mark, true);
+    }, true);
     drawn.addEventListener("keydown", moveInTime);
     showMoment(chart.peak ?? chart.total.length - 1, false);
   });
+}
+
+function markAt(drawn, event) { // the peak whose dot is under the pointer
+  const place = event.changedTouches ? event.changedTouches[0] : event, box = drawn.getBoundingClientRect(), chart = profile.chart;
+  const { xaxis, yaxis } = drawn._fullLayout;
+  let found = null, least = touch ? 22 : 9;
+  for (const at of timeline.marks) {
+    const distance = Math.hypot(box.left + xaxis._offset + xaxis.d2p(chart.event[at] + 1) - place.clientX, box.top + yaxis._offset + yaxis.d2p(chart.total[at]) - place.clientY);
+    if (distance < least) { found = at; least = distance; }
+  }
+  return found;
 }
 
 function byteTicks(most) {
@@ -101,7 +126,7 @@ function byteTicks(most) {
 function showMoment(i, marked) {
   const chart = profile.chart, { operator, module, line } = placeOf(i);
   timeline.at = i;
-  const peak = i === chart.peak ? " — the peak" : "";
+  const peak = i === chart.peak ? " — the peak" : chart.near_peaks.includes(i) ? " — another peak within 1%" : "";
   const text = line && profile.source[line] ? [element("code", {}, profile.source[line])] : [];
   const first = element("p", {}, element("strong", {}, bytesText(chart.total[i])),
     ` after memory event ${wholeText(chart.event[i] + 1)} of ${wholeText(chart.all_events)}, ${chart.phases[chart.phase[i]]}${peak}`);
@@ -123,7 +148,10 @@ function moveInTime(event) {
 // Treemap ----------------------------------------------------------------------------------------------------
 
 const TILES = 600; // most tiles; the smaller ones of a module are drawn as one
-const MEASURES = [["peak_bytes", "made and in use at the peak"], ["parameter_bytes", "parameters"], ["made_bytes", "made during the run"], ["buffer_bytes", "buffers"]];
+const MEASURES = [
+  ["peak_bytes", "made and in use at the peak", "that the run had made and were in use at the peak"], ["parameter_bytes", "parameters", "of parameters"],
+  ["made_bytes", "made during the run", "that the run made"], ["buffer_bytes", "buffers", "of buffers"],
+];
 const treemap = { measure: null };
 
 function parentPath(row, paths) {
@@ -134,6 +162,20 @@ function parentPath(row, paths) {
     if (paths.has(path)) return path;
   }
   return "";
+}
+
+// Figures with submodules. Parameters that several modules share count in the first of them, so that the parts add up.
+function sizesOf(rows, paths, measure) {
+  const size = new Map(rows.map((row) => [row.path, row[measure] || 0]));
+  if (measure !== "parameter_bytes" && measure !== "buffer_bytes") return size;
+  for (const path of paths) size.set(path, 0);
+  for (const row of rows) {
+    for (let path = row.path; ; path = parentPath({ path }, paths)) {
+      size.set(path, (size.get(path) || 0) + row[`own_${measure}`]);
+      if (!path) break;
+    }
+  }
+  return size;
 }
 
 function drawTreemap() {
@@ -149,7 +191,7 @@ function drawTreemap() {
       return element("label", {}, input, ` ${text}`);
     }));
   }
-  const paths = new Set(rows.map((row) => row.path)), size = new Map(rows.map((row) => [row.path, row[treemap.measure] || 0]));
+  const paths = new Set(rows.map((row) => row.path)), size = sizesOf(rows, paths, treemap.measure);
   const children = new Map();
   for (const row of rows) {
     if (!row.path || !size.get(row.path)) continue;
@@ -159,7 +201,6 @@ function drawTreemap() {
   }
   const total = size.get(""), kinds = new Map(rows.map((row) => [row.path, row.kind]));
   const ids = ["/"], labels = [report.model || "all"], parents = [""], values = [total], types = [kinds.get("") || ""], names = [report.model || "the whole run"];
-  const shared = treemap.measure === "parameter_bytes" || treemap.measure === "buffer_bytes";
   let levels = narrow() ? 2 : 3; // and one more for each module at the top that has nearly everything
   for (let path = "", top; ; path = top.path, levels += 1) {
     top = (children.get(path) || []).reduce((a, b) => a && size.get(a.path) >= size.get(b.path) ? a : b, null);
@@ -169,22 +210,28 @@ function drawTreemap() {
   while (open.length) { // breadth first, so that the limit cuts the deepest modules
     const path = open.shift();
     const found = (children.get(path) || []).sort((a, b) => size.get(b.path) - size.get(a.path));
-    const sum = found.reduce((all, row) => all + size.get(row.path), 0);
-    const whole = path ? size.get(path) : total;
-    const part = shared && sum > whole ? whole / sum : 1; // tied parameters count in several modules
+    if (!found.length && path) continue;
     let rest = 0, left = 0;
+    const add = (name, value, label, kind) => {
+      if (value <= 0) return;
+      ids.push(`/${path}/${name}`); labels.push(label); parents.push(`/${path}`); values.push(value); types.push(kind); names.push(path ? `${path}: ${label}` : label);
+    };
+    const own = size.get(path) - found.reduce((all, row) => all + size.get(row.path), 0);
+    const outside = path ? 0 : Math.min(own, ((profile && profile.outside_modules) || {})[treemap.measure] || 0);
+    add("outside", outside, "outside of all modules", "the loss, the optimizer and what else no module ran");
+    add("itself", own - outside, path ? "itself" : `${report.model || "the run"} itself`, "without its submodules");
     for (const row of found) {
-      if (ids.length < TILES && (part === 1)) {
+      if (ids.length < TILES) {
         ids.push(`/${row.path}`); labels.push(path ? row.path.slice(path.length + 1) : row.path); parents.push(`/${path}`);
         values.push(size.get(row.path)); types.push(row.kind); names.push(row.path);
         open.push(row.path);
       } else { rest += size.get(row.path); left += 1; }
     }
-    if (left && part === 1) { ids.push(`/${path}/rest`); labels.push(`${left} more`); parents.push(`/${path}`); values.push(rest); types.push("smaller modules"); names.push(path ? `${path}: ${left} more` : `${left} more`); }
+    if (left) add("rest", rest, `${left} more`, "smaller modules");
   }
   draw("treemap-chart", [{
     type: "treemap", ids, labels, parents, values, branchvalues: "total", level: "/", maxdepth: levels, sort: true, text: values.map(bytesText),
-    customdata: types.map((kind, i) => [escapeText(names[i]), escapeText(kind)]), texttemplate: "%{label}<br>%{text}", hovertemplate: "<b>%{customdata[0]}</b><br>%{customdata[1]}<br>%{text} (%{percentRoot:.1%} of all)<extra></extra>",
+    customdata: types.map((kind, i) => [escapeText(names[i]), escapeText(kind)]), texttemplate: "%{label}<br>%{text}", hovertemplate: `<b>%{customdata[0]}</b><br>%{customdata[1]}<br>%{text} (%{percentRoot:.1%} of the ${bytesText(total)})<extra></extra>`,
     tiling: { pad: 2 }, pathbar: { visible: true, textfont: { color: "#fff" } }, marker: { line: { color: color("back"), width: 1 }, cornerradius: 2 }, root: { color: color("panel") },
   }], layout({ height: narrow() ? 380 : 480, margin: { l: 4, r: 4, t: 40, b: 4 },
     treemapcolorway: ["parameter", "saved", "gradient", "output", "buffer", "state", "input"].map(color), extendtreemapcolors: true }), [["toImage"]]).then((drawn) => {
@@ -203,9 +250,11 @@ const insideOf = (id) => treemap.tiles.filter((tile) => tile.parent === id).sort
 
 function showTile(id) {
   const tile = tileOf(id), inside = insideOf(id).length;
+  const what = MEASURES.find(([name]) => name === treemap.measure)[2];
+  const row = report.modules.find((one) => one.path === tile.id.slice(1)), shared = row && (row[treemap.measure] || 0) > tile.size ? `; with what other modules share: ${bytesText(row[treemap.measure])}` : "";
   treemap.at = id;
   byId("treemap-detail").replaceChildren(element("p", {}, element("strong", {}, tile.name), tile.kind && tile.kind !== tile.name ? ` (${tile.kind})` : "",
-    `: ${bytesText(tile.size)}, ${(100 * tile.size / tileOf("/").size).toFixed(1)}% of all${inside ? `; ${wholeText(inside)} inside` : ""}`));
+    `: ${bytesText(tile.size)}, ${(100 * tile.size / tileOf("/").size).toFixed(1)}% of the ${bytesText(tileOf("/").size)} ${what}${inside ? `; ${wholeText(inside)} parts inside` : ""}${shared}`));
 }
 
 function openTile(id) {
@@ -244,7 +293,7 @@ function drawFlame() {
     marker: { color: spans.phase.map((phase) => phaseColor[phase] || color("temporary")), opacity: isOperator.map((leaf) => leaf ? 0.65 : 0.95), line: { width: n > 300 ? 0.2 : 0.5, color: color("back") } },
     customdata: spans.name.map((_, i) => spanText(i)), hovertemplate: "%{customdata}<extra></extra>", showlegend: false,
   }], layout({
-    height: Math.min(620, 110 + 26 * (deepest + 1)), barmode: "overlay", dragmode: touch ? false : "zoom", uniformtext: { mode: "hide", minsize: 9 }, margin: { l: 8, r: 8, t: 10, b: 52 },
+    height: Math.min(620, 118 + 26 * (deepest + 1)) + (touch ? 26 : 0), barmode: "overlay", dragmode: touch ? false : "zoom", uniformtext: { mode: "hide", minsize: 9 }, margin: { l: 8, r: 8, t: touch ? 36 : 10, b: 60 },
     xaxis: axis({ title: { text: `predicted time (${unit}), one operator after the other` }, range: [0, end * factor] }),
     yaxis: axis({ autorange: false, range: [deepest + 0.6, -0.6], visible: false, fixedrange: true }),
   })).then((drawn) => {

@@ -5,11 +5,11 @@ const columns = [
   { key: "path", text: "module", width: "minmax(170px, 2.2fr)" },
   { key: "kind", text: "type", width: "minmax(100px, 1fr)", wide: true },
   { key: "parameters", text: "parameters", width: "130px", format: wholeText },
-  { key: "parameter_bytes", text: "size", width: "85px", format: bytesText, title: "size of the parameters" },
-  { key: "peak_bytes", text: "at peak", width: "90px", format: bytesText, title: "size of what its calls made and what was in use at the peak" },
-  { key: "made_bytes", text: "made", width: "90px", format: bytesText, title: "size of all that its calls made" },
-  { key: "flops", text: "FLOPs", width: "85px", format: countText, title: "floating-point operations of the forward pass" },
-  { key: "seconds", text: "time", width: "90px", format: secondsText, title: "predicted time of the forward pass" },
+  { key: "parameter_bytes", text: "size", width: "85px", format: bytesText, title: "size of the parameters, with submodules" },
+  { key: "peak_bytes", text: "at peak", width: "90px", format: bytesText, title: "with submodules: what its calls, and the gradients of its operators, had made and was in use at the peak" },
+  { key: "made_bytes", text: "made", width: "90px", format: bytesText, title: "with submodules: all that its calls, and the gradients of its operators, made during the run, even if it was freed" },
+  { key: "flops", text: "forward FLOPs", width: "125px", format: countText, title: "floating-point operations of the forward pass" },
+  { key: "seconds", text: "forward time", width: "115px", format: secondsText, title: "predicted time of the forward pass" },
   { key: "output", text: "output", width: "minmax(140px, 1.4fr)", wide: true },
 ];
 const tree = { nodes: [], shown: [], current: 0, sort: null, down: true, query: "" };
@@ -163,6 +163,13 @@ function moveInTable(event) {
   drawRows(false);
 }
 
+function passWheel(event) { // where the table cannot scroll further, the page does
+  const table = byId("module-table"), room = event.deltaY > 0 ? table.scrollHeight - table.clientHeight - table.scrollTop : table.scrollTop;
+  if (event.ctrlKey || !event.deltaY || Math.abs(event.deltaX) > Math.abs(event.deltaY) || room >= 1) return;
+  if (event.cancelable) event.preventDefault();
+  window.scrollBy({ top: event.deltaY * [1, 16, window.innerHeight][event.deltaMode], behavior: "instant" });
+}
+
 function sortBy(column) {
   if (tree.sort === column.key && tree.down === (column.format !== undefined)) tree.down = !tree.down;
   else if (tree.sort === column.key) { tree.sort = null; }
@@ -195,6 +202,7 @@ function drawTable() {
   table.replaceChildren(tree.head, tree.body);
   table.addEventListener("scroll", () => { if (!tree.waiting) { tree.waiting = true; requestAnimationFrame(() => { tree.waiting = false; drawRows(false); }); } });
   table.addEventListener("keydown", moveInTable);
+  table.addEventListener("wheel", passWheel, { passive: false });
   byId("module-search").addEventListener("input", (event) => {
     tree.query = event.target.value.trim();
     for (const node of tree.nodes) node.closed = false;

@@ -9,15 +9,32 @@ from typing import Any
 
 from metatensor._core.units import bytes_text, count_text
 from metatensor.analysis.describe import spec_text
+from metatensor.analysis.timeline import DEFAULT_LOSS
+from metatensor.analysis.utilization import CONVENTIONS
 
 __all__ = ["facts", "headline", "heading", "notes", "peak_tables", "subtitle"]
 
 TITLES = {"inference": "one forward pass", "training": "one training step", "profile": "memory of a run"}
 PASSES = {"forward": "in the forward pass", "backward": "in the backward pass", "optimizer": "in the optimizer's step"}
+MODULE_NOTES = (
+    "Modules, in the treemap and in their table: figures include submodules. In the tables of the peak they do not.",
+    "At peak: what the calls of a module, and the gradients of its operators, had made and was in use at the peak. Parameters, inputs and "
+    "optimizer state that existed before the run are not in it.",
+    "Made: the sum of all storages that they made during the run, of which most were freed before its end; so it can exceed the peak.",
+)
+CAPTIONS = {
+    "module": "By module, each without its submodules",
+    "line": "By line of code that made it",
+    "operator": "By operator that made it",
+}
 CODE_LINES = {
     "forward": "This line of code was running:",
     "backward": "It was computing the gradient of this line of code:",
     "optimizer": "This line of code was running:",
+}
+TITLES_OF_FACTS = {
+    "saved for backward": "what the forward pass leaves alive for the backward pass",
+    "predicted time": "operators one after the other; the notes at the end say what is left out",
 }
 _ROWS = 12
 
@@ -63,22 +80,56 @@ def headline(data: dict[str, Any]) -> str:
     if profile["peak_phase"] is None:
         return f'<p class="peak"><strong>{bytes_text(profile["peak"])}</strong> all the time: the run made no tensors.</p>'
     operator, module, line, phase = (profile[f"peak_{name}"] for name in ("operator", "module", "line", "phase"))
-    where = f"<code>{escape(operator)}</code>" + (f" of module <code>{escape(module)}</code>" if module else "")
+    where = _where(operator, module, line)
     made = [f'<p class="peak"><strong>{bytes_text(profile["peak"])}</strong> at the peak of memory, '
             f"{PASSES[phase]}, while {where} ran.</p>"]  # fmt: skip
-    if line is None:
-        made.append("<p>The line of code is unknown: none of your code called the operator.</p>")
+    if line is None or line == DEFAULT_LOSS:
+        made.append(_without_line(profile))
     else:
         made.append(f"<p>{CODE_LINES[phase]}</p>{_source(line, profile)}")
-    by_line = [(key, size) for key, size in profile["peak_by_line"].items() if key]
-    if by_line and by_line[0][0] != line:
+    by_line = [(key, size) for key, size in profile["peak_by_line"].items() if key and key != DEFAULT_LOSS]
+    if by_line:
         top, size = by_line[0]
-        made.append(f"<p>Most of the memory that was in use, {bytes_text(size)} ({size / profile['peak']:.0%}), comes from this line:</p>"
-                    + _source(top, profile))  # fmt: skip
-    elif by_line:
-        made.append(f"<p>No other line has more memory in use at that moment: {bytes_text(by_line[0][1])} "
-                    f"({by_line[0][1] / profile['peak']:.0%}) come from it.</p>")  # fmt: skip
-    return "".join(made)
+        holds = f"{bytes_text(size)}, {size / profile['peak']:.0%} of what was in use at the peak"
+        if top == line:
+            made.append(f"<p>It is also the line of your code that holds most, {holds}.</p>")
+        else:
+            made.append(f"<p>The line of your code that holds most, {holds}:</p>{_source(top, profile)}")
+    return "".join(made) + _near_peaks(profile["chart"])
+
+
+def _near_peaks(chart: dict[str, Any]) -> str:
+    """Return where the highest of the other peaks within 1% is."""
+    near = chart["near_peaks"]
+    if not near:
+        return ""
+    start = "A second peak is within 1%" if len(near) == 1 else "Other peaks are within 1%. The highest of them"
+    i = near[0]
+    operator, module, line = chart["places"][chart["place"][i]]
+    again = " again" if chart["phase"][i] == chart["phase"][chart["peak"]] else ""
+    return (f"<p>{start}: {bytes_text(chart['total'][i])}, {PASSES[chart['phases'][chart['phase'][i]]]}{again}, "
+            f"while {_where(operator, module, line)} ran.</p>")  # fmt: skip
+
+
+def _where(operator: str, module: str, line: str | None) -> str:
+    of = f" of module <code>{escape(module)}</code>" if module else f" of {DEFAULT_LOSS}" if line == DEFAULT_LOSS else ""
+    return f"<code>{escape(operator or 'an unknown operator')}</code>{of}"
+
+
+def _without_line(profile: dict[str, Any]) -> str:
+    """Return what made the peak where no line of code did, and the last line of code before it."""
+    if profile["peak_line"] == DEFAULT_LOSS:
+        made = f"<p>It belongs to {DEFAULT_LOSS}, the mean of the output, which the estimate computes because no loss was given."
+    elif profile["peak_phase"] == "optimizer":
+        made = "<p>It belongs to the optimizer, so it has no line of the model's code."
+    else:
+        made = "<p>No line of the model's own code called the operator."
+    since = profile["peak_since"]
+    if since is None:
+        return made + "</p>"
+    of = f" of {DEFAULT_LOSS}" if since["line"] == DEFAULT_LOSS else ""
+    return (f"{made} What made the spike: <code>{escape(since['operator'])}</code>{of}, {bytes_text(since['bytes'])}. "
+            f"The last line of your code before it:</p>{_source(since['after'], profile)}")  # fmt: skip
 
 
 def _headline_without_timeline(data: dict[str, Any]) -> str:
@@ -130,11 +181,38 @@ def facts(data: dict[str, Any]) -> str:
         rows.append(("MFU", mfu, f"convention {time['convention']}"))
     device = data.get("device")
     if device is not None:
-        left = None if device["memory"] is None else device["memory"] - data["total_bytes"]
-        text = "unknown" if left is None else "yes" if left >= 0 else "no"
-        note = "its memory is unknown" if left is None else f"{bytes_text(abs(left))} are {'left' if left >= 0 else 'missing'}"
+        memory, needed = device["memory"], data["total_bytes"]
+        text = "unknown" if memory is None else "yes" if memory >= needed else "no"
+        note = "its memory is unknown" if memory is None else _difference(memory, needed)
         rows.append((f"fits {device['name']}", text, note))
-    return "".join(f"<div><dt>{escape(a)}</dt><dd>{escape(b)}<small>{escape(c)}</small></dd></div>" for a, b, c in rows)
+    return "".join(f"<div{_title(a, c)}><dt>{escape(a)}</dt><dd>{escape(b)}<small>{escape(c)}</small></dd></div>" for a, b, c in rows)
+
+
+def facts_per_row(data: dict[str, Any]) -> str:
+    """Return how many of the main figures are in a row of a wide page, so that rows are about equally long."""
+    count = facts(data).count("<dt>")
+    lines = -(-count // 6) or 1
+    return str(-(-count // lines))
+
+
+def _convention(name: str) -> str:
+    """Return what a convention of MFU counts."""
+    counts = f"{CONVENTIONS[name].formula} ({CONVENTIONS[name].source})" if name in CONVENTIONS else "unknown"
+    return f"the model's FLOPs over what the device could do in the predicted time. FLOPs count {counts}"
+
+
+def _difference(memory: int, needed: int) -> str:
+    sign = "left" if memory >= needed else "missing"
+    return f"{bytes_text(memory)} − {bytes_text(needed)}: {bytes_text(abs(memory - needed))} {sign}"
+
+
+def _title(label: str, note: str) -> str:
+    text = TITLES_OF_FACTS.get(label, "")
+    if label == "MFU":
+        text = f"model FLOPs utilization: {_convention(note.removeprefix('convention '))}"
+    if label.startswith("fits "):
+        text = "the device's memory minus the total at the peak"
+    return f' title="{escape(text)}"' if text else ""
 
 
 def _flops(data: dict[str, Any]) -> str:
@@ -161,11 +239,11 @@ def peak_tables(data: dict[str, Any]) -> str:
             shown.append((f"{len(others)} others", sum(size for _, size in others)))
         if rest:
             shown.append(("existed before the run", rest))
-        made.append(_bars(f"By {by}", by, shown, total))
+        made.append(_bars(CAPTIONS.get(by, f"By {by}"), by, shown, total))
+    made = [f'<div class="columns">{"".join(made)}</div>']
     alive, more = profile["alive_at_peak"], profile["alive_at_peak_others"]["count"]
     if alive:
-        count = f"The {len(alive)} largest of {len(alive) + more:,} storages" if more else "Storages"
-        title = f"{count} that the run had made"
+        title = f"The largest of {len(alive) + more:,} storages that the run had made, equal ones in one row"
         made.append(_table(title, ("size", "storages", "category", "operator", "module", "line"), _groups(alive, profile["directory"])))
     return "".join(made)
 
@@ -205,7 +283,8 @@ def _bars(title: str, label: str, rows: Iterable[tuple[str, int]], total: int) -
         cells.append(f'<tr><th scope="row">{escape(first)}{code}</th><td>{bytes_text(size)}</td>'
                      f'<td class="bar" style="--share:{share:.4f}">{percent}</td></tr>')  # fmt: skip
     return (f'<table class="bars"><caption>{escape(title)}</caption><thead><tr><th scope="col">{label}</th>'
-            f'<th scope="col">size</th><th scope="col">share</th></tr></thead><tbody>{"".join(cells)}</tbody></table>')  # fmt: skip
+            f'<th scope="col">size</th><th scope="col">of {bytes_text(total)}</th></tr></thead>'
+            f"<tbody>{''.join(cells)}</tbody></table>")  # fmt: skip
 
 
 def _table(title: str, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -233,6 +312,8 @@ def notes(data: dict[str, Any]) -> str:
     """Return what the figures leave out and how they were found."""
     profile = profile_of(data)
     found = ["Sizes are in powers of 1000: 1 GB is 1,000,000,000 bytes."]
+    if data.get("modules") and profile is not None:
+        found += MODULE_NOTES
     if "flops_convention" in data:
         found.append(f"FLOPs: {data['flops_convention']}.")
     for gap in data.get("flops_gaps", ()):
@@ -242,6 +323,7 @@ def notes(data: dict[str, Any]) -> str:
         found.append(f"Memory leaves out: {', '.join(left_out)}.")
     time = data.get("time")
     if time is not None:
+        found.append(f"MFU (model FLOPs utilization), convention {time['convention']}: {_convention(time['convention'])}.")
         found += [f"{remark[:1].upper()}{remark[1:]}." for remark in time["remarks"]]
         found.append(f"Time leaves out: {', '.join(time['excluded'])}.")
         unknown = time["spans"].get("unknown_calls") if time["spans"] else 0

@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import metatensor as mt
+from metatensor.analysis import estimate
+
 PHONE = {"viewport": {"width": 375, "height": 800}, "is_mobile": True, "has_touch": True}
 
 
@@ -16,6 +19,17 @@ def files(browser, training, inference, tmp_path_factory):
     inference.to_html(folder / "inference.html")
     training.profile.to_html(folder / "profile.html")
     return folder
+
+
+@pytest.fixture(scope="module")
+def loss_peaks(browser, tmp_path_factory):
+    """A step that reaches its peak in the default loss, and almost again in its gradient."""
+    with mt.device("meta"):
+        model, x = mt.nn.Sequential(*[mt.nn.Linear(64, 64) for _ in range(60)], mt.nn.Linear(64, 20_000)), mt.empty(2048, 64)
+    found = estimate(model, x, training=True, timeline=True, precision="bf16-mixed", optimizer="sgd")
+    file = tmp_path_factory.mktemp("peaks") / "peaks.html"
+    found.to_html(file)
+    return file
 
 
 @contextmanager
@@ -115,6 +129,67 @@ def test_hovering_tells_what_lives(page):
     assert page.locator("#flame-detail").inner_text() != before
 
 
+def dot(page, at):
+    """Return where on the screen the dot of a peak is."""
+    return page.evaluate("""(at) => {
+        const chart = byId("timeline-chart"), { xaxis, yaxis } = chart._fullLayout, box = chart.getBoundingClientRect();
+        return [box.left + xaxis._offset + xaxis.d2p(profile.chart.event[at] + 1),
+                box.top + yaxis._offset + yaxis.d2p(profile.chart.total[at])];
+    }""", at)  # fmt: skip
+
+
+def test_the_dot_of_the_peak_is_the_peak(browser, loss_peaks):
+    with opened(browser, loss_peaks, viewport={"width": 1280, "height": 800}) as page:
+        page.locator("#timeline-chart").scroll_into_view_if_needed()
+        peaks = page.evaluate("[profile.chart.peak, ...profile.chart.near_peaks]")
+        assert len(peaks) >= 2 and "second peak" in " ".join(page.locator("#timeline-chart .annotation").all_text_contents())
+        for at in peaks:
+            for dx, dy in ((0, 0), (3, 2), (-4, 0), (2, -4)):
+                page.mouse.move(300, 20)
+                x, y = dot(page, at)
+                page.mouse.move(x + dx, y + dy)
+                event = page.evaluate("(at) => wholeText(profile.chart.event[at] + 1)", at)
+                detail = page.locator("#timeline-detail").inner_text()
+                assert f"memory event {event} of" in detail and ("— the peak" in detail) == (at == peaks[0])
+                until(page, f"(document.querySelector('#timeline-chart .hoverlayer').textContent || '').includes('after event {event},')")
+    with opened(browser, loss_peaks, **PHONE) as page:
+        page.locator("#timeline-chart").scroll_into_view_if_needed()
+        page.evaluate("showMoment(0, false)")
+        x, y = dot(page, peaks[0])
+        page.touchscreen.tap(x + 5, y + 3)
+        until(page, "document.getElementById('timeline-detail').innerText.includes('— the peak')")
+
+
+def test_the_wheel_scrolls_the_page_where_the_table_ends(page):
+    page.click("#unfold-all")
+    table = page.locator("#module-table")
+    table.evaluate("(one) => one.scrollIntoView({ block: 'center' })")
+    box = table.bounding_box()
+    page.mouse.move(box["x"] + 200, box["y"] + box["height"] / 2)
+    before = page.evaluate("scrollY")
+    page.mouse.wheel(0, 60)
+    until(page, "document.getElementById('module-table').scrollTop > 0")
+    assert page.evaluate("scrollY") == before
+    table.evaluate("(one) => { one.scrollTop = one.scrollHeight; }")
+    page.mouse.wheel(0, 80)
+    until(page, f"scrollY > {before}")
+    table.evaluate("(one) => { one.scrollTop = 0; }")
+    middle = page.evaluate("scrollY")
+    page.mouse.wheel(0, -80)
+    until(page, f"scrollY < {middle}")
+
+
+def test_the_table_says_what_its_figures_are(page):
+    head = page.locator("#module-table .head").inner_text()
+    assert "forward FLOPs" in head and "forward time" in head
+    assert "All figures include submodules" in page.locator("#modules").inner_text()
+
+
+def test_no_pop_ups(page):
+    page.dblclick("#timeline-chart .nsewdrag >> nth=0")
+    assert page.locator(".plotly-notifier:visible").count() == 0 and not page.evaluate("config.showTips")
+
+
 def test_the_timeline_by_keyboard(page):
     detail = page.locator("#timeline-detail")
     page.focus("#timeline-chart")
@@ -209,7 +284,56 @@ def test_sorting(page):
     assert page.locator("[aria-sort=none]").count() == page.locator("[role=columnheader]").count()
 
 
+TILES = "document.getElementById('treemap-chart').data[0]"
+
+
+def tiles(page):
+    """Return the sizes of tiles by id, and the sum of each tile's parts."""
+    found = page.evaluate(f"[{TILES}.ids, {TILES}.parents, {TILES}.values]")
+    size, parts = {}, {}
+    for name, parent, value in zip(*found, strict=True):
+        size[name] = value
+        parts[parent] = parts.get(parent, 0) + value
+    return size, parts
+
+
+def test_tied_parameters_count_once_in_the_treemap(browser, tmp_path):
+    class Tied(mt.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.inner, self.last = mt.nn.Linear(64, 64), mt.nn.Sequential(mt.nn.Linear(64, 64)), mt.nn.Linear(64, 64)
+            self.last.weight = self.first.weight
+
+        def forward(self, x):
+            return self.last(self.inner(self.first(x)))
+
+    with mt.device("meta"):
+        model, x = Tied(), mt.empty(4, 64)
+    found = estimate(model, x, timeline=True)
+    found.to_html(tmp_path / "tied.html")
+    with opened(browser, tmp_path / "tied.html") as page:
+        page.check("input[name=measure][value=parameter_bytes]")
+        until(page, f"{TILES}.values[0] === report.parameter_bytes")
+        size, parts = tiles(page)
+        assert size["/first"] == 4 * 64 * 65 and size["/last"] == 4 * 64 and size["/inner"] == size["/inner.0"] == 4 * 64 * 65
+        assert all(total == size[parent] for parent, total in parts.items() if parent)
+
+
+@pytest.mark.parametrize("measure", ["peak_bytes", "parameter_bytes", "made_bytes"])
+def test_the_parts_of_a_tile_add_up(page, training, measure):
+    page.check(f"input[name=measure][value={measure}]")
+    until(page, f"{TILES}.values[0] === report.modules[0].{measure}")
+    size, parts = tiles(page)
+    assert all(total == size[parent] for parent, total in parts.items() if parent)
+    if measure != "parameter_bytes":
+        outside = training.to_dict()["profile"]["outside_modules"][measure]
+        assert size.get("//outside", 0) == outside and (measure == "peak_bytes" or outside)
+        shown = page.evaluate(f"{TILES}.labels")
+        assert "itself" in shown and ("outside of all modules" in shown) == bool(outside)
+
+
 def test_the_treemap(page):
+    page.check("input[name=measure][value=peak_bytes]")
     before = page.evaluate("document.getElementById('treemap-chart').data[0].values[0]")
     page.check("input[name=measure][value=parameter_bytes]")
     assert page.evaluate("document.getElementById('treemap-chart').data[0].values[0]") == page.evaluate("report.parameter_bytes") != before
@@ -224,7 +348,7 @@ def test_the_treemap_by_keyboard(page):
     page.focus("#treemap-chart")
     for _ in range(5):
         page.keyboard.press("ArrowUp")
-    assert detail.inner_text().startswith("Model") and "100.0% of all" in detail.inner_text()
+    assert detail.inner_text().startswith("Model") and "100.0% of the " in detail.inner_text()
     page.keyboard.press("ArrowRight")
     assert detail.inner_text().startswith("layers")
     page.keyboard.press("Enter")
