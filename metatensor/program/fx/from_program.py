@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from operator import getitem
 from typing import Any
 
@@ -116,8 +116,9 @@ def graph_of(program: Program, *, overloads: bool = False, names: Sequence[str] 
 
 
 def graph_module_of(
-    program: Program, *, overloads: bool = False, names: Sequence[str] | None = None, class_name: str | None = None
-) -> GraphModule:
+    program: Program, *, overloads: bool = False, names: Sequence[str] | None = None, class_name: str | None = None,
+    cls: type[GraphModule] = GraphModule,
+) -> GraphModule:  # fmt: skip
     """Return a program as a module that runs the graph of `graph_of`, with its parameters and buffers as attributes.
 
     Parameters
@@ -128,6 +129,8 @@ def graph_module_of(
         See `graph_of`.
     class_name : str, optional
         Name of the class of the module. Default: the name of the program if that is a name of Python's.
+    cls : type
+        The class to make. Default: `GraphModule`.
 
     Returns
     -------
@@ -152,7 +155,7 @@ def graph_module_of(
     if missing:
         raise RuntimeError(f"{program.name}: there is no tensor for {program.kinds[missing[0]]} {missing[0]!r}; pass one to bind()")
     wish = class_name or (program.name if program.name.isidentifier() else "GraphModule")
-    module = GraphModule(dict(program.tensors), graph_of(program, overloads=overloads, names=names), wish)
+    module = cls(dict(program.tensors), graph_of(program, overloads=overloads, names=names), wish)
     for name, kind in program.kinds.items():
         if kind == "constant":
             above, _, last = name.rpartition(".")
@@ -232,7 +235,8 @@ class Builder:
 
     def call(self, call: ProgramCall, *, uncounted: bool = False) -> None:
         """Add the node of a call and the nodes that take its results apart. See `uncounted_writes`."""
-        target, args, kwargs = call.op, call.args, call.kwargs
+        target: Any = call.op
+        args, kwargs = call.args, call.kwargs
         if self._tickets is None:
             args = _drawing(args)
             kwargs = {key: drawn for key, a in kwargs.items() if (drawn := _drawing(a)) is not None or a is None}
@@ -335,7 +339,7 @@ def _drawing(argument: Any) -> Any:
 # Overloads -----------------------------------------------------------------------------------------------
 
 
-def overload_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | None:
+def overload_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
     """Return the overload of ``torch.ops`` for a call with values as tensors, and its arguments, or None if there is none."""
     made: dict[int, Value] = {}
 
