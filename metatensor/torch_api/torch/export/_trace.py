@@ -10,10 +10,11 @@ import metatensor as mt
 from metatensor._core.capture import Value
 from metatensor.program import Program, trace
 from metatensor.program.reads import dependent_reads, describe
+from metatensor.program.restoring import restoring
 from metatensor.torch_api.torch.export.exported_program import ExportedProgram, _opened
 from metatensor.utils import _pytree as pytree
 
-__all__ = ["captured", "export"]
+__all__ = ["export"]
 
 
 def export(
@@ -53,7 +54,8 @@ def export(
             "torch.export.export: sizes cannot vary in metatensor; leave out dynamic_shapes, and export again for other sizes"
         )
     kwargs = dict(kwargs or {})
-    program = captured(mod, args, kwargs)
+    with restoring(mod):
+        program = trace(mod, *args, **kwargs)
     reads = dependent_reads(program)
     if reads:
         raise RuntimeError(
@@ -63,24 +65,6 @@ def export(
     program = _complete(program, mod)
     skipped = {f"{path}.{name}".lstrip(".") for path, module in mod.named_modules() for name in module._non_persistent_buffers_set}
     return ExportedProgram(program, _names(mod, program), skipped, (args, kwargs))
-
-
-def captured(mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Program:
-    """Return what a module does, and leave its buffers, gradients and the random numbers as they were."""
-    buffers = [(module, name, t, None if t.is_meta else t.detach().clone()) for module in mod.modules()
-               for name, t in module._buffers.items() if t is not None]  # fmt: skip
-    gradients = [(parameter, parameter.grad) for parameter in mod.parameters()]
-    state = mt.get_rng_state()
-    try:
-        return trace(mod, *args, **kwargs)
-    finally:
-        mt.set_rng_state(state)
-        for parameter, gradient in gradients:
-            parameter.grad = gradient
-        for module, name, tensor, saved in buffers:
-            module._buffers[name] = tensor
-            if saved is not None:
-                tensor.data.copy_(saved)
 
 
 def _varying(shapes: Any) -> Iterator[Any]:
@@ -103,17 +87,18 @@ def _complete(program: Program, mod: Any) -> Program:
         if kind == "constant":
             own = attributes.get(id(program.tensors[name]))
             constants[name] = own or f"lifted_tensor_{sum(1 for one in constants.values() if one.startswith('lifted_tensor_'))}"
+    known = dict(program.held)
     held, kinds, tensors = {}, {}, {}
     number = 1 + max(program.values, default=-1)
     storage = 1 + max((value.storage for value in program.values.values()), default=-1)
     for kind, members in (("parameter", mod.named_parameters()), ("buffer", mod.named_buffers())):
         for name, tensor in members:
             own = program.tied.get(name, name)
-            if own not in program.held:
-                program.held[own] = Value(number, storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype,
-                                          tensor.device, requires_grad=tensor.requires_grad)  # fmt: skip
+            if own not in known:
+                known[own] = Value(number, storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype,
+                                   tensor.device, requires_grad=tensor.requires_grad)  # fmt: skip
                 number, storage = number + 1, storage + 1
-            held[own], kinds[own], tensors[own] = program.held[own], kind, tensor
+            held[own], kinds[own], tensors[own] = known[own], kind, tensor
     for name, new in constants.items():
         held[new], kinds[new], tensors[new] = program.held[name], "constant", program.tensors[name]
     return program.replace(held=held, kinds=kinds, tensors=tensors)
