@@ -175,7 +175,7 @@ def test_a_scripted_function():
     assert "sigmoid" in gated.code and reloaded(gated)(mt.ones(3), mt.zeros(3)).tolist() == [0.5] * 3
     assert pickle.loads(pickle.dumps(gated)) is gated and copy.deepcopy(gated) is gated and torch.jit.script(gated) is gated
     with pytest.raises(torch.jit.Error, match="first call"):
-        torch.jit.script(halved).graph  # noqa: B018
+        torch.jit.script(halved).graph
     assert "div" in torch.jit.script(halved, example_inputs=[(mt.ones(2),)]).graph
 
 
@@ -197,7 +197,7 @@ def test_a_scripted_module():
     counter = torch.jit.script(Counter())
     assert counter.twice(mt.ones(1)).item() == 2 and set(counter.state_dict()) == {"n", "unused"}
     with pytest.raises(AttributeError):
-        scripted.missing  # noqa: B018
+        scripted.missing
     scripted.train()
     assert model[1].training and "_batch_norm_forward" in scripted.code
     assert torch.jit.script(nn.Linear) is nn.Linear

@@ -7,15 +7,14 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-import metatensor as mt
 from metatensor._core.capture import Value
-from metatensor.program import Program, trace
+from metatensor.program import Program
+from metatensor.program.fx.decomposing import copied, decomposed
 from metatensor.program.fx.from_program import Builder, graph_module_of
 from metatensor.program.fx.graph_module import GraphModule
-from metatensor.program.fx.interpreter import Interpreter, attribute_of
 from metatensor.program.fx.node import has_side_effect
 from metatensor.program.running import _match
-from metatensor.program.structure import leaves, mapped
+from metatensor.program.structure import leaves
 from metatensor.torch_api.torch.export.graph_signature import (
     ConstantArgument,
     ExportGraphSignature,
@@ -154,7 +153,7 @@ class ExportedProgram:
             Whether a call raises AssertionError for arguments with other shapes, dtypes or values than the example's.
             Default True.
         """
-        tensors = {name: _copied(t) for name, t in self.program.tensors.items()}
+        tensors = {name: copied(t) for name, t in self.program.tensors.items()}
         made: Any = graph_module_of(
             self.program.replace(tensors=tensors), overloads=True, names=_tensor_names(self), class_name="GraphModule", cls=_ExportedModule
         )
@@ -175,7 +174,7 @@ class ExportedProgram:
         """
         program = self.program
         if decomp_table:
-            program = _decomposed(program, dict(decomp_table))
+            program = decomposed(program, dict(decomp_table))
         return ExportedProgram(program, self._names, self._non_persistent, self.example_inputs, functional=True)
 
     def validate(self) -> None:
@@ -186,19 +185,13 @@ class ExportedProgram:
         raise RuntimeError("ExportedProgram: it cannot be called; call what module() returns")
 
     def __deepcopy__(self, memo: Any) -> ExportedProgram:
-        tensors = {name: _copied(t) for name, t in self.program.tensors.items()}
+        tensors = {name: copied(t) for name, t in self.program.tensors.items()}
         return ExportedProgram(self.program.replace(tensors=tensors), self._names, self._non_persistent,
                                copy.deepcopy(self.example_inputs, memo), functional=self._functional)  # fmt: skip
 
     def __str__(self) -> str:
         body = self.graph_module.code.replace("\n", "\n    ").rstrip()
         return f"ExportedProgram:\n    {body}\n\nGraph signature:\n{self.graph_signature}\nRange constraints: {self.range_constraints}\n"
-
-
-def _copied(t: Any) -> Any:
-    """Return a copy of a tensor that is no part of a graph."""
-    made = t.detach().clone()
-    return mt.nn.Parameter(made, requires_grad=t.requires_grad) if isinstance(t, mt.nn.Parameter) else made
 
 
 class _ExportedModule(GraphModule):
@@ -318,37 +311,3 @@ def _lifted(exported: ExportedProgram) -> tuple[Any, ExportGraphSignature]:
 def default_decompositions() -> dict[Any, Any]:
     """Return an empty table: by default no operator is replaced."""
     return {}
-
-
-class _Replacing(Interpreter):
-    table: dict[Any, Any]
-
-    def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self.table.get(target, target)(*args, **kwargs)
-
-
-def _decomposed(program: Program, table: dict[Any, Any]) -> Program:
-    """Return a program in which functions replace overloads, by running the graph on copies of its tensors."""
-    module = graph_module_of(program.replace(tensors={name: _copied(t) for name, t in program.tensors.items()}), overloads=True)
-    runner = _Replacing(module)
-    runner.table = table
-    held = {name: attribute_of(module, name) for name in program.held}
-
-    def run(*tensors: Any) -> Any:
-        return runner.run(*tensors)
-
-    state = mt.get_rng_state()
-    made = trace(run, *(mt.empty_strided(v.shape, v.stride, dtype=v.dtype, device=v.device).zero_() for v in program.inputs))
-    mt.set_rng_state(state)
-    names = {id(t): name for name, t in held.items()}
-    renamed = {name: names.get(id(t), name) for name, t in made.tensors.items()}
-    taken: dict[int, Value] = {}
-    for value, own in zip(program.inputs, made.inputs):
-        taken[value.number] = own
-    arguments = mapped(lambda value: taken[value.number], Value, program.arguments)
-    return made.replace(
-        name=program.name, arguments=arguments, held={renamed[n]: v for n, v in made.held.items()},
-        kinds={renamed[n]: program.kinds.get(renamed[n], k) for n, k in made.kinds.items()}, tied=program.tied,
-        tensors={renamed[n]: program.tensors.get(renamed[n], t) for n, t in made.tensors.items()},
-        effects=[effect._replace(name=renamed.get(effect.name, effect.name)) for effect in made.effects],
-    )  # fmt: skip
