@@ -11,6 +11,7 @@ from metatensor._core.capture import Value
 from metatensor.program import Program, trace
 from metatensor.program.reads import dependent_reads, describe
 from metatensor.program.restoring import restoring
+from metatensor.torch_api.torch.compiler import compiling
 from metatensor.torch_api.torch.export.exported_program import ExportedProgram, _opened
 from metatensor.utils import _pytree as pytree
 
@@ -54,7 +55,7 @@ def export(
             "torch.export.export: sizes cannot vary in metatensor; leave out dynamic_shapes, and export again for other sizes"
         )
     kwargs = dict(kwargs or {})
-    with restoring(mod):
+    with restoring(mod), compiling("export"):
         program = trace(mod, *args, **kwargs)
     reads = dependent_reads(program)
     if reads:
