@@ -111,7 +111,7 @@ def test_new_parameters_and_buffers():
 
 def test_a_traced_function():
     traced = torch.jit.trace(halved, mt.ones(2, 2))
-    assert isinstance(traced, torch.jit.ScriptFunction) and traced.name == "halved"
+    assert isinstance(traced, torch.jit.ScriptFunction) and torch.ScriptFunction is torch.jit.ScriptFunction and traced.name == "halved"
     assert traced(mt.ones(3, 2))[0, 0].item() == 0.5 and traced(mt.ones(5, 2))[0, 0].item() == 0.25
     loaded = reloaded(traced)
     assert isinstance(loaded, torch.jit.ScriptFunction) and loaded.name == "halved" and loaded(mt.ones(2, 2))[0, 0].item() == 0.5
@@ -155,6 +155,10 @@ def test_what_a_trace_refuses():
     assert torch.jit.trace(lambda x: {"a": x}, mt.ones(1), strict=False)(mt.ones(1))["a"].item() == 1
     with pytest.raises(RuntimeError, match="example"):
         torch.jit.trace(halved)
+
+
+def test_private_names_that_libraries_use():
+    assert torch.jit._script_if_tracing(halved) is halved is torch.jit.script_if_tracing(halved)
 
 
 def test_is_tracing():

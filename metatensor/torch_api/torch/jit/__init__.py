@@ -27,7 +27,8 @@ __getattr__, __dir__ = attributes(
         "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "TopLevelTracedModule", "TracedModule")}
     | {name: f"{__name__}._saving:{name}" for name in ("load", "save")}
     | {name: f"{__name__}._script:{name}" for name in ("freeze", "optimize_for_inference", "script")}
-    | {name: f"{__name__}._trace:{name}" for name in ("TracerWarning", "is_tracing", "script_if_tracing", "trace", "trace_module")},
+    | {name: f"{__name__}._trace:{name}" for name in ("TracerWarning", "is_tracing", "script_if_tracing", "trace", "trace_module")}
+    | {"_script_if_tracing": f"{__name__}._trace:script_if_tracing"},
 )  # fmt: skip
 
 isinstance = isinstance_
