@@ -163,6 +163,17 @@ def test_files():
     same(torch.export.load(io.BytesIO(plain.getvalue())).module()(*args, **kwargs), exported.module()(*args, **kwargs))
 
 
+def test_damaged_files():
+    from metatensor.program import saving
+
+    program = torch.export.export(torch.nn.Linear(2, 2), (mt.ones(1, 2),)).program
+    for head in ("[]", '{"names": 3}', '{"names": []}', '{"names": ["a", "b"]}', "{", '{"names": ["a"], "non_persistent": [1]}'):
+        file = io.BytesIO()
+        saving.save(program, file, extra={"torch.export.json": head})
+        with pytest.raises(mt.checkpoint.CheckpointError):
+            torch.export.load(io.BytesIO(file.getvalue()))
+
+
 def test_tied_parameters():
     model = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
     model[1].weight = model[0].weight

@@ -241,6 +241,20 @@ def test_files(tmp_path):
         torch.jit.RecursiveScriptModule()
 
 
+@pytest.mark.parametrize("name", ["", "a..b", "weight.deeper", "forward"])
+def test_impossible_names_in_files(name):
+    program = torch.jit.trace(nn.Linear(2, 2), mt.ones(1, 2)).program
+    names = {"weight": "weight", "bias": name}
+    renamed = program.replace(
+        held={names[n]: v for n, v in program.held.items()}, kinds={names[n]: k for n, k in program.kinds.items()},
+        tensors={names[n]: t for n, t in program.tensors.items()},
+    )  # fmt: skip
+    file = io.BytesIO()
+    renamed.save(file)
+    with pytest.raises(RuntimeError, match="names that no module has"):
+        torch.jit.load(io.BytesIO(file.getvalue()))
+
+
 @pytest.mark.torch
 def test_archives_of_pytorch(tmp_path):
     import torch as theirs

@@ -63,7 +63,13 @@ def load(f: Any, *, extra_files: dict[str, Any] | None = None, **_: Any) -> Expo
             raise TypeError
     except (ValueError, TypeError, AttributeError):
         raise CheckpointError(str(getattr(f, "name", f)), f"its member {_NAMES} is malformed") from None
-    return ExportedProgram(program, names or _numbered(program), skipped, functional=functional)
+    numbered = _numbered(program)
+    if names is not None and len(names) != len(numbered):
+        raise CheckpointError(str(getattr(f, "name", f)), f"it names {len(names)} arguments and has {len(numbered)}")
+    try:
+        return ExportedProgram(program, numbered if names is None else names, skipped, functional=functional)
+    except KeyError as error:
+        raise CheckpointError(str(getattr(f, "name", f)), f"it replaces {error}, which it does not have") from None
 
 
 def _numbered(program: Any) -> list[str]:

@@ -262,8 +262,11 @@ def load_program(f: Any, device: Any, extra_files: dict[str, Any] | None, name: 
         raise CheckpointError(name, f"its member {_HEAD} is malformed") from None
     if not any(kind != "constant" for kind in program.kinds.values()) and head.get("kind") != "module":
         return ScriptFunction(Programs(program), head["name"] if isinstance(head.get("name"), str) else "")
-    made = RecursiveScriptModule({"forward": Programs(program)}, names, training)
-    made._take({n: t for n, t in program.tensors.items() if program.kinds[n] != "constant"}, program.tied, skipped)
+    try:
+        made = RecursiveScriptModule({"forward": Programs(program)}, names, training)
+        made._take({n: t for n, t in program.tensors.items() if program.kinds[n] != "constant"}, program.tied, skipped)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise CheckpointError(name, f"its parameters and modules have names that no module has: {error}") from None
     return made
 
 
