@@ -66,6 +66,7 @@ class Program:
         self.effects, self.releases = tuple(effects), dict(releases or {})
         self.modules, self.reads = modules or [""], list(reads)
         self._plan: dict[int, list[int]] | None = None
+        self._uncounted: frozenset[int] | None = None
 
     # Contents -------------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from metatensor.program.program import Program, check
 from metatensor.program.structure import Opaque, leaves, mapped
 from metatensor.program.tickets import Tickets
 
-__all__ = ["run"]
+__all__ = ["run", "uncounted_writes"]
 
 
 def run(program: Program, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -30,7 +30,7 @@ def run(program: Program, args: tuple, kwargs: dict[str, Any]) -> Any:
         there = env[value.number].device
         if value.device != there and (value.device not in devices or devices[value.device].type == "meta"):
             devices[value.device] = there
-    tickets, places = Tickets(), _places(program)
+    tickets, places, uncounted = Tickets(), _places(program), uncounted_writes(program)
     trains = any(call.backward for call in program.calls)
     last = len(program.calls) - 1
 
@@ -50,8 +50,13 @@ def run(program: Program, args: tuple, kwargs: dict[str, Any]) -> Any:
     for i, call in enumerate(program.calls):
         wanted = grad and call.grad and not trains
         with nullcontext() if wanted == mt.is_grad_enabled() else mt.set_grad_enabled(wanted):
-            result = call.op(*[given(a) for a in call.args], **{key: given(a) for key, a in call.kwargs.items()})
-        _keep(call.result, result, env)
+            passed = [given(a) for a in call.args]
+            if i in uncounted:
+                passed[0] = passed[0].data
+            result = call.op(*passed, **{key: given(a) for key, a in call.kwargs.items()})
+        if i not in uncounted:
+            _keep(call.result, result, env)
+        del passed
         del result
         if i != last:
             for number in places.get(i, ()):
@@ -64,6 +69,23 @@ def run(program: Program, args: tuple, kwargs: dict[str, Any]) -> Any:
             program.tensors[name] = env[value.number]
     tickets.finish()
     return made
+
+
+def uncounted_writes(program: Program) -> frozenset[int]:
+    """Return the indices of the calls that write through ``.data``, which later gradients do not notice.
+
+    These are the updates of running statistics inside ``batch_norm``: a call has no place for what tells them from others.
+    """
+    if program._uncounted is None:
+        updates: set[int] = set()
+        found = []
+        for i, call in enumerate(program.calls):
+            if call.op.name == "_batch_norm_forward":
+                updates.update(value.number for value in leaves(Value, call.result[3:]))
+            elif call.op.name == "copy_" and isinstance(call.args[1], Value) and call.args[1].number in updates:
+                found.append(i)
+        program._uncounted = frozenset(found)
+    return program._uncounted
 
 
 def _keep(values: Any, result: Any, env: dict[int, Tensor]) -> None:

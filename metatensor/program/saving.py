@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, BinaryIO
 
 import metatensor as mt
@@ -28,14 +28,17 @@ __all__ = ["VERSION", "load", "save"]
 
 FORMAT, VERSION = "metatensor program", 1
 HEAD, CALLS, TENSORS = "program.json", "calls.jsonl", "tensors.safetensors"
+EXTRA = "extra/"
 MOST = 1 << 30
 """Bytes of text that a program may have."""
 _PER_CALL = 2000
 """Bytes that a call may cost in memory, for the budget of the reader."""
 
 
-def save(program: Program, f: str | os.PathLike[str] | BinaryIO, *, parameters: bool = True) -> None:
-    """Save a program to a file. See `Program.save`."""
+def save(
+    program: Program, f: str | os.PathLike[str] | BinaryIO, *, parameters: bool = True, extra: Mapping[str, bytes | str] | None = None
+) -> None:
+    """Save a program to a file. See `Program.save`. `extra` has further members of the file, by names below ``extra/``."""
     values = program.values
     head = {
         "format": FORMAT, "version": VERSION, "name": program.name, "arguments": encoded(list(program.arguments), None),
@@ -49,10 +52,10 @@ def save(program: Program, f: str | os.PathLike[str] | BinaryIO, *, parameters: 
     lines = [json.dumps(_call_row(call, f"call {i} of {call.op.name}"), separators=(",", ":")) for i, call in enumerate(program.calls)]
     data = {name: t.detach().contiguous() for name, t in program.tensors.items() if not t.is_meta and _readable(t)} if parameters else {}
     if not isinstance(f, (str, bytes, os.PathLike)):
-        _write(f, head, lines, data)
+        _write(f, head, lines, data, extra or {})
     else:
         with replacing(os.fsdecode(os.fspath(f))) as file:
-            _write(file, head, lines, data)
+            _write(file, head, lines, data, extra or {})
 
 
 def _call_row(call: ProgramCall, where: str) -> list[Any]:
@@ -70,10 +73,12 @@ def _row(value: Value) -> list[Any]:
             value.conj, value.neg, value.requires_grad]  # fmt: skip
 
 
-def _write(file: BinaryIO, head: dict[str, Any], lines: list[str], data: dict[str, Tensor]) -> None:
+def _write(file: BinaryIO, head: dict[str, Any], lines: list[str], data: dict[str, Tensor], extra: Mapping[str, bytes | str]) -> None:
     writer = ZipWriter(file)
     writer.add(HEAD, json.dumps(head, indent=1).encode())
     writer.add(CALLS, "\n".join(lines).encode())
+    for name, content in extra.items():
+        writer.add(EXTRA + name, content.encode() if isinstance(content, str) else bytes(content))
     if data:
         owned: set[int] = set()
         alone = {}
@@ -118,7 +123,7 @@ class _Window(io.RawIOBase):
         return len(data)
 
 
-def load(f: str | os.PathLike[str] | BinaryIO, *, device: Any = None) -> Program:
+def load(f: str | os.PathLike[str] | BinaryIO, *, device: Any = None, extra: dict[str, Any] | None = None) -> Program:
     """Read a program from a file that `Program.save` wrote. Nothing in it is executed.
 
     Parameters
@@ -127,6 +132,8 @@ def load(f: str | os.PathLike[str] | BinaryIO, *, device: Any = None) -> Program
         The file.
     device : device, optional
         Where parameters, buffers and constants are placed. Default: those with data on cpu, the others on meta.
+    extra : dict, optional
+        The bytes of the file's members below ``extra/`` are put here, for those of its keys that the file has.
 
     Returns
     -------
@@ -139,12 +146,12 @@ def load(f: str | os.PathLike[str] | BinaryIO, *, device: Any = None) -> Program
         If the file is no program, damaged, of a later version, or uses operators that do not exist.
     """
     if not isinstance(f, (str, bytes, os.PathLike)):
-        return _load(f, getattr(f, "name", "program"), device)
+        return _load(f, getattr(f, "name", "program"), device, extra)
     with open(f, "rb") as file:
-        return _load(file, os.fsdecode(os.fspath(f)), device)
+        return _load(file, os.fsdecode(os.fspath(f)), device, extra)
 
 
-def _load(file: BinaryIO, name: str, device: Any) -> Program:
+def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None) -> Program:
     with shared():
         directory = Directory(Source(file, name))
         if HEAD not in directory or CALLS not in directory:
@@ -154,6 +161,9 @@ def _load(file: BinaryIO, name: str, device: Any) -> Program:
             program = _Reader(head).program(rows)
         except (Malformed, UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
             raise CheckpointError(name, f"it is no program: {error}") from None
+        for key in extra or ():
+            if EXTRA + key in directory:
+                extra[key] = directory.read(EXTRA + key, MOST)  # type: ignore[index]
         data: dict[str, Tensor] = {}
         if TENSORS in directory:
             if not directory.is_stored(TENSORS):

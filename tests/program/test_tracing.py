@@ -303,3 +303,12 @@ def test_hidden_parts_of_operators_are_no_calls():
     with mt.no_grad(), mt.analysis.MemoryTracker():
         program = mt.program.trace(model, mt.empty(1, 4, 3, 3, device="meta"))
     assert len(program.calls) == 1 and not [k for k in program.kinds.values() if k == "constant"]
+
+
+def test_a_program_of_batch_norm_is_differentiated():
+    layer, x = nn.BatchNorm1d(3).to("cpu"), rand(4, 3)
+    program = mt.program.trace(layer, x)
+    program(x).square().sum().backward()
+    got, layer.weight.grad = layer.weight.grad, None
+    layer(x).square().sum().backward()
+    assert mt.equal(got, layer.weight.grad)

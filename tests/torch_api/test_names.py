@@ -110,8 +110,8 @@ def test_nothing_is_an_instance(name):
 @pytest.mark.parametrize("name, error", [
     ("distributed.fsdp.FullyShardedDataParallel", NotImplementedError), ("distributed.fsdp.fully_shard", NotImplementedError),
     ("distributed.checkpoint.save", NotImplementedError), ("distributed.rpc.init_rpc", NotImplementedError),
-    ("cuda.CUDAGraph", RuntimeError), ("cuda.graph", RuntimeError), ("export.export", NotImplementedError),
-    ("export.ExportedProgram", NotImplementedError), ("onnx.export", NotImplementedError),
+    ("cuda.CUDAGraph", RuntimeError), ("cuda.graph", RuntimeError), ("export.draft_export", NotImplementedError),
+    ("export.unflatten", NotImplementedError), ("onnx.export", NotImplementedError),
     ("nested.nested_tensor", NotImplementedError),
     ("sparse.mm", NotImplementedError), ("onnx.symbolic_opset11.select", NotImplementedError),
     ("ao.quantization.convert", NotImplementedError), ("package.PackageImporter", NotImplementedError),

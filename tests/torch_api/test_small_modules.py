@@ -137,8 +137,6 @@ def test_what_cannot_be_switched_on():
         assert getattr(future, f"get_{name}_module_params_on_conversion")() is False
         with pytest.raises(NotImplementedError):
             setter(True)
-    with pytest.raises(NotImplementedError, match="backend"):
-        mtorch.compile(backend=lambda graph, inputs: graph)
     with pytest.raises(NotImplementedError):
         mtorch.cuda.set_sync_debug_mode("error")
     for name in ("sparse_coo_tensor", "sparse_csr_tensor"):

@@ -9,11 +9,13 @@ import math
 import operator
 import sys
 from collections.abc import Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import metatensor as mt
 from metatensor._core.dtype import spelling
 from metatensor._core.op import Op
+from metatensor.overloads import OpOverload
 from metatensor.program.fx.node import Node
 
 if TYPE_CHECKING:
@@ -146,6 +148,9 @@ class _Writer:
             if top not in self.taken and self.globals.get(top, sys.modules[top]) is sys.modules[top]:
                 self.globals[top] = sys.modules[top]
                 return f"{module}.{path}"
+        if isinstance(value, OpOverload) and "torch" not in self.taken:
+            self.globals.setdefault("torch", import_module("metatensor.torch_api.torch"))
+            return f"torch.ops.{value}"
         base = getattr(value, "__name__", type(value).__name__)
         base = base if base.isidentifier() and not keyword.iskeyword(base) else "value"
         name, number = f"_{base}", 0

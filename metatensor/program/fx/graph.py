@@ -29,6 +29,12 @@ class Graph:
     tracer_extras : dict, optional
         Stored and not used.
 
+    Attributes
+    ----------
+    arguments : tuple or None
+        For a graph of a program: its positional arguments and the dict of its keyword arguments, with a `Value` for each
+        tensor. The placeholders are these tensors. Otherwise None: the placeholders are the arguments.
+
     Examples
     --------
     >>> import metatensor as mt
@@ -46,6 +52,7 @@ class Graph:
         self._at: int | None = None
         self._tracer_cls, self._tracer_extras = tracer_cls, tracer_extras or {}
         self.owning_module = owning_module
+        self.arguments: tuple[tuple[Any, ...], dict[str, Any]] | None = None
         self._root = Node(self, "", "root", "", (), {})
 
     @property
@@ -169,6 +176,7 @@ class Graph:
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
         made = type(self)(tracer_cls=self._tracer_cls)
+        made.arguments = self.arguments
         copies: dict[Node, Any] = {}
         for node in self._nodes:
             copies[node] = made.node_copy(node, copies.__getitem__)

@@ -7,7 +7,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor.program.fx.graph import Graph
-from metatensor.program.fx.interpreter import Interpreter, attribute_of, bind
+from metatensor.program.fx.interpreter import Interpreter, attribute_of, bind, flattened
 
 __all__ = ["GraphModule", "reduce_graph_module"]
 
@@ -123,8 +123,11 @@ class GraphModule(mt.nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph and return its output."""
-        values = bind(self._graph, args, kwargs)
         places = [node for node in self._graph.nodes if node.op == "placeholder"]
+        if self._graph.arguments is None:
+            values = bind(self._graph, args, kwargs)
+        else:
+            values = flattened(self._graph.arguments, (args, kwargs), type(self).__name__)
         return Interpreter(self).run(initial_env=dict(zip(places, values)))
 
     def print_readable(self, print_output: bool = True, *_: Any, **__: Any) -> str:
@@ -185,7 +188,7 @@ class GraphModule(mt.nn.Module):
     def __reduce__(self) -> Any:
         body = {name: value for name, value in self.__dict__.items() if name != "_graph"}
         nodes = [(node.name, node.op, node.target, *_packed(node)) for node in self._graph.nodes]
-        return reduce_graph_module, (body, nodes, type(self).__name__)
+        return reduce_graph_module, (body, nodes, type(self).__name__, self._graph.arguments)
 
 
 class _Reference:
@@ -201,11 +204,12 @@ def _packed(node: Any) -> Any:
     return map_arg((node.args, node.kwargs), lambda given: _Reference(given.name))
 
 
-def reduce_graph_module(body: dict[str, Any], nodes: list[Any], class_name: str) -> GraphModule:
+def reduce_graph_module(body: dict[str, Any], nodes: list[Any], class_name: str, arguments: Any = None) -> GraphModule:
     """Rebuild a pickled `GraphModule`."""
     from metatensor.program.fx.node import map_aggregate
 
     graph = Graph()
+    graph.arguments = arguments
     made: dict[str, Any] = {}
     for name, op, target, args, kwargs in nodes:
         args, kwargs = map_aggregate((args, kwargs), lambda leaf: made[leaf.name] if isinstance(leaf, _Reference) else leaf)

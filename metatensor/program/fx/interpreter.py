@@ -5,9 +5,13 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
+from metatensor._core.capture import Value
+from metatensor._core.tensor import Tensor
+from metatensor._core.thread import _set_grad_enabled, is_grad_enabled
 from metatensor.program.fx.node import Node, map_arg
+from metatensor.program.structure import leaves
 
-__all__ = ["Interpreter", "Transformer", "attribute_of", "bind"]
+__all__ = ["Interpreter", "Transformer", "attribute_of", "bind", "flattened"]
 
 
 def attribute_of(module: Any, target: str) -> Any:
@@ -71,6 +75,14 @@ class Interpreter:
         """
         self.env = dict(initial_env or {})
         self.args_iter = iter(args)
+        recording = is_grad_enabled()
+        try:
+            return self._run()
+        except BaseException:
+            _set_grad_enabled(recording)  # a node may have changed it
+            raise
+
+    def _run(self) -> Any:
         for node in self.graph.nodes:
             if node in self.env:
                 continue
@@ -204,3 +216,40 @@ def bind(graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any
     bound.apply_defaults()
     return tuple(bound.arguments[one.name] for one in parameters)
 
+
+
+def flattened(wanted: Any, got: Any, name: str) -> tuple[Any, ...]:
+    """Return the tensors among arguments, from left to right.
+
+    `wanted` has the structure of the arguments of a program, with a `Value` in the place of each tensor. Raise TypeError if
+    `got` has another structure.
+    """
+    found: list[Any] = []
+
+    def walk(one: Any, other: Any, place: str) -> None:
+        if isinstance(one, Value):
+            if not isinstance(other, Tensor):
+                raise TypeError(f"{name}(): expected a Tensor for {place}, got {type(other).__name__}")
+            found.append(other)
+        elif isinstance(one, dict):
+            if not isinstance(other, dict) or set(one) != set(other):
+                has = sorted(map(str, other)) if isinstance(other, dict) else type(other).__name__
+                raise TypeError(f"{name}(): {place} must have the keys {sorted(map(str, one))}, got {has}")
+            for key, item in one.items():
+                walk(item, other[key], f"argument {key!r}" if one is wanted[1] else f"{place}[{key!r}]")
+        elif isinstance(one, (list, tuple)):
+            if not isinstance(other, (list, tuple)) or len(one) != len(other):
+                has = str(len(other)) if isinstance(other, (list, tuple)) else type(other).__name__
+                raise TypeError(f"{name}(): {place} must have {len(one)} elements, got {has}")
+            for i, (item, part) in enumerate(zip(one, other)):
+                walk(item, part, f"argument {i}" if one is wanted[0] else f"{place}[{i}]")
+        else:
+            tensors = list(leaves(Value, one))
+            parts = list(leaves(Tensor, other))
+            if len(tensors) != len(parts):
+                raise TypeError(f"{name}(): {place} must have {len(tensors)} tensors, got {len(parts)}")
+            found.extend(parts)
+
+    walk(wanted[0], got[0], "the arguments")
+    walk(wanted[1], got[1], "the keyword arguments")
+    return tuple(found)

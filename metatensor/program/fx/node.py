@@ -185,9 +185,10 @@ class Node:
         """Return whether dead code elimination must keep this node.
 
         This holds for placeholders, outputs and calls of modules, and for calls of functions and methods whose names,
-        or calls of `has_side_effect`, mark them as having side effects. `impure_random` is ignored.
+        or calls of `has_side_effect`, mark them as having side effects, and for nodes whose ``meta["writes"]`` is not empty.
+        `impure_random` is ignored.
         """
-        if self.op in ("placeholder", "output", "call_module"):
+        if self.op in ("placeholder", "output", "call_module") or self.meta.get("writes"):
             return True
         if self.op == "call_function":
             name = getattr(self.target, "__name__", "")

@@ -159,8 +159,10 @@ def _set_grad_enabled(enabled: bool) -> None:
 
 
 def _is_tracing() -> bool:
-    """Return False, because nothing is traced."""
-    return False
+    """Return whether `torch.jit.trace` runs a function in this thread."""
+    from metatensor.torch_api.torch import jit
+
+    return jit.is_tracing()
 
 
 def _jit_set_autocast_mode(enabled: bool) -> bool:
@@ -195,9 +197,9 @@ def _jit_set_nvfuser_enabled(enabled: bool) -> bool:
     return False
 
 
-def _get_tracing_state() -> None:
-    """Return None, because nothing is traced."""
-    return None
+def _get_tracing_state() -> Any:
+    """Return an object while `torch.jit.trace` runs a function in this thread, else None."""
+    return object() if _is_tracing() else None
 
 
 def _get_accelerator() -> Any:

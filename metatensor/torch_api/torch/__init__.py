@@ -64,7 +64,7 @@ _lazy, _names = _attributes(
         "DoubleStorage", "EnumType", "FloatStorage", "FloatType", "FutureType", "HalfStorage", "InferredType", "IntStorage",
         "IntType", "InterfaceType", "JITException", "ListType", "LongStorage", "NoneType", "NumberType", "OptionalType",
         "PyObjectType", "PyTorchFileReader", "PyTorchFileWriter", "RRefType",
-        "ScriptFunction", "ShortStorage", "StreamObjType", "StringType",
+        "ShortStorage", "StreamObjType", "StringType",
         "SymBoolType",
         "SymIntType", "TensorType", "TupleType", "UnionType", "_adaptive_avg_pool2d", "_adaptive_avg_pool3d",
         "_has_compatible_shallow_copy_type", "_make_per_tensor_quantized_tensor", "_softmax_backward_data", "_weight_norm",
@@ -76,6 +76,7 @@ _lazy, _names = _attributes(
         "sparse_csr_tensor", "spmm", "sspaddmm", "symeig", "wait",
     )}
     | {"OutOfMemoryError": "metatensor.devices:OutOfMemoryError", "ScriptModule": f"{__name__}.jit:ScriptModule"}
+    | {"ScriptFunction": f"{__name__}.jit:ScriptFunction"}
     | {"Tag": "metatensor.overloads.tags:Tag", "torch": __name__, "ops": f"{__name__}._ops:ops", "classes": f"{__name__}._ops:classes"}
     | {name: f"{__name__}.serialization:{name}" for name in ("load", "save")}
     | {name: f"{__name__}.storage:{name}" for name in ("TypedStorage",)}

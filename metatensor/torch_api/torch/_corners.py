@@ -141,7 +141,7 @@ _FILES = {
     name: kind(name, f"metatensor has no access to single records of a checkpoint; use metatensor.{instead}")
     for name, instead in (("PyTorchFileReader", "load(path, mmap=True)"), ("PyTorchFileWriter", "save"))
 }
-_JIT = {name: kind(name, "there is no TorchScript") for name in (*_TYPES, "CompilationUnit", "ScriptFunction")}
+_JIT = {name: kind(name, "there is no TorchScript") for name in (*_TYPES, "CompilationUnit")}
 _GONE = {name: _removed(name, instead) for name, instead in _REMOVED.items()}
 _LACKING = {name: made for why, names in _ABSENT.items() for name, made in functions("", names, why).items()}
 

@@ -171,23 +171,35 @@ def typename(obj: Any, /) -> str:
 
 
 def compile(model: Any = None, **options: Any) -> Any:
-    """Return `model` itself, because there is no compiler. Without a model, return a decorator.
+    """Return a function or module that a backend runs. Without a model, return a decorator.
+
+    If `backend` is a function, it gets a graph as a `torch.fx.GraphModule` and a list of example arguments, and returns what runs
+    in its place. The arguments of the graph are the parameters, buffers and constants, and then the tensors among the arguments of
+    the call; it returns a tuple of tensors. There is one graph for each set of shapes. If what the model does depends on
+    values of tensors, it runs as it is, and with ``fullgraph=True`` raises.
+
+    For any other backend `model` itself is returned, because there is no compiler.
+
+    Parameters
+    ----------
+    model : callable, optional
+        A function or a module.
+    **options
+        ``backend``, ``fullgraph``; ``mode`` and ``options`` are passed to the backend. Others are ignored.
 
     Raises
     ------
-    NotImplementedError
-        If `backend` is a function, because no graph is captured that could be passed to it.
     RuntimeError
         If `model` is not callable.
     """
-    if callable(options.get("backend")):
-        raise NotImplementedError(
-            "torch.compile: metatensor captures no graph for torch.compile, so a backend that is a function would never be called"
-        )
     if model is None:
         return lambda model: compile(model, **options)
     if not callable(model):
         raise RuntimeError(f"torch.compile: expected a callable, got {type(model).__name__}")
+    if callable(options.get("backend")) and not options.get("disable"):
+        from metatensor.torch_api.torch._dynamo.eval_frame import compiled
+
+        return compiled(model, **options)
     return model
 
 

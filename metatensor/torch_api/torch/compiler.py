@@ -1,7 +1,8 @@
-"""Hints for a compiler, which metatensor does not have. Decorators return the function, and predicates return False."""
+"""Hints for a compiler, which metatensor does not have. Decorators return the function."""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any
@@ -45,19 +46,33 @@ def substitute_in_graph(original_fn: Any, **_: Any) -> Callable[[Any], Any]:
     return lambda fn: fn
 
 
+_running = threading.local()
+
+
+@contextmanager
+def compiling(kind: str = "compile") -> Any:
+    """Return a context in which `is_compiling` is true in this thread. `kind` is "compile" or "export"."""
+    before = getattr(_running, "kind", None)
+    _running.kind = kind
+    try:
+        yield
+    finally:
+        _running.kind = before
+
+
 def is_compiling() -> bool:
-    """Return False."""
-    return False
+    """Return whether a graph is captured in this thread by `torch.compile` or `torch.export`."""
+    return getattr(_running, "kind", None) is not None
 
 
 def is_dynamo_compiling() -> bool:
-    """Return False."""
-    return False
+    """Return whether a graph is captured in this thread by `torch.compile`."""
+    return getattr(_running, "kind", None) == "compile"
 
 
 def is_exporting() -> bool:
-    """Return False."""
-    return False
+    """Return whether a graph is captured in this thread by `torch.export`."""
+    return getattr(_running, "kind", None) == "export"
 
 
 def reset() -> None:

@@ -1,4 +1,4 @@
-"""Export of programs as graphs, which raises NotImplementedError. Descriptions of dynamic shapes can be created."""
+"""Export of modules as graphs of operators. All sizes in them are fixed, though descriptions of dynamic shapes can be created."""
 
 from __future__ import annotations
 
@@ -11,11 +11,16 @@ __all__ = ["AdditionalInputs", "CustomDecompTable", "Dim", "ExportGraphSignature
            "ModuleCallSignature", "ShapesCollection", "UnflattenedModule", "default_decompositions", "dims", "draft_export",
            "export", "load", "register_dataclass", "save", "unflatten"]  # fmt: skip
 
+# Loaded on first access: most importers need the names only.
 __getattr__, __dir__ = attributes(
-    __name__, ("_trace", "decomp_utils", "dynamic_shapes", "exported_program", "graph_signature")
-)
+    __name__, ("_saving", "_trace", "decomp_utils", "dynamic_shapes", "exported_program", "graph_signature"),
+    {"ExportGraphSignature": f"{__name__}.graph_signature:ExportGraphSignature", "export": f"{__name__}._trace:export",
+     "load": f"{__name__}._saving:load", "save": f"{__name__}._saving:save"}
+    | {name: f"{__name__}.exported_program:{name}" for name in (
+        "ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "default_decompositions")},
+)  # fmt: skip
 
-_WHY = "metatensor captures no programs; export with PyTorch"
+_WHY = "exported programs of metatensor have fixed sizes and are not nested"
 
 
 class _DimHint:
@@ -97,20 +102,9 @@ def dims(*names: str, min: int | None = None, max: int | None = None) -> tuple[D
     return tuple(Dim(name, min=min, max=max) for name in names)
 
 
-_functions = functions("export", "default_decompositions draft_export export load register_dataclass save unflatten", _WHY)
-default_decompositions, draft_export, export = (
-    _functions["default_decompositions"], _functions["draft_export"], _functions["export"]
-)  # fmt: skip
-load, save, unflatten = _functions["load"], _functions["save"], _functions["unflatten"]
-register_dataclass = _functions["register_dataclass"]
+_functions = functions("export", "draft_export register_dataclass unflatten", _WHY)
+draft_export, register_dataclass, unflatten = _functions["draft_export"], _functions["register_dataclass"], _functions["unflatten"]
 
-_classes = kinds(
-    "export", "AdditionalInputs CustomDecompTable ExportGraphSignature ExportedProgram ModuleCallEntry ModuleCallSignature "
-    "ShapesCollection UnflattenedModule", _WHY,
-)  # fmt: skip
-AdditionalInputs, CustomDecompTable, ExportedProgram = (
-    _classes["AdditionalInputs"], _classes["CustomDecompTable"], _classes["ExportedProgram"]
-)  # fmt: skip
-ExportGraphSignature, ModuleCallEntry = _classes["ExportGraphSignature"], _classes["ModuleCallEntry"]
-ModuleCallSignature, ShapesCollection = _classes["ModuleCallSignature"], _classes["ShapesCollection"]
-UnflattenedModule = _classes["UnflattenedModule"]
+_classes = kinds("export", "AdditionalInputs CustomDecompTable ShapesCollection UnflattenedModule", _WHY)
+AdditionalInputs, CustomDecompTable = _classes["AdditionalInputs"], _classes["CustomDecompTable"]
+ShapesCollection, UnflattenedModule = _classes["ShapesCollection"], _classes["UnflattenedModule"]

@@ -1,6 +1,7 @@
-"""TorchScript's functions.
+"""TorchScript's functions, which stand on programs of operator calls (`metatensor.program`).
 
-There is no compiler: functions that would compile return their argument, and `load` raises.
+`trace` runs a function once and returns what it did. `script` returns a function or module that runs as Python code, and whose
+program is that of its first call. There is no compiler for TorchScript: `save` and `load` use metatensor's program files.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from typing import Any, Final
 
-import metatensor as mt
 from metatensor._core.lazy import attributes
 from metatensor.torch_api.torch.jit.annotations import Attribute, Future, annotate, isinstance_
 
@@ -20,39 +20,26 @@ __all__ = [
     "script_if_tracing", "script_method", "set_fusion_strategy", "trace", "trace_module", "unused", "wait",
 ]  # fmt: skip
 
-__getattr__, __dir__ = attributes(__name__, ("annotations", "_script", "_trace"))
+# Loaded on first access: most importers need the decorators only.
+__getattr__, __dir__ = attributes(
+    __name__, ("annotations", "_programs", "_saving", "_script", "_trace"),
+    {name: f"{__name__}._programs:{name}" for name in (
+        "RecursiveScriptModule", "ScriptFunction", "ScriptModule", "TopLevelTracedModule", "TracedModule")}
+    | {name: f"{__name__}._saving:{name}" for name in ("load", "save")}
+    | {name: f"{__name__}._script:{name}" for name in ("freeze", "optimize_for_inference", "script")}
+    | {name: f"{__name__}._trace:{name}" for name in ("TracerWarning", "is_tracing", "script_if_tracing", "trace", "trace_module")}
+    | {"_script_if_tracing": f"{__name__}._trace:script_if_tracing"},
+)  # fmt: skip
 
 isinstance = isinstance_
 
 
 class Error(RuntimeError):
-    """The exception class of TorchScript. It is never raised."""
-
-
-class TracerWarning(Warning):
-    """The warning class of PyTorch's tracer. It is never issued."""
+    """The error of functions that cannot become programs."""
 
 
 class ScriptWarning(Warning):
     """The warning class of the script compiler. It is never issued."""
-
-
-class ScriptModule(mt.nn.Module):
-    """A module class for subclassing. Methods of subclasses run as Python code."""
-
-
-class RecursiveScriptModule(ScriptModule):
-    """The class of compiled modules. It has no instances."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise NotImplementedError("torch.jit.RecursiveScriptModule: metatensor runs no TorchScript; use the module itself")
-
-
-class ScriptFunction:
-    """The class of compiled functions. It has no instances."""
-
-    def __init__(self, *_: Any, **__: Any) -> None:
-        raise NotImplementedError("torch.jit.ScriptFunction: metatensor runs no TorchScript; use the function itself")
 
 
 def is_scripting() -> bool:
@@ -60,47 +47,9 @@ def is_scripting() -> bool:
     return False
 
 
-def is_tracing() -> bool:
-    """Return False, because nothing is traced."""
-    return False
-
-
-def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
-    """Return `obj` unchanged."""
-    return obj
-
-
-def trace(func: Any, *args: Any, **options: Any) -> Any:
-    """Return `func` unchanged."""
-    return func
-
-
-def trace_module(mod: Any, inputs: Any, **options: Any) -> Any:
-    """Return `mod` unchanged."""
-    return mod
-
-
 def script_method(fn: Any) -> Any:
     """Return `fn` unchanged."""
     return fn
-
-
-def script_if_tracing(fn: Any) -> Any:
-    """Return `fn` unchanged."""
-    return fn
-
-
-_script_if_tracing = script_if_tracing
-
-
-def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
-    """Return `mod` unchanged."""
-    return mod
-
-
-def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
-    """Return `mod` unchanged."""
-    return mod
 
 
 def export(fn: Any) -> Any:
@@ -141,16 +90,6 @@ def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def wait(future: Any) -> Any:
     """Return the result of a future returned by `fork`."""
     return future.wait()
-
-
-def load(f: Any, map_location: Any = None, _extra_files: Any = None, _restore_shapes: bool = False) -> Any:
-    """Raise NotImplementedError: TorchScript bytecode cannot run without PyTorch."""
-    raise NotImplementedError("torch.jit.load: TorchScript bytecode cannot run without PyTorch; load the model's weights into its class")
-
-
-def save(m: Any, f: Any, _extra_files: Any = None) -> None:
-    """Raise NotImplementedError: there is no TorchScript bytecode to save."""
-    raise NotImplementedError("torch.jit.save: there is no TorchScript bytecode to save without PyTorch; save the state_dict")
 
 
 @contextmanager

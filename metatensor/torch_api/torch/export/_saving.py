@@ -1,0 +1,80 @@
+"""Files of exported programs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from metatensor.checkpoint import CheckpointError
+from metatensor.program import saving
+from metatensor.torch_api.torch.export.exported_program import ExportedProgram
+
+__all__ = ["load", "save"]
+
+_NAMES = "torch.export.json"
+
+
+def save(ep: ExportedProgram, f: Any, *, extra_files: dict[str, Any] | None = None, **_: Any) -> None:
+    """Save an exported program. The file is one of metatensor's programs, see `Program.save`, which PyTorch does not read.
+
+    Parameters
+    ----------
+    ep : ExportedProgram
+        The program.
+    f : str, path or binary file
+        Where to write.
+    extra_files : dict, optional
+        Further contents by name, which `load` returns.
+
+    Raises
+    ------
+    TypeError
+        If `ep` is no exported program.
+    """
+    if not isinstance(ep, ExportedProgram):
+        raise TypeError(f"torch.export.save: expected an ExportedProgram, got {type(ep).__name__}")
+    head = {"names": ep._names, "non_persistent": ep._non_persistent, "functional": ep._functional}
+    saving.save(ep.program, f, extra={**(extra_files or {}), _NAMES: json.dumps(head)})
+
+
+def load(f: Any, *, extra_files: dict[str, Any] | None = None, **_: Any) -> ExportedProgram:
+    """Read an exported program that `save` wrote, without the source of its module.
+
+    Parameters
+    ----------
+    f : str, path or binary file
+        The file.
+    extra_files : dict, optional
+        The contents that were saved under its keys are put here.
+
+    Raises
+    ------
+    CheckpointError
+        If the file is no program of metatensor. Files that PyTorch wrote are not read.
+    """
+    extra: dict[str, Any] = {**(extra_files or {}), _NAMES: None}
+    program = saving.load(f, extra=extra)
+    if extra_files is not None:
+        extra_files.update({key: extra[key].decode() if isinstance(extra[key], bytes) else extra[key] for key in extra_files})
+    try:
+        head = {} if extra[_NAMES] is None else json.loads(extra[_NAMES])
+        names, skipped, functional = head.get("names"), head.get("non_persistent", []), bool(head.get("functional", False))
+        if names is not None and not all(isinstance(name, str) for name in (*names, *skipped)):
+            raise TypeError
+    except (ValueError, TypeError, AttributeError):
+        raise CheckpointError(str(getattr(f, "name", f)), f"its member {_NAMES} is malformed") from None
+    numbered = _numbered(program)
+    if names is not None and len(names) != len(numbered):
+        raise CheckpointError(str(getattr(f, "name", f)), f"it names {len(names)} arguments and has {len(numbered)}")
+    try:
+        return ExportedProgram(program, numbered if names is None else names, skipped, functional=functional)
+    except KeyError as error:
+        raise CheckpointError(str(getattr(f, "name", f)), f"it replaces {error}, which it does not have") from None
+
+
+def _numbered(program: Any) -> list[str]:
+    """Return names for the arguments of a program that was saved without."""
+    from metatensor.torch_api.torch.export.exported_program import _opened
+    from metatensor.utils import _pytree as pytree
+
+    return [f"x{i}" for i, _ in enumerate(pytree.tree_leaves(_opened(program.arguments)))]

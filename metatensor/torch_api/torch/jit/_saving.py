@@ -1,0 +1,87 @@
+"""Files of traced and scripted functions and modules."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import metatensor as mt
+from metatensor.checkpoint import CheckpointError
+from metatensor.checkpoint import inspect as inspect_file
+from metatensor.torch_api.torch.jit._programs import load_program
+
+__all__ = ["load", "save"]
+
+
+def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
+    """Save what `trace` or `script` returned.
+
+    The file is one of metatensor's programs, see `metatensor.program.Program.save`. It is no archive of TorchScript: PyTorch
+    does not read it.
+
+    Parameters
+    ----------
+    m : ScriptModule or ScriptFunction
+        What to save.
+    f : str, path or binary file
+        Where to write.
+    _extra_files : dict, optional
+        Further contents by name, which `load` returns.
+
+    Raises
+    ------
+    AttributeError
+        If `m` is neither traced nor scripted.
+    torch.jit.Error
+        If it is scripted, and was not called yet or has branches that depend on values.
+    """
+    if not hasattr(m, "save_to_buffer"):
+        raise AttributeError(f"torch.jit.save: expected what torch.jit.trace or torch.jit.script returned, got {type(m).__name__}")
+    m.save(f, _extra_files)
+
+
+def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, _restore_shapes: bool = False) -> Any:
+    """Read a function or module that `save` wrote, without its source. Nothing in the file is executed.
+
+    Parameters
+    ----------
+    f : str, path or binary file
+        The file.
+    map_location : device, optional
+        Where parameters, buffers and constants are placed. Default: cpu, and meta for those that were saved without data.
+    _extra_files : dict, optional
+        The contents that were saved under its keys are put here as bytes.
+
+    Raises
+    ------
+    NotImplementedError
+        If the file is an archive of TorchScript, whose code cannot run without PyTorch. `metatensor.checkpoint.load` reads its tensors.
+    RuntimeError
+        If the file is no program.
+    ValueError
+        If there is no such file.
+    """
+    if isinstance(f, (str, os.PathLike)) and not os.path.isfile(f):
+        raise ValueError(f"torch.jit.load: there is no file {os.fspath(f)}")
+    if map_location is not None and not isinstance(map_location, (str, mt.device)):
+        raise TypeError(f"torch.jit.load: expected a device as map_location, got {type(map_location).__name__}")
+    name = os.fspath(f) if isinstance(f, (str, os.PathLike)) else str(getattr(f, "name", "the file"))
+    start = f.tell() if hasattr(f, "tell") else None
+    try:
+        return load_program(f, map_location, _extra_files, name)
+    except CheckpointError as error:
+        if start is not None:
+            f.seek(start)
+        if _is_archive(f):
+            raise NotImplementedError(
+                f"torch.jit.load: {name} is an archive of TorchScript, whose code cannot run without PyTorch; metatensor.checkpoint.load "
+                "reads its tensors, and torch.jit.save of metatensor writes programs, which torch.jit.load reads"
+            ) from None
+        raise RuntimeError(f"torch.jit.load: {error}") from error
+
+
+def _is_archive(f: Any) -> bool:
+    try:
+        return inspect_file(f).format == "TorchScript"
+    except (CheckpointError, OSError, TypeError):
+        return False
