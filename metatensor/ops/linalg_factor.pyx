@@ -55,7 +55,7 @@ define("linalg.cholesky_ex(Tensor input, *, bool upper=False, bool check_errors=
        "Cholesky factors of positive definite matrices (..., N, N), like `linalg.cholesky`, and an int32 `info` (...): "
        "0, or the order of the first leading minor that is not positive. If `check_errors`, raise LinAlgError for "
        "such a matrix.")
-gradient("linalg.cholesky_ex", outputs=(0,), input="linalg.cholesky_ex")
+gradient("linalg.cholesky_ex", outputs=(0,), tangent="tangents.cholesky_ex", input="linalg.cholesky_ex")
 define("linalg.cholesky(Tensor input, *, bool upper=False) -> Tensor", cholesky_body, COMPOSITE | OUT | EXACT_OUT,
        "Cholesky factors of positive definite matrices (..., N, N): lower triangular L with `L @ L.mH = input`, or if "
        "`upper`, U with `U.mH @ U = input`. Raise LinAlgError for other matrices.")

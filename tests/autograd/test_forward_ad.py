@@ -66,6 +66,7 @@ FUNCTIONS = {
     "moments": lambda x: mt.stack(mt.var_mean(x) + mt.std_mean(x, unbiased=False) + mt.var_mean(x[0], correction=0)),
     "moments along dimensions": lambda x: mt.cat(mt.std_mean(x[:, None] * x, 1, correction=2) + mt.var_mean(x[:, None] * x, 0, False)),
     "complex moments": lambda x: mt.stack([part.real for part in mt.std_mean(mt.complex(x, x * x))]),
+    "factorized": lambda x: mt.linalg.cholesky(x[:, None] * x + 5 * mt.eye(3, device="cpu", dtype=mt.float64), upper=True),
     "sorted": lambda x: x.sort(descending=True).values * x.topk(1).values,
     "indexed": lambda x: x[mt.tensor([2, 0, 0], device="cpu")].gather(0, mt.tensor([1, 1], device="cpu")),
     "joined": lambda x: mt.cat([x, mt.stack([x, x * x]).view(-1), mt.ones(1, device="cpu", dtype=mt.float64)]),

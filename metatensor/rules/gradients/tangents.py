@@ -11,7 +11,7 @@ from metatensor.rules.gradients.activation import implicit_dim
 from metatensor.rules.gradients.linalg import gaps, with_diagonal
 
 __all__ = [
-    "batch_norm", "deviation_and_mean", "eig", "eigh", "embedding", "group_norm", "layer_norm", "log_softmax", "logcumsumexp",
+    "batch_norm", "cholesky_ex", "deviation_and_mean", "eig", "eigh", "embedding", "group_norm", "layer_norm", "log_softmax", "logcumsumexp",
     "softmax", "softmin", "svd", "variance_and_mean",
 ]  # fmt: skip
 
@@ -152,6 +152,15 @@ def batch_norm(
 
 
 # Eigenvectors and singular vectors: norms and phases are fixed, which determines a tangent's component along its vector.
+
+
+def cholesky_ex(input_tangent: Any, upper: bool, result: Any) -> tuple[Any, Any]:
+    """Return the tangent of a Cholesky factor: from A = L L^H, dL = L T, where T is the lower triangle of L^-1 dA L^-H, its diagonal halved."""
+    lower = result[0].mH if upper else result[0]
+    inner = mt.linalg.solve_triangular(lower, input_tangent, upper=False)
+    inner = mt.linalg.solve_triangular(lower.mH, inner, upper=True, left=False)
+    tangent = lower @ with_diagonal(inner.tril(), inner.diagonal(0, -2, -1) * 0.5)
+    return tangent.mH if upper else tangent, None
 
 
 def eigh(input_tangent: Any, result: Any) -> tuple[Any, Any]:
