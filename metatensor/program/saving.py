@@ -13,6 +13,7 @@ from metatensor._core.capture import ProgramCall, Value
 from metatensor._core.op import registry
 from metatensor._core.tensor import Tensor
 from metatensor.checkpoint import CheckpointError
+from metatensor.checkpoint import inspect as inspect_tensors
 from metatensor.checkpoint import load as load_tensors
 from metatensor.checkpoint._zip import Directory
 from metatensor.checkpoint._zip_writer import ZipWriter
@@ -24,7 +25,7 @@ from metatensor.program.encoding import Malformed, decoded, dtype_of, encoded
 from metatensor.program.program import Effect, Program
 from metatensor.program.structure import leaves
 
-__all__ = ["VERSION", "load", "save"]
+__all__ = ["VERSION", "load", "names_with_data", "save"]
 
 FORMAT, VERSION = "metatensor program", 1
 HEAD, CALLS, TENSORS = "program.json", "calls.jsonl", "tensors.safetensors"
@@ -159,9 +160,20 @@ def _load(file: BinaryIO, name: str, device: Any) -> Program:
             if not directory.is_stored(TENSORS):
                 raise CheckpointError(name, f"{TENSORS} must not be compressed")
             begin, size = directory.place_of(TENSORS)
-            data = load_tensors(io.BufferedReader(_Window(file, begin, size)))  # type: ignore[arg-type]
+            on_meta = device is not None and mt.device(device).type == "meta"  # then no data is read
+            data = load_tensors(io.BufferedReader(_Window(file, begin, size)), "meta" if on_meta else None)  # type: ignore[arg-type]
         program.tensors = _rebuilt(program, data, device, name)
     return program
+
+
+def names_with_data(path: str) -> set[str]:
+    """Return the names of the parameters, buffers and constants of which a program file has data. It is not read."""
+    with shared(), open(path, "rb") as file:
+        directory = Directory(Source(file, path))
+        if TENSORS not in directory:
+            return set()
+        begin, size = directory.place_of(TENSORS)
+        return set(inspect_tensors(io.BufferedReader(_Window(file, begin, size))).tensors)  # type: ignore[arg-type]
 
 
 def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) -> dict[str, Tensor]:
