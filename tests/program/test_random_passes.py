@@ -1,0 +1,46 @@
+"""Passes on programs that hypothesis makes: a run before and a run after give the same, bit for bit."""
+
+import io
+
+import pytest
+from hypothesis import given, settings
+
+import metatensor as mt
+from program import cases
+
+pytest.importorskip("metatensor_cpu")
+
+
+def check(program, changed, memory=True):
+    cases.check_releases(changed)
+    cases.assert_same(cases.outcome(program), cases.outcome(changed))
+    if memory:
+        assert cases.peak(changed) <= cases.peak(program)
+    file = io.BytesIO()
+    changed.save(file)
+    again = mt.program.load(io.BytesIO(file.getvalue()))
+    assert mt.program.equal(changed, again)
+    cases.assert_same(cases.outcome(changed), cases.outcome(again))
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases.steps, cases.wanted)
+def test_dead_code(chosen, returned):
+    program = cases.traced(chosen, returned)
+    check(program, mt.program.dead_code(program))
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases.steps, cases.wanted)
+def test_common_subexpressions(chosen, returned):
+    program = cases.traced(chosen + chosen, returned)
+    check(program, mt.program.common_subexpressions(program), memory=False)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases.steps, cases.wanted)
+def test_views_and_copies(chosen, returned):
+    program = cases.traced(chosen, returned)
+    less = mt.program.views_and_copies(program)
+    assert len(less) <= len(program)
+    check(program, less)
