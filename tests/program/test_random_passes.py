@@ -44,3 +44,18 @@ def test_views_and_copies(chosen, returned):
     less = mt.program.views_and_copies(program)
     assert len(less) <= len(program)
     check(program, less)
+
+
+IN_PLACE_ONLY = {"normal_", "_index_put_"}
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases.steps, cases.wanted)
+def test_functionalize(chosen, returned):
+    program = cases.traced(chosen, returned)
+    functional = mt.program.functionalize(program)
+    check(program, functional, memory=False)
+    given = {value.number for value in [*program.inputs, *program.held.values()]}
+    for call in functional.calls:
+        if call.writes:
+            assert call.op.name in IN_PLACE_ONLY or call.op.name == "copy_" and {v.number for v in call.writes} <= given
