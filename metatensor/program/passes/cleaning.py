@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from metatensor._core.capture import ProgramCall, Value
+from metatensor._core.capture import Value
 from metatensor._core.op import operator_flags
 from metatensor.program.passes.rewriting import Rewriter, random, same_layout, used, written
 from metatensor.program.program import Program
@@ -124,7 +124,7 @@ def views_and_copies(program: Program) -> Program:
         source = given[0]
         grad = call.grad and not trains
         if result.storage == source.storage:
-            plain = not (grad and call.op.functional.flags & operator_flags.NO_GRAD)
+            plain = not grad or call.op.name == "view" or not call.op.flags & operator_flags.NO_GRAD  # view has both kinds
             useless = plain and result.offset == source.offset and same_layout(result, source)
             useless = useless and (result.stride == source.stride or result.storage not in returned)
         else:

@@ -8,6 +8,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.capture import ProgramCall, Ticket, Value
 from metatensor._core.device import Device
+from metatensor._core.dtype import DType
 from metatensor._core.op import Op
 from metatensor._core.tensor import Tensor
 from metatensor.program.program import Effect, Program
@@ -120,6 +121,12 @@ class Rewriter:
         conj, neg = t.is_conj(), t.is_neg()
         return Value(self._number - 1, storage, t.storage_offset(), t.shape, t.stride(), t.dtype, device, conj, neg, requires_grad)
 
+    def like(self, value: Value, dtype: DType, storage: int) -> Value:
+        """Return a value with the layout of another, and another dtype and storage."""
+        self._number += 1
+        return Value(self._number - 1, storage, value.offset, value.shape, value.stride, dtype, value.device, value.conj, value.neg,
+                     value.requires_grad)  # fmt: skip
+
     def new_storage(self) -> int:
         """Return the number of a new storage."""
         self._storage += 1
@@ -133,6 +140,10 @@ class Rewriter:
         value = self.new_value(tensor, self.new_storage(), tensor.device, tensor.requires_grad)
         self.held[name], self.kinds[name], self.tensors[name] = value, kind, tensor
         return value
+
+    def release(self, name: str) -> None:
+        """Take a tensor out of those that the program holds."""
+        del self.held[name], self.kinds[name], self.tensors[name]
 
     def emit(self, op: Op, args: Any, kwargs: dict[str, Any], *, like: ProgramCall, writes: Iterable[Value] = (),
              device: Device | None = None) -> Any:  # fmt: skip
