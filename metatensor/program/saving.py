@@ -201,13 +201,33 @@ def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) 
             base = mt.empty(need, dtype=mt.uint8, device=place)
             tensors = {name: base.view(value.dtype).as_strided(value.shape, value.stride, value.offset) for name, value in group}
             for name, tensor in tensors.items() if found else ():
-                tensor.copy_(data[name])
+                _fill(tensor, data[name])
         for name, value in group:
             tensor = tensors[name].detach()
             if program.kinds[name] == "parameter":
                 tensor = mt.nn.Parameter(tensor, requires_grad=value.requires_grad)
             made[name] = tensor
     return {name: made[name] for name in program.held}
+
+
+def _fill(tensor: Tensor, data: Tensor) -> None:
+    """Write data to a tensor, of which several elements may share a place in memory."""
+    for dim, (n, stride) in enumerate(zip(tensor.shape, tensor.stride())):
+        if stride == 0 and n > 1:
+            tensor, data = tensor.narrow(dim, 0, 1), data.narrow(dim, 0, 1)
+    extent = 1
+    for stride, n in sorted((stride, n) for stride, n in zip(tensor.stride(), tensor.shape) if n > 1):
+        if stride < extent:  # windows that overlap
+            break
+        extent = stride * (n - 1) + extent
+    else:
+        tensor.copy_(data)
+        return
+    places = mt.zeros(tensor.shape, dtype=mt.int64, device=tensor.device)
+    for dim, (n, stride) in enumerate(zip(tensor.shape, tensor.stride())):
+        places += (mt.arange(n, device=tensor.device) * stride).reshape(*[-1 if d == dim else 1 for d in range(tensor.dim())])
+    last = int(places.max())
+    tensor.as_strided((last + 1,), (1,), tensor.storage_offset())[places.reshape(-1)] = data.reshape(-1).to(tensor.device)
 
 
 def _contiguous(value: Value) -> bool:

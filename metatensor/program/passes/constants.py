@@ -145,8 +145,8 @@ def fuse_batch_norm(program: Program) -> Program:
     ...     model = mt.nn.Sequential(mt.nn.Conv2d(3, 8, 3), mt.nn.BatchNorm2d(8)).eval()
     >>> program = mt.program.trace(model, mt.empty(1, 3, 8, 8, device="meta"))
     >>> fused = mt.program.fuse_batch_norm(program)
-    >>> [call.op.name for call in fused.calls], sorted(fused.held)
-    (['nn.functional.conv2d'], ['0.bias', '0.weight'])
+    >>> len(program), len(fused), sorted(fused.held)
+    (2, 1, ['0.bias', '0.weight'])
     """
     changed = written(program)
     names = {value.number: name for name, value in program.held.items() if value.storage not in changed and name in program.tensors}
