@@ -66,6 +66,10 @@ def test_functional_training_step(optimizer):
     last = functional.calls[-sum(call.op.name == "copy_" for call in writes) :]
     assert all(call.op.name == "copy_" for call in last)
     assert_same(outcome(program, program.bind, given), outcome(program, functional.bind, given))
+    early = passes.functionalize(program, early=True)
+    check_releases(early)
+    assert len(early) == len(functional)
+    assert_same(outcome(program, program.bind, given), outcome(program, early.bind, given))
 
 
 @pytest.mark.parametrize("change", [passes.dead_code, passes.common_subexpressions, passes.views_and_copies, passes.constant_folding,
@@ -279,3 +283,21 @@ def test_a_functional_program_runs_on_meta():
     program = passes.functionalize(passes.trace(fn, mt.empty(4, device="meta")))
     assert not any(call.writes for call in program.calls)
     assert program(rand(4)).device.type == "cpu"
+
+
+def test_training_step_with_tied_parameters():
+    embedding, head = nn.Embedding(5, 4, device="cpu"), nn.Linear(4, 5, bias=False, device="cpu")
+    head.weight = embedding.weight
+    model = nn.Sequential(embedding, head)
+
+    def step(x):
+        model(x).square().sum().backward()
+
+    x = mt.tensor([0, 3], device="cpu")
+    program = mt.program.trace(step, x)
+    assert [effect.name for effect in program.effects] == ["0.weight"] and program.tied == {"1.weight": "0.weight"}
+    want = embedding.weight.grad.clone()
+    for one in (program, passes.functionalize(program), saved(program)):
+        one.tensors["0.weight"].grad = None
+        one(x)
+        assert mt.equal(one.tensors["0.weight"].grad, want)

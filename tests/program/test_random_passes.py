@@ -51,10 +51,10 @@ IN_PLACE_ONLY = {"normal_", "_index_put_"}
 
 
 @settings(max_examples=150, deadline=None)
-@given(cases.steps, cases.wanted)
-def test_functionalize(chosen, returned):
+@given(cases.steps, cases.wanted, st.booleans())
+def test_functionalize(chosen, returned, early):
     program = cases.traced(chosen, returned)
-    functional = mt.program.functionalize(program)
+    functional = mt.program.functionalize(program, early=early)
     check(program, functional, memory=False)
     given = {value.number for value in [*program.inputs, *program.held.values()]}
     for call in functional.calls:

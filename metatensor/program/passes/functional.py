@@ -13,12 +13,25 @@ from metatensor.program.structure import leaves, mapped
 __all__ = ["functionalize"]
 
 
-def functionalize(program: Program) -> Program:
+def functionalize(program: Program, *, early: bool = False) -> Program:
     """Return the program without writes: in-place and ``out=`` calls compute new values, and views are made again from them.
 
     What the program writes to its arguments, parameters, buffers and constants is copied there by calls of ``copy_`` at its end.
     Operators that only exist in place, such as ``normal_``, write to a copy that was made for them. Values that were
     overwritten now have memory of their own, so the peak of memory can grow.
+
+    Parameters
+    ----------
+    program : Program
+        A program.
+    early : bool
+        Whether to copy new contents to an argument, parameter, buffer or constant after the last call that writes to it, which
+        takes less memory than at the end. Default False.
+
+    Returns
+    -------
+    Program
+        A program in which nothing but these copies and operators without a functional form write.
 
     Raises
     ------
@@ -37,7 +50,7 @@ def functionalize(program: Program) -> Program:
     >>> any(call.writes for call in program.calls)
     False
     """
-    return _Functional(program).run() if written(program) else program
+    return _Functional(program).run(early) if written(program) else program
 
 
 class _Functional:
@@ -54,10 +67,12 @@ class _Functional:
         self.last: dict[int, ProgramCall] = {}
         self.call = program.calls[0]
 
-    def run(self) -> Program:
+    def run(self, early: bool) -> Program:
         given = [*self.program.inputs, *self.program.held.values()]
         for value in given:
             self.begin(value, value)
+        outer = {value.storage: value for value in given if value.storage in self.changed}
+        last = {value.storage: i for i, call in enumerate(self.program.calls) for value in call.writes} if early else {}
         reads: list[Any] = []
         for i, call in enumerate(self.program.calls):
             self.made.at(i)
@@ -70,7 +85,13 @@ class _Functional:
             else:
                 self.made.keep(call)
             self.note(call)
-        self.finish_leaves(given)
+            for storage in {value.storage for value in call.writes} & outer.keys():
+                if last.get(storage) == i:
+                    self.copy_back(outer.pop(storage))
+        for value in outer.values():
+            self.copy_back(value)
+        for value in [*given, *self.program.outputs, *(effect.value for effect in self.program.effects)]:
+            self.present(value)
         return self.made.finish(reads=reads)
 
     def note(self, call: ProgramCall) -> None:
@@ -267,17 +288,12 @@ class _Functional:
         for value in call.writes:
             self.write(value, copies[value.number])
 
-    # The end --------------------------------------------------------------------------------------------
-
-    def finish_leaves(self, given: list[Value]) -> None:
-        """Copy the contents to what others see, and make the results that share its memory from it."""
-        outer = {value.storage: value for value in given if self.version.get(value.storage)}
-        for storage, value in outer.items():
+    def copy_back(self, value: Value) -> None:
+        """Copy the contents to where others see them. From then on, what shows this memory is a view of it again."""
+        storage = value.storage
+        if self.version[storage]:
             self.call = self.last[storage]
             now = self.present(value)
             self.made.emit(registry["copy_"], (value, now), {}, like=self.call, writes=(value,))
-        for storage, value in outer.items():  # from now on, what shows its memory is a view of it again
             self.whole[storage] = value
             self.version[storage] += 1
-        for value in [*given, *self.program.outputs, *(effect.value for effect in self.program.effects)]:
-            self.present(value)
