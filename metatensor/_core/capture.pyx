@@ -60,6 +60,33 @@ cdef class ProgramCall:
         self.op, self.args, self.kwargs, self.result, self.writes = op, tuple(args), dict(kwargs), result, tuple(writes)
         self.grad, self.backward, self.module, self.first, self.last = grad, backward, module, first, last
 
+    def replace(self, **changes):
+        """Return a copy with other attributes. It has the place of this call."""
+        cdef ProgramCall made = ProgramCall.__new__(ProgramCall)
+        made.op, made.args, made.kwargs, made.result, made.writes = self.op, self.args, self.kwargs, self.result, self.writes
+        made.grad, made.backward, made.module, made.first, made.last = self.grad, self.backward, self.module, self.first, self.last
+        made.code, made.instruction = self.code, self.instruction
+        for name, value in changes.items():
+            if name == "op":
+                made.op = value
+            elif name == "args":
+                made.args = tuple(value)
+            elif name == "kwargs":
+                made.kwargs = dict(value)
+            elif name == "result":
+                made.result = value
+            elif name == "writes":
+                made.writes = tuple(value)
+            elif name == "grad":
+                made.grad = value
+            elif name == "backward":
+                made.backward = value
+            elif name == "module":
+                made.module = value
+            else:
+                raise TypeError(f"replace() got an unexpected keyword argument {name!r}")
+        return made
+
     @property
     def place(self):
         """The file and the line of the user's code that made the call, or None."""

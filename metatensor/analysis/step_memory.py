@@ -9,7 +9,7 @@ from metatensor.analysis.estimate import has_lazy, input_bytes
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.precision import precision_named
 from metatensor.analysis.recomputation import recomputed
-from metatensor.analysis.training import _clear, _maker, _mean, _Step, kept_gradients
+from metatensor.analysis.training import _clear, _maker, _Step, kept_gradients, mean_loss
 
 __all__ = ["StepMemory", "step_memory"]
 
@@ -48,7 +48,7 @@ def step_memory(
     with mt.device("meta"), mt.enable_grad(), kept_gradients(model), way.applied(model) as converted:
         try:
             _clear(named)
-            step = _Step(model, converted((args, kwargs)), loss or _mean, _maker(optimizer, foreach), way)
+            step = _Step(model, converted((args, kwargs)), loss or mean_loss, _maker(optimizer, foreach), way)
             with recomputed(model, recompute):
                 figures, _ = step.memory(named, grad_accumulation)
             row = Inventory(model).rows[0]

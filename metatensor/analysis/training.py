@@ -311,7 +311,7 @@ def estimate_training(
     with policies.policy(kernels), mt.device("meta"), mt.enable_grad(), kept_gradients(model), way.applied(model) as converted:
         try:
             _clear(named)
-            step = _Step(model, converted((inputs, kwargs)), loss or _mean, _maker(optimizer, foreach), way)
+            step = _Step(model, converted((inputs, kwargs)), loss or mean_loss, _maker(optimizer, foreach), way)
             with recomputed(model, recompute) as paths:
                 figures, made = step.memory(named, grad_accumulation)
                 _clear(named)
@@ -510,7 +510,7 @@ def _clear(named: dict[str, Any]) -> None:
 
 
 @labelled(DEFAULT_LOSS)
-def _mean(output: Any) -> Any:
+def mean_loss(output: Any) -> Any:
     """Return the sum of the means of the tensors in the output that require grad, counting each tensor once."""
     total = None
     for t in _once(output):

@@ -21,12 +21,13 @@ OWN = {
     "check": "Check that a model runs on meta and is within budgets.",
     "convert": "Write a checkpoint in another format.",
     "devices": "List devices and plugins, and why a plugin cannot be used.",
-    "diff": "Compare two reports of estimate or check, and list what grew.",
+    "diff": "Compare two reports of estimate or check, or two programs.",
     "estimate": "Estimate the cost of a model: parameters, FLOPs, memory, shapes.",
     "fit": "Find the largest batch that fits into a device, and what makes a batch fit.",
-    "inspect": "List the tensors of a checkpoint, compare it with another or with a model.",
+    "inspect": "List the tensors of a checkpoint, or the contents of a program.",
     "profiles": "List what accelerators have: memory, bandwidth, rates, links, with sources.",
-    "run": "Run a script written for PyTorch, with metatensor in place of PyTorch.",
+    "run": "Run a script written for PyTorch, with metatensor in place of PyTorch, or a program.",
+    "trace": "Write the calls of operators of a model to a file, which runs without its source.",
 }
 """Short help of the built-in commands by name. Each command is in the module with the same name."""
 

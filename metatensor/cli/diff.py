@@ -11,6 +11,7 @@ from metatensor.analysis.comparison import FIGURES, Limit, ReportError, compare,
 from metatensor.analysis.sizes import SizeError
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import printable_lines
+from metatensor.cli.programs import is_program, print_diff
 
 __all__ = ["command"]
 
@@ -37,19 +38,31 @@ class _Limit(click.ParamType):
     help='Exit with status 1 if a figure grows by more than an amount or a percentage: "peak>5%", "memory.saved>100MB", '
          '"parameters>0". Can be repeated.',
 )  # fmt: skip
-@click.argument("before", metavar="A.json", type=click.Path(exists=True, dir_okay=False))
-@click.argument("after", metavar="B.json", type=click.Path(exists=True, dir_okay=False))
+@click.argument("before", metavar="A", type=click.Path(exists=True, dir_okay=False))
+@click.argument("after", metavar="B", type=click.Path(exists=True, dir_okay=False))
 def command(as_markdown: bool, as_json: bool, limits: tuple[Limit, ...], before: str, after: str) -> None:
-    """Compare two reports, A.json before a change and B.json after it, and list what grew.
+    """Compare two reports, A.json before a change and B.json after it, and list what grew; or two programs, A.mtp and B.mtp.
 
     The reports are what `metatensor estimate --json`, `metatensor check --json` and `metatensor run --profile --json FILE`
     write. What a report does not contain is unknown, and a limit on an unknown figure fails.
+    Of two programs, which `metatensor trace` writes, list the calls that were added and removed, by operator and shapes, and
+    the parameters that differ.
 
     \b
     metatensor diff main.json branch.json --markdown --fail-on "peak>5%" --fail-on "parameters>0"
+    metatensor diff before.mtp after.mtp
     """
     if as_markdown and as_json:
         raise click.UsageError("--markdown and --json exclude each other")
+    programs = [is_program(path) for path in (before, after)]
+    if any(programs):
+        if not all(programs):
+            neither, one = (after, before) if programs[0] else (before, after)
+            raise click.UsageError(printable(f"{neither} is no program, {one} is one"))
+        if limits:
+            raise click.UsageError("--fail-on is for reports, not for programs")
+        print_diff((before, after), as_json, as_markdown)
+        return
     reports = [_read(path) for path in (before, after)]
     try:
         found = compare(*reports)

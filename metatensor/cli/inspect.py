@@ -12,6 +12,7 @@ from rich.tree import Tree
 
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import Module, differences, grouped, sharing, shown, text, totals
+from metatensor.cli.programs import is_program, print_program
 from metatensor.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -42,16 +43,30 @@ MANY = 3000
     "--prefix", default="", metavar="TEXT",
     help='With --check: a prefix of the checkpoint\'s names that the model lacks ("state_dict.").',
 )  # fmt: skip
+@click.option("--calls", is_flag=True, help="Of a program: list its calls, with the shapes of their results.")
 def command(
-    path: str, as_json: bool, as_tree: bool, other: str | None, values: bool, target: str | None, arguments: str, torch: bool, prefix: str
+    path: str, as_json: bool, as_tree: bool, other: str | None, values: bool, target: str | None, arguments: str, torch: bool, prefix: str,
+    calls: bool,
 ) -> None:
     """List the tensors of a checkpoint: a file of any known format, an index, or a folder. Tensor data is not read.
+
+    Of a program, which `metatensor trace` writes, list inputs, outputs, operators and parameters.
 
     \b
     metatensor inspect model.safetensors --tree
     metatensor inspect before.pt --diff after.safetensors
+    metatensor inspect model.mtp --calls
     metatensor inspect checkpoints/step-500 --check model.py:Net --args "width=768"
     """
+    if is_program(path):
+        for name, given in (("--tree", as_tree), ("--diff", other), ("--values", values), ("--check", target)):
+            if given:
+                advice = "; metatensor diff compares two programs" if name == "--diff" else ""
+                raise click.UsageError(printable(f"{path} is a program; {name} is for checkpoints{advice}"))
+        print_program(path, as_json, calls)
+        return
+    if calls:
+        raise click.UsageError(printable(f"{path} is no program; --calls needs one"))
     checkpoint = _opened(path)
     if other is not None and target is not None:
         raise click.UsageError("--diff and --check cannot be combined")

@@ -9,9 +9,12 @@ import click
 
 import metatensor as mt
 from metatensor import torch_api
+from metatensor.checkpoint.errors import printable
+from metatensor.cli import program_run
 from metatensor.cli.planned.costs import Costs
 from metatensor.cli.planned.session import Plan
 from metatensor.cli.planned.values import POLICIES
+from metatensor.cli.programs import is_program
 from metatensor.cli.script import run_script
 from metatensor.rules.policies import policy as kernel_policy
 
@@ -49,7 +52,8 @@ def command(
 ) -> None:
     """Run SCRIPT, a file written for PyTorch, with metatensor in place of PyTorch.
 
-    ARGUMENTS are passed to the script. The exit status is that of the script.
+    ARGUMENTS are passed to the script. The exit status is that of the script. SCRIPT can also be a program, which
+    `metatensor trace` wrote: then see `metatensor run model.mtp --help`.
 
     With --device meta a training loop for a GPU runs to its end without data, memory or a GPU. Every device that the
     script names ("cuda", "cuda:0", "mps", "cpu") is replaced by meta, and one imitated GPU is available. At the end, a
@@ -61,7 +65,16 @@ def command(
     metatensor run --device meta --profile --steps 3 --device-profile h100-80gb train.py
     metatensor run --device cpu train.py
     metatensor run -m package.module
+    metatensor run model.mtp -i "float32[8,512]" --device cpu
     """
+    if not as_module and is_program(script):
+        for name, value in (("--values", policy), ("--profile", profiled), ("--steps", steps), ("--device-profile", target),
+                            ("--json FILE", json_file)):  # fmt: skip
+            if value:
+                raise click.UsageError(printable(f"{script} is a program; {name} is for scripts, give the program's options after it"))
+        given = [*([] if device is None else ["--device", device]), *arguments]
+        program_run.command.main([*given, "--", script], prog_name="metatensor run", standalone_mode=False)
+        return
     planned = False
     if device is not None:
         try:

@@ -5,10 +5,24 @@ parameters, and can be printed, saved, compared and transformed. `fx` has the in
 """
 
 from metatensor.program.comparing import diff, equal
-from metatensor.program.passes import common_subexpressions, dead_code
+from metatensor.program.passes import (
+    Parts,
+    change_dtype,
+    common_subexpressions,
+    constant_folding,
+    dead_code,
+    decompose,
+    functionalize,
+    fuse_batch_norm,
+    split,
+    views_and_copies,
+)
 from metatensor.program.program import Program
 from metatensor.program.saving import load
 from metatensor.program.tickets import Tickets
 from metatensor.program.tracing import trace
 
-__all__ = ["Program", "Tickets", "common_subexpressions", "dead_code", "diff", "equal", "load", "trace"]
+__all__ = [
+    "Parts", "Program", "Tickets", "change_dtype", "common_subexpressions", "constant_folding", "dead_code", "decompose", "diff", "equal",
+    "functionalize", "fuse_batch_norm", "load", "split", "trace", "views_and_copies",
+]

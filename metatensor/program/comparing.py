@@ -63,34 +63,62 @@ def diff(before: Program, after: Program) -> list[Change]:
         texts = [None if value is None else f"{name}: {_shape(value)}" for value in (old, new)]
         if texts[0] != texts[1]:
             found.append(Change("parameter", *texts))
-    lines = [[line(call) for call in program.calls] for program in (before, after)]
-    for kind, i, j, k, m in difflib.SequenceMatcher(None, lines[0], lines[1], autojunk=False).get_opcodes():
+    lines = _unlike(*[[line(call) for call in program.calls] for program in (before, after)])
+    for kind, i, j, k, m in difflib.SequenceMatcher(None, *lines, autojunk=False).get_opcodes():
         if kind != "equal":
             found += [Change("removed", text, None) for text in lines[0][i:j]] + [Change("added", None, text) for text in lines[1][k:m]]
     return found
 
 
+def _unlike(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
+    """Return two lists without the lines with which both begin and end, so that comparing long programs takes short."""
+    start, count = 0, min(len(before), len(after))
+    while start < count and before[start] == after[start]:
+        start += 1
+    end = 0
+    while end < count - start and before[-1 - end] == after[-1 - end]:
+        end += 1
+    return before[start : len(before) - end], after[start : len(after) - end]
+
+
 def equal(a: Program, b: Program) -> bool:
-    """Return True if two programs have the same calls on the same values, whatever the values' numbers are."""
-    numbers: dict[int, int] = {}
-    storages: dict[int, int] = {}
+    """Return True if two programs have the same calls on the same values, whatever the values' numbers are.
+
+    Names, kinds and layouts of parameters, buffers and constants count, their data does not.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> x = mt.empty(3, device="meta")
+    >>> a, b = mt.program.trace(lambda x: x * 2, x), mt.program.trace(lambda x: x * 2.0, x)
+    >>> mt.program.equal(a, a), mt.program.equal(a, b)
+    (True, False)
+    """
+    pairs: dict[tuple[str, int], int] = {}
+
+    def paired(kind: str, one: int, other: int) -> bool:
+        """Pair two numbers, neither of which may have another partner."""
+        return pairs.setdefault((kind, one), other) == other and pairs.setdefault((f"{kind} back", other), one) == one
 
     def same(x: Any, y: Any) -> bool:
         if isinstance(x, Value) or isinstance(y, Value):
-            return (isinstance(x, Value) and isinstance(y, Value) and numbers.setdefault(x.number, y.number) == y.number
-                    and storages.setdefault(x.storage, y.storage) == y.storage and x.shape == y.shape and x.stride == y.stride
-                    and x.offset == y.offset and x.dtype is y.dtype and (x.conj, x.neg) == (y.conj, y.neg))  # fmt: skip
+            return (isinstance(x, Value) and isinstance(y, Value) and paired("value", x.number, y.number)
+                    and paired("storage", x.storage, y.storage) and x.shape == y.shape and x.stride == y.stride
+                    and x.offset == y.offset and x.dtype is y.dtype and x.device == y.device
+                    and (x.conj, x.neg) == (y.conj, y.neg))  # fmt: skip
         if isinstance(x, dict) and isinstance(y, dict):
             return x.keys() == y.keys() and all(same(item, y[key]) for key, item in x.items())
         if isinstance(x, (list, tuple)) and isinstance(y, (list, tuple)):
             return len(x) == len(y) and all(same(one, other) for one, other in zip(x, y))
-        if isinstance(x, float) and isinstance(y, float) and x != x and y != y:
-            return True
+        if isinstance(x, float) and isinstance(y, float):  # NaN is NaN, and 0.0 is not -0.0
+            return repr(float(x)) == repr(float(y))
         return type(x) is type(y) and bool(x == y)
 
-    if a.held.keys() != b.held.keys() or a.kinds != b.kinds or len(a.calls) != len(b.calls) or len(a.effects) != len(b.effects):
+    if a.held.keys() != b.held.keys() or a.kinds != b.kinds or a.tied != b.tied or a.arguments[1].keys() != b.arguments[1].keys():
         return False
-    if not same(list(a.held.values()), list(b.held.values())) or not same(a.inputs, b.inputs):
+    if len(a.calls) != len(b.calls) or len(a.effects) != len(b.effects):
+        return False
+    if not same([a.held[name] for name in a.held], [b.held[name] for name in a.held]) or not same(a.inputs, b.inputs):
         return False
     for x, y in zip(a.calls, b.calls):
         if x.op is not y.op or x.grad != y.grad or not same([x.args, x.kwargs, x.result, x.writes], [y.args, y.kwargs, y.result, y.writes]):

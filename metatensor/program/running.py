@@ -13,15 +13,21 @@ from metatensor.program.program import Program, check
 from metatensor.program.structure import Opaque, leaves, mapped
 from metatensor.program.tickets import Tickets
 
-__all__ = ["run", "uncounted_writes"]
+__all__ = ["matched", "run", "uncounted_writes"]
+
+
+def matched(program: Program, args: tuple, kwargs: dict[str, Any]) -> dict[int, Tensor]:
+    """Return the tensors among the arguments by the numbers of their values. Raise if they are not those of the capture."""
+    env: dict[int, Tensor] = {}
+    _match(program.arguments[0], args, env, program.name)
+    _match(program.arguments[1], kwargs, env, program.name)
+    return env
 
 
 def run(program: Program, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Run a program on arguments, and return what its output stands for."""
-    env: dict[int, Tensor] = {}
+    env = matched(program, args, kwargs)
     devices: dict[Device, Device] = {}
-    _match(program.arguments[0], args, env, program.name)
-    _match(program.arguments[1], kwargs, env, program.name)
     for name, value in program.held.items():
         if name not in program.tensors:
             raise RuntimeError(f"{program.name}: there is no tensor for {program.kinds[name]} {name!r}; pass one to bind()")

@@ -13,6 +13,7 @@ from metatensor._core.capture import ProgramCall, Value
 from metatensor._core.op import registry
 from metatensor._core.tensor import Tensor
 from metatensor.checkpoint import CheckpointError
+from metatensor.checkpoint import inspect as inspect_tensors
 from metatensor.checkpoint import load as load_tensors
 from metatensor.checkpoint._zip import Directory
 from metatensor.checkpoint._zip_writer import ZipWriter
@@ -24,7 +25,7 @@ from metatensor.program.encoding import Malformed, decoded, dtype_of, encoded
 from metatensor.program.program import Effect, Program
 from metatensor.program.structure import leaves
 
-__all__ = ["VERSION", "load", "save"]
+__all__ = ["VERSION", "load", "names_with_data", "save"]
 
 FORMAT, VERSION = "metatensor program", 1
 HEAD, CALLS, TENSORS = "program.json", "calls.jsonl", "tensors.safetensors"
@@ -169,9 +170,20 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None) 
             if not directory.is_stored(TENSORS):
                 raise CheckpointError(name, f"{TENSORS} must not be compressed")
             begin, size = directory.place_of(TENSORS)
-            data = load_tensors(io.BufferedReader(_Window(file, begin, size)))  # type: ignore[arg-type]
+            on_meta = device is not None and mt.device(device).type == "meta"  # then no data is read
+            data = load_tensors(io.BufferedReader(_Window(file, begin, size)), "meta" if on_meta else None)  # type: ignore[arg-type]
         program.tensors = _rebuilt(program, data, device, name)
     return program
+
+
+def names_with_data(path: str) -> set[str]:
+    """Return the names of the parameters, buffers and constants of which a program file has data. It is not read."""
+    with shared(), open(path, "rb") as file:
+        directory = Directory(Source(file, path))
+        if TENSORS not in directory:
+            return set()
+        begin, size = directory.place_of(TENSORS)
+        return set(inspect_tensors(io.BufferedReader(_Window(file, begin, size))).tensors)  # type: ignore[arg-type]
 
 
 def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) -> dict[str, Tensor]:
@@ -199,13 +211,33 @@ def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) 
             base = mt.empty(need, dtype=mt.uint8, device=place)
             tensors = {name: base.view(value.dtype).as_strided(value.shape, value.stride, value.offset) for name, value in group}
             for name, tensor in tensors.items() if found else ():
-                tensor.copy_(data[name])
+                _fill(tensor, data[name])
         for name, value in group:
             tensor = tensors[name].detach()
             if program.kinds[name] == "parameter":
                 tensor = mt.nn.Parameter(tensor, requires_grad=value.requires_grad)
             made[name] = tensor
     return {name: made[name] for name in program.held}
+
+
+def _fill(tensor: Tensor, data: Tensor) -> None:
+    """Write data to a tensor, of which several elements may share a place in memory."""
+    for dim, (n, stride) in enumerate(zip(tensor.shape, tensor.stride())):
+        if stride == 0 and n > 1:
+            tensor, data = tensor.narrow(dim, 0, 1), data.narrow(dim, 0, 1)
+    extent = 1
+    for stride, n in sorted((stride, n) for stride, n in zip(tensor.stride(), tensor.shape) if n > 1):
+        if stride < extent:  # windows that overlap
+            break
+        extent = stride * (n - 1) + extent
+    else:
+        tensor.copy_(data)
+        return
+    places = mt.zeros(tensor.shape, dtype=mt.int64, device=tensor.device)
+    for dim, (n, stride) in enumerate(zip(tensor.shape, tensor.stride())):
+        places += (mt.arange(n, device=tensor.device) * stride).reshape(*[-1 if d == dim else 1 for d in range(tensor.dim())])
+    last = int(places.max())
+    tensor.as_strided((last + 1,), (1,), tensor.storage_offset())[places.reshape(-1)] = data.reshape(-1).to(tensor.device)
 
 
 def _contiguous(value: Value) -> bool:

@@ -63,8 +63,9 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
             given = mapped(capture.input, Tensor, (args, kwargs))
             result = fn(*args, **kwargs)
         output = mapped(capture.value, Tensor, result)
+        once = {id(tensor): name for name, tensor in reversed(names.items())}  # the first name of each
         effects = [Effect("grad", name, capture.value(tensor.grad)) for name, tensor in names.items()
-                   if tensor.grad is not None and tensor.grad is not before[name]]  # fmt: skip
+                   if tensor.grad is not None and tensor.grad is not before[name] and once[id(tensor)] == name]  # fmt: skip
         effects += list(_replaced(modules, names, capture))
         del result
     inputs = list(leaves(Value, given))

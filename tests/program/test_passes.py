@@ -170,3 +170,26 @@ def test_names_that_collide():
     exec(program.code, scope)
     x = rand(2)
     assert mt.equal(scope["forward"](program.tensors, x), x)
+
+
+def test_equality_tells_sharing_apart():
+    def pair(x):
+        return x.clone(), x.clone()
+
+    x = rand(3)
+    one = mt.program.trace(lambda x: mt.add(*pair(x)), x)
+    values = [call.result for call in one.calls]
+    twice = one.replace(calls=[*one.calls[:2], one.calls[2].replace(args=(values[0], values[0]))])
+    assert not mt.program.equal(one, twice) and not mt.program.equal(twice, one) and mt.program.equal(twice, twice)
+    zero, minus = (mt.program.trace(lambda x, n=n: x * n, x) for n in (0.0, -0.0))
+    assert not mt.program.equal(zero, minus)
+
+
+def test_diff_of_long_programs():
+    def model(depth):
+        return nn.Sequential(*[nn.Linear(4, 4, device="meta") for _ in range(depth)])
+
+    x = mt.empty(1, 4, device="meta")
+    one, other = mt.program.trace(model(2000), x), mt.program.trace(model(2001), x)
+    changes = mt.program.diff(one, other)
+    assert [change.kind for change in changes] == ["parameter", "parameter", "added"]

@@ -184,3 +184,13 @@ def test_mutated_files(seed):
             found(*meta, scale=2.0)
         except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError, KeyError, OverflowError, AttributeError, MemoryError):
             pass
+
+
+def test_constants_whose_elements_share_memory():
+    row, windows = mt.arange(3.0, device="cpu").expand(2, 3), mt.arange(6.0, device="cpu").unfold(0, 3, 1)
+    program = mt.program.trace(lambda x: (x + row, windows * x.sum()), mt.ones(2, 3, device="cpu"))
+    again = loaded(saved(program))
+    assert mt.program.equal(program, again)
+    for one, other in zip(program(mt.ones(2, 3, device="cpu")), again(mt.ones(2, 3, device="cpu"))):
+        assert mt.equal(one, other)
+    assert [t.stride() for t in again.tensors.values()] == [row.stride(), windows.stride()]

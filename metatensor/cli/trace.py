@@ -1,0 +1,123 @@
+"""``metatensor trace``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+import metatensor as mt
+from metatensor._core.units import bytes_text
+from metatensor.analysis.check import CheckResult
+from metatensor.analysis.estimate import at_inference, has_lazy
+from metatensor.analysis.training import mean_loss, optimizer_named
+from metatensor.checkpoint.atomic import replacing
+from metatensor.checkpoint.errors import printable
+from metatensor.cli.configs import without_cache
+from metatensor.cli.contents import printable_lines
+from metatensor.cli.request import Request, model_options
+from metatensor.cli.terminal import output_on_stderr
+from metatensor.cli.training_options import loss_of
+
+__all__ = ["command"]
+
+
+@click.command("trace")
+@model_options
+@click.option("--output", "-o", metavar="FILE", required=True, type=click.Path(dir_okay=False, writable=True),
+              help="Where to write: a program (.mtp), or Python source (.py).")  # fmt: skip
+@click.option("--train", is_flag=True, help="Trace a training step: forward, loss, backward and optimizer. Default: an inference.")
+@click.option("--loss", metavar="FILE.py:NAME", help="With --train: function of the output that returns the loss [default: the mean].")
+@click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim [default: adamw].")
+def command(request: Request, output: str, train: bool, loss: str | None, optimizer: str | None) -> None:
+    """Build MODEL on meta, run its forward there, and write the calls of operators to a file.
+
+    MODEL is FILE.py:NAME, where NAME is a model, or a class or function that returns one when called with --args; or a folder
+    with a config.json of transformers or diffusers. The file needs nothing of the model's source.
+
+    \b
+    metatensor trace examples/gpt2.py:gpt2 -i "int64[1,1024]" -o gpt2.mtp
+    metatensor trace model.py:Net -i "float32[8,512]" --train --optimizer sgd -o step.mtp
+    metatensor trace model.py:Net -i "float32[8,512]" -o net.py
+    """
+    suffix = os.path.splitext(output)[1].lower()
+    if suffix not in (".mtp", ".py"):
+        raise click.BadParameter(printable(f"{output!r} must end with .mtp (a program) or .py (Python source)"), param_hint="--output")
+    for name, value in (("--loss", loss), ("--optimizer", optimizer)):
+        if value is not None and not train:
+            raise click.UsageError(f"{name} needs --train")
+    chosen = _optimizer(optimizer)
+    criterion = mean_loss if loss is None else loss_of(loss, request.torch)
+    model = request.made()
+    if isinstance(model, CheckResult):
+        _fail(model)
+    if train and not isinstance(model, mt.nn.Module):
+        raise click.UsageError(f"{request.target} is a {type(model).__name__}; --train needs a module")
+    try:
+        with output_on_stderr():
+            program = _step(model, request, criterion, chosen) if train else _forward(model, request)
+    except (Exception, SystemExit) as error:
+        _fail(request.failure(error))
+    _write(program, output, suffix)
+    click.echo(printable(f"{output}: {program.name}, {len(program)} calls of {len(program.operators())} operators, "
+                         f"{len(program.parameters)} parameters; {bytes_text(os.path.getsize(output))}"))  # fmt: skip
+    if program.reads:
+        click.echo(f"note: the run read {len(program.reads)} values of tensors; the program has them as fixed numbers", err=True)
+
+
+def _optimizer(name: str | None) -> Callable[..., Any]:
+    try:
+        found: Callable[..., Any] = optimizer_named(name or "adamw")
+    except ValueError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--optimizer") from None
+    return found
+
+
+def _forward(model: Any, request: Request) -> Any:
+    args, kwargs = tuple(request.inputs), request.named_inputs
+    with at_inference(model, args, kwargs):
+        if has_lazy(model):
+            model(*args, **kwargs)
+        return mt.program.trace(model, *args, **kwargs)
+
+
+def _step(model: Any, request: Request, criterion: Callable[[Any], Any], optimizer: Callable[..., Any]) -> Any:
+    """Trace the second training step: the first makes the optimizer's state."""
+    args, kwargs = tuple(request.inputs), request.named_inputs
+    model = without_cache(model.train())
+    with mt.device("meta"), mt.enable_grad():
+        updates = None
+
+        def training_step(*args: Any, **kwargs: Any) -> Any:
+            model.zero_grad()
+            loss = criterion(model(*args, **kwargs))
+            loss.backward()
+            if updates is not None:
+                updates.step()
+            return loss.detach()
+
+        training_step(*args, **kwargs)
+        updates = optimizer([p for p in model.parameters() if p.requires_grad])
+        updates.step()
+        return mt.program.trace(training_step, *args, **kwargs)
+
+
+def _write(program: Any, output: str, suffix: str) -> None:
+    try:
+        if suffix == ".mtp":
+            program.save(output)
+            return
+        source = program.code
+        with replacing(output) as file:
+            file.write(source.encode())
+    except TypeError as error:  # an argument that has no form in a file
+        raise click.ClickException(printable(str(error))) from None
+    except OSError as error:
+        raise click.ClickException(printable(f"{output}: {error.strerror or error}")) from None
+
+
+def _fail(result: CheckResult) -> Any:
+    click.echo(printable_lines(str(result)), err=True)
+    raise SystemExit(1)

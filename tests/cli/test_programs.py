@@ -1,0 +1,158 @@
+"""``metatensor trace``, and programs as arguments of ``inspect``, ``diff`` and ``run``."""
+
+import json
+
+import pytest
+
+import metatensor as mt
+
+
+@pytest.fixture
+def traced(models, run):
+    """The folder of the models with net.mtp, wide.mtp and step.mtp."""
+    for name, *arguments in (("net.mtp", "models.py:Net"), ("wide.mtp", "models.py:Net", "--args", "depth=3"),
+                             ("step.mtp", "models.py:Net", "--train", "--optimizer", "sgd")):  # fmt: skip
+        result = run("trace", *arguments, "-i", "float32[3,8]", "-o", name)
+        assert result.exit_code == 0, result.output
+        assert result.stdout.startswith(f"{name}: ")
+    return models
+
+
+def with_data(name):
+    """Save a program of a linear layer with data, and return the layer."""
+    layer = mt.nn.Linear(8, 2, device="cpu")
+    mt.program.trace(layer, mt.rand(3, 8, device="cpu")).save(name)
+    return layer
+
+
+def test_trace_writes_a_program_that_runs(traced):
+    program = mt.program.load("net.mtp")
+    assert program.operators() == {"nn.functional.linear": 2, "mul": 1}
+    assert set(program.parameters) == {f"layers.{i}.{name}" for i in (0, 1) for name in ("weight", "bias")}
+    assert not any(call.grad for call in program.calls)
+    assert program(mt.empty(3, 8, device="meta")).shape == (3, 8)
+
+
+def test_trace_of_a_training_step(traced):
+    program = mt.program.load("step.mtp")
+    assert {effect.kind for effect in program.effects} == {"grad"} and len(program.effects) == 4
+    assert any(call.backward for call in program.calls) and program.outputs[0].shape == ()
+    written = {value.storage for call in program.calls for value in call.writes}
+    assert {value.storage for value in program.parameters.values()} <= written
+
+
+def test_trace_writes_source(models, run):
+    result = run("trace", "models.py:Net", "-i", "float32[3,8]", "-i", "scale=2.0", "-o", "net.py")
+    assert result.exit_code == 0, result.output
+    scope = {}
+    with open("net.py") as file:
+        exec(file.read(), scope)
+    tensors = {f"layers.{i}.{name}": mt.empty(shape, device="meta") for i in (0, 1) for name, shape in (("weight", (8, 8)), ("bias", 8))}
+    assert scope["forward"](tensors, mt.empty(3, 8, device="meta")).shape == (3, 8)
+
+
+@pytest.mark.parametrize(("arguments", "status", "words"), [
+    (("models.py:Net", "-o", "net.onnx"), 2, "must end with .mtp"),
+    (("models.py:Missing", "-o", "net.mtp"), 2, "has no 'Missing'"),
+    (("models.py:Broken", "-i", "float32[1,8]", "-o", "net.mtp"), 1, "shapes cannot be multiplied"),
+    (("models.py:cannot", "-o", "net.mtp"), 1, "no such configuration"),
+    (("models.py:Net", "--loss", "models.py:squared", "-o", "net.mtp"), 2, "--loss needs --train"),
+    (("models.py:Net", "--train", "--optimizer", "best", "-o", "net.mtp"), 2, "there is no optimizer 'best'"),
+    (("models.py:make_product", "-i", "float32[2,2]", "-i", "float32[2,2]", "--train", "-o", "net.mtp"), 2, "--train needs a module"),
+    (("models.py:Net", "-i", "float32[1,8]", "-o", "no/such/folder.mtp"), 1, "No such file"),
+    (("models.py:Net",), 2, "--output"),
+])  # fmt: skip
+def test_trace_failures(models, run, arguments, status, words):
+    result = run("trace", *arguments)
+    assert result.exit_code == status and words in result.output, result.output
+    assert not list(models.glob("*.mtp"))
+
+
+def test_inspect(traced, run):
+    result = run("inspect", "net.mtp")
+    assert result.exit_code == 0, result.output
+    lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
+    assert "input 0: float32[3,8]" in lines and "nn.functional.linear 2" in lines
+    assert "4 parameters, 144 elements, 576 B; none with data" in lines
+    assert lines[-1].startswith("Net: 3 calls of 2 operators")
+    step = run("inspect", "step.mtp").stdout
+    assert "belong to a backward pass" in step and "layers.0.weight.grad" in step
+
+
+def test_inspect_json_and_calls(traced, run):
+    with_data("data.mtp")
+    found = json.loads(run("inspect", "data.mtp", "--json").stdout)
+    assert found["format"] == "metatensor program" and found["calls"] == 1 and found["operators"] == {"nn.functional.linear": 1}
+    assert found["tensors"]["weight"] == {"kind": "parameter", "dtype": "float32", "shape": [2, 8], "bytes": 64, "data": True}
+    assert found["inputs"] == [{"name": "0", "dtype": "float32", "shape": [3, 8], "bytes": 96}] and "listing" not in found
+    assert not json.loads(run("inspect", "net.mtp", "--json").stdout)["tensors"]["layers.0.bias"]["data"]
+    assert "nn.functional.linear(x0, weight, bias)" in run("inspect", "data.mtp", "--calls").stdout
+    assert any("linear(x0" in line for line in json.loads(run("inspect", "data.mtp", "--calls", "--json").stdout)["listing"])
+
+
+def test_a_program_is_told_by_its_content(traced, run):
+    (traced / "net.mtp").rename("net.bin")
+    assert "Net: 3 calls" in run("inspect", "net.bin").stdout
+    layer = mt.nn.Linear(2, 2, device="cpu")
+    mt.save(layer.state_dict(), "checkpoint.mtp")
+    assert "2 tensors, 6 elements" in run("inspect", "checkpoint.mtp").stdout
+
+
+def test_inspect_refuses(traced, run):
+    (traced / "broken.mtp").write_bytes((traced / "net.mtp").read_bytes()[:-40])
+    assert run("inspect", "broken.mtp").exit_code == 1
+    result = run("inspect", "net.mtp", "--tree")
+    assert result.exit_code == 2 and "net.mtp is a program" in result.output
+    assert "no program" in run("inspect", "models.py", "--calls").output
+
+
+def test_diff(traced, run):
+    result = run("diff", "net.mtp", "wide.mtp")
+    lines = result.stdout.splitlines()
+    assert result.exit_code == 0 and "+ nn.functional.linear(float32[3, 8], float32[8, 8], float32[8]) -> float32[3, 8]" in lines
+    assert lines[-1] == "3 calls before, 4 after: 0 removed, 1 added, 2 parameters, buffers and constants differ"
+    same = run("diff", "net.mtp", "net.mtp", "--json")
+    assert json.loads(same.stdout) == {"before": "net.mtp", "after": "net.mtp", "comparison": "programs", "equal": True, "changes": []}
+    assert "```diff" in run("diff", "net.mtp", "wide.mtp", "--markdown").stdout
+    mixed = run("diff", "net.mtp", "models.py")
+    assert mixed.exit_code == 2 and "models.py is no program" in mixed.output
+    assert run("diff", "net.mtp", "net.mtp", "--fail-on", "peak>1%").exit_code == 2
+
+
+def test_run_on_meta(traced, run):
+    result = run("run", "net.mtp", "-i", "float32[3,8]")
+    assert result.exit_code == 0, result.output
+    assert "output: float32[3,8]" in result.stdout and "768 FLOPs" in result.stdout
+    assert json.loads(run("run", "net.mtp", "--json").stdout)["flops"] == 768
+    assert run("run", "step.mtp").exit_code == 0
+
+
+def test_run_on_cpu(traced, run):
+    pytest.importorskip("metatensor_cpu")
+    layer = with_data("data.mtp")
+    result = run("run", "--device", "cpu", "data.mtp", "--seed", "3", "-o", "out.safetensors")
+    assert result.exit_code == 0, result.output
+    mt.manual_seed(3)
+    want = layer(mt.randn(3, 8, device="cpu"))
+    assert mt.equal(mt.load("out.safetensors")["output"], want.detach())
+    assert f"max {want.max().item():.6g}" in result.stdout
+    other = mt.nn.Linear(8, 2, device="cpu")
+    mt.save(other.state_dict(), "other.safetensors")
+    found = json.loads(run("run", "data.mtp", "--device", "cpu", "--seed", "3", "--json", "--weights", "other.safetensors").stdout)
+    mt.manual_seed(3)
+    assert found["outputs"]["output"]["mean"] == pytest.approx(other(mt.randn(3, 8, device="cpu")).mean().item(), rel=1e-5)
+
+
+@pytest.mark.parametrize(("arguments", "status", "words"), [
+    (("net.mtp", "--device", "cpu"), 1, "has no data for 4 of 4"),
+    (("net.mtp", "-i", "float32[4,8]"), 1, "expected metatensor.float32[3, 8]"),
+    (("net.mtp", "-i", "float32[3,8]", "-i", "scale=2.0"), 1, "must have the keys"),
+    (("net.mtp", "-i", "float32["), 2, "cannot be read"),
+    (("net.mtp", "-o", "x.safetensors"), 2, "needs a device with data"),
+    (("net.mtp", "--weights", "models.py"), 1, "not a checkpoint"),
+    (("--device", "meta", "--steps", "3", "--profile", "net.mtp"), 2, "is for scripts"),
+    (("net.mtp", "--device", "nowhere"), 2, "nowhere"),
+])  # fmt: skip
+def test_run_failures(traced, run, arguments, status, words):
+    result = run("run", *arguments)
+    assert result.exit_code == status and words in result.output, result.output
