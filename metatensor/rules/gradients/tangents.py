@@ -11,8 +11,8 @@ from metatensor.rules.gradients.activation import implicit_dim
 from metatensor.rules.gradients.linalg import gaps, with_diagonal
 
 __all__ = [
-    "batch_norm", "cholesky_ex", "deviation_and_mean", "eig", "eigh", "embedding", "group_norm", "layer_norm", "log_softmax", "logcumsumexp",
-    "softmax", "softmin", "svd", "variance_and_mean",
+    "batch_norm", "cholesky_ex", "deviation_and_mean", "eig", "eigh", "embedding", "group_norm", "layer_norm", "log_softmax",
+    "logcumsumexp", "softmax", "softmin", "svd", "variance_and_mean",
 ]  # fmt: skip
 
 
@@ -155,7 +155,10 @@ def batch_norm(
 
 
 def cholesky_ex(input_tangent: Any, upper: bool, result: Any) -> tuple[Any, Any]:
-    """Return the tangent of a Cholesky factor: from A = L L^H, dL = L T, where T is the lower triangle of L^-1 dA L^-H, its diagonal halved."""
+    """Return the tangent of a Cholesky factor.
+
+    From A = L L^H follows dL = L T, where T is the lower triangle of L^-1 dA L^-H with half its diagonal.
+    """
     lower = result[0].mH if upper else result[0]
     inner = mt.linalg.solve_triangular(lower, input_tangent, upper=False)
     inner = mt.linalg.solve_triangular(lower.mH, inner, upper=True, left=False)

@@ -13,7 +13,8 @@ from metatensor.program.fx.lifting import lifted
 from metatensor.program.reads import dependent_reads, describe
 from metatensor.program.restoring import restoring
 from metatensor.program.structure import leaves, mapped
-from metatensor.program.tracing import _modules_of, _names
+from metatensor.nn._referenced import referenced_modules
+from metatensor.program.tracing import _names
 from metatensor.torch_api.torch._dynamo import config
 from metatensor.torch_api.torch.compiler import compiling
 
@@ -104,7 +105,7 @@ class _Compiled:
         return self if owner is None else functools.partial(self, owner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        modules = list(_modules_of(self.function, args, kwargs))
+        modules = [module for _, module in referenced_modules(self.function, args, kwargs)]
         key = _key((args, kwargs)), mt.is_grad_enabled()
         state = [id(tensor) for _, tensor in _names(modules)] + [part.training for module in modules for part in module.modules()]
         found = next((entry for entry in self.graphs if entry[1] == state and _same(entry[0], key)), None)
