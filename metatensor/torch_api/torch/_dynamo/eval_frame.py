@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
+from metatensor.nn._referenced import referenced_modules
 from metatensor.program import Program
 from metatensor.program import trace as trace_program
 from metatensor.program.fx.lifting import lifted
 from metatensor.program.reads import dependent_reads, describe
 from metatensor.program.restoring import restoring
 from metatensor.program.structure import leaves, mapped
-from metatensor.nn._referenced import referenced_modules
 from metatensor.program.tracing import _names
 from metatensor.torch_api.torch._dynamo import config
 from metatensor.torch_api.torch.compiler import compiling
