@@ -16,6 +16,7 @@ from metatensor._core.dtype import DType
 from metatensor._core.formats import LayoutTag, MemoryFormatTag
 from metatensor._core.op import Op
 from metatensor.program.program import Program
+from metatensor.program.running import uncounted_writes
 from metatensor.program.structure import leaves
 
 __all__ = ["code", "names_of", "text"]
@@ -134,7 +135,7 @@ class _Writer:
 def code(program: Program) -> str:
     """Return the source of a function that does what a program does. See `Program.code`."""
     writer = _Writer(program)
-    lines, names = [], writer.names
+    lines, names, uncounted = [], writer.names, uncounted_writes(program)
     for path, value in program.held.items():
         lines.append(f"{names[value.number]} = tensors[{path!r}]")
     module, grad = 0, None
@@ -148,7 +149,11 @@ def code(program: Program) -> str:
         if call.module != module:
             module = call.module
             body.append((call.grad and not trains, f"# {program.modules[module]}" if program.modules[module] else "#"))
-        body.append((call.grad and not trains, f"{writer.target(call.result)} = {writer.call(call)}"))
+        if i in uncounted:  # later gradients do not notice this write
+            line = f"{names[call.args[0].number]}.data.copy_({writer.value(call.args[1])})"
+        else:
+            line = f"{writer.target(call.result)} = {writer.call(call)}"
+        body.append((call.grad and not trains, line))
         dead = sorted(name for s in program.releases.get(i, ()) if s not in kept for name in by_storage.get(s, ()))
         if dead and i != len(program.calls) - 1:
             body.append((call.grad and not trains, f"del {', '.join(dead)}"))

@@ -193,3 +193,16 @@ def test_diff_of_long_programs():
     one, other = mt.program.trace(model(2000), x), mt.program.trace(model(2001), x)
     changes = mt.program.diff(one, other)
     assert [change.kind for change in changes] == ["parameter", "parameter", "added"]
+
+def test_code_with_batch_norm_in_training_can_be_differentiated():
+    model = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3), nn.Linear(3, 2)).to("cpu")
+    x = rand(5, 4)
+    program = mt.program.trace(model, x)
+    scope = {}
+    exec(program.code, scope)
+    grads = []
+    for run in (lambda: scope["forward"](program.tensors, x), lambda: program(x), lambda: model(x)):
+        model.zero_grad()
+        run().sum().backward()
+        grads.append([p.grad.clone() for p in model.parameters()])
+    assert all(mt.equal(a, b) and mt.equal(a, c) for a, b, c in zip(*grads))
