@@ -140,7 +140,9 @@ cdef object _number(Tensor t, object value):
     if isinstance(value, (bool, int, float, complex)):
         return _fitting(t.dtype, value)
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
-        return value.item()
+        number = value.item()
+        if isinstance(number, (bool, int, float, complex)):
+            return number
     raise TypeError(f"cannot assign a {type(value).__name__} to elements of a {t.dtype.name} tensor, only numbers and "
                     "tensors")
 

@@ -311,6 +311,7 @@ def test_errors(index, error, message):
     [
         ([1, 2], TypeError, "cannot assign a list"),
         ("a", TypeError, "cannot assign a str"),
+        (np.array("a"), TypeError, "cannot assign a ndarray"),
         (None, TypeError, "cannot assign a NoneType"),
         (1j, RuntimeError, "cannot be converted to float32"),
         (mt.zeros(3), RuntimeError, "does not broadcast"),
