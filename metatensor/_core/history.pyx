@@ -280,6 +280,9 @@ cdef int _look_again(Tensor t) except -1:
         again = part_of(<Tensor>t.base, <Tensor>t.base, t)
     finally:
         thread_state().grad_enabled = was
+    if again.node == NULL:
+        raise NotImplementedError(f"a view of {t.dtype.name} has a base of {(<Tensor>t.base).dtype.name} that was changed in place, "
+                                  "and no gradient leads from one to the other")
     set_node(t, <Node>again.node, again.output)
     return 0
 

@@ -402,6 +402,8 @@ cdef int record_write(Call* c, Overload ov, Node node, object target) except -1:
     """Record a call that wrote to `target`. `node` was returned by `begin` before the call."""
     cdef Rule rule = node_rule(node)
     cdef int edge = -1
+    if not _differentiable(<Tensor>target):
+        return 0        # integers and booleans have no gradient, whatever is written to them
     set_outputs_room(node, 1)
     set_output(node, 0, <Tensor>target)
     if rule is not None and rule.n_slots and rule.slots[0] == 0:

@@ -753,3 +753,14 @@ def test_a_hook_of_a_leaf_stays_after_a_write_without_gradients():
         x.mul_(4)
     (x * x).backward()
     assert seen == [8] and x.grad.tolist() == [8]
+
+
+@pytest.mark.parametrize("dtype", [mt.int64, mt.bool, mt.uint8])
+def test_integers_that_numbers_with_a_gradient_are_written_to_have_none(dtype):
+    x = mt.ones(3, device="cpu", requires_grad=True)
+    for write in (lambda t: t.copy_(x), lambda t: t.fill_(x[0]), lambda t: t.view(3, 1).copy_(x[:, None]), lambda t: t.__setitem__(0, x[1])):
+        t = mt.zeros(3, dtype=dtype, device="cpu")
+        view = t[1:]
+        write(t)
+        assert not t.requires_grad and t.grad_fn is None and not view.requires_grad
+        assert view.sum().item() >= 0 and (t.view(1, 3) + 1).grad_fn is None
