@@ -758,7 +758,8 @@ def test_a_hook_of_a_leaf_stays_after_a_write_without_gradients():
 @pytest.mark.parametrize("dtype", [mt.int64, mt.bool, mt.uint8])
 def test_integers_that_numbers_with_a_gradient_are_written_to_have_none(dtype):
     x = mt.ones(3, device="cpu", requires_grad=True)
-    for write in (lambda t: t.copy_(x), lambda t: t.fill_(x[0]), lambda t: t.view(3, 1).copy_(x[:, None]), lambda t: t.__setitem__(0, x[1])):
+    writes = (lambda t: t.copy_(x), lambda t: t.fill_(x[0]), lambda t: t.view(3, 1).copy_(x[:, None]), lambda t: t.__setitem__(0, x[1]))
+    for write in writes:
         t = mt.zeros(3, dtype=dtype, device="cpu")
         view = t[1:]
         write(t)
