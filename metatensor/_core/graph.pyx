@@ -6,6 +6,8 @@ other direction, so a graph is freed together with its results. Edges, saved val
 arrays, which are stored inside the node unless they are large.
 """
 from collections import OrderedDict
+from functools import partial
+from types import CellType, FunctionType, MethodType
 
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
@@ -179,9 +181,42 @@ cdef int track_all(Node start) except -1:
     return 0
 
 
+cdef int _track_graphs(object fn) except -1:
+    """Let the garbage collector track the graphs that a hook refers to, because they may lead to what the hook belongs to."""
+    cdef list pending = [fn]
+    cdef int left = 256
+    cdef PyObject* node
+    while pending and left:
+        value = pending.pop()
+        left -= 1
+        if isinstance(value, Node):
+            track_all(<Node>value)
+        elif isinstance(value, Tensor):
+            node = (<Tensor>value).node
+            if node != NULL:
+                track_all(<Node>node)
+        elif isinstance(value, (list, tuple, set, frozenset)):
+            pending.extend(value)
+        elif isinstance(value, dict):
+            pending.extend(value.values())
+        elif isinstance(value, CellType):
+            try:
+                pending.append(value.cell_contents)
+            except ValueError:      # an empty cell
+                pass
+        elif isinstance(value, FunctionType):
+            pending.extend((value.__closure__ or ()) + (value.__defaults__ or ()))
+        elif isinstance(value, MethodType):
+            pending.extend((value.__self__, value.__func__))
+        elif isinstance(value, partial):
+            pending.extend((value.func, value.args, value.keywords))
+    return 0
+
+
 cdef object registered(object hooks, object fn, str name):
     if not callable(fn):
         raise TypeError(f"{name}: expected a callable, got {type(fn).__name__}")
+    _track_graphs(fn)
     handle = later("RemovableHandle")(hooks)
     hooks[handle.id] = fn
     return handle

@@ -1,5 +1,6 @@
 """How long graphs and gradients live: growth, cycles, depth, threads, and collection during a walk."""
 
+import functools
 import gc
 import subprocess
 import sys
@@ -522,3 +523,37 @@ def test_an_interrupted_walk_can_be_repeated():
     fail.clear()
     z.backward()
     assert mt.allclose(x.grad, 2 * mt.exp(mt.full((3,), 2.0)))
+
+
+def _on_several(x, y):
+    mt.autograd.graph.register_multi_grad_hook([x, y], lambda grads: None)
+
+
+def _on_any(x, y):
+    mt.autograd.graph.register_multi_grad_hook([x, y], lambda grad: None, mode="any")
+
+
+HOOKS = {
+    "the leaf's": lambda x, y: x.register_hook(lambda grad: None if y is not None else grad),
+    "a default": lambda x, y: x.register_hook(lambda grad, y=y: None),
+    "a partial": lambda x, y: x.register_hook(functools.partial(lambda kept, grad: None, {"in": [y]})),
+    "a node's": lambda x, y: y.grad_fn.register_hook(lambda grads, outer: None if y is not None else grads),
+    "several": _on_several,
+    "any": _on_any,
+}
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("hook", HOOKS)
+def test_hooks_that_refer_to_the_graph_of_their_tensor_are_collected(hook, backward):
+    def run():
+        x = mt.ones(2, device="cpu", requires_grad=True)
+        y = x * 2
+        HOOKS[hook](x, y)
+        if backward:
+            y.sum().backward(retain_graph=True)
+        return weakref.ref(x)
+
+    alive = [run() for _ in range(3)]
+    gc.collect()
+    assert not any(ref() for ref in alive)
