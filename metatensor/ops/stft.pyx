@@ -108,7 +108,7 @@ cdef object stft_body(Call* c):
         t = <Tensor>call("unsqueeze", (t, 0))
     points = t.sizes[1]
     if not 0 < f.size <= points:
-        fail(c, f"n_fft must be from 1 to the signal's length of {points} points, got {f.size}")
+        fail(c, f"n_fft must be from 1 to {points}, the number of points in the signal, got {f.size}")
     if f.hop < 1:
         fail(c, f"hop_length must be positive, got {f.hop}")
     _check_window(c, &f)
