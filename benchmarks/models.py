@@ -27,7 +27,7 @@ MODELS: dict[str, tuple[str, str, str, tuple[int, ...]]] = {
 
 @contextmanager
 def standing_in(library: str) -> Iterator[None]:
-    """Make ``import metatensor`` and its submodules import another library."""
+    """Redirect imports of ``metatensor`` and its submodules to another library."""
     names = {f"metatensor{part}": f"{library}{part}" for part in ALIASED}
     before = {name: sys.modules.get(name) for name in names}
     sys.modules.update({name: importlib.import_module(real) for name, real in names.items()})
@@ -42,7 +42,7 @@ def standing_in(library: str) -> Iterator[None]:
 
 
 def example(file: str, library: str) -> ModuleType:
-    """Return an example loaded as a separate module for a library."""
+    """Return the example ``file`` as a module whose imports of ``metatensor`` resolve to ``library``."""
     name = f"{library}_example_{file}"
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, EXAMPLES / f"{file}.py")
@@ -55,7 +55,7 @@ def example(file: str, library: str) -> ModuleType:
 
 
 def once(library: str, title: str) -> tuple[float, float]:
-    """Return the seconds to build a model on meta and to run its forward there."""
+    """Return the times, in seconds, to build a model on meta and to run its forward pass there."""
     file, function, dtype, shape = MODELS[title]
     m: Any = importlib.import_module(library)
     build = getattr(example(file, library), function)

@@ -1,4 +1,4 @@
-"""metatensor: PyTorch-shaped tensors without PyTorch, with a meta device at the core.
+"""metatensor: tensors with PyTorch's API but without PyTorch, built around a meta device.
 
 A tensor on the meta device has a shape, a dtype and strides, but no data. Devices that
 hold data are plugins (`metatensor-cpu`, `metatensor-cuda`, ...).
@@ -13,8 +13,8 @@ except ModuleNotFoundError as _error:
     if not (_error.name or "").startswith("metatensor."):
         raise
     raise ImportError(
-        f"the compiled modules of metatensor are not in {__path__[0]}. If these are its sources, install them "
-        "(pip install .) and start Python in another folder, or compile them here (pip install -e .)"
+        f"the compiled modules of metatensor are not in {__path__[0]}. If that folder is part of the source tree, "
+        "install metatensor (pip install .) and start Python in another folder, or compile it in place (pip install -e .)"
     ) from _error
 from metatensor import ops  # fills the registry
 from metatensor._core import dtype as _dtype
@@ -49,7 +49,7 @@ from metatensor._core.tensor import Tensor
 from metatensor._core.thread import is_grad_enabled, is_inference_mode_enabled
 from metatensor._version import __version__
 
-# Functions of later layers that the core and the operators call; see _core/late.py.
+# Modules and functions of higher layers that the core and the operators look up at run time; see _core/late.py.
 _provide("metatensor.library")
 _provide("metatensor.plugins")
 _provide("metatensor.array_api")

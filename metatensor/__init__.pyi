@@ -341,9 +341,9 @@ def _ctc_loss_backward(grad_output: Tensor, log_probs: Tensor, targets: Tensor, 
 def _embedding_bag(weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: _bool, mode: _str, sparse: _bool, per_sample_weights: Tensor | None, include_last_offset: _bool, padding_idx: _int | None) -> _return__embedding_bag:
     """`nn.functional.embedding_bag` of a vector of indices, with what its gradient needs: the bag of each index, the size of each bag, and the index of each maximum."""
 def _embedding_bag_backward(grad: Tensor, indices: Tensor, offset2bag: Tensor, bag_size: Tensor, maximum_indices: Tensor, per_sample_weights: Tensor | None, num_weights: _int, scale_grad_by_freq: _bool, mode: _str, padding_idx: _int | None) -> Tensor:
-    """Gradient of `_embedding_bag` for its table."""
+    """Gradient of `_embedding_bag` with respect to its table."""
 def _embedding_bag_weights_backward(grad: Tensor, weight: Tensor, indices: Tensor, offset2bag: Tensor, padding_idx: _int | None) -> Tensor:
-    """Gradient of `_embedding_bag` for the weights of the samples."""
+    """Gradient of `_embedding_bag` with respect to the weights of the samples."""
 def _fft_c2c(input: Tensor, dim: _int | Sequence[_int], normalization: _int, forward: _bool, *, out: Tensor | None = None) -> Tensor:
     """Complex Fourier transform over `dim`. `normalization` is 0 for no scaling, 1 to divide by the square root of N or 2 to divide by N, the number of points."""
 def _fft_c2r(input: Tensor, dim: _int | Sequence[_int], normalization: _int, last_dim_size: _int, *, out: Tensor | None = None) -> Tensor:
@@ -398,7 +398,7 @@ def _masked_select(input: Tensor, mask: Tensor, count: _int) -> Tensor:
 def _max_pool_backward(grad_output: Tensor, input: Tensor, indices: Tensor, n: _int) -> Tensor:
     """Gradient of max pooling over the last `n` dimensions."""
 def _multilabel_margin_loss_forward(input: Tensor, target: Tensor, reduction: _str) -> tuple[Tensor, Tensor]:
-    """`multilabel_margin_loss` that also returns which classes are targets."""
+    """Like `multilabel_margin_loss`, but also returns a mask of the classes that are targets."""
 @overload
 def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor, training: _bool, momentum: _float, eps: _float, *, out: Sequence[Tensor] | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """`native_batch_norm` with required running statistics. The overload `no_stats` takes no running statistics."""
@@ -407,9 +407,9 @@ def _native_batch_norm_legit(input: Tensor, weight: Tensor | None, bias: Tensor 
 def _neg_view(input: Tensor) -> Tensor:
     """View that negates elements when they are read."""
 def _nll_loss_forward(input: Tensor, target: Tensor, weight: Tensor | None, reduction: _str, ignore_index: _int) -> tuple[Tensor, Tensor]:
-    """`nll_loss` that also returns the total weight of the samples."""
+    """Like `nll_loss`, but also returns the total weight of the samples."""
 def _overlap_add(input: Tensor, step: _int) -> Tensor:
-    """Add up overlapping frames at distances of `step`: (n, frames, size) gives (n, size + step * (frames - 1))."""
+    """Add up overlapping frames that start `step` points apart. An input of shape (n, frames, size) gives (n, size + step * (frames - 1))."""
 def _pdist_backward(grad: Tensor, input: Tensor, p: _float, pdist: Tensor) -> Tensor:
     """Gradient of `pdist`."""
 def _repeat_interleave(input: Tensor, repeats: _int, dim: _int, output_size: _int) -> Tensor: ...
@@ -455,7 +455,7 @@ def _unsafe_view(input: Tensor, *size: _int) -> Tensor: ...
 def _upsample_backward(grad_output: Tensor, input_size: Sequence[_int], scale_factor: Any | None, mode: _str, align_corners: _bool | None, recompute_scale_factor: _bool | None, antialias: _bool) -> Tensor:
     """Gradient of `interpolate`."""
 def _weight_norm_interface(v: Tensor, g: Tensor, dim: _int = 0) -> tuple[Tensor, Tensor]:
-    """The tensor `v` divided by its norms over all dimensions except `dim`, times `g`; and these norms."""
+    """Return `v` divided by its norms over all dimensions except `dim` and multiplied by `g`, and these norms as the second result."""
 def abs(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """The magnitude of each element. The result is real, even for complex tensors."""
 def abs_(input: Tensor) -> Tensor:
@@ -898,7 +898,7 @@ def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Concatenate tensors along dimension 2, after giving them at least 3 dimensions like `atleast_3d`."""
 @overload
 def einsum(equation: _str, operands: Sequence[Tensor]) -> Tensor:
-    """Sum of products of operands by an equation such as 'bij,bjk->bik'. The sum is over the subscripts that are not in the output. '...' stands for any further dimensions, which broadcast. Without '->', the output has the dimensions of '...', then the subscripts that appear once, in alphabetical order. The subscripts may also be lists of integers: `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
+    """Sum of products of the operands, as specified by an equation such as 'bij,bjk->bik'. The sum is over the subscripts that are not in the output. '...' stands for any further dimensions, which broadcast. Without '->', the output has the dimensions of '...', then the subscripts that appear once, in alphabetical order. The subscripts may also be lists of integers: `einsum(a, [0, 1], b, [1, 2], [0, 2])`."""
 @overload
 def einsum(equation: _str, operand1: Tensor, operand2: Tensor | None = None, operand3: Tensor | None = None, operand4: Tensor | None = None, operand5: Tensor | None = None, operand6: Tensor | None = None, operand7: Tensor | None = None, operand8: Tensor | None = None, operand9: Tensor | None = None, operand10: Tensor | None = None, operand11: Tensor | None = None, operand12: Tensor | None = None, operand13: Tensor | None = None, operand14: Tensor | None = None, operand15: Tensor | None = None, operand16: Tensor | None = None, operand17: Tensor | None = None, operand18: Tensor | None = None, operand19: Tensor | None = None, operand20: Tensor | None = None, operand21: Tensor | None = None, operand22: Tensor | None = None, operand23: Tensor | None = None, operand24: Tensor | None = None, operand25: Tensor | None = None, operand26: Tensor | None = None, operand27: Tensor | None = None, operand28: Tensor | None = None, operand29: Tensor | None = None, operand30: Tensor | None = None, operand31: Tensor | None = None) -> Tensor: ...
 @overload
@@ -908,7 +908,7 @@ def elu_backward(grad_output: Tensor, input: Tensor, alpha: _float, scale: _floa
 def embedding(weight: Tensor, indices: Tensor, padding_idx: _int = -1, scale_grad_by_freq: _bool = False, sparse: _bool = False) -> Tensor:
     """Rows of `weight` (V, D) at the int64 or int32 `indices`: shape (*indices.shape, D)."""
 def embedding_dense_backward(grad_output: Tensor, indices: Tensor, num_weights: _int, padding_idx: _int, scale_grad_by_freq: _bool) -> Tensor:
-    """Gradient of `embedding` for its table."""
+    """Gradient of `embedding` with respect to its table."""
 def embedding_renorm_(input: Tensor, indices: Tensor, max_norm: _float, norm_type: _float) -> Tensor:
     """Scale the rows of `input` at the indices to a `norm_type`-norm of at most `max_norm`, in place."""
 @overload
@@ -1366,7 +1366,7 @@ def max(input: Tensor, dim: _int, keepdim: _bool = False, *, out: Sequence[Tenso
 def max_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Tensor:
     """Maximum of each window of (N, C, L). If `return_indices`, also return the int64 indices of the maxima."""
 def max_pool1d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> tuple[Tensor, Tensor]:
-    """`max_pool1d` with the int64 indices of the maxima along L. Returns (values, indices)."""
+    """Like `max_pool1d`, but returns (values, indices): the indices are the int64 positions of the maxima along the last dimension."""
 def max_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Tensor:
     """Maximum of each window of (N, C, H, W). If `return_indices`, also return the int64 indices of the maxima."""
 def max_pool3d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Tensor:

@@ -21,6 +21,9 @@ import opexamples
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = ROOT / "docs" / "ops"
 PREFIX = "metatensor.ops."
+TITLES = {
+    "windows_backward": "Backward of pooling, resizing, grid sampling and embedding",
+}  # other families are titled by their names
 NOTE = "The examples assume `import metatensor as mt`."
 MARKS = {
     "VIEW": "a view of its input",
@@ -93,7 +96,7 @@ def page(family: str, module: Any, names: list[str]) -> str:
     ops = [registry[name] for name in names if registry[name].name == name and not registry[name].variant]
     intro = (module.__doc__ or "").strip()
     aliases = [(n, registry[n].name) for n in names if registry[n].name != n and not registry[n].variant]
-    parts = [f"# {family.capitalize()}\n\n{intro}\n\n{NOTE}\n", *(entry(op, family) for op in ops)]
+    parts = [f"# {TITLES.get(family, family.capitalize().replace('_', ' '))}\n\n{intro}\n\n{NOTE}\n", *(entry(op, family) for op in ops)]
     if aliases:
         parts.append("## Other names\n\n" + "".join(f"* `{alias}` is `{name}`\n" for alias, name in aliases))
     return "\n".join(parts)

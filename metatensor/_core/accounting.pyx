@@ -1,11 +1,13 @@
-"""Calls while memory is counted: what an operator's temporary tensors would be where PyTorch computes it in several steps.
+"""Memory accounting of calls: counts the temporary tensors of operators that PyTorch computes in several steps.
 
-A kernel policy says which operators are one kernel, and for each other one a function that makes its parts,
-`metatensor.rules.parts`. While a memory tracker is active, that function runs before the operator's result is counted. It
-receives plain tensors without history instead of the arguments, so no mode, class or graph can see it, and what it makes is
-freed at once. Trackers count it all the same.
+A kernel policy says which operators run as one kernel. For each other operator it gives a function that creates its
+parts, the temporary tensors (see `metatensor.rules.parts`). While a memory tracker is active, this function runs before
+the operator's result is counted. It receives plain tensors over the storages of the arguments, without autograd
+history, subclass or tangents, so that no dispatch mode, tensor subclass or autograd graph observes its calls. The
+tensors that it creates are freed at once. Memory trackers count them nevertheless.
 
-A thread chooses a policy with `push_policy`. Without a choice, the policy on meta is `meta`, whose table is cached in the overloads.
+A thread chooses a policy with `push_policy`. A thread that has chosen none uses the policy named `meta`, whose entries
+are cached in the overloads.
 """
 from cpython.object cimport PyObject
 from metatensor._core.attribution cimport Attribution
@@ -22,7 +24,7 @@ from metatensor._core.late import later
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
 
-cdef bint strict = False      # whether an exception in a function that makes parts is raised; tests set it
+cdef bint strict = False      # whether exceptions in functions that create parts are raised; tests set it
 cdef dict _formulas = {}        # function -> what `_kind_of` returns
 
 
@@ -32,13 +34,13 @@ cdef object chosen_policy():
 
 
 cdef bint sums_in_place() except -1:
-    """Return whether gradients on meta are summed in place where nobody else holds them."""
+    """Return whether gradients on meta are accumulated in place if nothing else references them."""
     policy = thread_state().policy
     return policy is not None and policy.sums_in_place
 
 
 def push_policy(policy not None):
-    """Let a kernel policy of `metatensor.rules.policies` hold in this thread."""
+    """Make a kernel policy of `metatensor.rules.policies` the active one in this thread."""
     cdef ThreadState state = thread_state()
     if state.outer_policies is None:
         state.outer_policies = []
@@ -64,7 +66,11 @@ cdef inline object _meta(Call* c, Overload ov):
 
 
 cdef object _kind_of(object body, Overload ov, int slot):
-    """Return how the formula of a gradient counts: True if it is an expression, False if not, or what makes its parts."""
+    """Return how the memory of a gradient formula is counted.
+
+    True stands for a single expression, and False for a series of statements. Otherwise return the function that
+    creates the parts of the formula.
+    """
     policy = chosen_policy() if hints.policies else None
     if policy is None:
         found = _formulas.get(body)
@@ -78,11 +84,12 @@ cdef object _kind_of(object body, Overload ov, int slot):
 
 
 cdef object formula(object body, PyObject** args, int n, Overload ov, int slot):
-    """Evaluate the formula of a gradient of an operator while memory is counted, for the argument `slot` or, if -1, for several.
+    """Evaluate a gradient formula of an operator while memory is counted.
 
-    Most formulas are expressions. Temporaries of an expression in C++ live until all of it has been evaluated, and so do here
-    those that its operators make on meta. Functions with statements are left alone. For other formulas the kernel policy has
-    a function that makes the parts, as for an operator.
+    It is the gradient of argument `slot`, or of several arguments if `slot` is -1. Most formulas are expressions. In
+    C++, temporaries live until the whole expression has been evaluated. The tensors that the operators of the formula
+    create on meta are kept alive just as long. Formulas that are functions with statements run unchanged, unless the
+    kernel policy has a function that creates their parts, as for an operator.
     """
     cdef ThreadState state = thread_state()
     cdef list outer = state.held
@@ -123,7 +130,10 @@ cdef bint _on_meta(PyObject** args, int n) except -1:
 
 
 cdef object counted(Call* c, Overload ov, bint by_others):
-    """Run the meta kernel of a call while memory is counted. `by_others`: its result is thrown away."""
+    """Run the meta kernel of a call while memory is counted.
+
+    `by_others` is True if other operators compute the actual result, and the meta kernel's result only describes it.
+    """
     cdef ThreadState state = thread_state()
     cdef object result
     if state.tracker is None:
@@ -132,7 +142,7 @@ cdef object counted(Call* c, Overload ov, bint by_others):
         state.operators += 1
         if state.attribution is not None:
             (<Attribution>state.attribution).note(c.op)
-        return _meta(c, ov)         # the same as below, for most calls
+        return _meta(c, ov)         # fast path for most calls, equivalent to the code below
     if state.held is None or ov.flags & (COMPOSITE | VIEW) or c.device != <PyObject*>META:
         return _counted(c, ov, by_others, state)
     result = _counted(c, ov, by_others, state)
@@ -141,7 +151,7 @@ cdef object counted(Call* c, Overload ov, bint by_others):
 
 
 cdef object _parts_of(Overload ov):
-    """Return what makes the parts of an overload under the thread's policy, False if it is one kernel."""
+    """Return the function that creates an overload's parts under this thread's policy, or False if it is one kernel."""
     policy = chosen_policy() if hints.policies else None
     if policy is not None:
         return policy.parts_of(ov.qualname)
@@ -165,12 +175,12 @@ cdef object _counted(Call* c, Overload ov, bint by_others, ThreadState state):
     if type(parts) is tuple and (<Tensor>c.args[0]).flags & T_CONTIGUOUS:
         return _meta(c, ov)
     if ov.flags & COMPOSITE and c.flags & T_REQUIRES_GRAD and state.grad_enabled:
-        return _meta(c, ov)         # its calls are recorded, and what they make may live on
+        return _meta(c, ov)         # its calls are recorded, and their results may live on
     return _with_parts(c, ov, parts, state)
 
 
 cdef object _unseen(Call* c, Overload ov):
-    """Run a meta kernel whose result only says what the result must look like: its storage does not count."""
+    """Run a meta kernel without counting the storage of its result, which only describes the actual result."""
     cdef Scope scope = pause_tracking()
     try:
         return _meta(c, ov)
@@ -179,12 +189,15 @@ cdef object _unseen(Call* c, Overload ov):
 
 
 cdef object _plain(object value):
-    """Return a tensor like `value` over the same storage, without history, class or tangents; lists item by item."""
+    """Return a plain tensor over the storage of `value`, without autograd history, subclass or tangents.
+
+    Convert lists and tuples item by item, and return other values unchanged.
+    """
     cdef Tensor t, made
     if isinstance(value, Tensor):
         t = <Tensor>value
         made = over_storage(t.storage, t.dtype, t.ndim, t.sizes, t.strides, t.offset)
-        made.flags |= t.flags & (T_CONJ | T_NEG | T_REQUIRES_GRAD)     # `matmul` looks at the last one
+        made.flags |= t.flags & (T_CONJ | T_NEG | T_REQUIRES_GRAD)     # `matmul` reads T_REQUIRES_GRAD
         return made
     if type(value) is list:
         return [_plain(item) for item in <list>value]
@@ -194,7 +207,7 @@ cdef object _plain(object value):
 
 
 cdef int _run_parts(object body, list args, ThreadState state) except -1:
-    """Let the parts of a call be made and freed."""
+    """Run the function that creates the parts of a call, and free them."""
     cdef bint grad = state.grad_enabled
     cdef list held = state.held
     cdef int level = state.level
@@ -221,7 +234,7 @@ cdef object _with_parts(Call* c, Overload ov, object parts, ThreadState state):
 
 
 cdef int _count(object result, PyObject** args, int n) except -1:
-    """Let the storages of a result count from now on."""
+    """Start counting the storages of a result that it does not share with an argument."""
     cdef Tensor t
     if isinstance(result, Tensor):
         t = <Tensor>result
@@ -234,7 +247,7 @@ cdef int _count(object result, PyObject** args, int n) except -1:
 
 
 cdef bint _given(Tensor t, PyObject** args, int n) except -1:
-    """Return True if an argument has the storage of `t`."""
+    """Return True if an argument shares the storage of `t`."""
     cdef int i
     for i in range(n):
         value = <object>args[i]
@@ -245,7 +258,7 @@ cdef bint _given(Tensor t, PyObject** args, int n) except -1:
 
 
 def set_strict(bint value):
-    """Raise the exceptions of functions that make parts, or ignore them. Return what was set before."""
+    """Set whether exceptions in functions that create parts are raised or ignored. Return the previous setting."""
     global strict
     was = strict
     strict = value
@@ -253,9 +266,10 @@ def set_strict(bint value):
 
 
 def sort_storages(list tensors not None, str category not None, long long first, dict made not None, set seen not None):
-    """Give the storages of some tensors their category, unless they have one, and return the sizes in bytes of those that are older.
+    """Assign `category` to the counted storages of `tensors` with numbers from `first` on that have no category yet.
 
-    Storages with numbers from `first` on go to `made`, by number. The others go to `seen`, which holds what identifies them.
+    `made` maps the numbers of these storages to their categories. Return the sizes in bytes of the other storages.
+    `seen` holds their addresses, so that the size of each is returned once.
     """
     cdef Tensor t
     cdef list older = []
@@ -272,7 +286,7 @@ def sort_storages(list tensors not None, str category not None, long long first,
 
 
 def storage_numbers(list tensors not None):
-    """Return for the storage of each tensor its number in memory logs, 0 if none counts it."""
+    """Return, for each tensor, the number of its storage in memory logs, or 0 if no tracker counts the storage."""
     cdef Tensor t
     cdef list made = []
     for t in tensors:

@@ -1,4 +1,4 @@
-"""The standard's dtypes, their kinds, and type promotion.
+"""The dtypes of the array API standard, their kinds, and type promotion.
 
 The standard promotes only by dtype, regardless of the number of dimensions. The operators of tensors follow PyTorch,
 where a 0-d tensor has less influence on the result than others. Functions of this namespace therefore convert their
@@ -36,8 +36,10 @@ DTYPES: dict[str, Any] = {name: getattr(mt, name) for name in ("bool", *KINDS["n
 
 
 def _wide_promotions() -> dict[tuple[Any, Any], Any]:
-    """Return the promotions of unsigned integers by pair of dtypes. PyTorch does not define them for uint16 to
-    uint64."""
+    """Return the promotions that involve unsigned integers, by pair of dtypes.
+
+    PyTorch defines none for uint16, uint32 and uint64.
+    """
     table = {}
     for i, unsigned in enumerate(_UNSIGNED):
         for j, other in enumerate(_UNSIGNED):
@@ -165,7 +167,8 @@ def floating(x: Any) -> Any:
 def sum_dtype(x: Any, dtype: Any) -> Any:
     """Return the dtype in which the elements of `x` are summed or multiplied.
 
-    It is `dtype` if given. Otherwise it is uint64 or int64 for integers and bools, and the dtype of `x` for others.
+    It is `dtype` if given. Otherwise it is uint64 for unsigned integers, int64 for signed integers and bools, and the
+    dtype of `x` for other dtypes.
     """
     if dtype is not None:
         return dtype
@@ -241,7 +244,10 @@ def can_cast(from_: Any, to: Any, /) -> bool:
     """
     source = from_.dtype if isinstance(from_, mt.Tensor) else from_
     if not isinstance(source, mt.dtype) or not isinstance(to, mt.dtype):
-        raise TypeError("can_cast: expected a dtype or a tensor, and a dtype")
+        raise TypeError(
+            "can_cast: from_ must be a dtype or a tensor, and to must be a dtype, "
+            f"got {type(from_).__name__} and {type(to).__name__}"
+        )
     if source is to:
         return True
     if (source is mt.bool) or (to.is_floating_point or to.is_complex) and not (source.is_floating_point or source.is_complex):

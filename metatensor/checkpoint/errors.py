@@ -1,4 +1,4 @@
-"""`CheckpointError`, and escaping of text from files for terminals."""
+"""`CheckpointError`, and a function that escapes text from files so that it can be printed safely."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def printable(text: str) -> str:
 
 
 class CheckpointError(ValueError):
-    """A checkpoint that is damaged, hostile or of no known format.
+    """Raised for a checkpoint that is damaged, malicious or in an unknown format.
 
     Parameters
     ----------

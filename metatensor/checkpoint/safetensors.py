@@ -128,7 +128,7 @@ class Safetensors:
         return getattr(mt, dtype)
 
     def _fill(self, tensors: dict[str, Tensor], header: Header, source: Source, target: Any, mmap: bool) -> None:
-        """Read each tensor's bytes into its memory. With ``mmap``, use mapped bytes in place if the device can."""
+        """Read each tensor's bytes into its memory. With ``mmap``, use the mapped bytes in place if possible."""
         from metatensor import plugins
         from metatensor.checkpoint.filling import Filler, read_tensor
 
@@ -158,12 +158,17 @@ def read_header(file: BinaryIO, name: str) -> Header:
         raise CheckpointError(name, f"truncated: {len(first)} bytes, too few for the header's length")
     length = int.from_bytes(first, "little")
     if length > MAX_HEADER:
-        raise CheckpointError(name, f"the header claims {length:,} bytes, more than the limit of {MAX_HEADER:,}")
+        raise CheckpointError(name, f"the header length is {length:,} bytes, more than the limit of {MAX_HEADER:,}")
     if length > size - 8:
-        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, but there are {max(size - 8, 0):,} after its length")
+        raise CheckpointError(
+            name,
+            f"truncated: the header length is {length:,} bytes, but only {max(size - 8, 0):,} bytes follow the length field",
+        )
     text = read(file, length)
     if len(text) < length:
-        raise CheckpointError(name, f"truncated: the header claims {length:,} bytes, but only {len(text):,} could be read")
+        raise CheckpointError(
+            name, f"truncated: the header length is {length:,} bytes, but only {len(text):,} could be read"
+        )
     metadata, entries = _plain(text, name) or _check_entries(_decoded(text, name), name)
     _check_places(entries, size - 8 - length, name)
     return Header(entries, metadata, 8 + length, size)
@@ -201,7 +206,10 @@ _KEYS = ("dtype", "shape", "data_offsets")
 
 
 def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[str, str], list[Entry]]:
-    """Check each entry by itself: keys, types of values, and that shape and dtype match the number of bytes."""
+    """Check the keys and value types of each entry, and that its shape and dtype match its number of bytes.
+
+    Return the metadata and the entries.
+    """
     metadata: dict[str, str] = {}
     entries: list[Entry] = []
     names = dict(pairs)
@@ -224,10 +232,14 @@ def _check_entries(pairs: tuple[tuple[str, Any], ...], file: str) -> tuple[dict[
             if type(dim) is not int or not 0 <= dim <= MAX_INT:
                 raise _wrong(file, name, f"the size {_short(dim)} in its shape is not an integer from 0 to 2**63 - 1")
         if type(begin) is not int or type(end) is not int or not 0 <= begin <= end <= MAX_INT:
-            raise _wrong(file, name, f"bad data_offsets [{_short(begin)}, {_short(end)}]: they must be 0 <= begin <= end < 2**63")
+            raise _wrong(
+                file, name, f"bad data_offsets [{_short(begin)}, {_short(end)}]: they must satisfy 0 <= begin <= end < 2**63"
+            )
         needed = prod(shape) * _BITS[kind]
         if needed > MAX_BITS or (not needed and prod([dim for dim in shape if dim]) * _BITS[kind] > MAX_BITS):
-            raise _wrong(file, name, f"the shape {_short(shape)} of {kind} needs more than 2**63 - 1 bytes")
+            raise _wrong(
+                file, name, f"{kind} of shape {_short(shape)} is too large: its nonzero sizes need more than 2**63 - 1 bytes"
+            )
         if needed != (end - begin) * 8:
             raise _wrong(
                 file, name, f"{kind} of shape {_short(shape)} needs {_bytes(needed)} bytes, but its data_offsets hold {end - begin:,}"
@@ -243,12 +255,14 @@ def _check_places(entries: list[Entry], available: int, file: str) -> None:
     for name, _, _, begin, end in entries:
         if begin != at:
             if begin < at:
-                raise _wrong(file, name, f"its data begin at {begin:,} and overlap those of {before!r}, which end at {at:,}")
-            raise _wrong(file, name, f"its data begin at {begin:,}, but those before them end at {at:,}: a gap")
+                raise _wrong(file, name, f"its data begins at {begin:,} and overlaps the data of {before!r}, which ends at {at:,}")
+            raise _wrong(file, name, f"gap before its data: it begins at {begin:,}, but the preceding data ends at {at:,}")
         at, before = end, name
     if at > available:
         raise CheckpointError(
-            file, f"truncated: the header places {at:,} bytes of data (the last of tensor {before!r}), but the file holds {available:,}"
+            file,
+            f"truncated: the header describes {at:,} bytes of data, up to the end of tensor {before!r}, but the file has "
+            f"{available:,} after the header",
         )
     if at < available:
         raise CheckpointError(file, f"{available - at:,} bytes at its end belong to no tensor")
@@ -317,7 +331,7 @@ def _short(value: Any) -> str:
 
 
 def _json_type(value: Any) -> str:
-    names = {tuple: "an object", list: "an array", str: "a text", bool: "a boolean", type(None): "null"}
+    names = {tuple: "an object", list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")
 
 

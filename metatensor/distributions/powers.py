@@ -1,4 +1,4 @@
-"""Families of variables transformed with exponents: Weibull, Pareto, Kumaraswamy and InverseGamma."""
+"""Distributions of variables transformed by powers or `exp`: Weibull, Pareto, Kumaraswamy and InverseGamma."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ RANDOM_FLAG = 64
 _DROPOUT = ("p", "dropout", "dropout_p")
 _SWITCH = ("train", "training")
 
-# Operators that have the flag ELEMENTWISE, because their result may overwrite an argument, but are not element-wise.
+# These operators are not element-wise. They have the flag ELEMENTWISE only because their result may overwrite an
+# argument.
 _MIXING = frozenset((
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "cumprod", "cumsum", "index_add", "index_copy", "index_fill", "index_reduce",
     "masked_scatter", "put", "renorm", "scatter", "scatter_add", "scatter_reduce",
@@ -68,7 +69,7 @@ def current_level() -> Level | None:
 
 @lru_cache(None)
 def writes(op: Any) -> bool:
-    """Return whether an operator writes to its first argument whatever the call."""
+    """Return whether an operator writes to its first argument in every call."""
     return any("(a!)" in schema.partition(",")[0] for schema in op.schemas)
 
 
@@ -111,11 +112,14 @@ class Level(DispatchMode):
     def __exit__(self, *error: Any) -> None:
         _threads.levels.pop()
         super().__exit__(*error)
-        if isinstance(error[1], NoBatch):  # the class is for the rules only
+        if isinstance(error[1], NoBatch):  # NoBatch is internal, so users get a RuntimeError
             raise RuntimeError(str(error[1])).with_traceback(error[2]) from None
 
     def dispatch(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operator without batched arguments. A random operator raises, draws once, or draws for each member."""
+        """Run an operator without batched arguments.
+
+        Depending on `randomness`, a random operator raises, draws once for all members, or draws for each member.
+        """
         if self.inside_member or not is_random(op, args, kwargs):
             return op(*args, **kwargs)
         self.refuse_random(op)
@@ -142,7 +146,8 @@ class Level(DispatchMode):
 def wrap(value: Any, level: Level) -> Any:
     """Return a `Batched` tensor whose members are the slices of `value` along its first dimension.
 
-    Of nested batched tensors, the innermost level is outside.
+    If `value` is already batched by a more deeply nested `vmap`, the result is a batched tensor of that `vmap`, whose
+    `value` is batched at `level`.
     """
     if isinstance(value, Batched) and value.level.depth > level.depth:
         return wrap(wrap(value.value.movedim(1, 0), level), value.level)
@@ -156,7 +161,10 @@ def wrap(value: Any, level: Level) -> Any:
 
 
 def peel(x: Any, level: Level) -> Any:
-    """Return a tensor without the batch of `level`, whose members are along a new first dimension. Share what is not batched."""
+    """Return `x` with the members of `level` along a new first dimension.
+
+    If `x` is not batched at `level`, it is expanded without a copy.
+    """
     if isinstance(x, Batched):
         if x.level is level:
             return x.value
@@ -220,8 +228,8 @@ class Batched(Tensor):
         name = func.functional.name
         if name in _ANSWERS:
             raise NoBatch(
-                f"vmap: {name} (or bool(), int() or a comparison of a tensor) gives a different result for each member of the "
-                "batch, so code cannot depend on it; use metatensor.where instead of an if statement"
+                f"vmap: {name}, which bool() and int() may call, may give a different result for each member of the batch, "
+                "so code cannot depend on it; use metatensor.where instead of an if statement"
             )
         if name in _COMMON:
             with DisableTorchFunctionSubclass():
@@ -273,7 +281,7 @@ class Batched(Tensor):
 
 
 def _changed(mutated: Any) -> Any:
-    """Return a tensor that has been written to. It requires gradients if its members do now."""
+    """Return `mutated` after a write. Set `requires_grad` of batched tensors whose members now require gradients."""
     for x in _tree.flatten(mutated):
         if isinstance(x, Batched) and x.value.requires_grad and not x.requires_grad:
             with DisableTorchFunctionSubclass():
@@ -293,7 +301,7 @@ class SharedWrite(NoBatch):
 
 
 def by_rule(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
-    """Use the operator's rule. All views have a common rule, and so have all element-wise operators."""
+    """Use the operator's rule. All views share one rule, and all element-wise operators share another."""
     from metatensor.func._rules import RULES, broadcast, view
 
     if "out" in kwargs:
@@ -323,7 +331,7 @@ def by_body(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, An
 
 
 def by_parts(func: Any, level: Level, args: tuple[Any, ...], kwargs: dict[str, Any], mutated: Any) -> Any:
-    """Compute an operator with other operators: by the function of `recorded_as`, or by its decomposition."""
+    """Compute an operator with others, by the function registered with `recorded_as` or by its decomposition."""
     if mutated is not None:
         return NotImplemented
     found = bound_arguments(func, args, kwargs)
@@ -380,8 +388,10 @@ def _innermost(value: Any) -> Any:
 
 
 def _together(column: list[Any], size: int, level: Level, func: Any) -> Any:
-    """Combine the results of all members, at one leaf, into a batched tensor. Python values must be equal for all
-    members."""
+    """Combine the results of all members for one leaf of the nested result into a batched tensor.
+
+    Python values must be equal for all members.
+    """
     if not isinstance(column[0], Tensor):
         if any(other != column[0] for other in column):
             raise RuntimeError(f"vmap: {func.name} gives a different result for each member of the batch")

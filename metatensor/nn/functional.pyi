@@ -33,15 +33,15 @@ def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
 def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: _bool = False) -> Tensor:
     """Max pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's size. If `return_indices`, also return the int64 indices of the maxima."""
 def adaptive_max_pool1d_with_indices(input: Tensor, output_size: Any, return_indices: _bool = False) -> tuple[Tensor, Tensor]:
-    """`adaptive_max_pool1d` with the int64 indices of the maxima in each flattened image. Returns (values, indices)."""
+    """Like `adaptive_max_pool1d`, but returns (values, indices): the indices are the int64 positions of the maxima in the last dimension."""
 def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: _bool = False) -> Tensor:
     """Max pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's size. If `return_indices`, also return the int64 indices of the maxima."""
 def adaptive_max_pool2d_with_indices(input: Tensor, output_size: Any, return_indices: _bool = False) -> tuple[Tensor, Tensor]:
-    """`adaptive_max_pool2d` with the int64 indices of the maxima in each flattened image. Returns (values, indices)."""
+    """Like `adaptive_max_pool2d`, but returns (values, indices): the indices are the int64 positions of the maxima in the flattened last two dimensions."""
 def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: _bool = False) -> Tensor:
     """Max pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the input's size. If `return_indices`, also return the int64 indices of the maxima."""
 def adaptive_max_pool3d_with_indices(input: Tensor, output_size: Any, return_indices: _bool = False) -> tuple[Tensor, Tensor]:
-    """`adaptive_max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, indices)."""
+    """Like `adaptive_max_pool3d`, but returns (values, indices): the indices are the int64 positions of the maxima in the flattened last three dimensions."""
 def affine_grid(theta: Tensor, size: Any, align_corners: _bool | None = None) -> Tensor:
     """Return the grid for `grid_sample` that applies one affine map per image. `theta` (N, 2, 3) and `size` (N, C, H, W) give (N, H, W, 2). `theta` (N, 3, 4) and `size` (N, C, D, H, W) give (N, D, H, W, 3)."""
 def alpha_dropout(input: Tensor, p: _float = 0.5, training: _bool = False, inplace: _bool = False, *, generator: _Generator | None = None) -> Tensor:
@@ -135,11 +135,11 @@ def fold(input: Tensor, output_size: _int | Sequence[_int], kernel_size: _int | 
 def fractional_max_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], output_size: Any | None = None, output_ratio: Any | None = None, return_indices: _bool = False, _random_samples: Tensor | None = None, *, generator: _Generator | None = None) -> Tensor:
     """Fractional max pooling: maxima over windows at pseudo-random positions (Graham, 2014). The spatial output sizes are `output_size`, or the input's sizes times `output_ratio`. If `return_indices`, also return the int64 indices of the maxima."""
 def fractional_max_pool2d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], output_size: Any | None = None, output_ratio: Any | None = None, return_indices: _bool = False, _random_samples: Tensor | None = None, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
-    """`fractional_max_pool2d` with the int64 indices of the maxima in each flattened image. Returns (values, indices)."""
+    """Like `fractional_max_pool2d`, but returns (values, indices): the indices are the int64 positions of the maxima in the flattened last two dimensions."""
 def fractional_max_pool3d(input: Tensor, kernel_size: _int | Sequence[_int], output_size: Any | None = None, output_ratio: Any | None = None, return_indices: _bool = False, _random_samples: Tensor | None = None, *, generator: _Generator | None = None) -> Tensor:
     """Fractional max pooling: maxima over windows at pseudo-random positions (Graham, 2014). The spatial output sizes are `output_size`, or the input's sizes times `output_ratio`. If `return_indices`, also return the int64 indices of the maxima."""
 def fractional_max_pool3d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], output_size: Any | None = None, output_ratio: Any | None = None, return_indices: _bool = False, _random_samples: Tensor | None = None, *, generator: _Generator | None = None) -> tuple[Tensor, Tensor]:
-    """`fractional_max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, indices)."""
+    """Like `fractional_max_pool3d`, but returns (values, indices): the indices are the int64 positions of the maxima in the flattened last three dimensions."""
 def gaussian_nll_loss(input: Tensor, target: Tensor, var: Tensor | _Number, full: _bool = False, eps: _float = 1e-06, reduction: _str = 'mean') -> Tensor:
     """Negative log-likelihood of `target` under normal distributions of mean `input` and variance `var`: `0.5 * (log(v) + (input - target) ** 2 / v)` with `v = max(var, eps)`. `full` adds the constant `0.5 * log(2 * pi)`."""
 def gelu(input: Tensor, *, approximate: _str = 'none', out: Tensor | None = None) -> Tensor:
@@ -203,15 +203,15 @@ def margin_ranking_loss(input1: Tensor, input2: Tensor, target: Tensor, margin: 
 def max_pool1d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Tensor:
     """Maximum of each window of (N, C, L). If `return_indices`, also return the int64 indices of the maxima."""
 def max_pool1d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> tuple[Tensor, Tensor]:
-    """`max_pool1d` with the int64 indices of the maxima in each flattened image. Returns (values, indices)."""
+    """Like `max_pool1d`, but returns (values, indices): the indices are the int64 positions of the maxima in the last dimension."""
 def max_pool2d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Tensor:
     """Maximum of each window of (N, C, H, W). If `return_indices`, also return the int64 indices of the maxima."""
 def max_pool2d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> tuple[Tensor, Tensor]:
-    """`max_pool2d` with the int64 indices of the maxima in each flattened image. Returns (values, indices)."""
+    """Like `max_pool2d`, but returns (values, indices): the indices are the int64 positions of the maxima in the flattened last two dimensions."""
 def max_pool3d(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> Tensor:
     """Maximum of each window of (N, C, D, H, W). If `return_indices`, also return the int64 indices of the maxima."""
 def max_pool3d_with_indices(input: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, dilation: _int | Sequence[_int] = 1, ceil_mode: _bool = False, return_indices: _bool = False) -> tuple[Tensor, Tensor]:
-    """`max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, indices)."""
+    """Like `max_pool3d`, but returns (values, indices): the indices are the int64 positions of the maxima in the flattened last three dimensions."""
 @overload
 def max_unpool1d(input: Tensor, indices: Tensor, kernel_size: _int | Sequence[_int], stride: _int | Sequence[_int] | None = None, padding: _int | Sequence[_int] = 0, output_size: Sequence[_int] | None = None) -> Tensor:
     """Write the maxima selected by `max_pool1d` to their original indices in a larger output of zeros."""

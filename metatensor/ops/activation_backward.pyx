@@ -1,4 +1,4 @@
-"""Backward halves of element-wise functions: operators that take the gradient of a result and return that of the input."""
+"""Backward operators of element-wise functions. They take the gradient of the result and return that of the input."""
 from metatensor._core.op cimport FUNCTION_ONLY, KEEP, PROMOTE, Call, define, dim_arg, dtype_arg, result_device, tensor_arg
 from metatensor._core.compute cimport same_sizes
 from metatensor._core.dtype cimport DType
@@ -73,7 +73,7 @@ gradient("_log_softmax_backward_data", grad_output=lambda grad, output, dim: gra
          output=lambda grad, grad_output, output, dim: -grad * output.exp() * grad_output.sum(dim, True))
 
 
-# Forward halves that return what the gradient needs ------------------------------------------------------
+# Forward operators that also return what the gradient needs ------------------------------------------------------
 
 cdef object log_sigmoid_forward(Call* c):
     cdef Tensor out = unary(c)

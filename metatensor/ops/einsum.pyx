@@ -1,4 +1,4 @@
-"""einsum. It parses an equation into a plan, and runs the plan as sums, permutations and batched matrix products."""
+"""`einsum` parses an equation into a plan, and runs the plan as sums, permutations and batched matrix products."""
 from cpython.object cimport PyObject
 from metatensor._core.layout cimport Layout, mul_dims
 from metatensor._core.op cimport COMPOSITE, FUNCTION_ONLY, Call, Op, arg, as_declared, call, define, find, tensors_arg
@@ -17,9 +17,9 @@ cdef object raise_einsum(str message):
 
 # Parsing the equation -----------------------------------------------------------
 
-# A plan has the dimensions of the result, in order, then the summed dimensions in the order of
-# their labels. For each operand and each dimension of the plan, it holds a tuple of the operand's
-# dimensions with that label. The tuple is () if the operand lacks the label.
+# The dimensions of a plan are those of the result, in order, then the summed dimensions, sorted by
+# label. Each of them has a label. For each operand and each label, the plan holds a tuple of the
+# operand's dimensions with that label. The tuple is () if the operand lacks the label.
 
 cdef dict _plans = {}
 
@@ -46,7 +46,8 @@ cdef list read_subscripts(str text, str what):
 cdef tuple make_plan(str equation, tuple ndims):
     """Return the number of result dimensions and the number of all dimensions.
 
-    Also return, for each operand, its tuples and whether it repeats a label, so that a tuple has several dimensions.
+    Also return, for each operand, its tuples, and whether a label is repeated in it, that is, whether a tuple has more
+    than one dimension.
     """
     cdef str left, arrow, right
     cdef int ellipsis = 0, k, position, extra
@@ -238,13 +239,13 @@ cdef Tensor contract(Tensor a, Tensor b, const bint* is_summed):
             only_b[n_b] = i
             n_b += 1
     if n_a and n_b and only_b[n_b - 1] < only_a[0]:
-        # Put the operand whose own dimensions come first in the plan on the left. The result then needs no permutation.
+        # The left operand is the one whose own dimensions come first in the plan. The result then needs no permutation.
         a, b = b, a
         for i in range(max(n_a, n_b)):
             only_a[i], only_b[i] = only_b[i], only_a[i]
         n_a, n_b = n_b, n_a
-    # The left operand gets the order both, only_a, summed, only_b, and the right one both, summed, only_b, only_a. The
-    # last group of each has sizes of 1.
+    # Order of the left operand: (both, only_a, summed, only_b). Order of the right operand: (both, summed, only_b,
+    # only_a). All dimensions in the last group of each order have size 1.
     joined(order, both, n_both, only_a, n_a, summed, n_summed, only_b, n_b)
     for i in range(n):
         back[order[i]] = i
@@ -274,7 +275,10 @@ cdef void joined(int* to, const int* a, int n_a, const int* b, int n_b, const in
 
 
 cdef int count_operands(list items, int n_all, int* remaining, str equation, list operands) except -1:
-    """Write to `remaining` how many operands have each dimension of the plan. Raise if the sizes do not broadcast."""
+    """Write to `remaining`, for each dimension of the plan, the number of operands whose size there is not 1.
+
+    Raise RuntimeError if the sizes do not broadcast.
+    """
     cdef Tensor t
     cdef dim_t size
     cdef int d
@@ -375,10 +379,10 @@ cdef str slots(str type, str name, int n):
 
 
 define("einsum(str equation, Tensor[] operands) -> Tensor", einsum_body, COMPOSITE | FUNCTION_ONLY,
-       "Sum of products of operands by an equation such as 'bij,bjk->bik'. The sum is over the subscripts that are "
-       "not in the output. '...' stands for any further dimensions, which broadcast. Without '->', the output has the "
-       "dimensions of '...', then the subscripts that appear once, in alphabetical order. The subscripts may also be "
-       "lists of integers: `einsum(a, [0, 1], b, [1, 2], [0, 2])`.")
+       "Sum of products of the operands, as specified by an equation such as 'bij,bjk->bik'. The sum is over the "
+       "subscripts that are not in the output. '...' stands for any further dimensions, which broadcast. Without "
+       "'->', the output has the dimensions of '...', then the subscripts that appear once, in alphabetical order. "
+       "The subscripts may also be lists of integers: `einsum(a, [0, 1], b, [1, 2], [0, 2])`.")
 define(f"einsum.several(str equation, {slots('Tensor', 'operand', MAX_ARGS - 1)}) -> Tensor", several_body,
        COMPOSITE | FUNCTION_ONLY)
 define(f"einsum.sublists(Tensor operand, {slots('any', 'sublist', MAX_ARGS - 1)}) -> Tensor", sublists_body,

@@ -249,11 +249,11 @@ define("_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale
        "size of each bag, and the index of each maximum.")
 define("_embedding_bag_backward(Tensor grad, Tensor indices, Tensor offset2bag, Tensor bag_size, Tensor maximum_indices, "
        "Tensor? per_sample_weights, int num_weights, bool scale_grad_by_freq, str mode, int? padding_idx) -> Tensor",
-       bag_backward_meta, FUNCTION_ONLY | MIXED, "Gradient of `_embedding_bag` for its table.")
+       bag_backward_meta, FUNCTION_ONLY | MIXED, "Gradient of `_embedding_bag` with respect to its table.")
 recorded_as("_embedding_bag_backward", "sampling.bag_gradient")
 define("_embedding_bag_weights_backward(Tensor grad, Tensor weight, Tensor indices, Tensor offset2bag, int? padding_idx) "
        "-> Tensor", bag_weights_backward_meta, FUNCTION_ONLY | MIXED,
-       "Gradient of `_embedding_bag` for the weights of the samples.")
+       "Gradient of `_embedding_bag` with respect to the weights of the samples.")
 recorded_as("_embedding_bag_weights_backward", "sampling.bag_weights_gradient")
 gradient("_embedding_bag", outputs=(0,), weight="sampling.bag_weight", per_sample_weights="sampling.bag_sample_weights")
 recorded_as("nn.functional.embedding_bag", "sampling.embedding_bag")

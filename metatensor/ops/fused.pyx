@@ -1,6 +1,6 @@
-"""Operators that one kernel computes on some devices, and their backward halves: attention with its logsumexp, RMS norm.
+"""Operators that some devices compute in one kernel (attention with its logsumexp, RMS norm), and their gradients.
 
-A kernel policy (`metatensor.rules.policies`) says where they are recorded in place of others.
+A kernel policy (`metatensor.rules.policies`) says on which devices they are recorded instead of other operators.
 """
 from metatensor._core.dtype cimport BF16, F16, F32, I64, U64, DType, by_code
 from metatensor._core.gradients import gradient, recorded_as

@@ -1,5 +1,7 @@
-"""Backward halves of losses. They return the gradient of the input, of the input's sizes (of the broadcast sizes for losses that
-broadcast input and target)."""
+"""Operators that compute the gradients of losses with respect to the input.
+
+The gradient has the shape of the input, or the broadcast shape if the loss broadcasts input and target.
+"""
 from metatensor._core.op cimport FUNCTION_ONLY, Call, arg, define, result_device, tensor_arg
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
 from metatensor._core.types cimport dim_t
@@ -58,7 +60,7 @@ for _name in ("mse_loss", "smooth_l1_loss", "huber_loss", "soft_margin_loss", "b
     recorded_as(f"{_name}_backward", f"losses.{_name}_backward")
 gradient("nll_loss_backward", grad_output="losses.nll_loss_twice", input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
 define("_nll_loss_forward(Tensor input, Tensor target, Tensor? weight, str reduction, int ignore_index) -> (Tensor, Tensor)",
-       nll_loss_forward, FUNCTION_ONLY, "`nll_loss` that also returns the total weight of the samples.")
+       nll_loss_forward, FUNCTION_ONLY, "Like `nll_loss`, but also returns the total weight of the samples.")
 gradient("_nll_loss_forward", node="losses.nll_loss_node", outputs=(0,),
          input=lambda grad, input, target, weight, reduction, ignore_index, result1: ops.nll_loss_backward(
              grad, input, target, weight, reduction, ignore_index, result1))
@@ -77,7 +79,7 @@ cdef object ctc_forward(Call* c):
 
 
 cdef object multilabel_forward(Call* c):
-    """Arguments: input, target, reduction. Return the loss and which classes are targets."""
+    """Arguments: input, target, reduction. Return the loss and a mask of the classes that are targets."""
     cdef Tensor t = tensor_arg(c, 0)
     cdef int n = 1 if t.ndim == 2 and arg(c, 2) == "none" else 0
     return (new_contiguous(n, t.sizes, t.dtype, result_device(c)), new_contiguous(t.ndim, t.sizes, t.dtype, result_device(c)))
@@ -94,7 +96,7 @@ define("_ctc_loss_backward(Tensor grad_output, Tensor log_probs, Tensor targets,
 for _name in ("nn.functional.ctc_loss", "nn.functional.ctc_loss.ints"):
     recorded_as(_name, "ctc.ctc_loss")
 define("_multilabel_margin_loss_forward(Tensor input, Tensor target, str reduction) -> (Tensor, Tensor)", multilabel_forward, FUNCTION_ONLY,
-       "`multilabel_margin_loss` that also returns which classes are targets.")
+       "Like `multilabel_margin_loss`, but also returns a mask of the classes that are targets.")
 gradient("_multilabel_margin_loss_forward", node="MultilabelMarginLossBackward0", outputs=(0,),
          input=lambda grad, input, target, reduction, result1: ops.multilabel_margin_loss_backward(grad, input, target, reduction, result1))
 recorded_as("nn.functional.multilabel_margin_loss",

@@ -1,5 +1,7 @@
-"""Backward halves of normalization layers. They return a tuple with the gradients of input, weight and
-bias. Those that `output_mask` does not select are None."""
+"""Backward operators of normalization layers.
+
+They return a tuple with the gradients of input, weight and bias. Those that `output_mask` does not select are None.
+"""
 from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport DType
 from metatensor._core.memory cimport Scope, pause_tracking, resume_tracking

@@ -275,5 +275,6 @@ cdef object weight_norm_body(Call* c):
 
 
 define("_weight_norm_interface(Tensor v, Tensor g, int dim=0) -> (Tensor, Tensor)", weight_norm_body, COMPOSITE | FUNCTION_ONLY,
-       "The tensor `v` divided by its norms over all dimensions except `dim`, times `g`; and these norms.")
+       "Return `v` divided by its norms over all dimensions except `dim` and multiplied by `g`, and these norms as the "
+       "second result.")
 gradient("_weight_norm_interface", node="WeightNormInterfaceBackward0", joint="norm.weight_norm", outputs=(0,), v=True, g=True)

@@ -429,22 +429,26 @@ define(f"nn.functional.max_pool1d({_max.format(n=1)}) -> Tensor", max_pool1d, FU
        "Maximum of each window of (N, C, L). If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.max_pool1d_with_indices({_max.format(n=1)}) -> {_pair}", max_pool1d_with_indices,
        FUNCTION_ONLY,
-       "`max_pool1d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
+       "Like `max_pool1d`, but returns (values, indices): the indices are the int64 positions of the maxima "
+       "in the last dimension.")
 alias_op("max_pool1d", "nn.functional.max_pool1d")
 define(f"nn.functional.max_pool2d({_max.format(n=2)}) -> Tensor", max_pool2d, FUNCTION_ONLY,
        "Maximum of each window of (N, C, H, W). If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.max_pool2d_with_indices({_max.format(n=2)}) -> {_pair}", max_pool2d_with_indices,
        FUNCTION_ONLY,
-       "`max_pool2d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
+       "Like `max_pool2d`, but returns (values, indices): the indices are the int64 positions of the maxima "
+       "in the flattened last two dimensions.")
 alias_op("max_pool2d", "nn.functional.max_pool2d")
 define(f"nn.functional.max_pool3d({_max.format(n=3)}) -> Tensor", max_pool3d, FUNCTION_ONLY,
        "Maximum of each window of (N, C, D, H, W). If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.max_pool3d_with_indices({_max.format(n=3)}) -> {_pair}", max_pool3d_with_indices,
        FUNCTION_ONLY,
-       "`max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
+       "Like `max_pool3d`, but returns (values, indices): the indices are the int64 positions of the maxima "
+       "in the flattened last three dimensions.")
 alias_op("max_pool3d", "nn.functional.max_pool3d")
 define(f"max_pool1d_with_indices({_max.format(n=1)}) -> {_pair}", max_pool1d_with_indices, FUNCTION_ONLY,
-       "`max_pool1d` with the int64 indices of the maxima along L. Returns (values, indices).")
+       "Like `max_pool1d`, but returns (values, indices): the indices are the int64 positions of the maxima "
+       "along the last dimension.")
 define(f"nn.functional.avg_pool1d({_avg.format(n=1)}) -> Tensor", avg_pool1d, FUNCTION_ONLY,
        "Average of each window of (N, C, L).")
 define(f"nn.functional.avg_pool2d({_avg.format(n=2)}, int? divisor_override=None) -> Tensor", avg_pool2d, FUNCTION_ONLY | OUT | EXACT_OUT,
@@ -468,7 +472,8 @@ define("nn.functional.adaptive_max_pool1d(Tensor input, any output_size, bool re
        "size. If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.adaptive_max_pool1d_with_indices(Tensor input, any output_size, "
        f"bool return_indices=False) -> {_pair}", adaptive_max_pool1d_with_indices, FUNCTION_ONLY,
-       "`adaptive_max_pool1d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
+       "Like `adaptive_max_pool1d`, but returns (values, indices): the indices are the int64 positions of the maxima "
+       "in the last dimension.")
 define("nn.functional.adaptive_avg_pool2d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool2d,
        FUNCTION_ONLY,
        "Average pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the "
@@ -479,7 +484,8 @@ define("nn.functional.adaptive_max_pool2d(Tensor input, any output_size, bool re
        "size. If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.adaptive_max_pool2d_with_indices(Tensor input, any output_size, "
        f"bool return_indices=False) -> {_pair}", adaptive_max_pool2d_with_indices, FUNCTION_ONLY,
-       "`adaptive_max_pool2d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
+       "Like `adaptive_max_pool2d`, but returns (values, indices): the indices are the int64 positions of the maxima "
+       "in the flattened last two dimensions.")
 define("nn.functional.adaptive_avg_pool3d(Tensor input, any output_size) -> Tensor", adaptive_avg_pool3d,
        FUNCTION_ONLY,
        "Average pooling with windows chosen so that the spatial output sizes are `output_size`. None keeps the "
@@ -490,7 +496,8 @@ define("nn.functional.adaptive_max_pool3d(Tensor input, any output_size, bool re
        "size. If `return_indices`, also return the int64 indices of the maxima.")
 define(f"nn.functional.adaptive_max_pool3d_with_indices(Tensor input, any output_size, "
        f"bool return_indices=False) -> {_pair}", adaptive_max_pool3d_with_indices, FUNCTION_ONLY,
-       "`adaptive_max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, indices).")
+       "Like `adaptive_max_pool3d`, but returns (values, indices): the indices are the int64 positions of the maxima "
+       "in the flattened last three dimensions.")
 alias_op("adaptive_avg_pool1d", "nn.functional.adaptive_avg_pool1d")
 define(f"adaptive_max_pool1d(Tensor input, any output_size) -> {_pair}", adaptive_max_pool1d_with_indices, FUNCTION_ONLY,
        "Max pooling with windows chosen so that the output length is `output_size`. Returns (values, int64 indices).")
@@ -501,8 +508,8 @@ define(f"nn.functional.fractional_max_pool2d({_fractional.format(n=2)}) -> Tenso
        "indices of the maxima.")
 define(f"nn.functional.fractional_max_pool2d_with_indices({_fractional.format(n=2)}) -> {_pair}",
        fractional_max_pool2d_with_indices, FUNCTION_ONLY | RANDOM,
-       "`fractional_max_pool2d` with the int64 indices of the maxima in each flattened image. Returns (values, "
-       "indices).")
+       "Like `fractional_max_pool2d`, but returns (values, indices): the indices are the int64 positions of the maxima "
+       "in the flattened last two dimensions.")
 define(f"nn.functional.fractional_max_pool3d({_fractional.format(n=3)}) -> Tensor", fractional_max_pool3d,
        FUNCTION_ONLY | RANDOM,
        "Fractional max pooling: maxima over windows at pseudo-random positions (Graham, 2014). The spatial output "
@@ -510,8 +517,8 @@ define(f"nn.functional.fractional_max_pool3d({_fractional.format(n=3)}) -> Tenso
        "indices of the maxima.")
 define(f"nn.functional.fractional_max_pool3d_with_indices({_fractional.format(n=3)}) -> {_pair}",
        fractional_max_pool3d_with_indices, FUNCTION_ONLY | RANDOM,
-       "`fractional_max_pool3d` with the int64 indices of the maxima in each flattened image. Returns (values, "
-       "indices).")
+       "Like `fractional_max_pool3d`, but returns (values, indices): the indices are the int64 positions of the maxima "
+       "in the flattened last three dimensions.")
 define(f"nn.functional.max_unpool1d({_unpool.format(n=1)}) -> Tensor", max_unpool1d, FUNCTION_ONLY,
        "Write the maxima selected by `max_pool1d` to their original indices in a larger output of zeros.")
 define(f"nn.functional.max_unpool2d({_unpool.format(n=2)}) -> Tensor", max_unpool2d, FUNCTION_ONLY,

@@ -22,23 +22,25 @@ cdef object overlap_add_meta(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef dim_t sizes[2]
     if t.ndim != 3 or t.sizes[1] == 0 or int_arg(c, 1) < 1:
-        fail(c, f"frames [n, frames, size] and a positive step are needed, got shape {shape_str(t)} and step {arg(c, 1)}")
+        fail(c, "expected an input of shape [n, frames, size] with at least one frame, and a positive step, got shape "
+                f"{shape_str(t)} and step {arg(c, 1)}")
     sizes[0] = t.sizes[0]
     sizes[1] = add_dims(t.sizes[2], mul_dims(int_arg(c, 1), t.sizes[1] - 1))
     return new_contiguous(2, sizes, t.dtype, result_device(c))
 
 
 define("_overlap_add(Tensor input, int step) -> Tensor", overlap_add_meta, FUNCTION_ONLY,
-       "Add up overlapping frames at distances of `step`: (n, frames, size) gives (n, size + step * (frames - 1)).")
+       "Add up overlapping frames that start `step` points apart. An input of shape (n, frames, size) gives "
+       "(n, size + step * (frames - 1)).")
 gradient("_overlap_add", node="UnfoldBackwardBackward0", input=lambda grad, input_meta, step: grad.unfold(-1, input_meta.shape[2], step))
 
 
 # Shared by both directions -----------------------------------------------------------------
 
 cdef struct Frames:
-    dim_t size          # n_fft, the points of a transform
-    dim_t hop           # points from one frame to the next
-    dim_t window        # points of the window, which is centered in a frame
+    dim_t size          # n_fft, the number of points in a transform
+    dim_t hop           # number of points from one frame to the next
+    dim_t window        # number of points in the window, which is centered in a frame
 
 
 cdef int _read_frames(Call* c, Frames* f) except -1:
@@ -106,7 +108,7 @@ cdef object stft_body(Call* c):
         t = <Tensor>call("unsqueeze", (t, 0))
     points = t.sizes[1]
     if not 0 < f.size <= points:
-        fail(c, f"n_fft must be from 1 to {points}, the points of the signal, got {f.size}")
+        fail(c, f"n_fft must be from 1 to {points}, the number of points in the signal, got {f.size}")
     if f.hop < 1:
         fail(c, f"hop_length must be positive, got {f.hop}")
     _check_window(c, &f)
@@ -140,7 +142,7 @@ define("stft(Tensor input, int n_fft, int? hop_length=None, int? win_length=None
        "additional last dimension of size 2. `hop_length` defaults to `n_fft // 4`.")
 
 
-# Backward -------------------------------------------------------------------------------------
+# Inverse --------------------------------------------------------------------------------------
 
 cdef int _check_envelope(Call* c, Tensor envelope) except -1:
     """Raise RuntimeError if the windows do not cover all of the result. If `envelope` has no data, check nothing."""
@@ -148,7 +150,7 @@ cdef int _check_envelope(Call* c, Tensor envelope) except -1:
     while getattr(type(least), "_overrides_operators_only", False):
         least = (<object>least).value.amin()    # of all members of a batch
     if least.storage.data is not None and (<object>least).item() < LEAST_ENVELOPE:
-        fail(c, "the windows leave a part of the signal uncovered: the sum of their squares is 0 somewhere")
+        fail(c, "the windows do not cover the whole signal: the sum of their squares is (almost) 0 at some point")
     return 0
 
 

@@ -1,4 +1,7 @@
-"""Backward halves of pooling, resizing and embedding: the gradients have the sizes of the input."""
+"""Operators that compute the gradients of pooling, resizing, grid sampling and embedding.
+
+Each gradient has the shape of the corresponding input.
+"""
 from metatensor._core.layout cimport set_format, suggest_format
 from metatensor._core.op cimport FUNCTION_ONLY, Call, arg, define, dims_arg, int_arg, result_device, tensor_arg
 from metatensor._core.tensor cimport Tensor, new_contiguous, new_strided, shape_str
@@ -81,7 +84,7 @@ for _name in ("max_pool", "avg_pool", "adaptive_avg_pool"):
     gradient(f"_{_name}_backward", grad_output=f"windows.{_name}_twice", input=lambda grad, input_meta: grad.new_zeros(input_meta.shape))
 recorded_as("_upsample_backward", "windows.upsample_backward")
 define("embedding_dense_backward(Tensor grad_output, Tensor indices, int num_weights, int padding_idx, bool scale_grad_by_freq) -> Tensor",
-       embedding_backward, FUNCTION_ONLY, "Gradient of `embedding` for its table.")
+       embedding_backward, FUNCTION_ONLY, "Gradient of `embedding` with respect to its table.")
 recorded_as("embedding_dense_backward", "attention.embedding_dense_backward")
 
 for _n in ("2d", "3d"):

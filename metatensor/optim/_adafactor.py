@@ -15,7 +15,10 @@ __all__ = ["Adafactor"]
 
 
 def _mean_over(dim: int) -> Any:
-    """Return a function that makes zeros for means over one dimension, or None for fewer than 2 dimensions."""
+    """Return a function that creates a tensor of zeros for the means of a parameter over one dimension.
+
+    That function returns None if the parameter has fewer than 2 dimensions.
+    """
 
     def make(p: Any, group: Group) -> Any:
         shape = list(p.shape)

@@ -59,7 +59,7 @@ def check(op, overload, device):
     return found
 
 
-# Backward halves for which no arguments are generated, and operators that need values.
+# Backward operators for which no arguments are generated, and operators that need values.
 WITHOUT = {
     "native_batch_norm", "_native_batch_norm_legit", "convolution_backward", "multi_margin_loss_backward",
     "multilabel_margin_loss_backward", "native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward",

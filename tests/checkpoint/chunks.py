@@ -10,7 +10,7 @@ FILESYSTEM = "torch.distributed.checkpoint.filesystem"
 
 
 def maker():
-    """Return a class whose objects are pickled under the name of a PyTorch class."""
+    """Return a function that creates objects which are pickled under the names of PyTorch's classes."""
     made = {}
 
     def record(kind, module=METADATA, **members):
@@ -25,7 +25,11 @@ def maker():
 
 
 def write(folder, records, tensors, change=None):
-    """Write a checkpoint to ``folder``: name -> (shape, {offsets: array}). ``change`` can modify the tables first."""
+    """Write a checkpoint to ``folder``.
+
+    ``tensors`` maps names to (shape, {offsets: array}). ``records`` is a function that `maker` returned. ``change`` can
+    first modify the table of tensors and the table of storage locations.
+    """
     table, places = {}, {}
     data = io.BytesIO()
     for name, (shape, chunks) in tensors.items():
@@ -65,7 +69,7 @@ class object_of:
 
 
 class Pickler(pickle._Pickler):
-    """Writes classes and their stand-ins as globals, even if they cannot be imported."""
+    """Writes classes, `Dtype` and `object_of` as globals, even if those cannot be imported."""
 
     def save(self, obj, save_persistent_id=True):
         if isinstance(obj, Dtype):

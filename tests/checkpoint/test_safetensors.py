@@ -159,7 +159,7 @@ def test_truncated(tmp_path):
 def test_a_huge_header_length(tmp_path, length):
     path = tmp_path / "huge.safetensors"
     path.write_bytes(struct.pack("<Q", length) + b"{}" + bytes(100))
-    with pytest.raises(CheckpointError, match="claims"):
+    with pytest.raises(CheckpointError, match="header length is"):
         mt.load(path, map_location="meta")
 
 
@@ -176,7 +176,7 @@ def test_not_a_checkpoint(tmp_path):
 BAD_HEADERS = [
     ('{"a"', "not JSON"),
     ('{"a": NaN}', "not JSON"),
-    ('{"a": "\\ud800"}', "'a'", "a text"),
+    ('{"a": "\\ud800"}', "'a'", "a string"),
     ('{"\\ud800": {}}', "not Unicode"),
     (b'{"\xff": {}}', "UTF-8"),
     ('{"a": {"dtype":"F32","shape":[2],"data_offsets":[0,8]}, "a": {"dtype":"F32","shape":[2],"data_offsets":[0,8]}}', "'a'", "twice"),

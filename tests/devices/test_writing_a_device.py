@@ -61,7 +61,7 @@ def test_the_kernel_example_runs():
 
 
 def test_the_device_from_the_base_class_runs(tmp_path):
-    """Run in a new process, because a registered backend remains."""
+    """Run in a new process, because a backend cannot be unregistered."""
     code = next(text for _, text in BLOCKS if "class Abacus" in text)
     program = tmp_path / "abacus.py"
     hybrid = next(text for _, text in BLOCKS if "class Hybrid" in text)
@@ -72,7 +72,7 @@ def test_the_device_from_the_base_class_runs(tmp_path):
     assert done.stdout.splitlines()[-1] == re.search(r"# (\S*Size.*)", hybrid)[1]
 
 
-# Operations that work on a device with five methods and one op.
+# Operations that work on a device whose backend has five methods and the kernel of one op.
 MORE = """
 assert x.T.contiguous().tolist() == [[1.0, 3.0], [2.0, 4.0]]
 assert mt.zeros(2, device="abacus").tolist() == [0.0, 0.0]
@@ -92,5 +92,5 @@ try:
 except NotImplementedError as error:
     assert "(out, input, other, alpha)" in str(error) and "abacus" in str(error)
 else:
-    raise AssertionError("there is no kernel for add")
+    raise AssertionError("x + 1 succeeded, although abacus has no kernel for add")
 """

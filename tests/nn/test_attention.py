@@ -1,4 +1,7 @@
-"""MultiheadAttention compared with PyTorch's: all kinds of masks, with and without weights, with and without a batch."""
+"""MultiheadAttention compared with PyTorch's, with all kinds of masks and with and without returned attention weights.
+
+The shapes of the results are also checked without a batch.
+"""
 
 import itertools
 

@@ -1,7 +1,7 @@
 """The array kit: a complete device on top of an array library with mutable, strided arrays (NumPy, CuPy and similar).
 
 `ArrayBackend` is the device. `kernel` registers a kernel for every device of the kit. A `KernelTable` holds the kernels
-of one device. Importing this package imports NumPy, so only plugins import it.
+of one device. `ArrayBackend` and the kernels need NumPy, so metatensor imports them only when they are used.
 """
 
 __all__ = ["ArrayBackend", "KernelTable", "kernel"]

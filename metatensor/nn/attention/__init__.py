@@ -1,7 +1,7 @@
-"""Selection of attention kernels, for compatibility with programs that set it.
+"""Functions that select attention kernels, for compatibility with programs that call them.
 
 Each device has a single attention kernel, so the selection does not change results. The submodule `bias` has causal
-masks that need no memory, and `flex_attention` has attention with functions for scores and masks.
+masks that need no memory, and `flex_attention` has attention whose scores and masks are computed by functions.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def __getattr__(name: str) -> Any:
 
 
 class SDPBackend(IntEnum):
-    """PyTorch's kernels of `scaled_dot_product_attention`, with its numbers."""
+    """PyTorch's kernels for `scaled_dot_product_attention`, with PyTorch's enum values."""
 
     ERROR = -1
     MATH = 0
@@ -64,7 +64,7 @@ _chosen = _Chosen()
 
 
 def _cur_sdpa_kernel_backends(with_priority: bool = False) -> list[SDPBackend]:
-    """Return the kernels of this thread's innermost `sdpa_kernel` context, or all kernels outside of one."""
+    """Return the kernels that this thread's innermost `sdpa_kernel` context allows, or all if there is none."""
     return list(_chosen.backends)
 
 
@@ -99,7 +99,7 @@ def sdpa_kernel(backends: list[SDPBackend] | SDPBackend, set_priority: bool = Fa
     metatensor.Size([1, 2, 5, 8])
     """
     if not isinstance(backends, (list, SDPBackend)):
-        raise AssertionError(f"sdpa_kernel: expected a SDPBackend or a list of them, got {type(backends).__name__}")
+        raise AssertionError(f"sdpa_kernel: expected an SDPBackend or a list of them, got {type(backends).__name__}")
     named = list(dict.fromkeys([backends] if isinstance(backends, SDPBackend) else backends))
     before = _chosen.backends
     _chosen.backends = tuple(named if set_priority else [kernel for kernel in _ORDER if kernel in named])

@@ -61,7 +61,7 @@ class Tracer(TracerBase):
     autowrap_functions : tuple of callable
         Further functions that become single nodes.
     param_shapes_constant : bool
-        Stored and not used.
+        Stored but not used.
 
     Examples
     --------
@@ -220,8 +220,8 @@ class Tracer(TracerBase):
                 object.__setattr__(module, "__class__", self._watched_class(type(module)))
             for namespace, name in WRAPPED:
                 self._wrap(stack, namespace, name)
-            # A call of an operator with a proxy for a tensor reaches the tracer by itself. A call with a proxy for a
-            # number does not, so all functions are wrapped.
+            # An operator calls the tracer itself if a proxy is passed in place of a tensor, but not if it is passed in
+            # place of a number. All functions are therefore wrapped.
             for place in filter(None, (mt, alias, mt.nn.functional, mt.fft, mt.linalg, mt.special)):
                 for name, value in list(vars(place).items()):
                     if isinstance(value, Op) or isinstance(value, FunctionType) and (name == "_assert" or not name.startswith("_")):

@@ -1,4 +1,4 @@
-"""Backward halves of activation functions. The gradients of these operators are computed from the same formulas."""
+"""Backward operators of activation functions. The gradients of these operators are computed from the same formulas."""
 
 from __future__ import annotations
 

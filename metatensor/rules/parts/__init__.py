@@ -88,9 +88,10 @@ def backward_kernel(*names: str) -> None:
 
 
 def formula_of(name: str, argument: str | None, body: Callable[..., Any]) -> Callable[..., Any] | bool:
-    """Return what makes the temporaries of a gradient's formula, True if it is an expression, or False.
+    """Return the function that creates the temporaries of a gradient formula, if one is registered.
 
-    A function without local variables is an expression.
+    Otherwise return True if the formula is one expression, and False if it has statements. A function without local
+    variables is an expression.
     """
     _load()
     for key in (f"{name}:{argument}", name):

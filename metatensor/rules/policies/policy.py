@@ -117,7 +117,7 @@ class KernelPolicy:
         return self._recorded[name]
 
     def formula_of(self, name: str, argument: str | None, body: Callable[..., Any]) -> Any:
-        """Return how the formula of a gradient counts; see `metatensor.rules.parts.formula_of`."""
+        """Return how the memory of a gradient formula is counted; see `metatensor.rules.parts.formula_of`."""
         key = (name, argument, body)
         found = self._formulas.get(key)
         if found is None:

@@ -1,4 +1,4 @@
-"""The module from which libraries import the `Tensor` class."""
+"""PyTorch's private module `torch._tensor`, from which some libraries import `Tensor`."""
 
 from __future__ import annotations
 

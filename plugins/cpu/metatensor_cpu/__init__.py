@@ -1,4 +1,4 @@
-"""The cpu device: host memory through NumPy, with SciPy's special functions and the small floats of ml_dtypes."""
+"""The cpu device: NumPy arrays in host memory, SciPy's special functions, and low-precision floats from ml_dtypes."""
 
 from metatensor.hookspecs import hookimpl
 

@@ -1,4 +1,4 @@
-"""The model of the caching allocator on traces worked out by hand from PyTorch's notes on memory management."""
+"""The model of the caching allocator on traces whose results were derived by hand from PyTorch's notes on memory."""
 
 import pytest
 from hypothesis import given
@@ -58,7 +58,8 @@ def test_best_fit_takes_the_smallest_that_suffices_then_the_first():
     assert model.allocate(29 * MIB).address == d.address
     assert model.allocate(31 * MIB).address == a.address
     assert model.allocate(31 * MIB).address == c.address
-    assert model.allocate(12 * MIB).address == c.address + 31 * MIB  # of the rests: 9 MiB of 40, 19 MiB of 50
+    # The remainders are 9 MiB of the block of 40 MiB and 19 MiB of the block of 50 MiB.
+    assert model.allocate(12 * MIB).address == c.address + 31 * MIB
     assert model.reserved == 150 * MIB
 
 
@@ -101,7 +102,7 @@ def test_growing_batches_fragment_memory_and_expandable_segments_do_not():
         names = [(step, layer) for layer in range(8)]
         events += [(name, batch * MIB) for name in names] + [(name, None) for name in names]
     plain, expandable = replay(events), replay(events, "expandable_segments:True")
-    assert expandable.peak_allocated == 8 * 29 * MIB and expandable.peak_reserved == 240 * MIB  # in pages of 20
+    assert expandable.peak_allocated == 8 * 29 * MIB and expandable.peak_reserved == 240 * MIB  # in pages of 20 MiB
     assert plain.peak_allocated == 8 * 30 * MIB  # segments are multiples of 2 MiB, and 1 MiB is not split off
     assert plain.peak_reserved == 8 * (20 + 22 + 24 + 26 + 28 + 30) * MIB
     assert plain.fragmentation >= 0.8 and expandable.fragmentation < 0.1
@@ -130,7 +131,7 @@ def test_max_split_size():
     assert reserved((0, 200 * MIB), (0, None), (1, 50 * MIB)) == 200 * MIB
     assert reserved((0, 200 * MIB), (0, None), (1, 50 * MIB), conf=conf) == 250 * MIB
     assert reserved((0, 90 * MIB), (0, None), (1, 50 * MIB), conf=conf) == 90 * MIB
-    # Larger requests use a block that is not split only if less than 20 MiB of it are left over.
+    # For a larger request, a block that may not be split is used only if less than 20 MiB of it would be left over.
     assert reserved((0, 200 * MIB), (0, None), (1, 182 * MIB), conf=conf) == 200 * MIB
     assert reserved((0, 200 * MIB), (0, None), (1, 180 * MIB), conf=conf) == 380 * MIB
     assert reserved((0, 200 * MIB), (0, None), (1, 120 * MIB), conf=conf + ",max_non_split_rounding_mb:100") == 200 * MIB
@@ -140,7 +141,7 @@ def test_power_of_two_divisions():
     four = AllocatorSettings.parse("roundup_power2_divisions:4")
     assert four.block_size(1200 * MIB) == 1280 * MIB and four.block_size(1280 * MIB) == 1280 * MIB
     assert four.block_size(1793 * MIB) == 2048 * MIB
-    assert four.block_size(1200) == 1536  # multiples of 512 are coarser there
+    assert four.block_size(1200) == 1536  # for small sizes, rounding to multiples of 512 is coarser than the divisions
     table = AllocatorSettings.parse("roundup_power2_divisions:[256:1,512:2,1024:4,>:8]")
     assert table.block_size(200 * MIB + 1) == 200 * MIB + 512
     assert table.block_size(300 * MIB) == 384 * MIB
@@ -235,11 +236,11 @@ def test_settings_that_do_not_matter_here():
     assert AllocatorSettings.parse("backend:native, pinned_use_cuda_host_register:True") == AllocatorSettings()
 
 
-# Whatever happens --------------------------------------------------------------------
+# Invariants after any sequence of operations --------------------------------------------------------------------
 
 
 def verify(model, live):
-    """Check everything that must always hold."""
+    """Check the invariants of the model."""
     totals = {ALLOCATED: 0, FREE: 0, UNMAPPED: 0}
     ranges = []
     for segment in model.segments.values():

@@ -23,7 +23,7 @@ def files(browser, training, inference, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def loss_peaks(browser, tmp_path_factory):
-    """A step that reaches its peak in the default loss, and almost again in its gradient."""
+    """Return a page about a step that reaches its peak in the default loss, and nearly that in the loss's gradient."""
     with mt.device("meta"):
         model, x = mt.nn.Sequential(*[mt.nn.Linear(64, 64) for _ in range(60)], mt.nn.Linear(64, 20_000)), mt.empty(2048, 64)
     found = estimate(model, x, training=True, timeline=True, precision="bf16-mixed", optimizer="sgd")
@@ -34,7 +34,7 @@ def loss_peaks(browser, tmp_path_factory):
 
 @contextmanager
 def opened(browser, file: Path, **options):
-    """Open a page. At the end, nothing may have been printed or asked of the network."""
+    """Open a page. At the end, assert that the console is empty and that nothing was requested from the network."""
     context = browser.new_context(**options)
     page = context.new_page()
     page.set_default_timeout(10_000)
@@ -71,7 +71,7 @@ def until(page, condition):
         if page.evaluate(condition):
             return
         page.wait_for_timeout(50)
-    raise AssertionError(f"never: {condition}")
+    raise AssertionError(f"the condition did not become true within 5 seconds: {condition}")
 
 
 def count(page):
@@ -130,7 +130,7 @@ def test_hovering_tells_what_lives(page):
 
 
 def dot(page, at):
-    """Return where on the screen the dot of a peak is."""
+    """Return the screen position of the dot that marks the chart's point `at`."""
     return page.evaluate("""(at) => {
         const chart = byId("timeline-chart"), { xaxis, yaxis } = chart._fullLayout, box = chart.getBoundingClientRect();
         return [box.left + xaxis._offset + xaxis.d2p(profile.chart.event[at] + 1),

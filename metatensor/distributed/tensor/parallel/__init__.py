@@ -1,4 +1,4 @@
-"""Plans for tensor parallelism. On a mesh of one process modules stay unchanged."""
+"""Plans for tensor parallelism. Because a mesh has only one process, modules stay unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareMod
 
 
 class ParallelStyle:
-    """Base class of parallel styles. The arguments are stored as attributes."""
+    """Base class of parallel styles. The arguments are stored as attributes and have no effect on one process."""
 
     src_data_rank: int | None = 0
 
@@ -25,27 +25,27 @@ class ParallelStyle:
 
 
 class ColwiseParallel(ParallelStyle):
-    """Shard a linear or embedding layer along its outputs."""
+    """Style that shards a linear or embedding layer along its outputs (no effect on one process)."""
 
 
 class RowwiseParallel(ParallelStyle):
-    """Shard a linear or embedding layer along its inputs."""
+    """Style that shards a linear or embedding layer along its inputs (no effect on one process)."""
 
 
 class SequenceParallel(ParallelStyle):
-    """Apply a layer to sequences that are sharded."""
+    """Style that applies a layer to sharded sequences (no effect on one process)."""
 
 
 class PrepareModuleInput(ParallelStyle):
-    """Placements of the inputs of a module."""
+    """Style that specifies the placements of a module's inputs (no effect on one process)."""
 
 
 class PrepareModuleOutput(ParallelStyle):
-    """Placements of the outputs of a module."""
+    """Style that specifies the placements of a module's outputs (no effect on one process)."""
 
 
 class PrepareModuleInputOutput(ParallelStyle):
-    """Placements of the inputs and outputs of a module."""
+    """Style that specifies the placements of a module's inputs and outputs (no effect on one process)."""
 
 
 def parallelize_module(

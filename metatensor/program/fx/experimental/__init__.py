@@ -1,4 +1,7 @@
-"""Helpers for symbolic sizes and for tracing by execution, neither of which metatensor has."""
+"""Tracing by execution (`proxy_tensor`), and queries about symbolic sizes (`symbolic_shapes`).
+
+metatensor has no symbolic sizes, so each query has a definite answer.
+"""
 
 from metatensor._core.lazy import attributes
 

@@ -31,7 +31,7 @@ def is_acl_available() -> bool:
 def set_flags(
     _enabled: bool | None = None, _deterministic: bool | None = None, _allow_tf32: bool | None = None, _fp32_precision: str = "none"
 ) -> tuple[Any, ...]:
-    """Change the given settings, and return the previous values of all."""
+    """Change the given settings, and return the previous values of all settings."""
     before = (enabled, deterministic, allow_tf32, fp32_precision)
     _settings.replace(
         __name__, enabled=_enabled, deterministic=_deterministic, allow_tf32=_allow_tf32, fp32_precision=_fp32_precision
