@@ -3,6 +3,7 @@
 from fnmatch import fnmatchcase
 
 from metatensor._core import glossary_gradients
+from metatensor._core.glossary_results import RESULTS
 
 # What an argument means in every operator that takes it, unless SPECIFIC says otherwise.
 GENERAL = {
@@ -558,54 +559,6 @@ SPECIFIC = [
     ("pin_memory", {"device": "Device that the memory is locked for. The current accelerator if not given."}),
     ("cuda", {"device": "CUDA device. The current one if not given."}),
 ]  # fmt: skip
-
-
-# Results that schemas name: what a name means, or operator.name.
-RESULTS = {
-    "logsumexp": "Logarithms of the sums of exponentials of the scores (N, H, L), float32 for half precision.",
-    "log_sumexp": "Logarithms of the sums of exponentials of the scores, with rows in multiples of 32, or without rows.",
-    "rng_state": "State of the random numbers, two values of uint64.", "unused": "A number that has no meaning.",
-    "philox_seed": "Seed of the random numbers, int64.", "philox_offset": "Offset of the random numbers, int64.",
-    "L": "Lower triangular factors.",
-    "LD": "Compact factors.",
-    "LU": "Compact factors.",
-    "P": "Permutation matrices.",
-    "Q": "Matrices with orthonormal columns.",
-    "R": "Upper triangular factors.",
-    "S": "Singular values, in descending order.",
-    "U": "Upper triangular factors.",
-    "linalg.svd.U": "Left singular vectors, as columns.",
-    "svd.U": "Left singular vectors, as columns.",
-    "V": "Right singular vectors, as columns.",
-    "Vh": "Right singular vectors, as conjugated rows.",
-    "a": "Compact factors.",
-    "bag_size": "Number of indices of each bag, int64.",
-    "bin_edges": "Bin edges.",
-    "cloned_coefficient": "Copy of the coefficients.",
-    "eigenvalues": "Eigenvalues.",
-    "eigenvectors": "Eigenvectors, as columns.",
-    "exponent": "Exponents, int32.",
-    "hist": "Counts or densities.",
-    "indices": "Indices of the values, int64.",
-    "info": "0 for each factorization that succeeded, int32.",
-    "inverse": "Inverse matrices.",
-    "logabsdet": "Logarithms of the determinants' absolute values.",
-    "maximum_indices": "Row of the maximum of each element, int64.",
-    "mantissa": "Fractions, in [0.5, 1) in magnitude.",
-    "max": "Largest elements.",
-    "min": "Smallest elements.",
-    "offset2bag": "Bag of each index, int64.",
-    "output": "The bags.",
-    "pivots": "Row exchanges, int32, counted from 1.",
-    "rank": "Ranks of the matrices.",
-    "residuals": "Sums of squared residuals.",
-    "result": "Solutions.",
-    "sign": "Signs of the determinants.",
-    "singular_values": "Singular values of the matrices.",
-    "solution": "Solutions.",
-    "tau": "Scalar factors of the reflections.",
-    "values": "Values.",
-}
 
 
 def describe(operator, argument):
