@@ -17,7 +17,7 @@ _RANGE = re.compile(r"(\d+)\s*\.\.\s*(\d+)(?:\s+step\s+(\d+))?")
 
 
 def parse_sizes(text: str) -> dict[str, list[int]]:
-    """Parse named sizes and return the values of each name, in the order in which they are written.
+    """Parse named sizes and return the values of each name, as ordered in the text.
 
     Clauses are separated by semicolons. A clause is a name, ``in``, and values separated by commas. A value is a number or a
     range ``224..512``, which includes both ends, optionally with ``step 32``. Raise `SizeError` if the text is invalid.

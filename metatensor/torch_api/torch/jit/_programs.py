@@ -141,7 +141,7 @@ class RecursiveScriptModule(ScriptModule):
                 module.register_buffer(last, tensor, persistent=name not in skipped)
 
     def _own(self, program: Program) -> dict[str, Any]:
-        """Return the parameters and buffers of the module that a program uses."""
+        """Return the tensors of the module that a program uses: parameters and buffers."""
         found = {}
         for name, kind in program.kinds.items():
             above, _, last = name.rpartition(".")
