@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -24,7 +23,7 @@ from metatensor._core.units import bytes_text
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.report import SCHEMA, ModuleRow
 from metatensor.analysis.timeline import before_peak, by_module, chart, living, outside_modules, source_text
-from metatensor.nn._hooks import observe_modules
+from metatensor.nn._hooks import follow_modules
 from metatensor.nn._referenced import referenced_modules
 from metatensor.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
@@ -361,7 +360,6 @@ class _Run:
         self._modules: dict[int, Any] = {}
         self._optimizers: dict[int, Any] = {}
         self._stack: list[int] = []
-        self._thread = threading.get_ident()
         self._exits = ExitStack()
         for _, module in referenced_modules(fn, args, kwargs):
             self._meet(module)
@@ -369,7 +367,7 @@ class _Run:
     def __enter__(self) -> _Run:
         for register, hook in ((register_optimizer_step_pre_hook, self._begin), (register_optimizer_step_post_hook, self._end)):
             self._exits.callback(register(hook).remove)
-        self._exits.callback(observe_modules(*self._watchers()).remove)
+        self._exits.callback(follow_modules(self.attribution, self._numbers, self._meet, self._stack).remove)
         token = _current.set(self)
         self._exits.callback(_current.reset, token)
         self._exits.enter_context(self.log)
@@ -406,25 +404,6 @@ class _Run:
         self.labels[len(self.paths)] = label
         self.paths.append("")
         return len(self.paths) - 1
-
-    def _watchers(self) -> tuple[Callable[[Any], None], Callable[[], None]]:
-        """Return what to call when a module begins and ends."""
-        thread, current, numbers, attribution, stack = self._thread, threading.get_ident, self._numbers, self.attribution, self._stack
-
-        def enter(module: Any) -> None:
-            if current() == thread:
-                number = numbers.get(id(module))
-                if number is None:
-                    self._meet(module)
-                    number = numbers[id(module)]
-                stack.append(attribution.module)
-                attribution.module = number
-
-        def leave() -> None:
-            if current() == thread and stack:
-                attribution.module = stack.pop()
-
-        return enter, leave
 
     def _begin(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._optimizers[id(optimizer)] = optimizer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 import warnings
 import weakref
 from collections import OrderedDict
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Hooks",
     "RemovableHandle",
+    "follow_modules",
     "observe_modules",
     "register_module_backward_hook",
     "register_module_buffer_registration_hook",
@@ -392,6 +394,31 @@ def observe_modules(enter: Callable[[Module], None], leave: Callable[[], None]) 
     _global_forward_pre_hooks[handle.id] = _observed  # the presence of a hook makes calls come to `call_with_hooks`
     _observers[handle.id] = (enter, leave)
     return handle
+
+
+def follow_modules(target: Any, numbers: dict[int, int], meet: Callable[[Module], None], outer: list[int] | None = None) -> RemovableHandle:
+    """Keep ``target.module`` at the number of the module that runs in this thread.
+
+    ``numbers`` has the numbers by the ids of modules; ``meet(module)`` adds one that it lacks. ``outer`` gets the numbers of the
+    modules around the running one.
+    """
+    stack = [] if outer is None else outer
+    thread, current = threading.get_ident(), threading.get_ident
+
+    def enter(module: Module) -> None:
+        if current() == thread:
+            number = numbers.get(id(module))
+            if number is None:
+                meet(module)
+                number = numbers[id(module)]
+            stack.append(target.module)
+            target.module = number
+
+    def leave() -> None:
+        if current() == thread and stack:
+            target.module = stack.pop()
+
+    return observe_modules(enter, leave)
 
 
 def _observed(module: Module, args: tuple) -> None:

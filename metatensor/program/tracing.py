@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import metatensor as mt
 from metatensor._core.capture import Capture, Value
 from metatensor._core.memory import MemoryLog
 from metatensor._core.tensor import Tensor
-from metatensor.nn._hooks import observe_modules
+from metatensor.nn._hooks import follow_modules
 from metatensor.nn._referenced import referenced_modules
 from metatensor.program.program import Effect, Program
 from metatensor.program.structure import leaves, mapped
@@ -58,7 +56,7 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
     names = dict(_names(modules))
     before = {name: tensor.grad for name, tensor in names.items()}
     capture, log = Capture(), MemoryLog(plain=True)
-    with paths.following(capture), log:
+    with follow_modules(capture, paths.numbers, paths.meet), log:
         with capture:
             given = mapped(capture.input, Tensor, (args, kwargs))
             result = fn(*args, **kwargs)
@@ -133,39 +131,19 @@ def _replaced(modules: list[Any], names: dict[str, Any], capture: Capture) -> It
 
 
 class _Paths:
-    """Tells a capture which module is running."""
+    """Numbers modules, and has their paths by number."""
 
     def __init__(self, modules: list[Any]) -> None:
         self.names = [""]
-        self._numbers: dict[int, int] = {}
+        self.numbers: dict[int, int] = {}
         self._alive: list[Any] = []
         for module in modules:
-            self._meet(module)
+            self.meet(module)
 
-    def following(self, capture: Capture) -> ExitStack:
-        """Return a context in which the capture knows the module of each call."""
-        numbers, outer, thread, current = self._numbers, [], threading.get_ident(), threading.get_ident
-
-        def enter(module: Any) -> None:
-            if current() == thread:
-                number = numbers.get(id(module))
-                if number is None:
-                    self._meet(module)
-                    number = numbers[id(module)]
-                outer.append(capture.module)
-                capture.module = number
-
-        def leave() -> None:
-            if current() == thread and outer:
-                capture.module = outer.pop()
-
-        stack = ExitStack()
-        stack.callback(observe_modules(enter, leave).remove)
-        return stack
-
-    def _meet(self, root: Any) -> None:
+    def meet(self, root: Any) -> None:
+        """Number a module and its submodules, except those that have a number."""
         for path, module in root.named_modules():
-            if id(module) not in self._numbers:
-                self._numbers[id(module)] = len(self.names)
+            if id(module) not in self.numbers:
+                self.numbers[id(module)] = len(self.names)
                 self._alive.append(module)
                 self.names.append(path or type(module).__name__)
