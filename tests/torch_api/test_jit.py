@@ -264,3 +264,23 @@ def test_archives_of_pytorch(tmp_path):
     with pytest.raises(NotImplementedError, match="archive of TorchScript.*checkpoint.load"):
         torch.jit.load(path)
     assert set(mt.checkpoint.load(path)) == {"weight", "bias"}
+
+
+def test_methods_are_checked_with_the_given_inputs():
+    class Growing(nn.Module):
+        def forward(self, x):
+            return x
+
+        def scaled(self, x):
+            return x * x.sum().item()
+
+    examples, checks = {"forward": mt.ones(2), "scaled": mt.ones(2)}, [{"scaled": mt.full((2,), 3.0)}]
+    with pytest.warns(torch.jit.TracerWarning) as found:
+        torch.jit.trace_module(Growing(), examples, check_inputs=checks)
+    assert sum("differs from that of its trace" in str(one.message) for one in found) == 1
+    with pytest.warns(torch.jit.TracerWarning) as found:
+        torch.jit.trace_module(Growing(), examples)
+    assert not any("differs from that of its trace" in str(one.message) for one in found)
+    with pytest.raises(TypeError, match="check_input"):
+        torch.jit.trace_module(Growing(), examples, check_input=checks)
+

@@ -14,7 +14,10 @@ __all__ = ["load", "save"]
 _NAMES = "torch.export.json"
 
 
-def save(ep: ExportedProgram, f: Any, *, extra_files: dict[str, Any] | None = None, **_: Any) -> None:
+def save(
+    ep: ExportedProgram, f: Any, *, extra_files: dict[str, Any] | None = None, opset_version: dict[str, int] | None = None,
+    pickle_protocol: int = 2,
+) -> None:  # fmt: skip
     """Save an exported program. The file is one of metatensor's programs, see `Program.save`, which PyTorch does not read.
 
     Parameters
@@ -25,6 +28,8 @@ def save(ep: ExportedProgram, f: Any, *, extra_files: dict[str, Any] | None = No
         Where to write.
     extra_files : dict, optional
         Further contents by name, which `load` returns.
+    opset_version, pickle_protocol
+        Have no effect: the file has a version of its own, and nothing in it is pickled.
 
     Raises
     ------
@@ -37,7 +42,9 @@ def save(ep: ExportedProgram, f: Any, *, extra_files: dict[str, Any] | None = No
     saving.save(ep.program, f, extra={**(extra_files or {}), _NAMES: json.dumps(head)})
 
 
-def load(f: Any, *, extra_files: dict[str, Any] | None = None, **_: Any) -> ExportedProgram:
+def load(
+    f: Any, *, extra_files: dict[str, Any] | None = None, expected_opset_version: dict[str, int] | None = None
+) -> ExportedProgram:
     """Read an exported program that `save` wrote, without the source of its module.
 
     Parameters
@@ -46,6 +53,8 @@ def load(f: Any, *, extra_files: dict[str, Any] | None = None, **_: Any) -> Expo
         The file.
     extra_files : dict, optional
         The contents that were saved under its keys are put here.
+    expected_opset_version
+        Has no effect: the file says its version.
 
     Raises
     ------

@@ -163,7 +163,7 @@ class ExportedProgram:
         made._checks = check_guards
         return made
 
-    def run_decompositions(self, decomp_table: Any = None, **_: Any) -> ExportedProgram:
+    def run_decompositions(self, decomp_table: Any = None, decompose_custom_triton_ops: bool = False) -> ExportedProgram:
         """Return the program with some operators replaced by others, and writes to buffers as outputs of the graph.
 
         Parameters
@@ -171,6 +171,8 @@ class ExportedProgram:
         decomp_table : dict, optional
             Functions by the overload of ``torch.ops`` that they replace. They are called with its arguments. Default: none
             is replaced. Writes to views of buffers stay in place.
+        decompose_custom_triton_ops : bool
+            Has no effect: there are no such operators.
         """
         program = self.program
         if decomp_table:

@@ -59,7 +59,36 @@ def _save(program: Program, f: Any, extra: dict[str, Any] | None, head: dict[str
     saving.save(program, f, extra={**(extra or {}), _HEAD: json.dumps(head)})
 
 
-class ScriptFunction:
+class _Shown:
+    """What the attribute `program` and the method `save` give."""
+
+    save: Callable[..., None]
+
+    @property
+    def program(self) -> Program:
+        """The program that is saved and printed."""
+        raise NotImplementedError
+
+    @property
+    def code(self) -> str:
+        """The program as Python source."""
+        return self.program.code
+
+    @property
+    def graph(self) -> str:
+        """The program as a listing."""
+        return str(self.program)
+
+    inlined_graph = graph
+
+    def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
+        """Return the bytes of the file that `save` would write."""
+        file = io.BytesIO()
+        self.save(file, _extra_files)
+        return file.getvalue()
+
+
+class ScriptFunction(_Shown):
     """A function that runs a program. `torch.jit.trace` and `torch.jit.load` return it."""
 
     def __init__(self, programs: Programs, name: str = "") -> None:
@@ -74,34 +103,16 @@ class ScriptFunction:
         """The program that is saved and printed."""
         return self._programs.first
 
-    @property
-    def code(self) -> str:
-        """The program as Python source."""
-        return self.program.code
-
-    @property
-    def graph(self) -> str:
-        """The program as a listing."""
-        return str(self.program)
-
-    inlined_graph = graph
-
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Save the program to a file. See `torch.jit.save`."""
         _save(self.program, f, _extra_files, {"kind": "function", "name": self.name})
-
-    def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
-        """Return the bytes of the file that `save` would write."""
-        file = io.BytesIO()
-        self.save(file, _extra_files)
-        return file.getvalue()
 
 
 class ScriptModule(mt.nn.Module):
     """The base class of modules that run programs. Methods of other subclasses run as Python code."""
 
 
-class RecursiveScriptModule(ScriptModule):
+class RecursiveScriptModule(_Shown, ScriptModule):
     """A module that `torch.jit.script`, `load` or `freeze` returns.
 
     It has parameters, buffers and submodules of the names that the original has.
@@ -181,18 +192,6 @@ class RecursiveScriptModule(ScriptModule):
         program = self._programs["forward"].first
         return program.replace(tensors={**program.tensors, **{name: where[last] for name, (where, last) in self._own(program).items()}})
 
-    @property
-    def code(self) -> str:
-        """The program as Python source."""
-        return self.program.code
-
-    @property
-    def graph(self) -> str:
-        """The program as a listing."""
-        return str(self.program)
-
-    inlined_graph = graph
-
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Save the program to a file. See `torch.jit.save`."""
         others = [name for name in self._programs if name != "forward"]
@@ -202,12 +201,6 @@ class RecursiveScriptModule(ScriptModule):
         skipped = [f"{path}.{name}".lstrip(".") for path, module in self.named_modules() for name in module._non_persistent_buffers_set]
         names = {path: getattr(module, "original_name", type(module).__name__) for path, module in self.named_modules()}
         _save(program, f, _extra_files, {"kind": "module", "names": names, "training": self.training, "skipped": skipped})
-
-    def save_to_buffer(self, _extra_files: dict[str, Any] | None = None) -> bytes:
-        """Return the bytes of the file that `save` would write."""
-        file = io.BytesIO()
-        self.save(file, _extra_files)
-        return file.getvalue()
 
     def _get_name(self) -> str:
         return self.original_name

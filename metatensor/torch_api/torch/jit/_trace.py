@@ -108,16 +108,21 @@ def trace(
         if func.__name__ != "forward":
             raise AttributeError("torch.jit.trace: a method of a module is traced by torch.jit.trace_module")
         func = func.__self__
-    checks = [(one,) if isinstance(one, mt.Tensor) else tuple(one) for one in check_inputs or [args]] if check_trace else []
+    checks = [(_positional(one), kwargs) for one in check_inputs or [args]] if check_trace else []
     if isinstance(func, mt.nn.Module):
-        return _module(func, {"forward": (args, kwargs)}, checks, check_tolerance, strict)
+        return _module(func, {"forward": (args, kwargs)}, {"forward": checks}, check_tolerance, strict)
     programs = _programs(func, None, args, kwargs, checks, check_tolerance, strict)
     return ScriptFunction(programs, getattr(func, "__name__", type(func).__name__))
 
 
+def _positional(given: Any) -> tuple[Any, ...]:
+    return (given,) if isinstance(given, mt.Tensor) else tuple(given)
+
+
 def trace_module(
-    mod: Any, inputs: dict[str, Any], optimize: Any = None, check_trace: bool = True, check_inputs: Any = None,
-    check_tolerance: float = 1e-5, strict: bool = True, example_inputs_is_kwarg: bool = False, **_: Any,
+    mod: Any, inputs: dict[str, Any], optimize: Any = None, check_trace: bool = True, check_inputs: list[dict[str, Any]] | None = None,
+    check_tolerance: float = 1e-5, strict: bool = True, _force_outplace: bool = False, _module_class: Any = None,
+    _compilation_unit: Any = None, example_inputs_is_kwarg: bool = False, _store_inputs: bool = True,
 ) -> Any:  # fmt: skip
     """Trace several methods of a module.
 
@@ -129,6 +134,8 @@ def trace_module(
         The arguments of each method, by its name.
     check_trace, check_tolerance, strict
         See `trace`.
+    check_inputs : list of dict, optional
+        Arguments to check the trace with, in the form of `inputs`. Default: `inputs`.
     example_inputs_is_kwarg : bool
         Whether the arguments are dicts of keyword arguments. Default False.
 
@@ -141,18 +148,22 @@ def trace_module(
         raise AttributeError(f"torch.jit.trace_module: expected a module, got {type(mod).__name__}")
     if not isinstance(inputs, dict):
         raise AttributeError(f"torch.jit.trace_module: expected a dict from names of methods to arguments, got {type(inputs).__name__}")
-    examples = {name: ((), dict(given)) if example_inputs_is_kwarg else ((given,) if isinstance(given, mt.Tensor) else tuple(given), {})
-                for name, given in inputs.items()}  # fmt: skip
-    return _module(mod, examples, None if check_trace else [], check_tolerance, strict)
+
+    def arguments(given: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return ((), dict(given)) if example_inputs_is_kwarg else (_positional(given), {})
+
+    examples = {name: arguments(given) for name, given in inputs.items()}
+    checks = {name: [arguments(one[name]) for one in check_inputs or [inputs] if name in one] if check_trace else [] for name in inputs}
+    return _module(mod, examples, checks, check_tolerance, strict)
 
 
-def _module(mod: Any, examples: dict[str, Any], checks: Any, tolerance: float, strict: bool) -> Any:
+def _module(mod: Any, examples: dict[str, Any], checks: dict[str, list[Any]], tolerance: float, strict: bool) -> Any:
     from metatensor.torch_api.torch.export._trace import _complete
 
     programs = {}
     for name, (args, kwargs) in examples.items():
         function = mod if name == "forward" else getattr(mod, name)
-        programs[name] = _programs(function, mod, args, kwargs, [args] if checks is None else checks, tolerance, strict)
+        programs[name] = _programs(function, mod, args, kwargs, checks[name], tolerance, strict)
         if name == "forward":
             programs[name].first = programs[name].known[key_of(args, kwargs)] = _complete(programs[name].first, mod)
     names = {path: type(module).__name__ for path, module in mod.named_modules()}
@@ -188,8 +199,8 @@ def _programs(
             f"torch.jit.trace: {program.name} reads a number from a tensor, {describe(program, read)}; the trace has the number "
             "of the example, and may be wrong for other arguments"), stacklevel=4)  # fmt: skip
     programs = Programs(program, capture, key_of(args, kwargs))
-    for given in checks:
-        _check(function, mod, programs, given, kwargs, tolerance)
+    for given, named in checks:
+        _check(function, mod, programs, given, named, tolerance)
     return programs
 
 
