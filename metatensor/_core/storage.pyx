@@ -130,7 +130,10 @@ cdef class Storage:
 
     def copy_(self, source, non_blocking=None):
         """Copy the bytes of another storage of the same size and return this one."""
-        later("as_bytes")(self).copy_(later("as_bytes")(source.untyped()))
+        untyped = getattr(source, "untyped", None)
+        if untyped is None:
+            raise TypeError(f"copy_: expected a storage, got {type(source).__name__}")
+        later("as_bytes")(self).copy_(later("as_bytes")(untyped()))
         return self
 
     def resizable(self):

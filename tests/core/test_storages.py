@@ -104,6 +104,8 @@ def test_untyped_storages_of_bytes():
     assert storage.tolist() == [3, 7, 3, 3] and storage.resizable() and mt.UntypedStorage([1, 2]).tolist() == [1, 2]
     copied = copy.copy(storage)
     storage.copy_(mt.UntypedStorage([9, 8, 7, 6]))
+    with pytest.raises(TypeError, match="expected a storage, got Tensor"):
+        storage.copy_(mt.zeros(4, dtype=mt.uint8, device="cpu"))
     assert copied.tolist() == [3, 7, 3, 3] and storage.tolist() == [9, 8, 7, 6]
     assert sys.getsizeof(mt.UntypedStorage(1000)) - sys.getsizeof(mt.UntypedStorage(0)) == 1000
     storage.byteswap(mt.int16)
