@@ -207,15 +207,14 @@ cdef class Capture(Mode):
         cdef Value other
         if number is None or number in self.held:
             return None
-        for other in list(self.by_layout.values()):
-            if other.storage == number and other.key == was:
-                other.key = v.key
         self.numbers[v.key] = number
         del self.numbers[was]
         self.storages[number] = v.key
         known = list(self.by_layout.values())
         self.by_layout.clear()
         for other in known:
+            if other.storage == number and other.key == was:
+                other.key = v.key
             self.by_layout[other.key, other.offset, other.dtype, other.flags, other.shape, other.stride] = other
         self.n_values -= 1
         return self.value_of(t, False)

@@ -96,7 +96,8 @@ def _device(name: str) -> Any:
 
 def _arguments(program: Any, inputs: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of a run, tensors on meta: those of the trace, or those that are given."""
-    from metatensor.program.program import Value, mapped
+    from metatensor._core.capture import Value
+    from metatensor.program.structure import mapped
 
     if not inputs:
         args, kwargs = mapped(lambda v: mt.empty(v.shape, dtype=v.dtype, device="meta"), Value, program.arguments)
@@ -118,7 +119,7 @@ def _arguments(program: Any, inputs: tuple[str, ...]) -> tuple[list[Any], dict[s
 
 def _filled(nested: Any, place: Any) -> Any:
     """Return arguments with tensors on a device, in place of those on meta."""
-    from metatensor.program.program import mapped
+    from metatensor.program.structure import mapped
 
     def made(t: Any) -> Any:
         if t.dtype.is_floating_point and place.type != "meta":

@@ -76,7 +76,7 @@ def places(kind: type, nested: Any, place: str = "") -> Iterator[tuple[str, Any]
 
 def _inputs(program: Program) -> Iterator[tuple[str, Any]]:
     """Yield the inputs with the names that ``-i`` and the listing have for them."""
-    from metatensor.program.program import Value
+    from metatensor._core.capture import Value
 
     args, kwargs = program.arguments
     for i, argument in enumerate(args):
@@ -93,7 +93,7 @@ def _nbytes(value: Any) -> int:
 
 def described(program: Program, stored: set[str]) -> dict[str, Any]:
     """Return what a program is, as JSON types. Sizes are in bytes. `stored` has the names of the tensors with data."""
-    from metatensor.program.program import Ticket, Value
+    from metatensor._core.capture import Ticket, Value
     from metatensor.program.structure import leaves
 
     def row(value: Any) -> dict[str, Any]:

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import metatensor as mt
-from metatensor._core.capture import ProgramCall, Ticket, Value
+from metatensor._core.capture import ProgramCall, Value
 from metatensor._core.tensor import Tensor
-from metatensor.program.structure import leaves, mapped
-from metatensor.program.tickets import Tickets
+from metatensor.program.structure import leaves
 
-__all__ = ["Effect", "Program"]
+__all__ = ["Effect", "Program", "check"]
 
 
 class Effect(NamedTuple):
@@ -214,6 +213,3 @@ def check(value: Value, tensor: Any, name: str) -> None:
     if tuple(tensor.shape) != value.shape or tensor.dtype is not value.dtype:
         raise ValueError(f"{name}: expected {value.dtype}{list(value.shape)}, got {tensor.dtype}{list(tensor.shape)}; "
                          "trace again for other shapes and dtypes")  # fmt: skip
-
-
-__all__ += ["ProgramCall", "Ticket", "Tickets", "Value", "check", "mapped"]
