@@ -7,7 +7,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from metatensor._core.device cimport META
 from metatensor._core.graph cimport (
-    Node, NodeExtra, Output, next_sequence, node_extra, set_edge, set_output, set_room, track_all, untrack,
+    Node, NodeExtra, Output, next_sequence, node_extra, set_edge, set_output, set_room, track, track_all, untrack,
     where_called,
 )
 from metatensor._core.layout cimport is_dense, is_row_major
@@ -311,6 +311,7 @@ cdef int rebase(Tensor t, Node node, int target) except -1:
     set_output(slices, 0, base)
     slices.sequence = next_sequence()
     slices.function = node
+    track(node)
     slices.target = target
     slices.base = _outline(base)
     slices.view = _outline(t)

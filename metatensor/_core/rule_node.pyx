@@ -9,16 +9,16 @@ from metatensor._core.gradients cimport (
 )
 from metatensor._core.graph cimport (
     SAVED_INPUT, SAVED_LAYOUT, SAVED_OBJECT, Node, graph_hooks, is_tracked, new_edge, next_sequence, node_extra, set_edge,
-    set_output, set_outputs_room, set_room, untrack, wants, where_called,
+    set_output, set_outputs_room, set_room, track_all, untrack, wants, where_called,
 )
 from metatensor._core.history cimport input_outline, node_of, rebase, set_node
 from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_TENSORS, VIEW, Call, Overload, call, make_returns
-from metatensor._core.saved cimport keep, keep_result, keep_tensor, keep_tensors, layout_of, unpack
+from metatensor._core.saved cimport keep, keep_result, keep_tensor, keep_tensors, layout_of, mark_saved, unpack
 from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.thread cimport hints, thread_state
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONTIGUOUS, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, T_VIEW
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONTIGUOUS, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, T_SAVED, T_VIEW
 from metatensor._core cimport graph
 from metatensor._core.errors import NotDifferentiableError
 from metatensor._core.late import later
@@ -323,6 +323,7 @@ cdef int record_plain(Call* c, Rule rule, Tensor result) except -1:
                 keep(node, k, <object>value, SAVED_LAYOUT)
             elif kept.what == KEEP_ARGUMENT and isinstance(<object>value, Tensor) and not (<Tensor>value).flags & T_INFERENCE:
                 Py_INCREF(<object>value)
+                mark_saved(<Tensor>value)
                 node.saved[k].value = value
                 node.saved[k].kind = SAVED_INPUT
                 node.saved[k].version = version_of(<Tensor>value)
@@ -401,6 +402,7 @@ cdef int _keep_results(Call* c, Node node, object result) except -1:
 cdef int record_write(Call* c, Overload ov, Node node, object target) except -1:
     """Record a call that wrote to `target`. `node` was returned by `begin` before the call."""
     cdef Rule rule = node_rule(node)
+    cdef Tensor whole
     cdef int edge = -1
     if not _differentiable(<Tensor>target):
         return 0        # integers and booleans have no gradient, whatever is written to them
@@ -412,6 +414,9 @@ cdef int record_write(Call* c, Overload ov, Node node, object target) except -1:
         set_node(<Tensor>target, node, 0)       # the shape of the view was changed; the values of its base were not
     else:
         rebase(<Tensor>target, node, edge)
+    whole = <Tensor>target if (<Tensor>target).base is None else <Tensor>(<Tensor>target).base
+    if whole.flags & T_SAVED and whole.node != NULL:
+        track_all(<Node>whole.node)     # it may lead to a node that saved the target
     return _keep_results(c, node, target)
 
 

@@ -2,7 +2,7 @@
 from cpython.object cimport PyObject
 from metatensor._core.graph cimport Node, Saved, SavedKind
 from metatensor._core.tensor cimport Tensor
-from metatensor._core.types cimport INLINE_DIMS, dim_t
+from metatensor._core.types cimport INLINE_DIMS, T_SAVED, dim_t
 
 
 cdef class SavedTensor:
@@ -24,6 +24,13 @@ cdef class Layout:
     cdef readonly dim_t offset
     cdef dim_t* sizes               # followed by the strides; points into `inline_sizes` or to allocated memory
     cdef dim_t inline_sizes[2 * INLINE_DIMS]
+
+
+# A graph that ends in a tensor that it has saved is a reference cycle. Only a write to the tensor can close it.
+cdef inline void mark_saved(Tensor t) noexcept:
+    t.flags |= T_SAVED
+    if t.base is not None:
+        (<Tensor>t.base).flags |= T_SAVED
 
 
 cdef Layout layout_of(Tensor t)

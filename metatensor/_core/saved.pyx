@@ -89,6 +89,7 @@ cdef int keep_tensor(Node node, int k, Tensor t) except -1:
         raise _inference_saved(node.node_name())
     if _packing():
         return keep(node, k, saved_tensor(t, False, 0), SAVED_OBJECT)
+    mark_saved(t)
     node.saved[k].version = version_of(t)
     return keep(node, k, t, SAVED_INPUT)
 
@@ -142,6 +143,7 @@ cdef SavedTensor saved_tensor(Tensor t, bint is_result, int output):
     s.version = version_of(t)
     if not _packing():
         s.value = alias_of_result(t) if is_result else t
+        mark_saved(<Tensor>s.value)
         return s
     pack, s.unpack_hook = innermost_hooks(state)
     if not is_result and t.flags & T_REQUIRES_GRAD:

@@ -557,3 +557,39 @@ def test_hooks_that_refer_to_the_graph_of_their_tensor_are_collected(hook, backw
     alive = [run() for _ in range(3)]
     gc.collect()
     assert not any(ref() for ref in alive)
+
+
+# In all of these, a tensor is saved by a graph that then becomes its own.
+WRITES = {
+    "by itself": lambda x, y: y.mul_(y[:]),
+    "by a part of it": lambda x, y: y.mul_(y.chunk(1)[-1]),
+    "to a part of it": lambda x, y: y[1].mul_(y[0]),
+    "by what it was saved for": lambda x, y: y.add_(y * x),
+    "to a part, by what another part was saved for": lambda x, y: y[1].add_((y[0] * x)[1]),
+    "through a view of a result of several": lambda x, y: y[0].mul_(y.exp().mul(y)[1]),
+    "by a custom function": lambda x, y: y.add_(SavesItsInput.apply(y)),
+    "of what requires no grad": lambda x, y: y.detach().add_(x * y.detach()),
+}
+
+
+class SavesItsInput(mt.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_graphs_that_saved_the_tensor_they_end_in_are_collected(write):
+    def run():
+        x = mt.ones(2, 2, device="cpu", requires_grad=True)
+        y = x * 2
+        return weakref.ref(y), weakref.ref(WRITES[write](x, y))
+
+    alive = [ref for _ in range(3) for ref in run()]
+    gc.collect()
+    assert not any(ref() for ref in alive)
