@@ -1,3 +1,4 @@
+from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
 from metatensor._core.modes cimport Mode
@@ -38,22 +39,35 @@ cdef class Ticket:
     cdef readonly long long number      # counted from the generator's first ticket after the capture began
 
 
+cdef enum:
+    KNOWN = 256                         # a power of two
+
+
+cdef struct Known:
+    size_t address                      # of a tensor
+    PyObject* value                     # borrowed from `by_object`
+
+
 cdef class Capture(Mode):
     cdef readonly list calls
     cdef readonly list leaves           # pairs of a Value and the tensor that existed before
     cdef readonly list reads            # the calls that read values as Python numbers
     cdef readonly list storages         # for each storage its number in memory logs, or 0 if it existed before
     cdef public int module
-    cdef dict by_object, by_layout, numbers
+    cdef dict by_object                 # address of a tensor -> its latest value
+    cdef Known known[KNOWN]             # some of `by_object`, found faster
+    cdef dict by_storage                # what identifies a storage -> the list of its values
     cdef list generators                # pairs of a Generator and its state when it was first used
     cdef set held                       # the storages of the leaves
     cdef set inputs                     # those of the arguments
     cdef int n_values
 
     cdef long long key_of(self, Storage s)
-    cdef Value counted_late(self, Value v, Tensor t)
-    cdef int view_of_storage(self, Value v) except -1
-    cdef int put_ticket(self, Overload ov, int slot, list args, dict kwargs, Ticket ticket) except -1
+    cdef PyObject* known_as(self, size_t address) except? NULL
+    cdef int remember(self, size_t address, Value v) except -1
+    cdef list counted_late(self, Tensor t, long long key)
+    cdef int view_of_storage(self, Value v, list others) except -1
+    cdef tuple with_ticket(self, Overload ov, int slot, tuple args, dict kwargs, Ticket ticket)
     cdef Value value_of(self, Tensor t, bint made)
     cdef object encode(self, object argument)
     cdef tuple written(self, Call* c)

@@ -10,11 +10,15 @@ Calls are those of operators that are not composite, below autograd's decisions 
 metadata are left out. Those that read a number from a tensor are noted: what follows may depend on it.
 """
 cimport cython
+from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
+from cpython.ref cimport Py_INCREF
+from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from metatensor._core.lines cimport line_of, running_code
 from metatensor._core.modes cimport Mode, run_modes
 from metatensor._core.op cimport FUNCTIONAL, HOST, IN_PLACE, K_GENERATOR, K_TENSORS, Call, Op, Overload
 from metatensor._core.random cimport Generator, default
+from metatensor._core.size cimport make_tuple
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, thread_state
@@ -140,7 +144,7 @@ cdef class Capture(Mode):
 
     def __init__(self):
         self.calls, self.leaves, self.reads, self.storages, self.generators = [], [], [], [], []
-        self.by_object, self.by_layout, self.numbers = {}, {}, {}
+        self.by_object, self.by_storage = {}, {}
         self.held, self.inputs = set(), set()
         self.takes_parts = True
 
@@ -157,74 +161,81 @@ cdef class Capture(Mode):
     cdef long long key_of(self, Storage s):
         return s.number if s.scope is not None else -<long long><size_t><PyObject*>s
 
+    cdef PyObject* known_as(self, size_t address) except? NULL:
+        """Return the latest value of the tensor at an address, a borrowed reference, or NULL. Another tensor may be there now."""
+        cdef Known* k = &self.known[(address >> 4) & (KNOWN - 1)]
+        if k.address == address:
+            return k.value
+        return PyDict_GetItem(self.by_object, address)
+
+    cdef int remember(self, size_t address, Value v) except -1:
+        cdef Known* k = &self.known[(address >> 4) & (KNOWN - 1)]
+        self.by_object[address] = v
+        k.address, k.value = address, <PyObject*>v
+        return 0
+
     cdef Value value_of(self, Tensor t, bint made):
         cdef long long key = self.key_of(t.storage)
         cdef size_t address = <size_t><PyObject*>t
-        cdef int i
         cdef Value v
-        cdef object found = None if made else self.by_object.get(address)
-        if found is not None and _fits(<Value>found, t, key):
+        cdef list others
+        cdef Py_ssize_t i
+        cdef PyObject* found = NULL if made else self.known_as(address)
+        if found != NULL and _fits(<Value>found, t, key):
             return <Value>found
-        shape = tuple([t.sizes[i] for i in range(t.ndim)])
-        stride = tuple([t.strides[i] for i in range(t.ndim)])
-        layout = (key, t.offset, t.dtype, t.flags & (T_CONJ | T_NEG), shape, stride)
-        if not made:
-            found = self.by_layout.get(layout)
-            if found is not None:
-                self.by_object[address] = found
-                return <Value>found
+        others = self.by_storage.get(key)
+        if others is None and key > 0 and not made:
+            others = self.counted_late(t, key)
+        if others is not None and not made:
+            for i in range(len(others) - 1, -1, -1):        # the newest first
+                if _fits(<Value>others[i], t, key):
+                    v = <Value>others[i]
+                    self.remember(address, v)
+                    return v
         v = Value.__new__(Value)
         v.number = self.n_values
         self.n_values += 1
-        v.key, v.offset, v.shape, v.stride, v.dtype, v.device = key, t.offset, shape, stride, t.dtype, t.storage.device
+        v.key, v.offset, v.dtype, v.device = key, t.offset, t.dtype, t.storage.device
+        v.shape, v.stride = make_tuple(t.ndim, t.sizes), make_tuple(t.ndim, t.strides)
         v.flags = t.flags & (T_CONJ | T_NEG)
         v.requires_grad = t.flags & T_REQUIRES_GRAD != 0
-        found = self.numbers.get(key)
-        if found is None and key > 0 and not made:
-            found = self.counted_late(v, <Tensor>t)
-            if found is not None:
-                self.by_object[address] = self.by_layout[layout] = found
-                return <Value>found
-        if found is None:
-            found = self.numbers[key] = len(self.storages)
+        if others is None:
+            others = self.by_storage[key] = []
+            v.storage = <int>len(self.storages)
             self.storages.append(t.storage.number if t.storage.scope is not None else 0)
             if not made:
                 self.leaves.append((v, t))
-                self.held.add(found)
-        elif not made:
-            if found in self.held and found not in self.inputs:
-                self.leaves.append((v, t))
-            else:
-                self.view_of_storage(v)
-        v.storage = found
-        self.by_object[address] = self.by_layout[layout] = v
+                self.held.add(v.storage)
+        else:
+            v.storage = (<Value>others[0]).storage
+            if not made:
+                if v.storage in self.held and v.storage not in self.inputs:
+                    self.leaves.append((v, t))
+                else:
+                    self.view_of_storage(v, others)
+        others.append(v)
+        self.remember(address, v)
         return v
 
-    cdef Value counted_late(self, Value v, Tensor t):
-        """Return the value of a tensor whose storage was counted only after the call that made it, or None."""
+    cdef list counted_late(self, Tensor t, long long key):
+        """Return the values of a storage that was counted only after the call that made it, or None."""
         cdef long long was = -<long long><size_t><PyObject*>t.storage
-        cdef object number = self.numbers.get(was)
-        cdef Value other
-        if number is None or number in self.held:
+        cdef list found = self.by_storage.get(was)
+        cdef Value v
+        if found is None or (<Value>found[0]).storage in self.held:
             return None
-        self.numbers[v.key] = number
-        del self.numbers[was]
-        self.storages[number] = v.key
-        known = list(self.by_layout.values())
-        self.by_layout.clear()
-        for other in known:
-            if other.storage == number and other.key == was:
-                other.key = v.key
-            self.by_layout[other.key, other.offset, other.dtype, other.flags, other.shape, other.stride] = other
-        self.n_values -= 1
-        return self.value_of(t, False)
+        self.by_storage[key] = self.by_storage.pop(was)
+        self.storages[(<Value>found[0]).storage] = key
+        for v in found:
+            v.key = key
+        return found
 
-    cdef int view_of_storage(self, Value v) except -1:
+    cdef int view_of_storage(self, Value v, list others) except -1:
         """Add the call that makes a view which no call has returned."""
         cdef Value other, base = None
         cdef ProgramCall made
-        for other in self.by_layout.values():
-            if other.key == v.key and other.dtype is v.dtype and other.flags == v.flags:
+        for other in others:
+            if other.dtype is v.dtype and other.flags == v.flags:
                 base = other
                 break
         if base is None:
@@ -250,14 +261,14 @@ cdef class Capture(Mode):
 
     cdef object results(self, Call* c, object result):
         cdef int i
+        cdef bint is_given = c.out != NULL
+        cdef PyObject* given
         if isinstance(result, Tensor):
-            given = self.by_object.get(<size_t><PyObject*>result)
-            if given is not None and _fits(<Value>given, <Tensor>result, self.key_of((<Tensor>result).storage)):
-                if c.out != NULL:
-                    return given
-                for i in range((<Overload>c.overload).nslots):
-                    if c.args[i] == <PyObject*>result:
-                        return given            # the argument itself, with the layout that it had
+            for i in range((<Overload>c.overload).nslots):
+                is_given = is_given or c.args[i] == <PyObject*>result
+            given = self.known_as(<size_t><PyObject*>result) if is_given else NULL
+            if given != NULL and _fits(<Value>given, <Tensor>result, self.key_of((<Tensor>result).storage)):
+                return <Value>given         # the argument itself, with the layout that it had
             return self.value_of(<Tensor>result, True)
         if isinstance(result, tuple):
             return tuple([self.results(c, r) for r in result])
@@ -310,14 +321,13 @@ cdef class Capture(Mode):
         cdef ProgramCall made
         cdef int i, last = -1, slot = -1
         cdef object generator = None
-        cdef list args
-        cdef dict kwargs
+        cdef tuple args
+        cdef dict kwargs = {}
         if ov.flags & HOST and ov.nreturns <= 1 and ov.text.rpartition("->")[2].strip() != "Tensor":
             result = run_modes(c)
             if (<Op>c.op).name in _READS:
                 self.reads.append((len(self.calls), (<Op>c.op).name, self.value_of(<Tensor>c.args[0], False)))
             return result
-        args, kwargs = [], {}
         for i in range(ov.nslots):
             if ov.slots[i].default == NULL or c.args[i] != ov.slots[i].default:
                 if i < ov.npos:
@@ -326,8 +336,11 @@ cdef class Capture(Mode):
                     kwargs[<object>ov.slots[i].name] = self.encode(<object>c.args[i])
             if ov.slots[i].kind == K_GENERATOR:
                 slot, generator = i, <object>c.args[i]
+        args = PyTuple_New(last + 1)
         for i in range(last + 1):
-            args.append(self.encode(<object>c.args[i]))
+            argument = self.encode(<object>c.args[i])
+            Py_INCREF(argument)
+            PyTuple_SET_ITEM(args, i, argument)
         if ov.device_slot >= 0 and c.device != NULL and <object>c.args[ov.device_slot] is None and not _has_tensors(c, ov):
             kwargs["device"] = <object>c.device
         if c.out != NULL:
@@ -342,15 +355,38 @@ cdef class Capture(Mode):
         result = run_modes(c)
         made.last = state.operators
         if slot >= 0 and type(<object>c.args[slot]) is tuple:
-            self.put_ticket(ov, slot, args, kwargs, self.ticket(generator, <tuple><object>c.args[slot]))
-        made.args, made.kwargs = tuple(args), kwargs
+            args = self.with_ticket(ov, slot, args, kwargs, self.ticket(generator, <tuple><object>c.args[slot]))
+        made.args, made.kwargs = args, kwargs
         made.result = self.results(c, result)
         self.calls.append(made)
         return result
 
-    cdef int put_ticket(self, Overload ov, int slot, list args, dict kwargs, Ticket ticket) except -1:
+    cdef tuple with_ticket(self, Overload ov, int slot, tuple args, dict kwargs, Ticket ticket):
+        """Return the positional arguments with the ticket, or add it to those by name."""
         if slot < len(args):
-            args[slot] = ticket
-        else:
-            kwargs[<object>ov.slots[slot].name] = ticket
-        return 0
+            return args[:slot] + (ticket,) + args[slot + 1:]
+        kwargs[<object>ov.slots[slot].name] = ticket
+        return args
+
+    def releases(self, log):
+        """Return the storages that the run released after each call, by the index of the call. `log` is the `MemoryLog` of the run."""
+        cdef dict found = {}
+        cdef list values
+        cdef Py_ssize_t at = 0, last = len(self.calls) - 1
+        if last < 0:
+            return {}
+        cdef long long storage, operator
+        for storage, operator in log.deaths():          # almost always in the order of the operators
+            if operator <= (<ProgramCall>(<list>self.calls)[at]).first:
+                at = 0
+            values = self.by_storage.get(storage)
+            if values is None:
+                continue
+            number = (<Value>values[0]).storage
+            while at < last and (<ProgramCall>(<list>self.calls)[at + 1]).first < operator:
+                at += 1
+            if at in found:
+                (<list>found[at]).append(number)
+            else:
+                found[at] = [number]
+        return {after: tuple(<list>numbers) for after, numbers in found.items()}

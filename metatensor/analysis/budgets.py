@@ -81,7 +81,7 @@ class within_budget:
     def __enter__(self) -> within_budget:
         self._run = _Run(None, (), {})
         for _, module in referenced_modules(None, tuple(self._values)):
-            self._run._meet(module)
+            self._run.met.meet(module)
         self._calls = CallRecorder()
         self._run.__enter__()
         self._calls.__enter__()
@@ -119,9 +119,9 @@ class within_budget:
         if self.parameters is not None and self.total_parameters > self.parameters:
             lines.append(f"{count_text(self.total_parameters)} parameters are over the budget of {count_text(self.parameters)}")
             sizes = []
-            for number, module in self._run._modules.items():
+            for module in self._run.modules.values():
                 own = sum(p.numel() for p in module._parameters.values() if p is not None)
-                path = self._run.paths[self._run._numbers[number]]
+                path = self._run.paths[self._run.met.number(module)]
                 sizes.append((own, f"{path} ({type(module).__name__})"))
             sizes.sort(key=lambda row: -row[0])
             lines.append(f"  by module: {_most([(name, count_text(own)) for own, name in sizes if own])}")

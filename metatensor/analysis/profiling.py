@@ -23,7 +23,7 @@ from metatensor._core.units import bytes_text
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.report import SCHEMA, ModuleRow
 from metatensor.analysis.timeline import before_peak, by_module, chart, living, outside_modules, source_text
-from metatensor.nn._hooks import follow_modules
+from metatensor.nn._following import Follower, ModulePaths
 from metatensor.nn._referenced import referenced_modules
 from metatensor.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
@@ -351,23 +351,19 @@ class _Run:
 
     def __init__(self, fn: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         self.log, self.attribution = MemoryLog(), Attribution()
-        self.paths = [""]
+        self.met = ModulePaths(module for _, module in referenced_modules(fn, args, kwargs))
+        self.paths, self.roots, self.modules = self.met.paths, self.met.roots, self.met.modules
         self.labels: dict[int, str] = {}  # number in `paths` -> what metatensor itself runs, in place of a line of code
-        self.roots: list[Any] = []
         self.steps: list[tuple[int, int]] = []
         self.inputs = list(tensors_in((args, kwargs)))
-        self._numbers: dict[int, int] = {}  # module -> number of its path
-        self._modules: dict[int, Any] = {}
         self._optimizers: dict[int, Any] = {}
-        self._stack: list[int] = []
+        self._follower = Follower(self.attribution, self.met)
         self._exits = ExitStack()
-        for _, module in referenced_modules(fn, args, kwargs):
-            self._meet(module)
 
     def __enter__(self) -> _Run:
         for register, hook in ((register_optimizer_step_pre_hook, self._begin), (register_optimizer_step_post_hook, self._end)):
             self._exits.callback(register(hook).remove)
-        self._exits.callback(follow_modules(self.attribution, self._numbers, self._meet, self._stack).remove)
+        self._exits.enter_context(self._follower)
         token = _current.set(self)
         self._exits.callback(_current.reset, token)
         self._exits.enter_context(self.log)
@@ -378,23 +374,6 @@ class _Run:
         self._exits.close()
 
     # Modules and optimizers -------------------------------------------------------------------------------
-
-    def _meet(self, root: Any) -> None:
-        """Note the paths of a module and its submodules, except those that have been seen."""
-        if id(root) in self._modules:
-            return
-        self.roots.append(root)
-        pending = [("", root)]
-        while pending:
-            path, module = pending.pop()
-            if id(module) in self._modules:
-                continue
-            self._modules[id(module)] = module
-            self._numbers[id(module)] = len(self.paths)
-            self.paths.append(path or type(module).__name__)
-            prefix = f"{path}." if path else ""
-            children = [(prefix + name, child) for name, child in module._modules.items() if child is not None]
-            pending += reversed(children)
 
     def number_of(self, label: str) -> int:
         """Return the number, among those of modules, of what metatensor itself runs."""
@@ -407,7 +386,7 @@ class _Run:
 
     def _begin(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._optimizers[id(optimizer)] = optimizer
-        self._stack.clear()  # checkpointing may have ended a forward pass early, without calling the hook
+        self._follower.outer.clear()  # checkpointing may have ended a forward pass early, without calling the hook
         self.attribution.module = 0
         self.steps.append((self.log.first_operator + len(self.attribution), 1 << 62))
 
@@ -415,7 +394,7 @@ class _Run:
         self.steps[-1] = (self.steps[-1][0], self.log.first_operator + len(self.attribution))
 
     def _parameters(self) -> list[Any]:
-        found = [p for module in self._modules.values() for p in module._parameters.values() if p is not None]
+        found = [p for module in self.modules.values() for p in module._parameters.values() if p is not None]
         for optimizer in self._optimizers.values():  # parameters of no module, or of modules whose forward is called directly
             found += optimizer._parameters()
         return list({id(p): p for p in found}.values())
@@ -436,7 +415,7 @@ class _Run:
     def _held(self, result: Any) -> Iterator[tuple[str, list[Any]]]:
         parameters = self._parameters()
         yield "parameter", parameters
-        yield "buffer", [b for module in self._modules.values() for b in module._buffers.values() if b is not None]
+        yield "buffer", [b for module in self.modules.values() for b in module._buffers.values() if b is not None]
         yield "gradient", [p.grad for p in parameters if p.grad is not None]
         states = [t for optimizer in self._optimizers.values() for t in _states(optimizer)]
         if parameters:  # the others that the optimizer updates are its own copies

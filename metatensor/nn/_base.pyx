@@ -18,6 +18,7 @@ from metatensor.nn._cpython cimport (
     PyVectorcall_NARGS, Py_TYPE, _PyType_Lookup, descrgetfunc, getattrofunc, mt_enable_vectorcall, mt_getattro,
     mt_put_error, mt_take_error, mt_tp_call, ternaryfunc, vectorcallfunc,
 )
+from metatensor.nn._following cimport enter_module, leave_module, n_followers
 
 from collections import OrderedDict
 
@@ -95,7 +96,13 @@ cdef class ModuleBase:
 
     def __call__(self, *args, **kwargs):
         """Run the hooks and ``forward``. An exception gets a note with the module's path."""
-        return owned(call_module(<PyObject*>self, args, kwargs))
+        if not n_followers:
+            return owned(call_module(<PyObject*>self, args, kwargs))
+        told = enter_module(<PyObject*>self)
+        try:
+            return owned(call_module(<PyObject*>self, args, kwargs))
+        finally:
+            leave_module(told)
 
 
 cdef int prepare_class(PyTypeObject* cls) except -1:
@@ -258,7 +265,19 @@ cdef inline bint holds_hooks(PyObject* self, PyObject* group) except -1:
 
 
 cdef PyObject* vectorcall_module(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
-    """Implement ``module(...)``. Call ``forward`` directly if there are no hooks and ``__call__`` is not overridden."""
+    """Implement ``module(...)``. An overridden ``__call__`` tells followers when it comes to `ModuleBase.__call__`."""
+    cdef tuple told
+    if not n_followers or mt_tp_call(Py_TYPE(self))[0] != base_call:
+        return call_directly(self, args, nargsf, kwnames)
+    told = enter_module(self)
+    try:
+        return call_directly(self, args, nargsf, kwnames)
+    finally:
+        leave_module(told)
+
+
+cdef PyObject* call_directly(PyObject* self, PyObject** args, size_t nargsf, PyObject* kwnames) except NULL:
+    """Call a module. Call ``forward`` directly if there are no hooks and ``__call__`` is not overridden."""
     cdef PyTypeObject* cls = Py_TYPE(self)
     cdef PyObject* own
     cdef PyObject* forward

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import warnings
 import weakref
 from collections import OrderedDict
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Hooks",
     "RemovableHandle",
-    "follow_modules",
-    "observe_modules",
     "register_module_backward_hook",
     "register_module_buffer_registration_hook",
     "register_module_forward_hook",
@@ -40,7 +37,6 @@ _ids = itertools.count()
 
 _global_forward_hooks_with_kwargs: OrderedDict[int, bool] = OrderedDict()
 _global_forward_hooks_always_called: OrderedDict[int, bool] = OrderedDict()
-_observers: OrderedDict[int, tuple[Callable[[Any], None], Callable[[], None]]] = OrderedDict()
 
 
 class RemovableHandle:
@@ -385,67 +381,8 @@ def register_module_module_registration_hook(hook: Callable) -> RemovableHandle:
     return _add(_global_module_registration_hooks, hook)
 
 
-def observe_modules(enter: Callable[[Module], None], leave: Callable[[], None]) -> RemovableHandle:
-    """Call ``enter(module)`` before each call of a module with its hooks, and ``leave()`` after it, also if it raises.
-
-    It is faster than global hooks, and sees neither arguments nor results. `RemovableHandle.remove` ends it.
-    """
-    handle = RemovableHandle(_global_forward_pre_hooks, extra_dict=[_observers])
-    _global_forward_pre_hooks[handle.id] = _observed  # the presence of a hook makes calls come to `call_with_hooks`
-    _observers[handle.id] = (enter, leave)
-    return handle
-
-
-def follow_modules(target: Any, numbers: dict[int, int], meet: Callable[[Module], None], outer: list[int] | None = None) -> RemovableHandle:
-    """Keep ``target.module`` at the number of the module that runs in this thread.
-
-    ``numbers`` has the numbers by the ids of modules; ``meet(module)`` adds one that it lacks. ``outer`` gets the numbers of the
-    modules around the running one.
-    """
-    stack = [] if outer is None else outer
-    thread, current = threading.get_ident(), threading.get_ident
-
-    def enter(module: Module) -> None:
-        if current() == thread:
-            number = numbers.get(id(module))
-            if number is None:
-                meet(module)
-                number = numbers[id(module)]
-            stack.append(target.module)
-            target.module = number
-
-    def leave() -> None:
-        if current() == thread and stack:
-            target.module = stack.pop()
-
-    return observe_modules(enter, leave)
-
-
-def _observed(module: Module, args: tuple) -> None:
-    """Do nothing: stands for an observer among the global hooks."""
-
-
 def call_with_hooks(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Call a module with its hooks. Global hooks run before the module's own hooks."""
-    if not _observers:
-        return _call(module, args, kwargs)
-    seen = tuple(_observers.values())
-    own = module.__dict__
-    for enter, _ in seen:
-        enter(module)
-    try:
-        if (
-            len(_global_forward_pre_hooks) > len(seen) or _global_forward_hooks or _global_backward_hooks or _global_backward_pre_hooks
-            or own.get("_forward_pre_hooks") or own.get("_forward_hooks") or own.get("_backward_hooks") or own.get("_backward_pre_hooks")
-        ):  # fmt: skip
-            return _call(module, args, kwargs)
-        return module.forward(*args, **kwargs)
-    finally:
-        for _, leave in seen:
-            leave()
-
-
-def _call(module: Module, args: tuple, kwargs: dict[str, Any]) -> Any:
     own = module.__dict__
     with_kwargs = own.get("_forward_hooks_with_kwargs", {}) | _global_forward_hooks_with_kwargs
     always = own.get("_forward_hooks_always_called", {}) | _global_forward_hooks_always_called

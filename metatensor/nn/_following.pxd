@@ -1,0 +1,15 @@
+"""The followers of modules that `_base` tells about calls."""
+from cpython.object cimport PyObject
+
+cdef int n_followers            # how many there are, in all threads
+
+cdef tuple enter_module(PyObject* module)
+cdef int leave_module(tuple followers) except -1
+
+
+cdef class ModulePaths:
+    cdef readonly list paths, roots
+    cdef readonly dict modules
+    cdef dict _numbers              # by the ids of modules
+    cdef bint add(self, object module, str path) except -1
+    cpdef object number(self, object module)
