@@ -357,13 +357,13 @@ class _Run:
         self.steps: list[tuple[int, int]] = []
         self.inputs = list(tensors_in((args, kwargs)))
         self._optimizers: dict[int, Any] = {}
-        self._follower = Follower(self.attribution, self.met)
+        self.follower = Follower(self.attribution, self.met)
         self._exits = ExitStack()
 
     def __enter__(self) -> _Run:
         for register, hook in ((register_optimizer_step_pre_hook, self._begin), (register_optimizer_step_post_hook, self._end)):
             self._exits.callback(register(hook).remove)
-        self._exits.enter_context(self._follower)
+        self._exits.enter_context(self.follower)
         token = _current.set(self)
         self._exits.callback(_current.reset, token)
         self._exits.enter_context(self.log)
@@ -386,7 +386,7 @@ class _Run:
 
     def _begin(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self._optimizers[id(optimizer)] = optimizer
-        self._follower.outer.clear()  # checkpointing may have ended a forward pass early, without calling the hook
+        self.follower.outer.clear()  # checkpointing may have ended a forward pass early, without calling the hook
         self.attribution.module = 0
         self.steps.append((self.log.first_operator + len(self.attribution), 1 << 62))
 

@@ -155,7 +155,7 @@ class StepRecorder:
         def noted(function: Any) -> Any:
             @functools.wraps(function)
             def backward(*args: Any, **kwargs: Any) -> Any:
-                stack, attribution = self.run._stack, self.run.attribution
+                stack, attribution = self.run.follower.outer, self.run.attribution
                 depth, module = len(stack), attribution.module
                 try:
                     return self._in_phase("backward", function, args, kwargs)
@@ -240,7 +240,7 @@ class StepRecorder:
 
     def _forward(self, module: Any, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
         """Note what is passed to models."""
-        if self.here and len(self.run._stack) <= 1:  # that of the module itself
+        if self.here and len(self.run.follower.outer) <= 1:  # that of the module itself
             self.inputs.update(filter(None, storage_numbers(list(tensors_in((args, kwargs))))))
 
     def operators(self) -> int:

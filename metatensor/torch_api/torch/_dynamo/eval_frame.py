@@ -14,7 +14,6 @@ from metatensor.program.fx.lifting import lifted
 from metatensor.program.reads import dependent_reads, describe
 from metatensor.program.restoring import restoring
 from metatensor.program.structure import leaves, mapped
-from metatensor.program.tracing import _names
 from metatensor.torch_api.torch._dynamo import config
 from metatensor.torch_api.torch.compiler import compiling
 
@@ -107,7 +106,9 @@ class _Compiled:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         modules = [module for _, module in referenced_modules(self.function, args, kwargs)]
         key = _key((args, kwargs)), mt.is_grad_enabled()
-        state = [id(tensor) for _, tensor in _names(modules)] + [part.training for module in modules for part in module.modules()]
+        parts = [part for module in modules for part in module.modules()]
+        state = [id(t) for part in parts for members in (part._parameters, part._buffers) for t in members.values()]
+        state += [part.training for part in parts]
         found = next((entry for entry in self.graphs if entry[1] == state and _same(entry[0], key)), None)
         if found is None:
             if len(self.graphs) >= config.recompile_limit:
