@@ -14,4 +14,5 @@ cdef class Mode:
 
 cdef object run_modes(Call* c)
 cdef bint intercepts() except -1
+cdef bint python_modes() except -1
 cdef object intercept(object func, object values, tuple args, dict kwargs)

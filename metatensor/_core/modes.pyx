@@ -65,6 +65,18 @@ cdef class Mode:
         hints.modes -= 1
 
 
+cdef bint python_modes() except -1:
+    """Return whether a mode that is written in Python receives the operators that this thread calls now."""
+    cdef ThreadState state
+    cdef int i
+    if hints.modes:
+        state = thread_state()
+        for i in range(state.level):
+            if isinstance(state.modes[i], (DispatchMode, TorchDispatchMode)):
+                return True
+    return False
+
+
 @cython.binding(False)
 cdef class DispatchMode(Mode):
     """Base class of modes in Python. Override `dispatch`.

@@ -120,6 +120,17 @@ def test_a_policy_decides_what_runs_again():
     assert "sin" in ran and ran.count("mm") == 2  # both of them are gradients
 
 
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_products_that_are_kept_are_not_changed_by_the_bias(device):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True).to(device)  # transposes the batch
+    x = mt.ones(2, 3, 8, device=device, requires_grad=True)
+    contexts = partial(create_selective_checkpoint_contexts, [MM])
+    checkpoint(layer, x, use_reentrant=False, context_fn=contexts).square().sum().backward()
+    found, x.grad = x.grad, None
+    layer(x).square().sum().backward()
+    assert found.shape == x.grad.shape and (device == "meta" or mt.equal(found, x.grad))
+
+
 def test_results_without_values_are_not_offloaded():
     kept = create_selective_checkpoint_contexts(lambda *args, **kwargs: CheckpointPolicy.MUST_CPU_OFFLOAD)
     x = mt.ones(2, 2, device="meta", requires_grad=True)

@@ -3,6 +3,7 @@
 The module is compiled, because models call these functions most often.
 """
 from metatensor._core.layout cimport mul_dims
+from metatensor._core.modes cimport python_modes
 from metatensor._core.op cimport call
 from metatensor._core.saved cimport Layout
 from metatensor._core.size cimport make_tuple
@@ -100,7 +101,10 @@ def linear(Tensor input, Tensor weight, bias):
             return total
         return call("view", (total, input.shape[:input.ndim - 1] + (total.sizes[1],)))
     product = matmul(input, _t(weight))
-    return product if bias is None else call("add_", (product, bias))
+    if bias is None:
+        return product
+    # A mode may keep the product, as selective checkpointing does. For such modes PyTorch adds out of place, too.
+    return call("add" if python_modes() else "add_", (product, bias))
 
 
 cdef object _mixed(grad, Tensor weight):
