@@ -25,6 +25,7 @@ from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, T_CONJ, T_CONSTANT, T_NEG, T_REQUIRES_GRAD, dim_t
 
 from metatensor._core.late import later
+from metatensor._core.storage import storage_bytes
 
 cdef enum:
     MOST_BYTES = 8192       # a storage of more bytes has no values: 1,024 elements of 8 bytes
@@ -169,6 +170,11 @@ cdef object _noted(object value, int reading, bint target):
         if target and t.storage.device is META and _covers(t):
             return _place(t, None)
         _forget(t)
+        if t.storage.data is not None and t.storage.device is cpu_device() and t.storage.size_bytes <= MOST_BYTES and reading != READS_NONE:
+            known = Known.__new__(Known)
+            (<Known>known).index = -1
+            (<Known>known).data = storage_bytes(t.storage)      # its values now, which may change
+            return _place(t, <Known>known)
         return _stand_in(t) if reading == READS_NONE else NotImplemented
     if isinstance(value, Device):
         return cpu_device()         # where values are computed

@@ -386,21 +386,32 @@ def _eye(call: HostCall, *_: Any) -> list[Any]:
     return [int(i == j) for i in range(rows) for j in range(columns)]
 
 
-def _index(call: HostCall, a: Array, indices: list[Array], dims: Any) -> list[Any]:
-    if list(dims) != list(range(len(dims))) or any(i.dtype in (mt.bool, mt.uint8) for i in indices):
+def _positions(a: Array, indices: list[Array], dims: Any) -> tuple[list[int], tuple[int, ...], int]:
+    """Return where index tensors point to, in rows of the last dimensions; the shape of the indices; and the elements of a row."""
+    found: list[Array] = []
+    for index in indices:
+        if index.dtype in (mt.bool, mt.uint8):
+            hits = [at for at, v in zip(itertools.product(*map(range, index.size)), index.values, strict=True) if v]
+            found += [Array([at[d] for at in hits], mt.int64, (len(hits),)) for d in range(len(index.size))]
+        else:
+            found.append(index)
+    if list(dims) != list(range(len(dims))) or len(dims) != len(indices):
         raise Unsupported
-    shape = tuple(call.result.size[: len(call.result.size) - (len(a.size) - len(dims))])
-    chosen = list(zip(*(i.broadcast(shape) for i in indices), strict=True))
-    inner = math.prod(a.size[len(dims) :])
-    found = []
-    for index in chosen:
+    shape = _broadcast_shape([index.size for index in found])
+    rows = []
+    for at in zip(*(index.broadcast(shape) for index in found), strict=True):
         start = 0
-        for i, n in zip(index, a.size, strict=False):
+        for i, n in zip(at, a.size, strict=False):
             if not -n <= i < n:
                 raise IndexError(i)
             start = start * n + i % n
-        found += a.values[start * inner : (start + 1) * inner]
-    return call.round(found)
+        rows.append(start)
+    return rows, shape, math.prod(a.size[len(found) :])
+
+
+def _index(call: HostCall, a: Array, indices: list[Array], dims: Any) -> list[Any]:
+    rows, _, count = _positions(a, indices, dims)
+    return call.round([v for row in rows for v in a.values[row * count : (row + 1) * count]])
 
 
 def _index_select(call: HostCall, a: Array, dim: int, index: Array) -> list[Any]:
@@ -455,25 +466,29 @@ def _matmul(call: HostCall, a: Array, b: Array, *_: Any) -> list[Any]:
 
 
 def _set_at(call: HostCall, a: Array, indices: list[Array], dims: Any, values: Array) -> list[Any]:
-    if list(dims) != list(range(len(dims))) or any(i.dtype in (mt.bool, mt.uint8) for i in indices):
-        raise Unsupported
-    shape = _broadcast_shape([i.size for i in indices])
-    inner = a.size[len(dims) :]
-    count = math.prod(inner)
-    given = values.broadcast((*shape, *inner))
+    rows, shape, count = _positions(a, indices, dims)
+    used = sum(len(i.size) if i.dtype in (mt.bool, mt.uint8) else 1 for i in indices)
+    given = values.broadcast((*shape, *a.size[used:]))
     found = list(a.values)
-    for k, index in enumerate(zip(*(i.broadcast(shape) for i in indices), strict=True)):
-        start = 0
-        for i, n in zip(index, a.size, strict=False):
-            if not -n <= i < n:
-                raise IndexError(i)
-            start = start * n + i % n
-        found[start * count : (start + 1) * count] = given[k * count : (k + 1) * count]
+    for k, row in enumerate(rows):
+        found[row * count : (row + 1) * count] = given[k * count : (k + 1) * count]
     return found
 
 
 def _broadcast_shape(sizes: list[tuple[int, ...]]) -> tuple[int, ...]:
     return tuple(mt.broadcast_shapes(*sizes))
+
+
+def _one_hot(call: HostCall, a: Array, classes: int = -1) -> list[Any]:
+    if any(not 0 <= v < call.result.size[-1] for v in a.values):
+        raise Unsupported
+    return [int(v == i) for v in a.values for i in range(call.result.size[-1])]
+
+
+def _interleaved_by(call: HostCall, a: Array, repeats: Array, dim: int, length: int) -> list[Any]:
+    source = [i for i, n in enumerate(repeats.values) for _ in range(n)]
+    dim %= max(len(a.size), 1)
+    return _picked(call, lambda at: _at(a, (*at[:dim], source[at[dim]], *at[dim + 1 :])))
 
 
 def _interleaved(call: HostCall, a: Array, repeats: int, dim: int, length: int) -> list[Any]:
@@ -505,6 +520,7 @@ _ONE: dict[str, Callable[..., Any]] = {
     "cat": _cat, "stack": _stack, "flip": _flip, "repeat": _repeat, "eye": _eye, "eye.m": _eye,
     "tril": _triangle(lambda above, diagonal: above <= diagonal), "triu": _triangle(lambda above, diagonal: above >= diagonal),
     "_index": _index, "index_select": _index_select, "gather": _gather, "_repeat_interleave": _interleaved,
+    "_repeat_interleave_by": _interleaved_by, "nn.functional.one_hot": _one_hot,
     "argsort": lambda call, *args: _sort(*args)[1], "matmul": _matmul, "mm": _matmul, "mv": _matmul, "dot": _matmul,
     "outer": lambda call, a, b: call.round([x * y for x in call.round(a.values) for y in call.round(b.values)]),
     "new_full": lambda call, like, size, value, *_: call.read(value),

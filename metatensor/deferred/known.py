@@ -18,7 +18,12 @@ from metatensor._core.storage import make_storage, storage_bytes
 from metatensor._core.storage_views import tensor_from_storage
 from metatensor._core.dtype import dtype_by_name
 
-__all__ = ["compute_known", "known_bytes", "known_result"]
+__all__ = ["compute_known", "is_constant", "known_bytes", "known_result"]
+
+
+def is_constant(tensor: Any) -> bool:
+    """Return True if a tensor is on meta and its values follow from constants."""
+    return known_of(tensor.untyped_storage()) is not None
 
 
 def known_bytes(tensor: Any) -> bytes:

@@ -8,6 +8,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.capture import Capture, Value
+from metatensor._core.constants import keep_constants
 from metatensor._core.memory import MemoryLog
 from metatensor._core.tensor import Tensor
 from metatensor.nn._hooks import follow_modules
@@ -23,7 +24,8 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
 
     The calls of operators are captured below Python, so it works for every callable that runs: modules, closures, custom
     operators, a function with a whole training step. Nothing is patched. Values that decide a branch, such as shapes and
-    Python numbers, are those of this run: a program does what this run did.
+    Python numbers, are those of this run: a program does what this run did. Small tensors on meta that are made of constants
+    keep their values during the run.
 
     Parameters
     ----------
@@ -56,7 +58,7 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
     names = dict(_names(modules))
     before = {name: tensor.grad for name, tensor in names.items()}
     capture, log = Capture(), MemoryLog(plain=True)
-    with follow_modules(capture, paths.numbers, paths.meet), log:
+    with keep_constants(), follow_modules(capture, paths.numbers, paths.meet), log:
         with capture:
             given = mapped(capture.input, Tensor, (args, kwargs))
             result = fn(*args, **kwargs)

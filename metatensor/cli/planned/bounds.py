@@ -9,6 +9,7 @@ import metatensor as mt
 from metatensor._core.errors import DataDependentError
 from metatensor._core.nested import map_tensors
 from metatensor.cli.planned.values import Values
+from metatensor.deferred.known import is_constant
 
 __all__ = ["result", "without_masks"]
 
@@ -114,4 +115,4 @@ def without_masks(index: Any, values: Values) -> Any:
 
 
 def _is_mask(item: Any) -> bool:
-    return isinstance(item, mt.Tensor) and item.is_meta and item.dtype in (mt.bool, mt.uint8)
+    return isinstance(item, mt.Tensor) and item.is_meta and item.dtype in (mt.bool, mt.uint8) and not is_constant(item)
