@@ -15,7 +15,7 @@ from metatensor._core.lines cimport line_of, running_code
 from metatensor._core.modes cimport Mode, run_modes
 from metatensor._core.op cimport FUNCTIONAL, HOST, IN_PLACE, K_GENERATOR, K_TENSORS, Call, Op, Overload
 from metatensor._core.random cimport Generator, default
-from metatensor._core.storage cimport Storage, is_known
+from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, thread_state
 from metatensor._core.types cimport T_CONJ, T_NEG, T_REQUIRES_GRAD, dim_t
@@ -314,7 +314,7 @@ cdef class Capture(Mode):
         cdef dict kwargs
         if ov.flags & HOST and ov.nreturns <= 1 and ov.text.rpartition("->")[2].strip() != "Tensor":
             result = run_modes(c)
-            if (<Op>c.op).name in _READS and not is_known((<Tensor>c.args[0]).storage):
+            if (<Op>c.op).name in _READS:
                 self.reads.append((len(self.calls), (<Op>c.op).name, self.value_of(<Tensor>c.args[0], False)))
             return result
         args, kwargs = [], {}

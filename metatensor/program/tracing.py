@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.capture import Capture, Value
+from metatensor._core.capture import Capture, Ticket, Value
 from metatensor._core.constants import keep_constants
 from metatensor._core.memory import MemoryLog
 from metatensor._core.tensor import Tensor
@@ -90,12 +90,28 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
     return Program(
         _title(fn), arguments=given, output=output, calls=capture.calls,
         held={name: value for name, (value, _) in held.items()}, kinds=kinds, tied=tied, tensors={name: t for name, (_, t) in held.items()},
-        effects=effects, releases=_releases(capture, log), modules=paths.names, reads=capture.reads,
+        effects=effects, releases=_releases(capture, log), modules=paths.names, reads=_dependent(capture),
     )  # fmt: skip
 
 
 def _title(fn: Any) -> str:
     return type(fn).__name__ if isinstance(fn, mt.nn.Module) else getattr(fn, "__name__", type(fn).__name__)
+
+
+def _dependent(capture: Capture) -> list[tuple[int, str, Value]]:
+    """Return the reads of numbers that may differ between runs: they follow from tensors that existed before, or are drawn."""
+    if not capture.reads:
+        return []
+    dependent, found, at = {value.storage for value, _ in capture.leaves}, [], 0
+    for read in capture.reads:
+        for call in capture.calls[at : read[0]]:
+            given = (call.args, call.kwargs)
+            if any(v.storage in dependent for v in leaves(Value, given)) or next(leaves(Ticket, given), None) is not None:
+                dependent.update(v.storage for v in leaves(Value, (call.result, call.writes)))
+        at = read[0]
+        if read[2].storage in dependent:
+            found.append(read)
+    return found
 
 
 def _releases(capture: Capture, log: MemoryLog) -> dict[int, tuple[int, ...]]:
