@@ -17,12 +17,12 @@ from metatensor._core.device cimport META, Device, cpu_device
 from metatensor._core.dtype cimport DType
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
 from metatensor._core.op cimport (
-    COMPOSITE, DATA, FUNCTIONAL, HOST, IN_PLACE, K_TENSORS, RANDOM, VIEW, WITH_OUT, Call, Op, Overload,
+    COMPOSITE, DATA, FUNCTIONAL, HOST, IN_PLACE, RANDOM, VIEW, WITH_OUT, Call, Op, Overload,
 )
-from metatensor._core.storage cimport Storage, is_known, new_storage
+from metatensor._core.storage cimport Storage, is_known
 from metatensor._core.tensor cimport Tensor, new_contiguous, over_storage
 from metatensor._core.thread cimport ThreadState, hints, thread_state
-from metatensor._core.types cimport MAX_ARGS, MAX_DIMS, T_CONJ, T_CONSTANT, T_NEG, T_REQUIRES_GRAD, dim_t
+from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_CONSTANT, T_NEG, T_REQUIRES_GRAD, dim_t
 
 from metatensor._core.late import later
 from metatensor._core.storage import storage_bytes
@@ -291,7 +291,7 @@ cdef object run_constants(Call* c):
     cdef Overload ov = <Overload>c.overload
     cdef Tensor target = None
     cdef tuple args
-    cdef object result, out = None
+    cdef object result
     cdef int i, mutated = 0
     if ov.flags & DATA and not ov.flags & HOST and c.variant == FUNCTIONAL:
         return _data_dependent(c, ov)
@@ -336,7 +336,8 @@ cdef object run_constants(Call* c):
     covered = is_known(target.storage) or _covers(target)
     storage, size = target.storage, target.storage.size_bytes
     result = _kernel(c)
-    if covered and storage is target.storage and size == target.storage.size_bytes and (c.variant == WITH_OUT or result is target) and target.storage.device is META:
+    if covered and storage is target.storage and size == target.storage.size_bytes and target.storage.device is META \
+            and (c.variant == WITH_OUT or result is target):
         _note_write(c, ov, args, target, place, place if c.variant == WITH_OUT else None)
     return result
 

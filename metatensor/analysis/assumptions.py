@@ -22,8 +22,8 @@ from metatensor._core.host import encode_numbers
 from metatensor._core.modes import DispatchMode, current_modes
 from metatensor._core.nested import tensors_in
 from metatensor._core.source_locations import running_line
-from metatensor.deferred.materializing import has_values
 from metatensor.deferred.known import is_constant
+from metatensor.deferred.materializing import has_values
 
 __all__ = ["Assumption", "asserted", "assume", "assuming", "largest", "notes"]
 
@@ -262,10 +262,11 @@ def _routes(numel: int) -> bool:
     return False
 
 
-def _numbers_of_experts(module: Any) -> set[Any]:
+def _numbers_of_experts(module: Any) -> set[int]:
     experts = module._modules.get("experts")
     found = {getattr(module, name, None) for name in ("num_experts", "n_routed_experts", "num_local_experts", "n_experts")}
-    return found | ({len(experts)} if hasattr(experts, "__len__") else set())
+    found |= {len(experts)} if hasattr(experts, "__len__") else set()
+    return {n + more for n in found if isinstance(n, int) for more in (0, 1)}  # transformers adds one for tokens without an expert
 
 
 # Reports ------------------------------------------------------------------------------------------------------
@@ -304,7 +305,8 @@ def notes(assumptions: list[Assumption]) -> list[str]:
     from metatensor.analysis.describe import relative
 
     def listed(kind: str) -> str:
-        found = [f"{each.op} {each.size:,}" + (f" at {relative(each.location)}" if each.location else "") for each in assumptions if each.kind == kind]
+        chosen = [each for each in assumptions if each.kind == kind]
+        found = [f"{each.op} {each.size:,}" + (f" at {relative(each.location)}" if each.location else "") for each in chosen]
         return "; ".join(found[:5]) + (f" and {len(found) - 5} more" if len(found) > 5 else "")
 
     texts = {

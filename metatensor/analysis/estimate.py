@@ -25,7 +25,8 @@ __all__ = ["at_inference", "estimate", "forward_profile", "has_lazy", "input_byt
 
 @overload
 def estimate(
-    model: Any, /, *inputs: Any, training: Literal[False] = False, timeline: bool = False, assume: dict[str, Any] | None = None, **kwargs: Any
+    model: Any, /, *inputs: Any, training: Literal[False] = False, timeline: bool = False, assume: dict[str, Any] | None = None,
+    **kwargs: Any,
 ) -> Report: ...
 
 

@@ -219,7 +219,8 @@ def _divided(call: HostCall, one: Any, other: Any, rounding_mode: Any = None) ->
         return _floored(call, one, other)
     if call.dtype.is_floating_point:
         raise Unsupported
-    return [int(math.copysign(1, a) * math.copysign(1, b)) * (abs(a) // abs(b)) for a, b in zip(call.read(one), call.read(other), strict=True)]
+    pairs = list(zip(call.read(one), call.read(other), strict=True))
+    return [abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) for a, b in pairs]
 
 
 def _remainder(call: HostCall, one: Any, other: Any) -> list[Any]:
@@ -506,7 +507,8 @@ _ONE: dict[str, Callable[..., Any]] = {
     "isnan": lambda call, a: [v != v for v in a.values], "isinf": lambda call, a: [not math.isfinite(v) and v == v for v in a.values],
     "isfinite": lambda call, a: [math.isfinite(v) for v in a.values],
     "abs": _exactly(abs), "sign": _exactly(_sign), "square": _exactly(lambda a: a * a), "maximum": _exactly(_greater),
-    "minimum": _exactly(_smaller), "max.other": _exactly(_greater), "min.other": _exactly(_smaller), "relu": _exactly(lambda a: _greater(a, 0)),
+    "minimum": _exactly(_smaller), "max.other": _exactly(_greater), "min.other": _exactly(_smaller),
+    "relu": _exactly(lambda a: _greater(a, 0)),
     "clamp": _clamp, "clamp_min": _clamp, "clamp_max": lambda call, a, high: _clamp(call, a, None, high),
     "where": _where, "masked_fill": _masked_fill, "pow": _power, "div": _divided, "floor_divide": _floored, "remainder": _remainder,
     "fmod": _exactly(math.fmod), "round": _round, "floor": _whole(math.floor), "ceil": _whole(math.ceil), "trunc": _whole(math.trunc),

@@ -10,13 +10,12 @@ from typing import Any
 
 from metatensor import plugins
 from metatensor._core.constants import Known, Place, arguments_of, known_of, made_of_bytes, run_call, settle
-from metatensor._core.device import concrete_device
+from metatensor._core.dtype import dtype_by_name
 from metatensor._core.errors import DataDependentError
 from metatensor._core.host import decode_numbers, encode_numbers
 from metatensor._core.nested import map_tensors
 from metatensor._core.storage import make_storage, storage_bytes
 from metatensor._core.storage_views import tensor_from_storage
-from metatensor._core.dtype import dtype_by_name
 
 __all__ = ["compute_known", "is_constant", "known_bytes", "known_result"]
 

@@ -16,7 +16,8 @@ def x():
 
 class TestSizes:
     @pytest.mark.parametrize(("function", "shape"), [
-        (lambda x: x.nonzero(), (48, 2)), (lambda x: x[x > 0], (48,)), (lambda x: x[x.sum(1) > 0], (6, 8)), (lambda x: x.argwhere(), (48, 2)),
+        (lambda x: x.nonzero(), (48, 2)), (lambda x: x[x > 0], (48,)), (lambda x: x[x.sum(1) > 0], (6, 8)),
+        (lambda x: x.argwhere(), (48, 2)),
         (lambda x: x.masked_select(x > 0), (48,)), (lambda x: x.masked_select(x[0] > 0), (48,)), (lambda x: x.unique(), (48,)),
         (lambda x: x.unique(dim=1), (6, 8)), (lambda x: mt.where(x > 0)[1], (48,)), (lambda x: x.nonzero(as_tuple=True)[0], (48,)),
         (lambda x: x[:, x[0] > 0], (6, 8)), (lambda x: x[x[:, 0] > 0, 1], (6,)), (lambda x: x.unique_consecutive(), (48,)),
@@ -36,7 +37,8 @@ class TestSizes:
         if "cpu" in mt.plugins.device_types():
             real = mt.randn(6, 8, device="cpu")
             with assume():
-                for function in (lambda x: x[x > 0], lambda x: x.round().unique(), lambda x: x.round().nonzero(), lambda x: x[x.sum(1) > 0]):
+                for function in (lambda x: x[x > 0], lambda x: x.round().unique(), lambda x: x.round().nonzero(),
+                lambda x: x[x.sum(1) > 0]):
                     assert function(real).numel() <= function(real.to("meta")).numel()
 
     def test_several_results(self, x):

@@ -114,7 +114,8 @@ class TestWhereValuesAreKept:
 class TestValues:
     @pytest.mark.parametrize("make", [
         lambda: mt.tensor([[1, 2], [3, 4]]), lambda: mt.tensor(1.5), lambda: mt.tensor([True, False]), lambda: mt.arange(7),
-        lambda: mt.arange(1, 9, 2), lambda: mt.arange(0.5, 3.0), lambda: mt.linspace(0, 0.1, 24), lambda: mt.zeros(2, 3), lambda: mt.ones(3),
+        lambda: mt.arange(1, 9, 2), lambda: mt.arange(0.5, 3.0), lambda: mt.linspace(0, 0.1, 24), lambda: mt.zeros(2, 3),
+        lambda: mt.ones(3),
         lambda: mt.full((2,), 7), lambda: mt.eye(3), lambda: mt.zeros((), dtype=mt.bfloat16), lambda: mt.full((3,), 0.1, dtype=mt.float16),
         lambda: mt.ones_like(mt.rand(3)), lambda: mt.rand(3).new_zeros(2), lambda: mt.rand(3).new_full((2,), 5),
         lambda: mt.empty(3).fill_(2), lambda: mt.empty(3).zero_(), lambda: mt.empty(3).copy_(mt.arange(3)),
@@ -131,7 +132,8 @@ class TestValues:
     @pytest.mark.parametrize("function", [
         lambda t: t + 1, lambda t: 2 - t, lambda t: t * t, lambda t: t / 3, lambda t: t // 2, lambda t: t % 3, lambda t: t**2, lambda t: -t,
         lambda t: t.sum(), lambda t: t.sum(0), lambda t: t.sum(-1, keepdim=True), lambda t: t.prod(), lambda t: t.max(), lambda t: t.min(),
-        lambda t: t.amax(1), lambda t: t.argmax(), lambda t: t.argmin(1), lambda t: t.max(1).values, lambda t: t.max(1)[1], lambda t: t.any(),
+        lambda t: t.amax(1), lambda t: t.argmax(), lambda t: t.argmin(1), lambda t: t.max(1).values, lambda t: t.max(1)[1],
+        lambda t: t.any(),
         lambda t: t.all(0), lambda t: t > 2, lambda t: t == t[0], lambda t: t.cumsum(1), lambda t: t.T, lambda t: t[1], lambda t: t[:, 1:],
         lambda t: t[t > 2], lambda t: t[[0, 1, 0]], lambda t: t[mt.tensor([1, 0])], lambda t: t.reshape(-1), lambda t: t.flip(0),
         lambda t: mt.cat([t, t], 1), lambda t: mt.stack([t, t]), lambda t: t.repeat(2, 2), lambda t: mt.where(t > 2, t, 0),
@@ -139,10 +141,12 @@ class TestValues:
         lambda t: t.float(), lambda t: t.bool(), lambda t: t.to(mt.int32), lambda t: t.float().round(), lambda t: t.float().mean(),
         lambda t: t.float() @ t.float().T, lambda t: t.masked_fill(t > 2, 9), lambda t: t.masked_select(t > 2), lambda t: t.expand(2, 2, 3),
         lambda t: (t & 1) | 2, lambda t: ~t, lambda t: t.sort(descending=False)[0], lambda t: t.gather(1, mt.zeros(2, 1, dtype=mt.int64)),
-        lambda t: t.index_select(0, mt.tensor([1])), lambda t: t.repeat_interleave(2, 0), lambda t: mt.repeat_interleave(mt.tensor([1, 0, 2])),
+        lambda t: t.index_select(0, mt.tensor([1])), lambda t: t.repeat_interleave(2, 0),
+        lambda t: mt.repeat_interleave(mt.tensor([1, 0, 2])),
         lambda t: t.contiguous(), lambda t: t.T.contiguous(), lambda t: t.clone(), lambda t: t.detach(), lambda t: mt.bincount(t.flatten()),
         lambda t: t.unbind()[1], lambda t: t.chunk(3, 1)[2], lambda t: mt.nn.functional.one_hot(t[0], 5), lambda t: t.logical_not(),
-        lambda t: t.count_nonzero(), lambda t: mt.outer(t[0], t[1]), lambda t: t.diff(), lambda t: t.remainder(2), lambda t: t.float().sqrt(),
+        lambda t: t.count_nonzero(), lambda t: mt.outer(t[0], t[1]), lambda t: t.diff(), lambda t: t.remainder(2),
+        lambda t: t.float().sqrt(),
     ])  # fmt: skip
     def test_operators(self, way, function):
         made = function(mt.tensor([[3, 0, 1], [2, 4, 2]]))
@@ -236,10 +240,12 @@ class TestWrites:
     @pytest.mark.parametrize("write", [
         lambda t, x: t.add_(x), lambda t, x: t.copy_(x), lambda t, x: t.__setitem__(0, x[0]), lambda t, x: t[1:].copy_(x[1:]),
         lambda t, x: t.view(-1).mul_(x), lambda t, x: t.detach().add_(x), lambda t, x: t.data.add_(x), lambda t, x: t.normal_(),
-        lambda t, x: mt.add(x, x, out=t), lambda t, x: t.untyped_storage().copy_(x.untyped_storage()), lambda t, x: t.masked_fill_(x > 0, 1),
+        lambda t, x: mt.add(x, x, out=t), lambda t, x: t.untyped_storage().copy_(x.untyped_storage()),
+        lambda t, x: t.masked_fill_(x > 0, 1),
         lambda t, x: t.addcmul_(x, x), lambda t, x: t.index_add_(0, mt.tensor([0]), x[:1]), lambda t, x: t.resize_(3).add_(1),
         lambda t, x: t.as_strided((1,), (1,), 1).uniform_(), lambda t, x: t.lerp_(x, 0.5),
-        lambda t, x: mt.nn.init.uniform_(t), lambda t, x: mt.nn.functional.dropout(t, inplace=True), lambda t, x: t.untyped_storage().resize_(8),
+        lambda t, x: mt.nn.init.uniform_(t), lambda t, x: mt.nn.functional.dropout(t, inplace=True),
+        lambda t, x: t.untyped_storage().resize_(8),
         lambda t, x: t.view(mt.int32).add_(x.view(mt.int32)), lambda t, x: setattr(t, "data", x), lambda t, x: t.set_(x),
         lambda t, x: mt.nn.functional.batch_norm(x.reshape(1, 2, 1).expand(4, 2, 3), t, mt.ones(2), training=True),
     ])  # fmt: skip
@@ -469,7 +475,8 @@ def _run(device, makes, steps):
 @needs_cpu
 @settings(max_examples=150, deadline=None)
 @given(makes=st.lists(st.integers(0, len(_MAKES) - 1), min_size=1, max_size=3),
-       steps=st.lists(st.tuples(st.sampled_from(sorted(_STEPS)), st.integers(0, 9), st.integers(0, 9)), max_size=14), host=st.booleans())  # fmt: skip
+       steps=st.lists(st.tuples(st.sampled_from(sorted(_STEPS)), st.integers(0, 9), st.integers(0, 9)), max_size=14),
+       host=st.booleans())  # fmt: skip
 def test_random_programs_have_the_values_of_the_cpu(makes, steps, host):
     drawn = any(name == "unknown" for name, *_ in steps)
     expected = _run("cpu", makes, steps)

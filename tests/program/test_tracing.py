@@ -234,7 +234,8 @@ def test_numbers_that_follow_from_constants_are_not_noted():
     assert mt.program.trace(lambda x: x * mt.rand(1, device="cpu").item(), rand(3)).reads
     with mt.device("meta"):
         kept = mt.zeros(2)
-    assert mt.program.trace(lambda x: x * (kept + 1).sum().item(), mt.empty(3, device="meta")).reads  # another run may have other values there
+    # another run may have other values there
+    assert mt.program.trace(lambda x: x * (kept + 1).sum().item(), mt.empty(3, device="meta")).reads
 
 
 def test_the_step_count_of_an_optimizer_is_a_number_that_was_read():

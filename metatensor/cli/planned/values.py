@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import linecache
 import os
-import re
 import site
 import sys
 import sysconfig
