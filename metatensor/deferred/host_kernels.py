@@ -387,32 +387,36 @@ def _eye(call: HostCall, *_: Any) -> list[Any]:
     return [int(i == j) for i in range(rows) for j in range(columns)]
 
 
-def _positions(a: Array, indices: list[Array], dims: Any) -> tuple[list[int], tuple[int, ...], int]:
-    """Return where index tensors point to, in rows of the last dimensions; the shape of the indices; and the elements of a row."""
-    found: list[Array] = []
-    for index in indices:
+def _pointed(a: Array, indices: list[Array], dims: Any) -> tuple[tuple[int, ...], list[int]]:
+    """Return the shape of ``a[indices]``, and where its elements are among those of `a`."""
+    found: list[tuple[int, Array]] = []
+    for dim, index in zip(dims, indices, strict=True):
         if index.dtype in (mt.bool, mt.uint8):
             hits = [at for at, v in zip(itertools.product(*map(range, index.size)), index.values, strict=True) if v]
-            found += [Array([at[d] for at in hits], mt.int64, (len(hits),)) for d in range(len(index.size))]
+            found += [(dim + d, Array([at[d] for at in hits], mt.int64, (len(hits),))) for d in range(len(index.size))]
         else:
-            found.append(index)
-    if list(dims) != list(range(len(dims))) or len(dims) != len(indices):
-        raise Unsupported
-    shape = _broadcast_shape([index.size for index in found])
-    rows = []
-    for at in zip(*(index.broadcast(shape) for index in found), strict=True):
-        start = 0
-        for i, n in zip(at, a.size, strict=False):
-            if not -n <= i < n:
-                raise IndexError(i)
-            start = start * n + i % n
-        rows.append(start)
-    return rows, shape, math.prod(a.size[len(found) :])
+            found.append((dim, index))
+    shape = tuple(mt.broadcast_shapes(*(index.size for _, index in found)))
+    used = [dim for dim, _ in found]
+    adjacent = used == list(range(used[0], used[0] + len(used)))
+    front = [d for d in range(len(a.size)) if d < used[0]] if adjacent else []
+    back = [d for d in range(len(a.size)) if d not in used and d not in front]
+    strides = _strides(a.size)
+    middle = []
+    for at in zip(*(index.broadcast(shape) for _, index in found), strict=True):
+        if any(not -a.size[d] <= i < a.size[d] for d, i in zip(used, at, strict=True)):
+            raise IndexError(at)
+        middle.append(sum(i % a.size[d] * strides[d] for d, i in zip(used, at, strict=True)))
+
+    def kept(which: list[int]) -> list[int]:
+        return list(offsets(tuple(a.size[d] for d in which), tuple(strides[d] for d in which), 0))
+
+    size = (*(a.size[d] for d in front), *shape, *(a.size[d] for d in back))
+    return size, [x + y + z for x in kept(front) for y in middle for z in kept(back)]
 
 
 def _index(call: HostCall, a: Array, indices: list[Array], dims: Any) -> list[Any]:
-    rows, _, count = _positions(a, indices, dims)
-    return call.round([v for row in rows for v in a.values[row * count : (row + 1) * count]])
+    return call.round([a.values[at] for at in _pointed(a, indices, dims)[1]])
 
 
 def _index_select(call: HostCall, a: Array, dim: int, index: Array) -> list[Any]:
@@ -467,12 +471,10 @@ def _matmul(call: HostCall, a: Array, b: Array, *_: Any) -> list[Any]:
 
 
 def _set_at(call: HostCall, a: Array, indices: list[Array], dims: Any, values: Array) -> list[Any]:
-    rows, shape, count = _positions(a, indices, dims)
-    used = sum(len(i.size) if i.dtype in (mt.bool, mt.uint8) else 1 for i in indices)
-    given = values.broadcast((*shape, *a.size[used:]))
+    size, places = _pointed(a, indices, dims)
     found = list(a.values)
-    for k, row in enumerate(rows):
-        found[row * count : (row + 1) * count] = given[k * count : (k + 1) * count]
+    for at, value in zip(places, values.broadcast(size), strict=True):
+        found[at] = value
     return found
 
 
