@@ -435,10 +435,17 @@ cdef object dispatch(Call* c):
     if ov.device_slot >= 0 and c.args[ov.device_slot] == <PyObject*>META:
         c.device = <PyObject*>META
         c.mixed = False
-        if hints.constants and keeps_constants():
-            c.flags |= T_CONSTANT
     elif c.mixed or c.device == NULL or ov.device_slot >= 0:
         resolve_device(c)
+    if hints.modes or hints.constants or c.flags & T_OVERRIDES:
+        return _watched(c)
+    return run(c)
+
+
+cdef object _watched(Call* c):
+    """Run a call where there are modes, classes that override operators, or constants on meta that keep their values."""
+    if hints.constants and (<Overload>c.overload).device_slot >= 0 and c.device == <PyObject*>META and keeps_constants():
+        c.flags |= T_CONSTANT
     if hints.modes or c.flags & T_OVERRIDES:
         return run_modes(c)
     return run(c)
@@ -462,14 +469,7 @@ cdef int _find_history(Call* c, Overload ov) except -1:
     return 0
 
 
-cdef object run_plain(Call* c):
-    """Run a call below modes and tangents."""
-    if c.flags & T_CONSTANT and c.device == <PyObject*>META:
-        return run_constants(c)
-    return run_kernel(c)
-
-
-cdef object run_kernel(Call* c):
+cdef inline object _run_kernel(Call* c):
     """Run the meta kernel. `finish` does the rest, unless this is a plain call on the meta device without gradients."""
     cdef Overload ov = <Overload>c.overload
     cdef object result
@@ -504,6 +504,18 @@ cdef object run_kernel(Call* c):
             and not c.flags & T_REQUIRES_GRAD:
         return result
     return finish(c, result)
+
+
+cdef object run_kernel(Call* c):
+    """Run a call below modes and tangents, whatever is known of the values."""
+    return _run_kernel(c)
+
+
+cdef object run_plain(Call* c):
+    """Run a call below modes and tangents."""
+    if c.flags & T_CONSTANT and c.device == <PyObject*>META:
+        return run_constants(c)
+    return _run_kernel(c)
 
 
 cdef object _as_unit(Call* c, Overload ov):
@@ -546,8 +558,8 @@ cdef object invoke(PyObject* callee, PyObject** args, int n):
     if c.mixed or c.device == NULL or ov.device_slot >= 0:
         resolve_device(&c)
     try:
-        if hints.modes or c.flags & T_OVERRIDES:
-            return run_modes(&c)
+        if hints.modes or hints.constants or c.flags & T_OVERRIDES:
+            return _watched(&c)
         return run(&c)
     finally:
         Py_XDECREF(c.keep)

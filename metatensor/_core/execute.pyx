@@ -3,7 +3,7 @@ import warnings
 
 from cpython.object cimport PyObject
 from metatensor._core.compute cimport compute, compute_values, copy_values, flat, same_sizes, tensors_in
-from metatensor._core.device cimport META, Device, concrete_device, cpu_device, default_device, keeps_constants
+from metatensor._core.device cimport META, Device, cpu_device, default_device, concrete_device
 from metatensor._core.dtype cimport DType, can_cast_to
 from metatensor._core.rule_node cimport begin, record, record_write
 from metatensor._core.graph cimport Node
@@ -21,8 +21,7 @@ from metatensor._core.tensor cimport (
 )
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_CONSTANT, T_FIXED_VIEW, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
-    T_MULTI_VIEW, dim_t,
+    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_FIXED_VIEW, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_MULTI_VIEW, dim_t,
 )
 from metatensor._core import errors
 from metatensor._core.late import later
@@ -40,23 +39,23 @@ cdef int resolve_device(Call* c) except -1:
     If there are none of these, a factory uses the default device, and other ops use meta.
     """
     cdef Overload ov = <Overload>c.overload
-    cdef bint factory = ov.device_slot >= 0
-    if factory and <object>c.args[ov.device_slot] is not None:
+    if ov.device_slot >= 0 and <object>c.args[ov.device_slot] is not None:
         c.device = c.args[ov.device_slot]
         if c.device != <PyObject*>META:
             given = concrete_device(<object>c.device)
             c.device = <PyObject*>given     # devices are interned and never freed
         c.mixed = False
-    elif factory and c.out != NULL and isinstance(<object>c.out, Tensor):
+        return 0
+    if ov.device_slot >= 0 and c.out != NULL and isinstance(<object>c.out, Tensor):
         c.device = <PyObject*>(<Tensor>c.out).storage.device
         c.mixed = False
-    elif c.device == NULL:
-        given = default_device() if factory else META
+        return 0
+    if c.device == NULL:
+        given = default_device() if ov.device_slot >= 0 else META
         c.device = <PyObject*>given
-    elif c.mixed and not ov.flags & MIXED:
+        return 0
+    if c.mixed and not ov.flags & MIXED:
         _common_device(c, ov)
-    if factory and hints.constants and c.device == <PyObject*>META and keeps_constants():
-        c.flags |= T_CONSTANT
     return 0
 
 

@@ -307,9 +307,7 @@ def _forward(model: Any, args: tuple, kwargs: dict[str, Any], progress: Progress
 
 def _step(model: Any, args: tuple, kwargs: dict[str, Any], options: dict[str, Any]) -> CheckResult:
     try:
-        with assuming(None) as assumed:
-            report = estimate_training(model, *args, **options, **kwargs)
-        report.assumptions = assumed()
+        report = estimate_training(model, *args, **options, **kwargs)
     except (Exception, SystemExit) as error:
         if isinstance(error, ValueError) and str(error).startswith(OPTIONS):
             raise

@@ -84,10 +84,8 @@ def estimate(
     if training:
         from metatensor.analysis.training import estimate_training
 
-        with assuming(assume) as noted:
-            made = estimate_training(model, *inputs, timeline=timeline, **kwargs)
-        made.assumptions = noted()
-        return made
+        with assuming(assume):
+            return estimate_training(model, *inputs, timeline=timeline, **kwargs)
     with assuming(assume) as noted:
         report = trace(model, inputs, kwargs)
         if timeline:

@@ -7,7 +7,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ from metatensor._core.nested import tensors_in
 from metatensor._core.units import bytes_text, count_text
 from metatensor.analysis.accuracy import training_bands
 from metatensor.analysis.adapters import adapted
-from metatensor.analysis.assumptions import Assumption
+from metatensor.analysis.assumptions import Assumption, assuming
 from metatensor.analysis.assumptions import notes as assumed
 from metatensor.analysis.calls import Call
 from metatensor.analysis.describe import relative
@@ -209,16 +209,14 @@ def optimizer_named(name: str) -> Any:
 
 
 def _with_adapters(estimate: _Estimate) -> _Estimate:
-    """Return an `estimate_training` that adds the adapters of ``lora`` to the model until it ends."""
+    """Return an `estimate_training` that adds the adapters of ``lora`` to the model until it ends, and notes what was assumed."""
 
     @functools.wraps(estimate)
     def run(model: Any, /, *inputs: Any, lora: str | int | None = None, **options: Any) -> TrainingReport:
         model = as_module(model)
-        if lora is None:
-            return estimate(model, *inputs, **options)
-        with adapted(model, lora) as adapters:
+        with assuming(None) as noted, nullcontext() if lora is None else adapted(model, lora) as adapters:
             report = estimate(model, *inputs, **options)
-        return dataclasses.replace(report, adapters=str(adapters))
+        return dataclasses.replace(report, adapters=None if lora is None else str(adapters), assumptions=noted())
 
     return run  # type: ignore[return-value]
 
