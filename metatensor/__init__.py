@@ -73,6 +73,7 @@ _provide("metatensor.nn.parameter", "Parameter")
 _provide("metatensor.nn._hooks", "RemovableHandle")
 _provide("metatensor.deferred.materializing", "bytes_of checksum copy_of filled has_values materialize value_of")
 _provide("metatensor.func", "vmap")
+_provide("metatensor.deferred.known", "compute_known known_bytes known_result")
 _provide("metatensor.deferred.recipes", "reduce_storage")
 _provide("metatensor.deferred.unresolved", "unresolved")
 _provide("metatensor.interchange.arrays", "array_interface array_namespace array_wrap buffer_of cuda_array_interface deep_copy "

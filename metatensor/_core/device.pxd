@@ -9,5 +9,6 @@ cdef Device as_device(object spec)
 cpdef Device concrete_device(object spec)
 cdef Device default_device()
 cdef Device explicit_default()
+cdef bint keeps_constants() except -1
 cdef object backend_of(Device device)
 cdef Device cpu_device()

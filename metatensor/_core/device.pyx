@@ -65,7 +65,7 @@ cdef class Device:
         if self._saved is None:
             self._saved = []
         self._saved.append((state, state.device))
-        state.device = self
+        _switch(state, self)
         return self
 
     def __exit__(self, *exc):
@@ -74,7 +74,7 @@ cdef class Device:
         cdef Py_ssize_t i
         for i in range(len(self._saved or ()) - 1, -1, -1):
             if (<tuple>self._saved[i])[0] is state:
-                state.device = (<tuple>self._saved.pop(i))[1]
+                _switch(state, (<tuple>self._saved.pop(i))[1])
                 return
         raise RuntimeError(f"device {self} was not entered in this thread")
 
@@ -258,7 +258,20 @@ cdef Device explicit_default():
         hints.default_devices = 1
         if name:
             _process_default = as_device(name)
+            hints.constants += _process_default is META
     return _process_default
+
+
+cdef int _switch(ThreadState state, object device) except -1:
+    """Set a thread's default device."""
+    hints.constants += (device is META) - (state.device is META)
+    state.device = device
+    return 0
+
+
+cdef bint keeps_constants() except -1:
+    """Whether small constants that this thread creates on meta keep their values: inside `keep_constants`, or if meta is the default."""
+    return thread_state().constants != 0 or explicit_default() is META
 
 
 cdef Device default_device():
@@ -293,7 +306,7 @@ def set_default_device(device):
     device(type='meta')
     >>> mt.set_default_device(None)
     """
-    thread_state().device = None if device is None else as_device(device)
+    _switch(thread_state(), None if device is None else as_device(device))
 
 
 # Backends --------------------------------------------------------------------------

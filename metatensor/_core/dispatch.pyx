@@ -4,13 +4,14 @@
 """
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
-from metatensor._core.device cimport META, Device, concrete_device
+from metatensor._core.device cimport META, Device, concrete_device, keeps_constants
 from metatensor._core.dtype cimport BOOL, F64, I64, DType, by_code
 from metatensor._core.duals cimport has_duals
 from metatensor._core.execute cimport finish, python_meta, resolve_device
 from metatensor._core.forward cimport run_duals
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
 from metatensor._core.accounting cimport counted
+from metatensor._core.constants cimport run_constants, set_kernel
 from metatensor._core.modes cimport intercept, run_modes
 from metatensor._core.op cimport (
     FUNCTIONAL, IN_PLACE, K_ANY, K_BOOL, K_BOOLS, K_DEVICE, K_DTYPE, K_FLOAT, K_FLOATS, K_FORMAT,
@@ -21,7 +22,7 @@ from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, overriding_va
 from metatensor._core.rule_node cimport AS_IT_IS, AS_UNIT, BY_OTHERS, Way, by_others, record, way_of
 from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints, thread_state
-from metatensor._core.types cimport MAX_ARGS, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
+from metatensor._core.types cimport MAX_ARGS, T_CONSTANT, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
 from metatensor._core import errors
 
 cdef extern from "Python.h":
@@ -436,6 +437,15 @@ cdef object dispatch(Call* c):
         c.mixed = False
     elif c.mixed or c.device == NULL or ov.device_slot >= 0:
         resolve_device(c)
+    if hints.modes or hints.constants or c.flags & T_OVERRIDES:
+        return _watched(c)
+    return run(c)
+
+
+cdef object _watched(Call* c):
+    """Run a call where there are modes, classes that override operators, or constants on meta that keep their values."""
+    if hints.constants and (<Overload>c.overload).device_slot >= 0 and c.device == <PyObject*>META and keeps_constants():
+        c.flags |= T_CONSTANT
     if hints.modes or c.flags & T_OVERRIDES:
         return run_modes(c)
     return run(c)
@@ -459,7 +469,7 @@ cdef int _find_history(Call* c, Overload ov) except -1:
     return 0
 
 
-cdef object run_plain(Call* c):
+cdef inline object _run_kernel(Call* c):
     """Run the meta kernel. `finish` does the rest, unless this is a plain call on the meta device without gradients."""
     cdef Overload ov = <Overload>c.overload
     cdef object result
@@ -494,6 +504,18 @@ cdef object run_plain(Call* c):
             and not c.flags & T_REQUIRES_GRAD:
         return result
     return finish(c, result)
+
+
+cdef object run_kernel(Call* c):
+    """Run a call below modes and tangents, whatever is known of the values."""
+    return _run_kernel(c)
+
+
+cdef object run_plain(Call* c):
+    """Run a call below modes and tangents."""
+    if c.flags & T_CONSTANT and c.device == <PyObject*>META:
+        return run_constants(c)
+    return _run_kernel(c)
 
 
 cdef object _as_unit(Call* c, Overload ov):
@@ -536,8 +558,8 @@ cdef object invoke(PyObject* callee, PyObject** args, int n):
     if c.mixed or c.device == NULL or ov.device_slot >= 0:
         resolve_device(&c)
     try:
-        if hints.modes or c.flags & T_OVERRIDES:
-            return run_modes(&c)
+        if hints.modes or hints.constants or c.flags & T_OVERRIDES:
+            return _watched(&c)
         return run(&c)
     finally:
         Py_XDECREF(c.keep)
@@ -599,3 +621,4 @@ cdef object _call_method(PyObject* self, PyObject** args, size_t nargsf, PyObjec
 
 set_entries(<void*>_call_function, <void*>_call_method)
 hooks.invoke = invoke
+set_kernel(run_kernel)

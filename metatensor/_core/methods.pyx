@@ -11,7 +11,7 @@ from metatensor._core.tensor cimport (
     mark_changed, set_requires_grad, shape_str,
 )
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
+    KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONSTANT, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
     T_RETAINS_GRAD, T_VIEW, dim_t,
 )
 from metatensor._core.versions cimport detached, own_versions
@@ -49,7 +49,7 @@ def _make_subclass(cls, data, require_grad=False):
     set_layout(t, source.ndim, source.sizes, source.strides, source.offset)
     t.storage = source.storage
     t.dtype = source.dtype
-    t.flags |= source.flags & (T_CONJ | T_NEG)
+    t.flags |= source.flags & (T_CONJ | T_NEG | T_CONSTANT)
     if require_grad:
         set_requires_grad(t, True)
     return t

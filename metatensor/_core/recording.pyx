@@ -18,7 +18,7 @@ from metatensor._core.lines cimport line_of, running_code
 from metatensor._core.op cimport K_OPERAND, K_TENSOR, K_TENSORS, RANDOM, Call, Overload, op_name
 from metatensor._core.recorder cimport Recorder
 from metatensor._core.replaying cimport resolve_arguments
-from metatensor._core.storage cimport Storage, has_values, new_storage
+from metatensor._core.storage cimport Storage, has_values, new_storage, recorded
 from metatensor._core.tensor cimport Tensor, over_storage, shape_str
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_NEG, dim_t
@@ -188,7 +188,7 @@ cdef object _argument(object value, Storage own):
     cdef Tensor t
     if isinstance(value, Tensor):
         t = <Tensor>value
-        if t.storage.recipe is not None and t.storage.data is None:
+        if recorded(t.storage) and t.storage.data is None:
             return _weak(t, <Recipe>t.storage.recipe) if t.storage is own else ref_of(t, <Recipe>t.storage.recipe)
         return Constant(t)
     if type(value) is list or (isinstance(value, tuple) and value and isinstance(value[0], Tensor)):
@@ -331,7 +331,7 @@ cdef bint _constant(Overload ov, list tensors, list outputs, Recorder recorder) 
     if ov.flags & RANDOM or ov.qualname.startswith("empty"):
         return False
     for t in tensors:
-        if t.storage.recipe is None or t.storage.data is not None:
+        if not recorded(t.storage) or t.storage.data is not None:
             return False
     for t in outputs:
         if t.storage.size_bytes > CONSTANT_BYTES:
@@ -361,15 +361,15 @@ cdef bint plainly_absent(Call* c, Overload ov, object result) except -1:
                 continue
             # No local variable here: each assignment would change a reference count.
             if (<Tensor>c.args[i]).storage.data is not None:
-                if hints.recorders or (<Tensor>c.args[i]).storage.recipe is not None:
+                if hints.recorders or recorded((<Tensor>c.args[i]).storage):
                     return False
-            elif (<Tensor>c.args[i]).storage.recipe is not None:
+            elif recorded((<Tensor>c.args[i]).storage):
                 known = True
             elif (<Tensor>c.args[i]).storage.device is not META:
                 absent = True
         elif kind == K_TENSORS and <object>c.args[i] is not None:
             for t in <object>c.args[i]:
-                if (<Tensor>t).storage.data is not None or (<Tensor>t).storage.recipe is not None \
+                if (<Tensor>t).storage.data is not None or recorded((<Tensor>t).storage) \
                         or (<Tensor>t).storage.device is META:
                     return False
                 absent = True
@@ -433,7 +433,7 @@ cdef bint _deferred(list tensors) except -1:
     cdef Tensor t
     cdef bint found = False
     for t in tensors:
-        if not has_values(t.storage):
+        if t.storage.data is None and not recorded(t.storage):
             return False
         if t.storage.data is None and not (<Recipe>t.storage.recipe).constant:
             found = True

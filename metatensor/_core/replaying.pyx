@@ -4,7 +4,7 @@ from metatensor._core.device cimport META, Device
 from metatensor._core.compute cimport compute_values
 from metatensor._core.op cimport FUNCTIONAL, K_TENSORS, Call, Overload, hold
 from metatensor._core.recording cimport Recipe, Ref, Step
-from metatensor._core.storage cimport Storage, has_values, new_storage, resize_storage
+from metatensor._core.storage cimport Storage, has_record, new_storage, resize_storage
 from metatensor._core.tensor cimport Tensor, over_storage
 from metatensor._core.types cimport MAX_DIMS, dim_t
 
@@ -24,13 +24,13 @@ cdef int resolve_arguments(Call* c, Overload ov) except -1:
     for i in range(ov.nslots):
         value = <object>c.args[i]
         if isinstance(value, Tensor):
-            if not has_values((<Tensor>value).storage):
+            if not has_record((<Tensor>value).storage):
                 return 0
             if _is_constant((<Tensor>value).storage):
                 found = 2
         elif ov.slots[i].kind == K_TENSORS and value is not None:
             for t in value:
-                if not has_values(t.storage):
+                if not has_record(t.storage):
                     return 0
                 if _is_constant(t.storage):
                     found = 2

@@ -20,7 +20,7 @@ from metatensor._core.dtype cimport DType
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor, over_storage, version_of
 from metatensor._core.thread cimport ThreadState, hints, innermost_hooks, thread_state
-from metatensor._core.types cimport INLINE_DIMS, MAX_DIMS, T_CONTIGUOUS, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, dim_t
+from metatensor._core.types cimport INLINE_DIMS, MAX_DIMS, T_CONSTANT, T_CONTIGUOUS, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from metatensor._core.versions cimport carrying, detached
 
 
@@ -114,7 +114,7 @@ cdef int keep_result(Node node, int k, Tensor t, int output) except -1:
     """Save output `output` of the node. The outputs of the node must have been set."""
     if _packing():
         return keep(node, k, saved_tensor(t, True, output), SAVED_OBJECT)
-    if (t.flags == T_CONTIGUOUS | T_REQUIRES_GRAD | T_NONLEAF and t.extra is None and type(t) is Tensor and not hints.duals
+    if (t.flags & ~T_CONSTANT == T_CONTIGUOUS | T_REQUIRES_GRAD | T_NONLEAF and t.extra is None and type(t) is Tensor and not hints.duals
             and _is_plain(t)):
         node.saved[k].version = t.storage.version - t.storage.uncounted
         node.saved[k].output = output

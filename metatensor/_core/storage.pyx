@@ -172,7 +172,7 @@ cdef class Storage:
 
     def __reduce__(self):
         """Pickle the bytes, or the recipe for them. Tensors that share the storage share it after unpickling."""
-        if self.data is None and self.recipe is not None:
+        if self.data is None and recorded(self):
             return later("reduce_storage")(self)
         data = None if self.data is None else storage_bytes(self)
         return (rebuild_storage, (str(self.device), self.size_bytes, data, self.fake))
@@ -236,7 +236,7 @@ cdef int resize_storage(Storage s, dim_t nbytes) except -1:
     s.size_bytes = nbytes
     s.version += 1
     s.uncounted += 1
-    if s.recipe is not None:
+    if recorded(s):
         s.recipe.grow(nbytes)
     if s.scope is not None:
         happened(<PyObject*>s.scope, s.number, nbytes - s.counted, RESIZE)
@@ -274,13 +274,13 @@ def set_data(Storage s not None, data):
 
 def recipe_of(Storage s not None):
     """Return the recipe of a storage, a Recipe, or None."""
-    return s.recipe
+    return s.recipe if recorded(s) else None
 
 
 def storage_bytes(Storage s not None):
     """Return the bytes of a storage. If it has only a recipe, compute them."""
     from metatensor._core.dtype import dtype_by_name
-    if s.data is None and s.recipe is not None:
+    if s.data is None and recorded(s):
         filled = later("filled")
         return storage_bytes(filled(s))
     from metatensor._core.storage_views import tensor_from_storage
@@ -303,7 +303,10 @@ def rebuild_storage(device, nbytes, data, fake=False):
 
 def copy_storage(Storage s not None):
     """Return a copy of a storage on the same device. A recipe is not computed: the copy gets a recipe too."""
-    if s.recipe is not None and s.data is None:
+    if recorded(s) and s.data is None:
         from metatensor._core.recording import copy_recorded
         return copy_recorded(s)
-    return rebuild_storage(s.device, s.size_bytes, None if s.data is None else storage_bytes(s), s.fake)
+    cdef Storage made = rebuild_storage(s.device, s.size_bytes, None if s.data is None else storage_bytes(s), s.fake)
+    if is_known(s):
+        made.recipe, made.known = s.recipe, made.version + 1
+    return made

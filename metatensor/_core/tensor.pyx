@@ -9,7 +9,7 @@ from metatensor._core.layout cimport Layout, copy_dims, count, extent, is_row_ma
 from metatensor._core.size cimport make_size, make_tuple
 from metatensor._core.storage cimport Storage, has_values, new_storage
 from metatensor._core.types cimport (
-    INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
+    INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONSTANT, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
     T_FIXED_VIEW, T_MULTI_VIEW, T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t,
 )
 import warnings
@@ -107,6 +107,8 @@ cdef Tensor over_storage(Storage s, DType dtype, int ndim, const dim_t* sizes, c
     t.total = count(ndim, sizes)
     if is_row_major(ndim, sizes, strides):
         t.flags = T_CONTIGUOUS
+    if s.known:
+        t.flags |= T_CONSTANT
     t.dtype = dtype
     t.storage = s
     return t

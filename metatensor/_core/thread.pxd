@@ -11,6 +11,7 @@ cdef struct Hints:
     int anomaly         # anomaly mode, of all threads: see `set_anomaly`
     int duals           # number of active forward-mode levels
     int policies        # number of `push_policy` in effect
+    int constants       # number of blocks and threads in which small constants on meta keep their values
 
 cdef Hints hints
 
@@ -27,6 +28,7 @@ cdef class ThreadState:
     cdef long long operators        # how many operators have run while a memory tracker was active
     cdef list held                  # what the operators of a gradient's formula made, or None; see accounting
     cdef object attribution         # the Attribution that notes where operators are called, or None
+    cdef int constants              # number of `keep_constants` in effect
     cdef object recorder            # the innermost Recorder, or None
     cdef object policy              # the kernel policy that was chosen, or None
     cdef list outer_policies        # those that it replaces, the innermost last, or None

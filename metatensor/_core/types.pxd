@@ -33,7 +33,8 @@ cdef enum TensorFlag:
     T_MULTI_VIEW = 4096  # one of several views that one op returned for a tensor that requires grad
     T_FIXED_VIEW = 8192  # a view that was created while gradients were not recorded, or by an autograd.Function
     T_DUAL = 16384      # has tangents; see forward.pyx
-    T_SAVED = 32768     # a node has saved it, or a view of it
+    T_CONSTANT = 32768  # may have values that follow from constants; see constants.pyx
+    T_SAVED = 65536     # a node has saved it, or a view of it
     T_RETRIED = 2048    # a flag of calls, not of tensors: `refuse` in ops/operands repeats the call with another dtype
 
 

@@ -2,7 +2,8 @@
 
 `estimate` reports parameters, FLOPs, peak memory and shapes, per module and in total. `estimate_training` reports the
 cost of a training step. `profile` runs any callable and reports what was in memory, and when. `check` tests whether a
-model runs and stays within budgets, and if it fails, shows where. `fit` finds the largest batch that fits into a device's
+model runs and stays within budgets, and if it fails, shows where. Inside `assume`, sizes that depend on
+values are bounds. `fit` finds the largest batch that fits into a device's
 memory, and changes that make a batch fit. `MemoryTracker` counts the bytes of the storages that
 any code creates, and `MemoryLog` also keeps the events. `device_profile` returns the capacity and speed of an
 accelerator, `time_of` predicts the time of a model there, and `calibrate` measures a device. `compare` lists what grew
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from metatensor._core.memory import MemoryLog, MemoryTracker
 from metatensor._core.memory_events import MemoryEvent
+from metatensor.analysis.assumptions import Assumption, assume
 from metatensor.analysis.budgets import BudgetExceededError, within_budget
 from metatensor.analysis.check import CheckResult, check
 from metatensor.analysis.comparison import Comparison, compare
@@ -35,9 +37,9 @@ if TYPE_CHECKING:
     from metatensor.analysis.allocator import load_snapshot
     from metatensor.analysis.calibration import calibrate
 
-__all__ = ["BudgetExceededError", "CheckResult", "Comparison", "DeviceProfile", "FitChange", "FitReport", "FitSetting",
+__all__ = ["Assumption", "BudgetExceededError", "CheckResult", "Comparison", "DeviceProfile", "FitChange", "FitReport", "FitSetting",
            "FitTrial", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker", "ModuleRow", "Peak", "Profile", "Report",
-           "SharedGroup", "StepTime", "StorageRecord", "TrainingReport", "allocator", "calibrate", "check", "compare",
+           "SharedGroup", "StepTime", "StorageRecord", "TrainingReport", "allocator", "assume", "calibrate", "check", "compare",
            "device_profile", "device_profiles", "estimate", "estimate_training", "fit", "load_snapshot", "policies",
            "policy", "profile", "register_policy", "time_of", "within_budget"]  # fmt: skip
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from metatensor._core.source_locations import location_of
 from metatensor._core.units import bytes_text, count_text, seconds_text
+from metatensor.analysis.assumptions import assuming
 from metatensor.analysis.describe import describe, relative, spec_text
 from metatensor.analysis.estimate import at_inference, has_lazy, report_of
 from metatensor.analysis.inventory import Inventory
@@ -294,12 +295,13 @@ def _forward(model: Any, args: tuple, kwargs: dict[str, Any], progress: Progress
         observer = RunObserver(inventory, progress)
         result = CheckResult(inventory.rows[0].kind)
         try:
-            with at_inference(model, args, kwargs), observer:
+            with assuming(None) as assumed, at_inference(model, args, kwargs), observer:
                 output = describe(model(*args, **kwargs))
         except (Exception, SystemExit) as error:
             _explain(result, error, inventory, observer)
             return result
     result.report = report_of(inventory, observer, args, kwargs, output)
+    result.report.assumptions = assumed()
     return result
 
 

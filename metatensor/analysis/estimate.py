@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import metatensor as mt
 from metatensor._core.nested import tensors_in
+from metatensor.analysis.assumptions import assuming
 from metatensor.analysis.describe import describe
 from metatensor.analysis.inventory import Inventory
 from metatensor.analysis.observation import Progress, RunObserver
@@ -24,18 +25,19 @@ __all__ = ["at_inference", "estimate", "forward_profile", "has_lazy", "input_byt
 
 @overload
 def estimate(
-    model: Any, /, *inputs: Any, training: Literal[False] = False, timeline: bool = False, **kwargs: Any
+    model: Any, /, *inputs: Any, training: Literal[False] = False, timeline: bool = False, assume: dict[str, Any] | None = None,
+    **kwargs: Any,
 ) -> Report: ...
 
 
 @overload
 def estimate(
-    model: Any, /, *inputs: Any, training: Literal[True], timeline: bool = False, **kwargs: Any
+    model: Any, /, *inputs: Any, training: Literal[True], timeline: bool = False, assume: dict[str, Any] | None = None, **kwargs: Any
 ) -> TrainingReport: ...
 
 
 def estimate(
-    model: Any, /, *inputs: Any, training: bool = False, timeline: bool = False, **kwargs: Any
+    model: Any, /, *inputs: Any, training: bool = False, timeline: bool = False, assume: dict[str, Any] | None = None, **kwargs: Any
 ) -> Report | TrainingReport:
     """Run ``model(*inputs, **kwargs)`` once and report parameters, FLOPs, peak memory and shapes.
 
@@ -55,6 +57,10 @@ def estimate(
     timeline : bool
         Whether to run once more and record what lived in memory when: ``report.profile``, which ``report.to_html`` draws.
         Default False.
+    assume : dict, optional
+        Run the model inside `metatensor.analysis.assume`, with these figures: sizes that depend on values are upper bounds, or
+        for instance ``{"tokens_per_expert": 128}``. The report lists what was assumed. By default such sizes raise
+        `DataDependentError`.
 
     Returns
     -------
@@ -78,10 +84,13 @@ def estimate(
     if training:
         from metatensor.analysis.training import estimate_training
 
-        return estimate_training(model, *inputs, timeline=timeline, **kwargs)
-    report = trace(model, inputs, kwargs)
-    if timeline:
-        report.profile = forward_profile(model, inputs, kwargs)
+        with assuming(assume):
+            return estimate_training(model, *inputs, timeline=timeline, **kwargs)
+    with assuming(assume) as noted:
+        report = trace(model, inputs, kwargs)
+        if timeline:
+            report.profile = forward_profile(model, inputs, kwargs)
+    report.assumptions = noted()
     return report
 
 

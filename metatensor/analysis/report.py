@@ -12,6 +12,7 @@ from metatensor.analysis.accuracy import band
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from metatensor.analysis.assumptions import Assumption
     from metatensor.analysis.profiling import Profile
     from metatensor.analysis.step_time import StepTime
 
@@ -129,6 +130,9 @@ class Report:
     """The predicted time on a device, as `time_of` returns it, if it was set."""
     policy: str = "meta"
     """Name of the kernel policy, see `metatensor.analysis.policy`."""
+    assumptions: list[Assumption] = field(default_factory=list)
+    """Sizes and numbers that depend on values and were assumed, see `metatensor.analysis.assume`. FLOPs, memory and sizes that follow
+    from them are bounds, or hold for the given figures."""
 
     @property
     def parameters(self) -> int:
@@ -188,6 +192,7 @@ class Report:
             "policy": self.policy,
             "error_bands": [band(kind).to_dict() for kind in ("inference memory", "FLOPs")],
             "ops": self.ops,
+            "assumptions": [each.to_dict() for each in self.assumptions],
             **details(self.modules, self.profile, self.time),
         }
 

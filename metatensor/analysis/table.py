@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from metatensor._core.units import bytes_text, count_text
 from metatensor.analysis.accuracy import band
+from metatensor.analysis.assumptions import notes
 from metatensor.analysis.describe import relative, spec_text
 from metatensor.analysis.report import CONVENTION, EXCLUDED, ModuleRow, Report
 
@@ -129,6 +130,7 @@ def totals(report: Report) -> list[tuple[str, str]]:
             where += f" ({relative(peak.location)})"
     found.append(("activations", f"{bytes_text(peak.bytes)} at their peak{where}"))
     found.append(("memory", f"{bytes_text(report.total_bytes)} for parameters, buffers, inputs and activations"))
+    found += [("  assumed", note) for note in notes(report.assumptions)]
     found.append(("  leaves out", ", ".join(EXCLUDED)))
     found += [("  accuracy", str(band(kind))) for kind in ("inference memory", "FLOPs")]
     return found

@@ -7,7 +7,7 @@ import functools
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from html import escape
 from typing import Any, TypeVar
@@ -18,6 +18,8 @@ from metatensor._core.nested import tensors_in
 from metatensor._core.units import bytes_text, count_text
 from metatensor.analysis.accuracy import training_bands
 from metatensor.analysis.adapters import adapted
+from metatensor.analysis.assumptions import Assumption, assuming
+from metatensor.analysis.assumptions import notes as assumed
 from metatensor.analysis.calls import Call
 from metatensor.analysis.describe import relative
 from metatensor.analysis.eight_bit import EIGHT_BIT
@@ -97,6 +99,8 @@ class TrainingReport:
     """What lived in memory when during the second step, if it was asked for (``timeline=True``)."""
     policy: str = "meta"
     """Name of the kernel policy, see `metatensor.analysis.policy`."""
+    assumptions: list[Assumption] = field(default_factory=list)
+    """Sizes and numbers that depend on values and were assumed, see `metatensor.analysis.assume`."""
 
     @property
     def flops(self) -> int:
@@ -117,6 +121,7 @@ class TrainingReport:
         """Return all figures as JSON types."""
         return {"kind": "training", "schema": SCHEMA, **_plain(vars(self)), "time": None,
                 **details(self.modules, self.profile, self.time), "peak": self.peak.to_dict(), "flops": self.flops,
+                "assumptions": [each.to_dict() for each in self.assumptions],
                 "total_bytes": self.total_bytes, "flops_convention": CONVENTION, "excluded": list(EXCLUDED),
                 "error_bands": [each.to_dict() for each in training_bands(self.policy)],
                 "workspaces": [space._asdict() for space in policies.policy_named(self.policy).workspaces]}  # fmt: skip
@@ -170,6 +175,7 @@ class TrainingReport:
         if self.without_gradient:
             notes.append(f"no gradient: {', '.join(self.without_gradient)}")
         notes += [f"no FLOP rule for {gap['op']}, called {gap['calls']} times: its FLOPs are missing" for gap in self.flops_gaps]
+        notes += assumed(self.assumptions)
         notes += policies.policy_named(self.policy).notes()
         notes += [f"FLOPs: {CONVENTION}", f"not included: {', '.join(EXCLUDED)}"]
         notes += map(str, training_bands(self.policy))
@@ -203,16 +209,14 @@ def optimizer_named(name: str) -> Any:
 
 
 def _with_adapters(estimate: _Estimate) -> _Estimate:
-    """Return an `estimate_training` that adds the adapters of ``lora`` to the model until it ends."""
+    """Return an `estimate_training` that adds the adapters of ``lora`` to the model until it ends, and notes what was assumed."""
 
     @functools.wraps(estimate)
     def run(model: Any, /, *inputs: Any, lora: str | int | None = None, **options: Any) -> TrainingReport:
         model = as_module(model)
-        if lora is None:
-            return estimate(model, *inputs, **options)
-        with adapted(model, lora) as adapters:
+        with assuming(None) as noted, nullcontext() if lora is None else adapted(model, lora) as adapters:
             report = estimate(model, *inputs, **options)
-        return dataclasses.replace(report, adapters=str(adapters))
+        return dataclasses.replace(report, adapters=None if lora is None else str(adapters), assumptions=noted())
 
     return run  # type: ignore[return-value]
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time as clock
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import click
 from rich.progress import BarColumn, Progress, TextColumn
 
 from metatensor._core.units import bytes_text
+from metatensor.analysis.assumptions import assume
 from metatensor.analysis.table import as_rich
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import printable_lines
@@ -41,6 +43,8 @@ PATIENCE = 0.3
               "--train also compare its memory.")
 @click.option("--convention", type=click.Choice(["torch", "macs", "6nd", "megatron"]),
     help="With --device: how MFU counts [default: torch].")
+@click.option("--assume", "assumed", multiple=True, metavar="NAME=N", help="A figure for sizes that depend on values, such as "
+              "tokens_per_expert=128 or nonzero=1000, or only 'bounds': those without a figure are upper bounds.")
 @click.option("--policy", metavar="NAME", help="A kernel policy: meta, eager, cuda, or one of a plugin [default: that of --device].")
 def command(
     request: Request, depth: int | None, as_json: bool, train: bool, html: str | None, trace: str | None, **options: Any
@@ -66,7 +70,8 @@ def command(
     outputs = Outputs(as_json, html, trace)
     profile = device_of(given.pop("device", None))
     kernels = _policy(given, profile)
-    with policy(kernels):
+    figures = _figures(given.pop("assumed", ()))
+    with policy(kernels), nullcontext() if figures is None else figures:
         if train:
             _train(request, outputs, given, profile)
         else:
@@ -135,6 +140,26 @@ def _check_plotly() -> None:
         plotly()
     except MissingPlotly as error:
         raise click.ClickException(str(error)) from None
+
+
+def _figures(texts: tuple[str, ...]) -> Any:
+    """Return the context manager for the figures of --assume, or None."""
+    if not texts:
+        return None
+    figures: dict[str, float] = {}
+    for text in texts:
+        name, equals, number = text.partition("=")
+        try:
+            if equals:
+                figures[name.strip()] = float(number) if name.strip() == "item" and "." in number else int(number)
+            elif text != "bounds":
+                raise ValueError("expected NAME=N or bounds")
+        except ValueError as error:
+            raise click.BadParameter(printable(f"{text!r}: {error}"), param_hint="--assume") from None
+    try:
+        return assume(**figures)
+    except (TypeError, ValueError) as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--assume") from None
 
 
 def _policy(options: dict[str, Any], profile: Any) -> KernelPolicy:

@@ -8,8 +8,9 @@ Example::
     mt.materialize(model, device="cuda")
 
 `materializing` computes deferred tensors from their recorded steps. `recipes` sends these steps to other processes,
-`parts` computes slices, and `constants` computes small constants if no device is installed. `fake`, `meta_copies` and
-`unresolved` hold `FakeTensorMode`, `to_meta`, and the reports of tensors without data.
+`parts` computes slices, and `constants` computes small constants if no device is installed. `known` and `host_kernels`
+compute small tensors on meta that are made of constants. `fake`, `meta_copies` and `unresolved` hold `FakeTensorMode`,
+`to_meta`, and the reports of tensors without data.
 """
 
 from metatensor._core.lazy import attributes
@@ -40,8 +41,10 @@ from metatensor.deferred.materializing import (
 __all__ = ["deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice"]
 
 __getattr__, __dir__ = attributes(
-    __name__, ("constants", "fake", "meta_copies", "named_tensors", "parts", "recipes", "unresolved"),
+    __name__, ("constants", "fake", "host_kernels", "known", "meta_copies", "named_tensors", "parts", "recipes", "unresolved"),
     {
+        "is_constant": f"{__name__}.known:is_constant",
+        "keep_constants": "metatensor._core.constants:keep_constants",
         "FakeTensorMode": f"{__name__}.fake:FakeTensorMode",
         "is_fake": f"{__name__}.fake:is_fake",
         "to_meta": f"{__name__}.meta_copies:to_meta",

@@ -16,7 +16,7 @@ import metatensor as mt
 from metatensor._core.host import decode_numbers, encode_numbers
 from metatensor._core.recording import Recipe, Ref, Step
 
-__all__ = ["bytes_on_host"]
+__all__ = ["KERNELS", "Call", "Unsupported", "bytes_on_host", "elements", "encoded", "offsets"]
 
 _HALVES = ("float16", "bfloat16")
 _FLOATS = (*_HALVES, "float32", "float64")
@@ -40,10 +40,11 @@ def bytes_on_host(recipe: Recipe, steps: list[Step]) -> bytearray | None:
 def elements(data: bytes | bytearray, dtype: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> bytes:
     """Return the bytes of a layout's elements in C order."""
     n = dtype.itemsize
-    return b"".join(bytes(data[at * n : at * n + n]) for at in _offsets(size, stride, offset))
+    return b"".join(bytes(data[at * n : at * n + n]) for at in offsets(size, stride, offset))
 
 
-def _offsets(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Iterator[int]:
+def offsets(size: tuple[int, ...], stride: tuple[int, ...], offset: int) -> Iterator[int]:
+    """Yield the positions of a layout's elements in C order."""
     for index in itertools.product(*map(range, size)):
         yield offset + sum(i * step for i, step in zip(index, stride, strict=True))
 
@@ -52,20 +53,21 @@ def _carry_out(step: Step, memory: dict[Recipe, bytearray]) -> None:
     result = step.result
     if not isinstance(result, Ref) or result.flags:
         raise Unsupported
-    kernel = _KERNELS.get(step.name)
+    kernel = KERNELS.get(step.name)
     if kernel is None:
         raise Unsupported
     count = math.prod(result.size)
-    values = kernel(_Call(result, memory), count, *(step.args[1:] if step.name in ("copy", "fill", "zero") else step.args))
-    data = values if isinstance(values, bytes) else _encoded(values, result.dtype)
+    values = kernel(Call(result, memory), count, *(step.args[1:] if step.name in ("copy", "copy_", "fill", "zero") else step.args))
+    data = values if isinstance(values, bytes) else encoded(values, result.dtype)
     n = result.dtype.itemsize
     there = memory.setdefault(result.recipe, bytearray(result.recipe.nbytes))
-    for i, at in enumerate(_offsets(result.size, result.stride, result.offset)):
+    for i, at in enumerate(offsets(result.size, result.stride, result.offset)):
         there[at * n : at * n + n] = data[i * n : i * n + n]
 
 
-def _encoded(values: list[Any], dtype: Any) -> bytes:
-    name = _name(dtype)
+def encoded(values: list[Any], dtype: Any) -> bytes:
+    """Return the bytes of numbers that are converted to a dtype."""
+    name = name_of(dtype)
     if name not in _FLOATS and name != "bool":
         if not name.lstrip("u").startswith("int"):
             raise Unsupported
@@ -77,16 +79,16 @@ def _encoded(values: list[Any], dtype: Any) -> bytes:
     return bytes(encode_numbers(values, dtype)[2])
 
 
-def _name(dtype: Any) -> str:
+def name_of(dtype: Any) -> str:
     return str(dtype).rpartition(".")[2]
 
 
-class _Call:
+class Call:
     """One step: its result, and the bytes computed so far."""
 
     def __init__(self, result: Ref, memory: dict[Recipe, bytearray]) -> None:
         self.result, self.memory = result, memory
-        self.dtype = mt.float32 if _name(result.dtype) in _HALVES else result.dtype  # devices compute half types in float32
+        self.dtype = mt.float32 if name_of(result.dtype) in _HALVES else result.dtype  # devices compute half types in float32
 
     def read(self, value: Any) -> list[Any]:
         """Return an operand's elements, broadcast to the result's shape, in the dtype of the computation."""
@@ -101,11 +103,11 @@ class _Call:
 
     def round(self, values: list[Any]) -> list[Any]:
         """Return numbers rounded to the dtype of the computation."""
-        return decode_numbers(_encoded(values, self.dtype), self.dtype, (len(values),))
+        return decode_numbers(encoded(values, self.dtype), self.dtype, (len(values),))
 
 
 def _pairwise(function: Callable[[Any, Any], Any]) -> Callable[..., list[Any]]:
-    def kernel(call: _Call, count: int, one: Any, other: Any, alpha: Any = 1) -> list[Any]:
+    def kernel(call: Call, count: int, one: Any, other: Any, alpha: Any = 1) -> list[Any]:
         if alpha != 1 or call.dtype is mt.bool:
             raise Unsupported
         return call.round([function(a, b) for a, b in zip(call.read(one), call.read(other), strict=True)])
@@ -113,23 +115,23 @@ def _pairwise(function: Callable[[Any, Any], Any]) -> Callable[..., list[Any]]:
     return kernel
 
 
-def _div(call: _Call, count: int, one: Any, other: Any, rounding_mode: Any = None) -> list[Any]:
+def _div(call: Call, count: int, one: Any, other: Any, rounding_mode: Any = None) -> list[Any]:
     if rounding_mode is not None:
         raise Unsupported
     return _pairwise(lambda a, b: a / b)(call, count, one, other)
 
 
-def _arange(call: _Call, count: int, *_: Any) -> list[Any]:
+def _arange(call: Call, count: int, *_: Any) -> list[Any]:
     return list(range(count))
 
 
-def _arange_start(call: _Call, count: int, start: Any, end: Any, step: Any = 1, *_: Any) -> list[Any]:
+def _arange_start(call: Call, count: int, start: Any, end: Any, step: Any = 1, *_: Any) -> list[Any]:
     if not call.result.dtype.is_floating_point:
         start, step = int(start), int(step)
     return [i * step + start for i in range(count)]
 
 
-def _linspace(call: _Call, count: int, start: Any, end: Any, *_: Any) -> list[Any]:
+def _linspace(call: Call, count: int, start: Any, end: Any, *_: Any) -> list[Any]:
     if not call.dtype.is_floating_point or not all(isinstance(v, (int, float)) for v in (start, end)):
         raise Unsupported
     first, last = call.round([start, end])
@@ -140,22 +142,22 @@ def _linspace(call: _Call, count: int, start: Any, end: Any, *_: Any) -> list[An
     return call.round([first + ups[i] if i < count // 2 else last - ups[count - 1 - i] for i in range(count)])
 
 
-def _from_host(call: _Call, count: int, data: Any, *_: Any) -> bytes:
+def _from_host(call: Call, count: int, data: Any, *_: Any) -> bytes:
     return bytes(data)
 
 
-def _same(call: _Call, count: int, value: Any, *_: Any) -> list[Any]:
-    if isinstance(value, Ref) and value.dtype is mt.float64 and _name(call.result.dtype) in _HALVES:
+def _same(call: Call, count: int, value: Any, *_: Any) -> list[Any]:
+    if getattr(value, "dtype", None) is mt.float64 and name_of(call.result.dtype) in _HALVES:
         raise Unsupported  # rounding twice may give a different number
     return call.read(value)
 
 
-_KERNELS: dict[str, Callable[..., Any]] = {
+KERNELS: dict[str, Callable[..., Any]] = {
     "arange": _arange, "arange.start": _arange_start, "linspace": _linspace, "_from_host": _from_host,
     **dict.fromkeys(("zeros", "zeros_like", "new_zeros", "zero"), lambda call, count, *_: [0] * count),
     **dict.fromkeys(("ones", "ones_like", "new_ones"), lambda call, count, *_: [1] * count),
     **dict.fromkeys(("full", "full_like"), lambda call, count, _, value, *rest: call.read(value)),
-    **dict.fromkeys(("scalar_tensor", "fill", "clone", "copy", "_to_copy", "_to_copy.move"), _same),
+    **dict.fromkeys(("scalar_tensor", "fill", "clone", "copy", "copy_", "_to_copy", "_to_copy.move"), _same),
     "add": _pairwise(lambda a, b: a + b), "sub": _pairwise(lambda a, b: a - b), "rsub": _pairwise(lambda a, b: b - a),
     "mul": _pairwise(lambda a, b: a * b), "div": _div,
     "reciprocal": lambda call, count, value, *_: [1 / v for v in call.read(value)],

@@ -7,6 +7,7 @@ from metatensor._core.host cimport infer_dtype
 from metatensor._core.storage cimport has_values
 from metatensor._core.memory cimport Scope, pause_tracking, resume_tracking
 from metatensor._core.tensor cimport Tensor, shape_str
+from metatensor._core.thread cimport hints
 from metatensor._core.types cimport KIND_INT, MAX_DIMS, T_OVERRIDES, dim_t
 from metatensor.ops.values cimport tensor_of
 
@@ -126,9 +127,13 @@ cdef int _read_tensor(Tensor t, Steps* s, IndexTensors found, Tensor index) exce
     if code == BOOL or code == U8:
         warn_of_bytes(index)
         if index.ndim == 0:
-            if not has_values(index.storage):
+            if not has_values(index.storage) and not hints.modes:
                 raise unknown_mask(index)
-            return _read_bool(t, s, found, bool(index.item()))
+            try:
+                chosen = bool(index.item())
+            except DataDependentError:
+                raise unknown_mask(index) from None
+            return _read_bool(t, s, found, chosen)
         if s.source + index.ndim > t.ndim:
             _too_many(t)
         for i in range(index.ndim):

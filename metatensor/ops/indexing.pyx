@@ -88,9 +88,12 @@ cdef object _expand_masks(Steps* s, list tensors):
             indices.append(index)
             dims.append(s.dims[k])
             continue
-        if not has_values(index.storage):
+        if not has_values(index.storage) and not hints.modes:
             raise unknown_mask(index)
-        positions = call("nonzero", (index,))
+        try:
+            positions = call("nonzero", (index,))
+        except DataDependentError:
+            raise unknown_mask(index) from None
         for i in range(index.ndim):
             indices.append(call("select", (positions, 1, i)))
             dims.append(s.dims[k] + i)

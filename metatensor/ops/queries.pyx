@@ -4,7 +4,7 @@ from metatensor._core.layout cimport add_dims, mul_dims, overlap
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, MIXED, Call, arg, bool_arg, call, define, op_name, tensor_arg,
 )
-from metatensor._core.storage cimport Storage
+from metatensor._core.storage cimport Storage, recorded
 from metatensor._core.tensor cimport Tensor, shape_str
 from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_INFERENCE, T_NEG, dim_t
 from metatensor.ops.pointwise cimport Operands, no_operands, operand_arg, promoted
@@ -51,7 +51,7 @@ cdef object is_shared_host(Call* c):
 cdef object share_memory_host(Call* c):
     cdef Tensor t = tensor_arg(c, 0)
     cdef Storage s = t.storage
-    if s.data is None and s.recipe is not None:
+    if s.data is None and recorded(s):
         later("materialize")(t)
     s.share_memory_()
     return t

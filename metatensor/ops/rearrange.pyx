@@ -9,11 +9,12 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.storage cimport has_values
 from metatensor._core.tensor cimport Tensor, new_contiguous, shape_str
+from metatensor._core.thread cimport hints
 from metatensor._core.types cimport FORMAT_PRESERVE, MAX_DIMS, dim_t
 from metatensor.ops.factory cimport fresh_like, make_like
 from metatensor.ops.view cimport dims_tuple, reshape_to
 
-from metatensor._core.errors import data_dependent
+from metatensor._core.errors import DataDependentError, data_dependent
 from metatensor._core.formats import contiguous_format
 from metatensor._core.gradient_parts import Bodies
 from metatensor._core.gradients import gradient, recorded_as
@@ -96,9 +97,13 @@ cdef object interleave_int_body(Call* c):
 
 cdef dim_t _sum_of(Call* c, Tensor repeats) except -1:
     cdef dim_t total = 0, n
-    if not has_values(repeats.storage):
+    if not has_values(repeats.storage) and not hints.modes:
         raise data_dependent(op_name(c), repeats.storage.device, repeats.shape)
-    for value in repeats.flatten().tolist():
+    try:
+        values = repeats.flatten().tolist()
+    except DataDependentError:
+        raise data_dependent(op_name(c), repeats.storage.device, repeats.shape) from None
+    for value in values:
         n = value
         if n < 0:
             raise RuntimeError(f"{op_name(c)}(): repeats must not be negative, got {n}")

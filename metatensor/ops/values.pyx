@@ -1,7 +1,8 @@
 """Conversion between Python values and tensors: tensor, new_tensor, as_tensor, asarray, item, tolist."""
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_CheckBuffer, PyObject_GetBuffer
 from cpython.object cimport PyObject
-from metatensor._core.device cimport META, Device, backend_of, cpu_device, default_device
+from metatensor._core.constants cimport note_bytes
+from metatensor._core.device cimport META, Device, backend_of, cpu_device, default_device, keeps_constants
 from metatensor._core.dtype cimport DType, default_float
 from metatensor._core.host cimport decode, encode, infer_dtype, measure, read_number
 from metatensor._core.layout cimport preserve_strides, row_major
@@ -9,7 +10,7 @@ from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, HOST, METHOD_ONLY, Call, Op, arg, as_declared, bool_arg, define, dims_arg, is_none,
     op_name, result_device, tensor_arg,
 )
-from metatensor._core.storage cimport Storage
+from metatensor._core.storage cimport Storage, is_known, recorded
 from metatensor._core.modes cimport intercepts
 from metatensor._core.tensor cimport Tensor, hooks, new_contiguous, new_strided
 from metatensor._core.thread cimport hints
@@ -31,7 +32,9 @@ from metatensor._core.late import later
 cdef object _host_bytes(Call* c, Tensor t):
     """Return the elements in C order as a bytes-like object. Raise DataDependentError if the tensor has no data."""
     if t.storage.data is None:
-        if t.storage.recipe is None:
+        if is_known(t.storage):
+            return later("known_bytes")(t)
+        if not recorded(t.storage):
             raise data_dependent(op_name(c), t.storage.device, t.shape, t)
         return later("bytes_of")(t)
     return backend_of(t.storage.device).to_host(t)
@@ -213,6 +216,7 @@ cdef Tensor tensor_of(object data, DType dtype, Device device):
     cdef dim_t sizes[MAX_DIMS]
     cdef dim_t strides[MAX_DIMS]
     cdef int n
+    cdef Tensor t
     if isinstance(data, Tensor):
         return <Tensor>data.detach().to(device or (<Tensor>data).storage.device, dtype or (<Tensor>data).dtype, copy=True)
     if not _plain(data):
@@ -230,7 +234,10 @@ cdef Tensor tensor_of(object data, DType dtype, Device device):
         dtype = infer_dtype(data)
     block = encode(data, n, sizes, dtype)
     if device is META and not hints.modes:
-        return new_contiguous(n, sizes, dtype, device)      # the same result as _make, at half the cost
+        t = new_contiguous(n, sizes, dtype, device)     # the same result as _make, at half the cost
+        if hints.constants and keeps_constants():
+            note_bytes(t, block)
+        return t
     row_major(n, sizes, strides)
     return _make(block, n, sizes, strides, dtype, device)
 

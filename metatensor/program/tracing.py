@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.capture import Capture, Value
+from metatensor._core.capture import Capture, Ticket, Value
+from metatensor._core.constants import keep_constants
 from metatensor._core.memory import MemoryLog
 from metatensor._core.tensor import Tensor
 from metatensor.nn._following import Follower
@@ -23,7 +24,8 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
 
     The calls of operators are captured below Python, so it works for every callable that runs: modules, closures, custom
     operators, a function with a whole training step. Nothing is patched. Values that decide a branch, such as shapes and
-    Python numbers, are those of this run: a program does what this run did.
+    Python numbers, are those of this run: a program does what this run did. Small tensors on meta that are made of constants
+    keep their values during the run.
 
     Parameters
     ----------
@@ -53,7 +55,7 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
     """
     state = State([module for _, module in referenced_modules(fn, args, kwargs)])
     capture, log = Capture(), MemoryLog(plain=True)
-    with Follower(capture, state.paths), log:
+    with keep_constants(), Follower(capture, state.paths), log:
         with capture:
             given = mapped(capture.input, Tensor, (args, kwargs))
             result = fn(*args, **kwargs)
@@ -63,9 +65,25 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
     held, tensors, kinds, tied = state.held(capture, leaves(Value, given))
     return Program(
         _title(fn), arguments=given, output=output, calls=capture.calls, held=held, kinds=kinds, tied=tied, tensors=tensors,
-        effects=effects, releases=capture.releases(log), modules=state.paths.paths, reads=capture.reads,
+        effects=effects, releases=capture.releases(log), modules=state.paths.paths, reads=_dependent(capture),
     )  # fmt: skip
 
 
 def _title(fn: Any) -> str:
     return type(fn).__name__ if isinstance(fn, mt.nn.Module) else getattr(fn, "__name__", type(fn).__name__)
+
+
+def _dependent(capture: Capture) -> list[tuple[int, str, Value]]:
+    """Return the reads of numbers that may differ between runs: they follow from tensors that existed before, or are drawn."""
+    if not capture.reads:
+        return []
+    dependent, found, at = {value.storage for value, _ in capture.leaves}, [], 0
+    for read in capture.reads:
+        for call in capture.calls[at : read[0]]:
+            given = (call.args, call.kwargs)
+            if any(v.storage in dependent for v in leaves(Value, given)) or next(leaves(Ticket, given), None) is not None:
+                dependent.update(v.storage for v in leaves(Value, (call.result, call.writes)))
+        at = read[0]
+        if read[2].storage in dependent:
+            found.append(read)
+    return found

@@ -280,3 +280,39 @@ def test_commands_of_plugins(run, monkeypatch):
     assert "Say hello." in run("--help").stdout
     assert run("hello").stdout == "hello from a plugin\n"
     assert "not the real one" not in run("check", "--help").stdout
+
+
+# sizes that depend on values --------------------------------------------------------
+
+SELECTS = """
+import metatensor as mt
+from metatensor import nn
+
+
+class Selects(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rates = [x.item() for x in mt.linspace(0, 1, 3)]
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.layer(x[x.sum(1) > 0])
+"""
+
+
+def test_estimate_assume(models, run):
+    (models / "selects.py").write_text(SELECTS)
+    result = run("estimate", "selects.py:Selects", *X)
+    assert result.exit_code == 1 and "mask" in result.stderr
+    bound = run("estimate", "selects.py:Selects", *X, "--assume", "bounds")
+    assert bound.exit_code == 0 and "float32[3,8]" in bound.stdout and "upper bounds" in " ".join(bound.stdout.split())
+    for options in ((), ("--train",)):
+        found = json.loads(run("estimate", "selects.py:Selects", *X, "--assume", "nonzero=2", "--json", *options).stdout)
+        assert [(each["op"], each["size"], each["kind"]) for each in found["assumptions"]] == [("nonzero", 2, "given")]
+    assert found["forward_flops"] == 2 * 2 * 64
+
+
+@pytest.mark.parametrize("text", ["tokens=3", "nonzero", "nonzero=x", "nonzero=-1"])
+def test_bad_figures(models, run, text):
+    result = run("estimate", "models.py:Net", *X, "--assume", text)
+    assert result.exit_code == 2 and "--assume" in result.stderr

@@ -15,7 +15,7 @@ class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.encoder = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
-        self.register_buffer("table", mt.arange(4.0), persistent=False)
+        self.register_buffer("table", mt.rand(4), persistent=False)
         self.plain = mt.ones(2)
         self.nothing = mt.empty(0)
 

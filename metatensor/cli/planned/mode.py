@@ -10,10 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
+from metatensor import plugins
 from metatensor._core.errors import DataDependentError
 from metatensor._core.nested import map_tensors, tensors_in
 from metatensor.cli.planned import bounds
 from metatensor.cli.planned.values import Values
+from metatensor.deferred.known import is_constant
 
 __all__ = ["PlanMode"]
 
@@ -61,6 +63,7 @@ class PlanMode(mt.DispatchMode):
     def __init__(self, values: Values) -> None:
         self.values = values
         self.meta = mt.device("meta")
+        self.has_cpu = "cpu" in plugins.device_types()  # if not, small constants on meta have values, and nothing else
         self.handlers = {
             "item": self._item,
             "tolist": self._tolist,
@@ -83,11 +86,11 @@ class PlanMode(mt.DispatchMode):
         handler = self.handlers.get(op.name)
         if handler is not None and args and isinstance(args[0], mt.Tensor) and args[0].is_meta:
             return handler(op, args, kwargs)
-        if op.name in GIVEN:
+        if op.name in GIVEN and self.has_cpu:
             return self._given(op, args, kwargs, MOST_GIVEN)
-        if op.name in DRAWN and not any(True for _ in tensors_in(args)):
+        if op.name in DRAWN and self.has_cpu and not any(True for _ in tensors_in(args)):
             return self._given(op, args, kwargs, MOST_DRAWN if op.name == "randint" else 1)
-        if op.name in DRAWN_INTO and type(args[0]) is mt.Tensor and args[0].numel() == 1 and args[0]._base is None:
+        if op.name in DRAWN_INTO and self.has_cpu and type(args[0]) is mt.Tensor and args[0].numel() == 1 and args[0]._base is None:
             self._to_cpu(args[0])
         args, kwargs = self._placed(op, args, kwargs)
         args, kwargs = self._together(op, args, kwargs)
@@ -162,10 +165,10 @@ class PlanMode(mt.DispatchMode):
     # Requests -----------------------------------------------------------------------
 
     def _item(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self.values.item(args[0]) if self.values.replaces else op(*args)
+        return self.values.item(args[0]) if self.values.replaces and not is_constant(args[0]) else op(*args)
 
     def _tolist(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return self.values.nested(args[0]) if self.values.replaces else op(*args)
+        return self.values.nested(args[0]) if self.values.replaces and not is_constant(args[0]) else op(*args)
 
     def _move(self, op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Convert a tensor on meta. Moving it to another device returns it unchanged."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import linecache
 import os
-import re
 import site
 import sys
 import sysconfig
@@ -14,11 +12,11 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.modes import _disable_modes, _restore_modes
 from metatensor._core.source_locations import is_ours, running_line
+from metatensor.analysis.assumptions import asserted
 
 __all__ = ["POLICIES", "Tally", "Values"]
 
 POLICIES = ("bound", "zero", "raise")
-_ASSERT = re.compile(r"\s*assert[\s(]+(not\b)?")
 LINES = 8
 """Maximum number of lines named in a summary."""
 
@@ -95,7 +93,7 @@ class Values:
         if tensor.numel() != 1:
             return tensor.item()  # raises
         self.requests.count()
-        return _asserted() if tensor.dtype == mt.bool else self.number(tensor.dtype)
+        return asserted(sys._getframe(1)) if tensor.dtype == mt.bool else self.number(tensor.dtype)
 
     def nested(self, tensor: Any) -> Any:
         """Return the result of ``tensor.tolist()``, and count the request."""
@@ -118,10 +116,3 @@ def _nested(shape: tuple[int, ...], number: Any) -> Any:
     if not shape:
         return number
     return [_nested(shape[1:], number) for _ in range(shape[0])]
-
-
-def _asserted() -> bool:
-    """Return the value with which an ``assert`` statement in the running line succeeds, or False if there is none."""
-    where = running_line(sys._getframe(1))
-    found = _ASSERT.match(linecache.getline(*where)) if where is not None else None
-    return found is not None and found[1] is None
