@@ -1,7 +1,7 @@
 // The drawing, by Cytoscape.js: boxes and lines where layout.js has put them, and their colors.
 
 const ATONCE = 1500; // with more nodes than this, only their names are drawn
-const view = { cy: null, shown: null, mode: 0, selected: null, hovered: null, found: new Set(), printing: false };
+const view = { cy: null, shown: null, mode: 0, theme: "", selected: null, found: new Set(), matches: [], match: -1 };
 
 const figureLine = (key, format, unit) => (node) => {
   if (node.kind === "input" || node.kind === "output") return modes[0].line(node);
@@ -61,9 +61,10 @@ const styles = (theme) => [
   { selector: "node.input, node.output", style: { "corner-radius": 16, "border-style": "solid" } },
   { selector: "node.view", style: { "border-style": "dashed" } },
   { selector: "node.group", style: { "border-width": 1.75 } },
-  { selector: "node.open", style: { "text-valign": "top", "corner-radius": 10, "z-index": "data(depth)", "border-width": 1.25 } },
+  { selector: "node.open", style: { "corner-radius": 10, "z-index": "data(depth)", "border-width": 1.25 } },
   { selector: "node.port", style: { shape: "ellipse", width: 5, height: 5, "border-width": 0, "background-color": theme.edge, label: "", events: "no", "z-index": 150 } },
   { selector: "node.second", style: { "background-opacity": 0, "border-width": 0, width: 1, height: 1, events: "no", "font-size": 11, "font-weight": 400, "z-index": 300, color: "data(fg)" } },
+  { selector: "node.title", style: { "font-size": 13, "font-weight": 600, "text-halign": "right" } },
   { selector: "node.found", style: { "border-color": theme.accent, "border-width": 3 } },
   { selector: "node.near", style: { "border-color": theme.focus, "border-width": 2 } },
   { selector: "node.hovered", style: { "underlay-color": theme.focus, "underlay-opacity": 0.15, "underlay-padding": 4 } },
@@ -97,8 +98,10 @@ function nodeElements(box, theme, most, seconds) {
   if (node.kind === "port") return [{ group: "nodes", data: { id: node.id, label: "", bg: theme.edge, border: theme.edge, fg: theme.edge, margin: 0, width: 5, height: 5 }, position: { x, y }, classes: "port", selectable: false }];
   const { dim, ...colors } = colorsOf(node, theme, most), open = isOpen(node), line = open || !seconds ? "" : modes[view.mode].line(node);
   const classes = [node.kind, open && "open", node.kind === "call" && familyOf(node.family) === "views" && "view"].filter(Boolean).join(" ");
-  const made = [{ group: "nodes", data: { id: node.id, label: titleText(node), width, height, margin: open ? 25 : line ? -8 : 0, depth: node.depth, ...colors }, position: { x, y }, classes }];
-  if (line) made.push({ group: "nodes", data: { id: `${node.id}:`, label: line, bg: theme.back, border: theme.back, fg: dim, margin: 0, width: 1, height: 1 }, position: { x, y: y + 10 }, classes: "second", selectable: false });
+  const made = [{ group: "nodes", data: { id: node.id, label: open ? "" : titleText(node), width, height, margin: line ? -8 : 0, depth: node.depth, ...colors }, position: { x, y }, classes }];
+  const text = (label, fg, place, more) => made.push({ group: "nodes", data: { id: `${node.id}:`, label, bg: theme.back, border: theme.back, fg, margin: 0, width: 1, height: 1 }, position: place, classes: `second ${more}`, selectable: false });
+  if (open) text(titleText(node), colors.fg, { x: x - width / 2 + 10, y: y - height / 2 + HEAD / 2 }, "title");
+  else if (line) text(line, dim, { x, y: y + 10 }, "");
   return made;
 }
 
@@ -111,7 +114,8 @@ function redraw(still) {
   const most = modes[view.mode].id === "kind" ? 0 : mostShown(modes[view.mode].id), seconds = boxes.size <= ATONCE;
   cy.startBatch();
   cy.elements().remove();
-  cy.style(styles(theme));
+  if (JSON.stringify(theme) !== view.theme) cy.style(styles(theme));
+  view.theme = JSON.stringify(theme);
   cy.add([...[...boxes.values()].flatMap((box) => nodeElements(box, theme, most, seconds)), ...edges.map((one) => edgeElement(one, boxes, theme))]);
   cy.endBatch();
   if (corner) {
@@ -142,14 +146,17 @@ function mark() { // what is selected, found and near
 
 function fit() {
   const { cy, shown } = view, all = Math.min(cy.width() / (shown.width + 60), cy.height() / (shown.height + 60));
-  const zoom = Math.min(1.1, Math.max(all, narrow() ? 0.45 : 0.5));
+  const zoom = Math.min(1.1, Math.max(all, narrow() ? 0.6 : 0.7));
   const first = graph.inputs.length ? shown.boxes.get(shownFor(graph.inputs[0]).id).x : shown.width / 2;
   cy.zoom(zoom);
   const wide = shown.width * zoom > cy.width() - 20;
   cy.pan({ x: cy.width() / 2 - (wide ? first : shown.width / 2) * zoom, y: all >= zoom ? (cy.height() - shown.height * zoom) / 2 : 24 });
 }
 
-const fitAll = () => view.cy.fit(undefined, 24);
+function fitAll() {
+  const { cy, shown } = view, zoom = Math.min(1.5, (cy.width() - 48) / shown.width, (cy.height() - 48) / shown.height);
+  cy.viewport({ zoom, pan: { x: (cy.width() - shown.width * zoom) / 2, y: (cy.height() - shown.height * zoom) / 2 } });
+}
 
 function drawLegend(theme, most) {
   const mode = modes[view.mode], legend = byId("legend");

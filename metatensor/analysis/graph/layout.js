@@ -26,14 +26,15 @@ function ownSize(node) {
   return node.size;
 }
 
-function arranged(sizes, edges, tops, bottoms) { // by index, so that groups that look alike share it
-  const key = JSON.stringify([sizes, edges, tops, bottoms]);
+function arranged(sizes, edges, tops, bottoms, below) { // by index, so that groups that look alike share it
+  const key = JSON.stringify([sizes, edges, tops, bottoms, below]);
   if (placed.has(key)) return placed.get(key);
   const made = new dagre.graphlib.Graph({ multigraph: false });
   made.setGraph({ rankdir: "TB", nodesep: 26, edgesep: 16, ranksep: 30, ranker: sizes.length > 150 ? "longest-path" : "network-simplex" });
   made.setDefaultEdgeLabel(() => ({}));
   sizes.forEach(([width, height], i) => made.setNode(`${i}`, { width, height }));
   for (const [source, target, width] of edges) made.setEdge(`${source}`, `${target}`, { width, height: width ? 16 : 0, labelpos: "c", weight: 1 });
+  for (const [source, target] of below) made.setEdge(`${source}`, `${target}`, { width: 0, height: 0, weight: 0 });
   for (const [name, ports] of [["top", tops], ["bottom", bottoms]]) { // ports have one rank
     if (!ports.length) continue;
     made.setNode(name, { width: 1, height: 1 });
@@ -48,6 +49,13 @@ function arranged(sizes, edges, tops, bottoms) { // by index, so that groups tha
   return found;
 }
 
+// Parts that have no edges to other parts would stand in one row: rather in as many rows as columns.
+function belowEachOther(group, firm, index) {
+  const joined = new Set(firm.flatMap(({ source, target }) => source.kind === "port" || target.kind === "port" ? [] : [source, target]));
+  const alone = group.parts.filter((part) => !joined.has(part)), columns = Math.ceil(Math.sqrt(alone.length));
+  return alone.length <= 4 ? [] : alone.slice(columns).map((part, i) => [index.get(alone[i].id), index.get(part.id)]);
+}
+
 function layoutOf(group) {
   const level = levelOf(group), members = [...group.parts, ...level.ports], index = new Map(members.map((one, i) => [one.id, i]));
   const inner = new Map();
@@ -58,9 +66,9 @@ function layoutOf(group) {
     return [inner.get(one).width, inner.get(one).height];
   });
   const firm = level.edges.filter((one) => !one.faint);
-  const edges = firm.map((one) => [index.get(one.source.id), index.get(one.target.id), Math.ceil(textWidth(one.label, 11, false)) + 8]);
+  const edges = firm.map((one) => [index.get(one.source.id), index.get(one.target.id), one.label ? Math.ceil(textWidth(one.label, 11, false)) + 8 : 0]);
   const ports = (side) => level.ports.filter((one) => one.side === side).map((one) => index.get(one.id));
-  const { places, lines } = arranged(sizes, edges, ports("in"), ports("out"));
+  const { places, lines } = arranged(sizes, edges, ports("in"), ports("out"), belowEachOther(group, firm, index));
   let left = Infinity, right = -Infinity, top = Infinity, bottom = -Infinity;
   members.forEach((_, i) => {
     const [x, y] = places[i], [width, height] = sizes[i];

@@ -3,7 +3,7 @@
 // A leaf is an input, a call or an output, in this order. A group is a range of leaves. Inside an open group, what comes from
 // outside comes from a port at its top, one for each neighbour outside, and what leaves it goes to ports at its bottom.
 
-const HUB = 8; // the edges of what has more targets than this are drawn on request, except the first
+const HUB = 8; // of more edges than this from one source, or to one target, the first is drawn; the others when one of their ends is selected
 const FEW = 12; // more inputs, outputs or gradients than this are a group
 
 const graph = { leaves: [], nodes: [], inputs: [], calls: [], root: null };
@@ -146,17 +146,20 @@ function levelOf(group) {
   }
   for (const [far, rows] of leaving) for (const [part, one] of rows) edge(part, level.exits.get(far), one);
   level.edges = [...edges.values()];
-  const targets = new Map();
   for (const one of level.edges) {
     one.values = [...new Set(one.flows.map((each) => each.value))];
     one.label = one.values.length === 1 ? edgeText(one.values[0]) : new Set(one.values.map(edgeText)).size === 1 ? `${one.values.length} × ${edgeText(one.values[0])}`
       : `${wholeText(one.values.length)} tensors`;
-    targets.set(one.source.id, (targets.get(one.source.id) || 0) + 1);
   }
-  const drawn = new Set();
-  for (const one of level.edges) {
-    one.faint = targets.get(one.source.id) > HUB && drawn.has(one.source.id);
-    drawn.add(one.source.id);
+  for (const port of level.ports) { // a single tensor is named outside
+    const own = level.edges.filter((one) => one.source === port || one.target === port);
+    if (new Set(own.flatMap((one) => one.values)).size === 1) for (const one of own) one.label = "";
+  }
+  for (const one of level.edges) one.faint = false;
+  for (const end of ["source", "target"]) {
+    const by = new Map();
+    for (const one of level.edges) by.set(one[end], [...by.get(one[end]) || [], one]);
+    for (const alike of by.values()) if (alike.length > HUB) for (const one of alike.slice(1)) one.faint = true;
   }
   return level;
 }

@@ -1,5 +1,7 @@
 // Selecting, folding, searching, and the keys.
 
+const MOST = 3000; // nodes that "Unfold all" shows
+
 function select(node, move) {
   view.selected = node;
   if (node && node !== graph.root) {
@@ -35,15 +37,22 @@ function toggleGroup(node) {
   drawCount();
 }
 
-// Unfold one level more, or all of it.
+// Unfold one level more, or level by level as much as is drawn quickly.
 function unfold(all) {
   const still = view.selected && view.shown.boxes.has(view.selected.id) ? view.selected : null;
-  const closed = all ? graph.nodes : view.shown.nodes;
-  for (const node of closed) if (node.kind === "group" && !node.listed) node.open = true;
+  let level = view.shown.nodes.filter((node) => node.kind === "group" && !node.open && !node.listed), count = view.shown.nodes.length;
+  while (level.length) {
+    const more = level.flatMap((node) => node.parts);
+    if (all && count + more.length > MOST && count > 100) break;
+    for (const node of level) node.open = true;
+    count += more.length;
+    level = all ? more.filter((node) => node.kind === "group" && !node.open) : [];
+  }
   redraw(still);
   if (!still) fit();
   drawPanel();
   drawCount();
+  if (all && level.length) byId("count").textContent += `; ${wholeText(level.length)} groups stay folded`;
 }
 
 function foldAll() {
@@ -77,9 +86,6 @@ function drawCount() {
 }
 
 // Search -----------------------------------------------------------------------------------------------------
-
-view.matches = [];
-view.match = -1;
 
 function search() {
   const words = byId("search").value.trim().toLowerCase().split(/\s+/).filter((word) => word);
