@@ -116,13 +116,17 @@ def described(program: Program, stored: set[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def print_program(path: str, as_json: bool, calls: bool) -> None:
-    """Print what a program is, or with `calls` its listing. Data of tensors is not read."""
+def print_program(path: str, as_json: bool, calls: bool, html: str | None = None) -> None:
+    """Print what a program is, or with `calls` its listing. Also draw it as a page, if `html` is given. Data of tensors is not read."""
     from metatensor._core.units import bytes_text
     from metatensor.program.saving import names_with_data
 
     program = opened(path, "meta")
-
+    if html is not None:
+        try:
+            program.to_html(html)
+        except OSError as error:
+            raise click.ClickException(printable(f"{html}: {error.strerror or error}")) from None
     found = {"file": path, "format": "metatensor program", "file_bytes": os.path.getsize(path), **described(program, names_with_data(path))}
     if calls:
         found["listing"] = str(program).split("\n")

@@ -51,6 +51,20 @@ def test_trace_writes_source(models, run):
     assert scope["forward"](tensors, mt.empty(3, 8, device="meta")).shape == (3, 8)
 
 
+def test_trace_and_inspect_draw_the_graph(traced, run):
+    result = run("trace", "models.py:Net", "-i", "float32[3,8]", "-o", "net.html")
+    assert result.exit_code == 0 and result.stdout.startswith("net.html: Net, 3 calls"), result.output
+    result = run("inspect", "net.mtp", "--html", "again.html")
+    assert result.exit_code == 0 and "Net: 3 calls" in result.stdout, result.output
+    for name in ("net.html", "again.html"):
+        with open(name, encoding="utf-8") as file:
+            assert "<h1>Net</h1>" in file.read()
+    result = run("inspect", "models.py", "--html", "no.html")
+    assert result.exit_code == 2 and "models.py is no program; --html needs one" in result.stderr
+    result = run("inspect", "net.mtp", "--html", "missing/graph.html")
+    assert result.exit_code == 1 and "missing/graph.html: No such file" in result.stderr and "Traceback" not in result.output
+
+
 @pytest.mark.parametrize(("arguments", "status", "words"), [
     (("models.py:Net", "-o", "net.onnx"), 2, "must end with .mtp"),
     (("models.py:Missing", "-o", "net.mtp"), 2, "has no 'Missing'"),

@@ -10,6 +10,7 @@ security policy forbids all requests.
 from __future__ import annotations
 
 import os
+import re
 from functools import cache
 from html import escape
 from typing import Any
@@ -23,7 +24,7 @@ __all__ = ["contents", "document", "write"]
 
 SHARED = ("text.js", "unpack.js")
 SCRIPTS = ("levels.js", "layout.js", "drawing.js", "panel.js", "moving.js", "start.js")
-LIBRARIES = ("dagre.min.js", "cytoscape.min.js")
+LIBRARIES = ("dagre", "cytoscape")
 
 
 def document(program: Program) -> str:
@@ -51,5 +52,9 @@ def _filled(data: dict[str, Any]) -> str:
 
 @cache
 def _libraries() -> str:
-    texts = (part(f"vendor/{name}", __name__) for name in LIBRARIES)
-    return packed("\n".join(line for text in texts for line in text.splitlines() if not line.startswith("//# sourceMappingURL")))
+    texts = []
+    for name in LIBRARIES:
+        licence = part(f"vendor/{name}.LICENSE", __name__).replace("/*", "").replace("*/", "")
+        script = part(f"vendor/{name}.min.js", __name__)
+        texts.append(f"/*! {name}\n{licence}\n*/\n{re.sub(r'(?m)^//# sourceMappingURL=.*$', '', script)}")
+    return packed("\n".join(texts))

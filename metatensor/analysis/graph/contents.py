@@ -60,9 +60,10 @@ def contents(program: Program) -> dict[str, Any]:
         random = next(leaves(Ticket, (call.args, call.kwargs)), None) is not None
         moved = cost.read == cost.written == 0 and not cost.flops
         kind = "view" if cost.flops is not None and moved and not cost.made else kind_of(call.op.name)
+        operator, place = operators.number((call.op.name, kind), [call.op.name, kind]), call.place
         calls.append([
-            operators.number((call.op.name, kind), [call.op.name, kind]), call.module, None if call.place is None else places.number(call.place),
-            [text[:300] for text in arguments], [value.number for value in leaves(Value, call.result)], made_from,
+            operator, call.module, None if place is None else places.number(place), [text[:300] for text in arguments],
+            [value.number for value in leaves(Value, call.result)], made_from,
             [value.number for value in call.writes], *cost, BACKWARD * call.backward | GRAD * call.grad | RANDOM * random,
         ])  # fmt: skip
         sources.after(i, call)

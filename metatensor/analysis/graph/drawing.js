@@ -14,9 +14,9 @@ const modes = [
     const inner = node.path.startsWith(`${node.parent.path}.`) ? node.path.slice(node.parent.path.length + 1) : node.path === node.parent.path ? "" : node.path;
     return cut(inner, 40);
   } },
-  { id: "made", name: "Memory made", hint: "bytes of the storages that a call makes", line: figureLine("made", bytesText, "") },
-  { id: "used", name: "Memory in use", hint: "bytes that calls have made and that are in use after a call; of a group, the most", line: figureLine("used", bytesText, "") },
-  { id: "flops", name: "FLOPs", hint: "floating-point operations; a multiply-add is two", line: figureLine("flops", countText, "FLOPs") },
+  { id: "made", name: "Memory", hint: "memory made: bytes of the storages that a call makes", line: figureLine("made", bytesText, "") },
+  { id: "used", name: "In use", hint: "memory in use: bytes that calls have made and not released, when a call ends; of a group, the most", line: figureLine("used", bytesText, "") },
+  { id: "flops", name: "FLOPs", hint: "FLOPs: floating-point operations; a multiply-add is two", line: figureLine("flops", countText, "FLOPs") },
 ];
 
 const FAMILIES = { // of kinds of operators
@@ -166,7 +166,7 @@ function drawLegend(theme, most) {
       element("i", { style: `background: ${mix(theme.back, theme[`family-${name.replace("-", "")}`], theme.tint)}; border-color: ${theme[`family-${name.replace("-", "")}`]}` }), name)));
   } else {
     const format = mode.id === "flops" ? (value) => `${countText(value)}FLOPs` : bytesText;
-    legend.replaceChildren(element("span", { title: mode.hint }, mode.name), element("span", {}, "0"), element("i", { class: "scale" }), element("span", {}, format(most)));
+    legend.replaceChildren(element("span", { title: mode.hint }, mode.hint.split(":")[0]), element("span", {}, "0"), element("i", { class: "scale" }), element("span", {}, format(most)));
   }
   legend.append(element("span", { class: "note" }, `lines: ${commonDtype} unless they say another dtype`));
 }

@@ -57,7 +57,6 @@ function unfold(all) {
 
 function foldAll() {
   for (const node of graph.nodes) if (node.kind === "group" && node !== graph.root) node.open = false;
-  openAlone();
   if (view.selected) view.selected = shownFor(view.selected);
   redraw();
   fit();

@@ -38,7 +38,7 @@ function breadcrumbs(node) {
 function figureRows(node) {
   return rows(["FLOPs", node.flops === null ? "unknown" : wholeText(node.flops)], ["bytes read", node.read === null ? "unknown" : bytesText(node.read)],
     ["bytes written", node.written === null ? "unknown" : bytesText(node.written)], ["memory made", bytesText(node.made)],
-    [node.kind === "group" ? "most in use" : "in use afterwards", bytesText(node.used)]);
+    [node.kind === "group" ? "most in use" : "in use at its end", bytesText(node.used)]);
 }
 
 function listed(title, items, most = 12) {

@@ -10,8 +10,8 @@ function connect() {
     return element("label", { title: mode.hint || "colors of kinds of operators" }, input, element("span", {}, mode.name));
   }));
   const nodeOf = (event) => graph.nodes.find((node) => node.id === event.target.id());
-  cy.on("tap", "node", (event) => {
-    const node = nodeOf(event);
+  cy.on("tap", "node, edge", (event) => {
+    const node = event.target.isEdge() ? groupAt(event.position) : nodeOf(event);
     if (!node) return;
     const box = view.shown.boxes.get(node.id), header = event.position.y < box.y - box.height / 2 + HEAD;
     if (node.kind === "group" && (!isOpen(node) || header)) toggleGroup(node);
@@ -41,6 +41,14 @@ function connect() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", recolor);
   window.addEventListener("beforeprint", drawPrint);
   window.addEventListener("afterprint", () => byId("print").replaceChildren());
+}
+
+function groupAt({ x, y }) { // the innermost open group, where a line is on top
+  const around = view.shown.nodes.filter((node) => {
+    const box = view.shown.boxes.get(node.id);
+    return isOpen(node) && Math.abs(x - box.x) < box.width / 2 && Math.abs(y - box.y) < box.height / 2;
+  });
+  return around[around.length - 1];
 }
 
 function drawEdgeTip(id, at) {
