@@ -4,6 +4,7 @@ from metatensor._core.modes cimport Mode
 from metatensor._core.op cimport Call, Op, Overload
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
+from metatensor._core.thread cimport ThreadState
 from metatensor._core.types cimport dim_t
 
 
@@ -44,6 +45,7 @@ cdef class Capture(Mode):
     cdef readonly list reads            # the calls that read values as Python numbers
     cdef readonly list storages         # for each storage its number in memory logs, or 0 if it existed before
     cdef public int module
+    cdef list nodes, callers            # before each call that may make a node of the graph: the latest node, and the module
     cdef dict by_object, by_layout, numbers
     cdef list generators                # pairs of a Generator and its state when it was first used
     cdef set held                       # the storages of the leaves
@@ -54,6 +56,7 @@ cdef class Capture(Mode):
     cdef Value counted_late(self, Value v, Tensor t)
     cdef int view_of_storage(self, Value v) except -1
     cdef int put_ticket(self, Overload ov, int slot, list args, dict kwargs, Ticket ticket) except -1
+    cdef int calling_module(self, ThreadState state) except -1
     cdef Value value_of(self, Tensor t, bint made)
     cdef object encode(self, object argument)
     cdef tuple written(self, Call* c)
