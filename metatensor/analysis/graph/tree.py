@@ -43,23 +43,34 @@ def paths_of(program: Program) -> list[tuple[str, ...]]:
 def _updates(program: Program, start: int) -> dict[int, tuple[str, ...]]:
     """Return the paths of the parameters that calls after the backward pass update, by call.
 
-    Calls that follow each other and share storages belong together.
+    Calls that share storages belong together. Those that have nothing to do with a parameter, such as steps that are counted,
+    belong to the next one.
     """
     parameters = {value.storage: tuple(name.split(".")) for name, value in program.parameters.items()}
-    parts: list[tuple[list[int], set[int]]] = []
-    for i in range(start, len(program.calls)):
-        call = program.calls[i]
-        storages = {value.storage for value in leaves(Value, (call.args, call.kwargs, call.result))}
-        if parts and not parts[-1][1].isdisjoint(storages):
-            parts[-1][0].append(i)
-            parts[-1][1].update(storages)
-        else:
-            parts.append(([i], storages))
-    found = {}
-    for indices, _ in parts:
-        written = {value.storage for i in indices for value in program.calls[i].writes} & parameters.keys()
-        if len(written) == 1:
-            found.update(dict.fromkeys(indices, parameters[written.pop()]))
+    rows = [(i, {value.storage for value in leaves(Value, (call.args, call.kwargs, call.result))})
+            for i, call in enumerate(program.calls) if i >= start]  # fmt: skip
+    parent: dict[int, int] = {}
+
+    def root(storage: int) -> int:
+        while (above := parent.setdefault(storage, storage)) != storage:
+            parent[storage] = storage = parent[above]
+        return storage
+
+    for _, storages in rows:
+        first, *others = sorted(storages) or [-1]
+        for other in others:
+            parent[root(other)] = root(first)
+    written: dict[int, set[tuple[str, ...]]] = {}
+    for i, _ in rows:
+        for value in program.calls[i].writes:
+            if value.storage in parameters:
+                written.setdefault(root(value.storage), set()).add(parameters[value.storage])
+    found: dict[int, tuple[str, ...]] = {}
+    following: tuple[str, ...] = ()
+    for i, storages in reversed(rows):
+        paths = written.get(root(min(storages)), set()) if storages else set()
+        following = next(iter(paths)) if len(paths) == 1 else () if paths else following
+        found[i] = following
     return found
 
 

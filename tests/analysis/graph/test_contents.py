@@ -51,6 +51,7 @@ def test_phases_and_updates_of_parameters(training):
     assert titles(tree) == ["forward", "backward", "after backward"]
     assert list(calls_in(tree)) == list(range(len(training)))
     assert all(training.calls[i].backward for i in calls_in([tree[1]]))
+    assert titles(tree[1][2])[-2:] == ["layers", tree[1][2][-1]] and titles(tree[2][2])[:3] == ["embed.weight", "layers", "head"]
     updated = {".".join(path[1:]) for path in paths_of(training) if path[0] == "after backward"}
     assert updated >= set(training.parameters)
 
