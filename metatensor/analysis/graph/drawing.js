@@ -144,18 +144,20 @@ function mark() { // what is selected, found and near
   cy.endBatch();
 }
 
+const room = () => view.cy.height() - byId("legend").offsetHeight - 8; // above the legend
+
 function fit() {
-  const { cy, shown } = view, all = Math.min(cy.width() / (shown.width + 60), cy.height() / (shown.height + 60));
+  const { cy, shown } = view, all = Math.min(cy.width() / (shown.width + 60), room() / (shown.height + 40));
   const zoom = Math.min(1.1, Math.max(all, narrow() ? 0.6 : 0.7));
   const first = graph.inputs.length ? shown.boxes.get(shownFor(graph.inputs[0]).id).x : shown.width / 2;
   cy.zoom(zoom);
   const wide = shown.width * zoom > cy.width() - 20;
-  cy.pan({ x: cy.width() / 2 - (wide ? first : shown.width / 2) * zoom, y: all >= zoom ? (cy.height() - shown.height * zoom) / 2 : 24 });
+  cy.pan({ x: cy.width() / 2 - (wide ? first : shown.width / 2) * zoom, y: all >= zoom ? (room() - shown.height * zoom) / 2 : 24 });
 }
 
 function fitAll() {
-  const { cy, shown } = view, zoom = Math.min(1.5, (cy.width() - 48) / shown.width, (cy.height() - 48) / shown.height);
-  cy.viewport({ zoom, pan: { x: (cy.width() - shown.width * zoom) / 2, y: (cy.height() - shown.height * zoom) / 2 } });
+  const { cy, shown } = view, zoom = Math.min(1.5, (cy.width() - 48) / shown.width, (room() - 32) / shown.height);
+  cy.viewport({ zoom, pan: { x: (cy.width() - shown.width * zoom) / 2, y: (room() - shown.height * zoom) / 2 } });
 }
 
 function drawLegend(theme, most) {

@@ -93,7 +93,7 @@ function search() {
   view.found = new Set(view.matches.map(shownFor));
   mark();
   drawCount();
-  byId("results").hidden = !words.length;
+  byId("results").hidden = !view.matches.length;
   const shown = view.matches.slice(0, 200);
   byId("results").replaceChildren(...shown.map((node, i) => {
     const item = element("button", { type: "button", class: "result" }, element("b", {}, node.title), ` ${node.kind === "group" ? `${wholeText(node.count)} calls` : node.path || ""}`);

@@ -62,7 +62,9 @@ function drawPrint() { // the whole graph as a picture, in the colors of paper
   document.documentElement.classList.add("paper");
   redraw(null);
   const picture = view.cy.png({ full: true, bg: "#ffffff", scale: Math.min(3, 6000 / view.shown.width, 14_000 / view.shown.height) });
-  byId("print").replaceChildren(element("img", { src: picture, alt: "The graph as it is unfolded" }));
+  const legend = byId("legend").cloneNode(true);
+  legend.id = "print-legend";
+  byId("print").replaceChildren(element("img", { src: picture, alt: "The graph as it is unfolded" }), legend);
   document.documentElement.classList.remove("paper");
   redraw(null);
 }
