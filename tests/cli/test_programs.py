@@ -123,11 +123,18 @@ def test_inspect_refuses(traced, run):
 def test_diff(traced, run):
     result = run("diff", "net.mtp", "wide.mtp")
     lines = result.stdout.splitlines()
-    assert result.exit_code == 0 and "+ nn.functional.linear(float32[3, 8], float32[8, 8], float32[8]) -> float32[3, 8]" in lines
+    assert result.exit_code == 0
+    assert "+ nn.functional.linear(float32[3, 8], float32[8, 8], float32[8]) -> float32[3, 8]  (in layers.2)" in lines
     assert lines[-1] == "3 calls before, 4 after: 0 removed, 1 added, 2 parameters, buffers and constants differ"
     same = run("diff", "net.mtp", "net.mtp", "--json")
     assert json.loads(same.stdout) == {"before": "net.mtp", "after": "net.mtp", "comparison": "programs", "equal": True, "changes": []}
     assert "```diff" in run("diff", "net.mtp", "wide.mtp", "--markdown").stdout
+    assert run("diff", "net.mtp", "net.mtp").stdout.endswith("; the programs are equal\n")
+    assert run("trace", "models.py:wide", "-i", "float32[3,64]", "-o", "large.mtp").exit_code == 0
+    lines = run("diff", "net.mtp", "large.mtp").stdout.replace("\n", " ")
+    assert "~ layers.0.weight: float32[8, 8] -> float32[64, 64]" in lines
+    assert "float32[64, 64], float32[64]) -> float32[3, 64]  (2 times, in layers.0, layers.1)" in lines
+    assert lines.strip().endswith("both call the same operators in the same order")
     mixed = run("diff", "net.mtp", "models.py")
     assert mixed.exit_code == 2 and "models.py is no program" in mixed.output
     assert run("diff", "net.mtp", "net.mtp", "--fail-on", "peak>1%").exit_code == 2
