@@ -64,13 +64,13 @@ def diff(before: Program, after: Program) -> list[Change]:
         old, new = before.held.get(name), after.held.get(name)
         texts = [None if value is None else f"{name}: {_shape(value)}" for value in (old, new)]
         if texts[0] != texts[1]:
-            found.append(Change("parameter", *texts))
-    start, *lines = _unlike(*[[line(call) for call in program.calls] for program in (before, after)])
+            found.append(Change("parameter", texts[0], texts[1]))
+    start, old_lines, new_lines = _unlike(*[[line(call) for call in program.calls] for program in (before, after)])
     modules = [[program.modules[call.module] for call in program.calls[start:]] for program in (before, after)]
-    for kind, i, j, k, m in difflib.SequenceMatcher(None, *lines, autojunk=False).get_opcodes():
+    for kind, i, j, k, m in difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes():
         if kind != "equal":
-            found += [Change("removed", text, None, path) for text, path in zip(lines[0][i:j], modules[0][i:j])]
-            found += [Change("added", None, text, path) for text, path in zip(lines[1][k:m], modules[1][k:m])]
+            found += [Change("removed", text, None, path) for text, path in zip(old_lines[i:j], modules[0][i:j])]
+            found += [Change("added", None, text, path) for text, path in zip(new_lines[k:m], modules[1][k:m])]
     return found
 
 
