@@ -175,7 +175,7 @@ function drawLegend(theme, most) {
 
 function startDrawing() {
   view.cy = cytoscape({
-    container: byId("graph"), elements: [], layout: { name: "preset" }, minZoom: 0.01, maxZoom: 3, boxSelectionEnabled: false, autoungrabify: true, autounselectify: true,
+    container: byId("graph"), elements: [], layout: { name: "preset" }, minZoom: 0.001, maxZoom: 3, boxSelectionEnabled: false, autoungrabify: true, autounselectify: true,
     textureOnViewport: false, hideEdgesOnViewport: false, style: styles(themeNow()),
   });
   return view.cy;

@@ -274,6 +274,31 @@ def test_training_step(browser, files):
         assert "Writes to".lower() in page.locator("#panel").inner_text().lower()
 
 
+SMALL = {
+    "nothing": lambda: mt.program.trace(lambda: None),
+    "what was given": lambda: mt.program.trace(lambda x: x, mt.empty(2, device="meta")),
+    "no inputs": lambda: mt.program.trace(lambda: mt.ones(2, device="meta") + 1),
+    "no output": lambda: mt.program.trace(lambda x: [x.add_(1), None][1], mt.empty(2, device="meta")),
+    "a list": lambda: mt.program.trace(lambda xs: {"sum": sum(xs), "all": xs}, [mt.empty(3, device="meta") for _ in range(20)]),
+    "numbers": lambda: mt.program.trace(lambda x: (x * x.sum().item()).tolist(), mt.ones(2, device="cpu")),
+    "<b>&amp;": lambda: mt.program.trace(mt.nn.Sequential(mt.nn.Sequential(mt.nn.Flatten())), mt.empty(2, 3, device="meta")),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_small_programs(browser, tmp_path, name):
+    program = SMALL[name]()
+    program.name = name
+    program.to_html(tmp_path / "small.html")
+    with opened(browser, tmp_path / "small.html", **WIDE) as page:
+        assert page.locator("h1").inner_text() == name
+        page.click("#unfold-all")
+        for key in ("Home", "ArrowDown", "End", "ArrowUp", "Enter", "c", "0"):
+            page.focus("#graph")
+            page.keyboard.press(key)
+        page.click("#fold-all")
+
+
 @pytest.mark.slow
 def test_ten_thousand_calls(browser, tmp_path):
     class Layer(nn.Module):
