@@ -274,6 +274,18 @@ def test_training_step(browser, files):
         assert "Writes to".lower() in page.locator("#panel").inner_text().lower()
 
 
+def test_notebook(browser, program, tmp_path):
+    (tmp_path / "cell.html").write_text(f"<!doctype html><link rel=icon href='data:,'>{program._repr_html_()}", encoding="utf-8")
+    page = browser.new_page()
+    trouble = []
+    page.on("console", lambda message: trouble.append(message.text))
+    page.goto((tmp_path / "cell.html").as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator("html[data-ready]").wait_for(timeout=60_000)
+    assert frame.locator("#panel h2").inner_text() == "Model" and trouble == []
+    page.close()
+
+
 SMALL = {
     "nothing": lambda: mt.program.trace(lambda: None),
     "what was given": lambda: mt.program.trace(lambda x: x, mt.empty(2, device="meta")),
