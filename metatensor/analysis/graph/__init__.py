@@ -36,7 +36,7 @@ def write(path: str | os.PathLike[str], program: Program) -> None:
     """Write the page of a program's graph to a file."""
     text = document(program)
     with replacing(os.fspath(path)) as file:
-        file.write(text.encode())
+        file.write(text.encode("utf-8", "replace"))  # a name in a file can be no text
 
 
 def _filled(data: dict[str, Any]) -> str:

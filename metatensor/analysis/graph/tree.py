@@ -20,6 +20,8 @@ __all__ = ["MOST", "PHASES", "grouped", "paths_of"]
 
 MOST = 200
 """Groups with more parts than these get groups of consecutive parts."""
+DEEPEST = 40
+"""Names that a path is divided into, at most; files can say anything."""
 PHASES = ("forward", "backward", "after backward")
 Tree = list[Any]
 """The parts of a group: indices of calls, and groups as ``[name, names of the path, parts]``."""
@@ -28,7 +30,7 @@ Tree = list[Any]
 def paths_of(program: Program) -> list[tuple[str, ...]]:
     """Return the names of the groups around each call, from the outermost: its phase, if there are several, and its modules."""
     calls = program.calls
-    modules = [tuple(name.split(".")) if name and i != 1 else () for i, name in enumerate(program.modules)]  # 1 is the first root
+    modules = [tuple(name.split(".", DEEPEST)) if name and i != 1 else () for i, name in enumerate(program.modules)]  # 1 is the first root
     walked = [i for i, call in enumerate(calls) if call.backward]
     if not walked:
         return [modules[call.module] for call in calls]
@@ -46,7 +48,7 @@ def _updates(program: Program, start: int) -> dict[int, tuple[str, ...]]:
     Calls that share storages belong together. Those that have nothing to do with a parameter, such as steps that are counted,
     belong to the next one.
     """
-    parameters = {value.storage: tuple(name.split(".")) for name, value in program.parameters.items()}
+    parameters = {value.storage: tuple(name.split(".", DEEPEST)) for name, value in program.parameters.items()}
     rows = [(i, {value.storage for value in leaves(Value, (call.args, call.kwargs, call.result))})
             for i, call in enumerate(program.calls) if i >= start]  # fmt: skip
     parent: dict[int, int] = {}

@@ -144,6 +144,13 @@ def test_random_programs_are_drawn():
     assert found["unknown"] == "" and any(row[12] & 4 for row in found["calls"])
 
 
+def test_files_can_say_anything(tmp_path):
+    program = mt.program.trace(lambda x: (x + 1).relu(), mt.empty(2, **X))
+    odd = program.replace(name="\ud800", modules=[".".join("a" * 5000), *program.modules[1:]])
+    odd.to_html(tmp_path / "odd.html")
+    assert (tmp_path / "odd.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
 @pytest.mark.parametrize("text", ["</script><script>alert(1)</script>", "{{data}}"])
 def test_names_cannot_end_the_script(text):
     from metatensor.analysis.graph import document
