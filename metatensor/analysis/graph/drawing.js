@@ -3,9 +3,9 @@
 const ATONCE = 1500; // with more nodes than this, only their names are drawn
 const view = { cy: null, shown: null, mode: 0, theme: "", selected: null, found: new Set(), matches: [], match: -1 };
 
-const figureLine = (key, format, unit) => (node) => {
+const figureLine = (key, format) => (node) => {
   if (node.kind === "input" || node.kind === "output") return modes[0].line(node);
-  return node[key] === null ? "unknown" : node[key] ? format(node[key]) + unit : "";
+  return node[key] === null ? "unknown" : node[key] ? format(node[key]) : "";
 };
 const modes = [
   { id: "kind", name: "Operators", line: (node) => {
@@ -14,9 +14,9 @@ const modes = [
     const inner = node.path.startsWith(`${node.parent.path}.`) ? node.path.slice(node.parent.path.length + 1) : node.path === node.parent.path ? "" : node.path;
     return cut(inner, 40);
   } },
-  { id: "made", name: "Memory", hint: "memory made: bytes of the storages that a call makes", line: figureLine("made", bytesText, "") },
-  { id: "used", name: "In use", hint: "memory in use: bytes that calls have made and not released, when a call ends; of a group, the most", line: figureLine("used", bytesText, "") },
-  { id: "flops", name: "FLOPs", hint: "FLOPs: floating-point operations; a multiply-add is two", line: figureLine("flops", countText, "FLOPs") },
+  { id: "made", name: "Memory", hint: "memory made: bytes of the storages that a call makes", line: figureLine("made", bytesText) },
+  { id: "used", name: "In use", hint: "memory in use: bytes that calls have made and not released, when a call ends; of a group, the most", line: figureLine("used", bytesText) },
+  { id: "flops", name: "FLOPs", hint: "FLOPs: floating-point operations; a multiply-add is two", line: figureLine("flops", flopsText) },
 ];
 
 const FAMILIES = { // of kinds of operators
@@ -167,8 +167,8 @@ function drawLegend(theme, most) {
     legend.replaceChildren(...Object.keys(FAMILIES).filter((name) => present.has(name)).map((name) => element("span", { class: "key" },
       element("i", { style: `background: ${mix(theme.back, theme[`family-${name.replace("-", "")}`], theme.tint)}; border-color: ${theme[`family-${name.replace("-", "")}`]}` }), name)));
   } else {
-    const format = mode.id === "flops" ? (value) => `${countText(value)}FLOPs` : bytesText;
-    legend.replaceChildren(element("span", { title: mode.hint }, mode.hint.split(":")[0]), element("span", {}, "0"), element("i", { class: "scale" }), element("span", {}, format(most)));
+    const format = mode.id === "flops" ? flopsText : bytesText;
+    legend.replaceChildren(element("span", { title: mode.hint }, mode.hint.split(":")[0]), element("span", {}, "0"), element("i", { class: "scale" }), element("span", {}, graph.root[mode.id] === null ? "unknown" : format(most)));
   }
   legend.append(element("span", { class: "note" }, `lines: ${commonDtype} unless they say another dtype`));
 }

@@ -6,6 +6,7 @@
 const HUB = 8; // of more edges than this from one source, or to one target, the first is drawn; the others when one of their ends is selected
 const FEW = 12; // more inputs, outputs or gradients than this are a group
 
+const flopsText = (value) => value === null ? "unknown FLOPs" : scaled(value, "FLOPs");
 const graph = { leaves: [], nodes: [], inputs: [], calls: [], root: null };
 
 const shortName = (op) => op.replace(/^nn\.functional\./, "").replace(/^linalg\./, "linalg.");

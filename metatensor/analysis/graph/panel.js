@@ -150,9 +150,9 @@ function relativePlace(line) {
 }
 
 function describe(node) { // in one line, for the tip and for screen readers
-  if (node.kind === "group") return `${node.title}: ${isOpen(node) ? "unfolded" : "folded"}, ${wholeText(node.count)} calls, ${countText(node.flops)} FLOPs, makes ${bytesText(node.made)}`;
+  if (node.kind === "group") return `${node.title}: ${isOpen(node) ? "unfolded" : "folded"}, ${wholeText(node.count)} calls, ${flopsText(node.flops)}, makes ${bytesText(node.made)}`;
   if (node.kind !== "call") return `${node.kind} ${node.title}: ${typeText(typeOf(node.value))}`;
-  return `${node.op}${node.path ? ` in ${node.path}` : ""}: ${report.calls[node.call][4].map((value) => typeText(typeOf(value))).join(", ")}; ${countText(node.flops)} FLOPs, makes ${bytesText(node.made)}`;
+  return `${node.op}${node.path ? ` in ${node.path}` : ""}: ${report.calls[node.call][4].map((value) => typeText(typeOf(value))).join(", ")}; ${flopsText(node.flops)}, makes ${bytesText(node.made)}`;
 }
 
 function drawTip(node, at) {

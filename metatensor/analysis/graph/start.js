@@ -70,7 +70,7 @@ function drawPrint() { // the whole graph as a picture, in the colors of paper
 }
 
 function headline() {
-  const { root } = graph, facts = [`${wholeText(report.calls.length)} calls of ${report.operators.length} operators`, `${countText(root.flops)} FLOPs`, `${bytesText(root.made)} made`, `at most ${bytesText(root.used)} in use`];
+  const { root } = graph, facts = [`${wholeText(report.calls.length)} calls of ${report.operators.length} operators`, flopsText(root.flops), `${bytesText(root.made)} made`, `at most ${bytesText(root.used)} in use`];
   byId("facts").textContent = facts.join(" · ");
   if (report.unknown) trouble(`FLOPs and bytes read and written are unknown: ${report.unknown}`);
 }

@@ -286,6 +286,17 @@ def test_notebook(browser, program, tmp_path):
     page.close()
 
 
+def test_unknown_figures(browser, tmp_path):
+    mt.program.trace(lambda x: x.nonzero().sum() + 1, mt.ones(3, device="cpu")).to_html(tmp_path / "data.html")
+    page = browser.new_page()
+    page.goto((tmp_path / "data.html").as_uri())
+    page.wait_for_selector("html[data-ready]", timeout=60_000)
+    assert "unknown: the program does not run on meta" in page.locator("#trouble").inner_text()
+    page.locator("#modes label", has_text="FLOPs").click()
+    assert "unknown" in page.locator("#legend").inner_text() and "unknown FLOPs" in page.locator("#facts").inner_text()
+    page.close()
+
+
 SMALL = {
     "nothing": lambda: mt.program.trace(lambda: None),
     "what was given": lambda: mt.program.trace(lambda x: x, mt.empty(2, device="meta")),
