@@ -5,6 +5,7 @@ from metatensor._core.modes cimport Mode
 from metatensor._core.op cimport Call, Op, Overload
 from metatensor._core.storage cimport Storage
 from metatensor._core.tensor cimport Tensor
+from metatensor._core.thread cimport ThreadState
 from metatensor._core.types cimport dim_t
 
 
@@ -54,6 +55,7 @@ cdef class Capture(Mode):
     cdef readonly list reads            # the calls that read values as Python numbers
     cdef readonly list storages         # for each storage its number in memory logs, or 0 if it existed before
     cdef public int module
+    cdef list nodes, callers            # before each call that may make a node of the graph: the latest node, and the module
     cdef dict by_object                 # address of a tensor -> its latest value
     cdef Known known[KNOWN]             # some of `by_object`, found faster
     cdef dict by_storage                # what identifies a storage -> the list of its values
@@ -68,6 +70,7 @@ cdef class Capture(Mode):
     cdef list counted_late(self, Tensor t, long long key)
     cdef int view_of_storage(self, Value v, list others) except -1
     cdef tuple with_ticket(self, Overload ov, int slot, tuple args, dict kwargs, Ticket ticket)
+    cdef int calling_module(self, ThreadState state) except -1
     cdef Value value_of(self, Tensor t, bint made)
     cdef object encode(self, object argument)
     cdef tuple written(self, Call* c)

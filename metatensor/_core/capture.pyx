@@ -24,6 +24,8 @@ from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, thread_state
 from metatensor._core.types cimport T_CONJ, T_NEG, T_REQUIRES_GRAD, dim_t
 
+from bisect import bisect_left
+from metatensor._core.engine import latest_node, visited_node
 from metatensor._core.op import registry
 
 _READS = frozenset(("item", "tolist"))
@@ -145,6 +147,7 @@ cdef class Capture(Mode):
     def __init__(self):
         self.calls, self.leaves, self.reads, self.storages, self.generators = [], [], [], [], []
         self.by_object, self.by_storage = {}, {}
+        self.nodes, self.callers = [], []
         self.held, self.inputs = set(), set()
         self.takes_parts = True
 
@@ -349,7 +352,7 @@ cdef class Capture(Mode):
         made.op = <Op>c.op
         made.writes = self.written(c)
         made.grad, made.backward = state.grad_enabled, state.walk is not None
-        made.module = self.module
+        made.module = self.calling_module(state)
         made.code = running_code(&made.instruction)
         made.first = state.operators
         result = run_modes(c)
@@ -360,6 +363,21 @@ cdef class Capture(Mode):
         made.result = self.results(c, result)
         self.calls.append(made)
         return result
+
+    cdef int calling_module(self, ThreadState state) except -1:
+        """Return the number of the running module; in a backward pass, of the one that called the operator whose gradient is computed."""
+        cdef object node
+        cdef Py_ssize_t i
+        if state.walk is None:
+            if state.grad_enabled:
+                self.nodes.append(latest_node())
+                self.callers.append(self.module)
+            return self.module
+        if self.module != 0:
+            return self.module                  # recomputation
+        node = visited_node()
+        i = bisect_left(self.nodes, node) - 1
+        return self.callers[i] if i >= 0 else 0
 
     cdef tuple with_ticket(self, Overload ov, int slot, tuple args, dict kwargs, Ticket ticket):
         """Return the positional arguments with the ticket, or add it to those by name."""

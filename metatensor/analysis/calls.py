@@ -102,7 +102,7 @@ class CallRecorder(DispatchMode):
         self._stack = [""]
         self._nodes: list[int] = []  # the latest node of the graph when a forward operator was called
         self._callers: list[str] = []  # and the module that called it
-        self._known: dict[Any, tuple[str, str, Any, bool]] = {}
+        self._known: dict[Any, tuple[str, str, Any, bool, int]] = {}
         self._thread = threading.get_ident()
         self._exits = ExitStack()
 
@@ -125,16 +125,17 @@ class CallRecorder(DispatchMode):
         if known is None:
             functional = op.functional
             still = bool(functional.flags & (VIEW_FLAG | HOST_FLAG)) and functional.name != "item"
-            known = self._known[op] = (op.name, functional.name, classify(functional)[1], still)
-        name, family, rule, still = known
+            known = self._known[op] = (op.name, functional.name, classify(functional)[1], still, _inplace_slot(op))
+        name, family, rule, still, slot = known
         if still:
             self.calls.append(Call(name, 0, 0, 0, "", self.phase, 0, module, ""))
             return out
         given = {key: value for key, value in kwargs.items() if key != "out"}
         flops = rule(out, *args, **given) if rule is not None else 0
         tensors = list(tensors_in((args, given)))
-        read, written = _moved(name, tensors, list(tensors_in(out)), "out" in kwargs)
         form = _form(family, args, given, tensors)
+        changes = "out" in kwargs or slot >= 0 and form != "off" and bool(args[slot] if len(args) > slot else kwargs.get("inplace"))
+        read, written = _moved(name, tensors, list(tensors_in(out)), changes)
         repeated = _repeated(family, form, flops, args, tensors) if flops else 0
         self.calls.append(Call(name, flops, read, written, _dtype(tensors, out), self.phase, repeated, module, form))
         return out
@@ -168,12 +169,17 @@ def _size(t: Any) -> int:
     return int(prod(n for n, stride in zip(t.shape, t.stride(), strict=True) if stride) * t.element_size()) if t.numel() else 0
 
 
-def _moved(name: str, tensors: list[Any], results: list[Any], out: bool) -> tuple[int, int]:
-    """Return the bytes that a call reads and writes."""
+def _inplace_slot(op: Any) -> int:
+    """Return the position of the argument ``inplace`` of an operator, -1 if it has none."""
+    return next((overload.argument_names.index("inplace") for overload in op.overloads if "inplace" in overload.argument_names), -1)
+
+
+def _moved(name: str, tensors: list[Any], results: list[Any], changes: bool) -> tuple[int, int]:
+    """Return the bytes that a call reads and writes. `changes` is true if it writes to one of its arguments."""
     if name in _STORED:
         rest = sum(map(_size, tensors[1:]))
         return rest, max(map(_size, tensors[1:]), default=0)
-    changes = out or name.endswith("_")
+    changes = changes or name.endswith("_")
     if not changes and results:
         before = {t.untyped_storage() for t in tensors}
         results = [t for t in results if t.untyped_storage() not in before]

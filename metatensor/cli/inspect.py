@@ -44,9 +44,11 @@ MANY = 3000
     help='With --check: a prefix of the checkpoint\'s names that the model lacks ("state_dict.").',
 )  # fmt: skip
 @click.option("--calls", is_flag=True, help="Of a program: list its calls, with the shapes of their results.")
+@click.option("--html", metavar="FILE", type=click.Path(dir_okay=False, writable=True),
+              help="Of a program: also write a page that draws its graph.")  # fmt: skip
 def command(
     path: str, as_json: bool, as_tree: bool, other: str | None, values: bool, target: str | None, arguments: str, torch: bool, prefix: str,
-    calls: bool,
+    calls: bool, html: str | None,
 ) -> None:
     """List the tensors of a checkpoint: a file of any known format, an index, or a folder. Tensor data is not read.
 
@@ -56,6 +58,7 @@ def command(
     metatensor inspect model.safetensors --tree
     metatensor inspect before.pt --diff after.safetensors
     metatensor inspect model.mtp --calls
+    metatensor inspect model.mtp --html graph.html
     metatensor inspect checkpoints/step-500 --check model.py:Net --args "width=768"
     """
     if is_program(path):
@@ -63,10 +66,11 @@ def command(
             if given:
                 advice = "; metatensor diff compares two programs" if name == "--diff" else ""
                 raise click.UsageError(printable(f"{path} is a program; {name} is for checkpoints{advice}"))
-        print_program(path, as_json, calls)
+        print_program(path, as_json, calls, html)
         return
-    if calls:
-        raise click.UsageError(printable(f"{path} is no program; --calls needs one"))
+    for name, wanted in (("--calls", calls), ("--html", html)):
+        if wanted:
+            raise click.UsageError(printable(f"{path} is no program; {name} needs one"))
     checkpoint = _opened(path)
     if other is not None and target is not None:
         raise click.UsageError("--diff and --check cannot be combined")

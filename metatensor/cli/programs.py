@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["described", "is_program", "opened", "places", "print_diff", "print_program", "type_text"]
 
+MOST = 30
+"""Lines of parameters that differ, of which `diff` prints no more."""
 _HEAD = b"program.json"
 
 
@@ -116,13 +118,17 @@ def described(program: Program, stored: set[str]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def print_program(path: str, as_json: bool, calls: bool) -> None:
-    """Print what a program is, or with `calls` its listing. Data of tensors is not read."""
+def print_program(path: str, as_json: bool, calls: bool, html: str | None = None) -> None:
+    """Print what a program is, or with `calls` its listing. Also draw it as a page, if `html` is given. Data of tensors is not read."""
     from metatensor._core.units import bytes_text
     from metatensor.program.saving import names_with_data
 
     program = opened(path, "meta")
-
+    if html is not None:
+        try:
+            program.to_html(html)
+        except OSError as error:
+            raise click.ClickException(printable(f"{html}: {error.strerror or error}")) from None
     found = {"file": path, "format": "metatensor program", "file_bytes": os.path.getsize(path), **described(program, names_with_data(path))}
     if calls:
         found["listing"] = str(program).split("\n")
@@ -135,7 +141,8 @@ def print_program(path: str, as_json: bool, calls: bool) -> None:
         return
     for title, rows in (("input", found["inputs"]), ("output", found["outputs"])):
         for row in rows:
-            console.print(text(f"{title} {row['name'] if title == 'input' else row['name'].removeprefix('output') or '-'}: {_row(row)}"))
+            name = row["name"] if title == "input" else row["name"].removeprefix("output")
+            console.print(text(f"{title} {name}: {_row(row)}" if name else f"{title}: {_row(row)}"))
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading, justify in (("operator", "left"), ("calls", "right")):
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
@@ -156,11 +163,12 @@ def print_program(path: str, as_json: bool, calls: bool) -> None:
             console.print(text(f"{count} calls {what}"))
     if found["effects"]:
         console.print(text(f"a run sets {_few([e['name'] + ('.grad' if e['kind'] == 'grad' else '') for e in found['effects']])}"))
-    for read in found["values_read"][:5]:
-        console.print(text(f"{read['operator']} read a value before call {read['before_call']}; the program has it as a fixed number",
-                           style="yellow"))  # fmt: skip
-    if len(found["values_read"]) > 5:
-        console.print(text(f"and {len(found['values_read']) - 5} more values were read", style="yellow"))
+    if reads := found["values_read"]:
+        names = _few(list(dict.fromkeys(read["operator"] for read in reads)))
+        calls_after = _few([str(read["before_call"]) for read in reads])
+        many = len(reads) > 1
+        console.print(text(f"{names} read {f'{len(reads)} values' if many else 'a value'} before call{'s' * many} {calls_after}; "
+                           f"the program has {'them as fixed numbers' if many else 'it as a fixed number'}", style="yellow"))  # fmt: skip
     console.print(text(f"{program.name}: {found['calls']} calls of {len(found['operators'])} operators in {found['modules']} modules; "
                        f"{bytes_text(found['file_bytes'])} in {path}", style="bold"))  # fmt: skip
 
@@ -171,6 +179,28 @@ def _row(row: dict[str, Any]) -> str:
 
 def _few(names: list[str]) -> str:
     return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+
+
+def _alike(changes: list[Any]) -> dict[str, str]:
+    """Return lines for changes, each with its kind. Calls that are alike share a line, which says how many they are and where."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for change in changes:
+        places.setdefault((str(change), change.kind), []).append(change.module)
+    held = [change for change in changes if change.kind == "parameter"]
+    lines: dict[str, str] = {}
+    for change in held[:MOST]:
+        name, _, old = (change.before or "").partition(": ")
+        lines[f"~ {name}: {old} -> {change.after.partition(': ')[2]}" if change.before and change.after else str(change)] = "parameter"
+    if len(held) > MOST:
+        lines[f"~ and {len(held) - MOST} more parameters, buffers and constants; --json lists all"] = "parameter"
+    for (row, kind), modules in places.items():
+        if kind == "parameter":
+            continue
+        named = list(dict.fromkeys(filter(None, modules)))
+        where = f"in {', '.join(named[:2])}{f' and {len(named) - 2} more modules' if len(named) > 2 else ''}" if named else ""
+        notes = [note for note in (f"{len(modules)} times" if len(modules) > 1 else "", where) if note]
+        lines[f"{row}  ({', '.join(notes)})" if notes else row] = kind
+    return lines
 
 
 def print_diff(paths: tuple[str, str], as_json: bool, as_markdown: bool) -> None:
@@ -187,13 +217,18 @@ def print_diff(paths: tuple[str, str], as_json: bool, as_markdown: bool) -> None
     counts = {kind: sum(change.kind == kind for change in changes) for kind in ("removed", "added", "parameter")}
     total = (f"{len(before)} calls before, {len(after)} after: {counts['removed']} removed, {counts['added']} added, "
              f"{counts['parameter']} parameters, buffers and constants differ")  # fmt: skip
-    note = "the calls are the same; their arguments or order of values differ" if not changes and not same else ""
+    note = ""
+    if not changes:
+        note = "the programs are equal" if same else "the calls are the same; their arguments or order of values differ"
+    elif [call.op for call in before.calls] == [call.op for call in after.calls]:
+        note = "both call the same operators in the same order"
+    rows = _alike(changes)
     if as_markdown:
-        lines = ["### Changes of a program", "", "```diff", *(printable(str(change)) for change in changes), "```", "", total]
+        lines = ["### Changes of a program", "", "```diff", *map(printable, rows), "```", "", total]
         click.echo("\n".join(lines if changes else [lines[0], "", total]))
         return
     console = Terminal()
     styles = {"removed": "red", "added": "green", "parameter": "yellow"}
-    for change in changes:
-        console.print(text(str(change), styles[change.kind]))
+    for row, kind in rows.items():
+        console.print(text(row, styles[kind]))
     console.print(text(f"{total}{'; ' + note if note else ''}", style="bold"))

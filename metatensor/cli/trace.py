@@ -27,7 +27,7 @@ __all__ = ["command"]
 @click.command("trace")
 @model_options
 @click.option("--output", "-o", metavar="FILE", required=True, type=click.Path(dir_okay=False, writable=True),
-              help="Where to write: a program (.mtp), or Python source (.py).")  # fmt: skip
+              help="Where to write: a program (.mtp), Python source (.py), or a page that draws the graph (.html).")  # fmt: skip
 @click.option("--train", is_flag=True, help="Trace a training step: forward, loss, backward and optimizer. Default: an inference.")
 @click.option("--loss", metavar="FILE.py:NAME", help="With --train: function of the output that returns the loss [default: the mean].")
 @click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim [default: adamw].")
@@ -41,10 +41,12 @@ def command(request: Request, output: str, train: bool, loss: str | None, optimi
     metatensor trace examples/gpt2.py:gpt2 -i "int64[1,1024]" -o gpt2.mtp
     metatensor trace model.py:Net -i "float32[8,512]" --train --optimizer sgd -o step.mtp
     metatensor trace model.py:Net -i "float32[8,512]" -o net.py
+    metatensor trace model.py:Net -i "float32[8,512]" -o graph.html
     """
     suffix = os.path.splitext(output)[1].lower()
-    if suffix not in (".mtp", ".py"):
-        raise click.BadParameter(printable(f"{output!r} must end with .mtp (a program) or .py (Python source)"), param_hint="--output")
+    if suffix not in (".mtp", ".py", ".html"):
+        raise click.BadParameter(
+            printable(f"{output!r} must end with .mtp (a program), .py (Python source) or .html (a page)"), param_hint="--output")
     for name, value in (("--loss", loss), ("--optimizer", optimizer)):
         if value is not None and not train:
             raise click.UsageError(f"{name} needs --train")
@@ -108,6 +110,9 @@ def _write(program: Any, output: str, suffix: str) -> None:
     try:
         if suffix == ".mtp":
             program.save(output)
+            return
+        if suffix == ".html":
+            program.to_html(output)
             return
         source = program.code
         with replacing(output) as file:

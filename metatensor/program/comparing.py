@@ -19,6 +19,8 @@ class Change(NamedTuple):
     """``"removed"``, ``"added"``, or ``"parameter"`` for a parameter, buffer or constant that differs."""
     before: str | None
     after: str | None
+    module: str = ""
+    """Path of the module that made the call."""
 
     def __str__(self) -> str:
         sign = {"removed": "-", "added": "+"}.get(self.kind, "~")
@@ -62,23 +64,28 @@ def diff(before: Program, after: Program) -> list[Change]:
         old, new = before.held.get(name), after.held.get(name)
         texts = [None if value is None else f"{name}: {_shape(value)}" for value in (old, new)]
         if texts[0] != texts[1]:
-            found.append(Change("parameter", *texts))
-    lines = _unlike(*[[line(call) for call in program.calls] for program in (before, after)])
-    for kind, i, j, k, m in difflib.SequenceMatcher(None, *lines, autojunk=False).get_opcodes():
+            found.append(Change("parameter", texts[0], texts[1]))
+    start, old_lines, new_lines = _unlike(*[[line(call) for call in program.calls] for program in (before, after)])
+    modules = [[program.modules[call.module] for call in program.calls[start:]] for program in (before, after)]
+    for kind, i, j, k, m in difflib.SequenceMatcher(None, old_lines, new_lines, autojunk=False).get_opcodes():
         if kind != "equal":
-            found += [Change("removed", text, None) for text in lines[0][i:j]] + [Change("added", None, text) for text in lines[1][k:m]]
+            found += [Change("removed", text, None, path) for text, path in zip(old_lines[i:j], modules[0][i:j])]
+            found += [Change("added", None, text, path) for text, path in zip(new_lines[k:m], modules[1][k:m])]
     return found
 
 
-def _unlike(before: list[str], after: list[str]) -> tuple[list[str], list[str]]:
-    """Return two lists without the lines with which both begin and end, so that comparing long programs takes short."""
+def _unlike(before: list[str], after: list[str]) -> tuple[int, list[str], list[str]]:
+    """Return two lists without the lines with which both begin and end, so that comparing long programs takes short.
+
+    Before them is the number of lines left out at the beginning.
+    """
     start, count = 0, min(len(before), len(after))
     while start < count and before[start] == after[start]:
         start += 1
     end = 0
     while end < count - start and before[-1 - end] == after[-1 - end]:
         end += 1
-    return before[start : len(before) - end], after[start : len(after) - end]
+    return start, before[start : len(before) - end], after[start : len(after) - end]
 
 
 def equal(a: Program, b: Program) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import keyword
 import math
 import re
+from collections.abc import Iterator
 from functools import cache
 from operator import index
 from typing import Any
@@ -19,7 +20,7 @@ from metatensor.program.program import Program
 from metatensor.program.running import uncounted_writes
 from metatensor.program.structure import leaves
 
-__all__ = ["code", "names_of", "text"]
+__all__ = ["arguments_of", "code", "names_of", "text"]
 
 
 def names_of(program: Program) -> dict[int, str]:
@@ -185,6 +186,17 @@ def _type(value: Value) -> str:
     return f"{value.dtype.name}[{', '.join(map(str, value.shape))}]{device}"
 
 
+def arguments_of(program: Program) -> Iterator[list[str]]:
+    """Yield for each call its arguments as text: values by their names in `names_of`, keyword arguments as ``name=value``."""
+    writer = _Writer(program)
+    for call in program.calls:
+        yield _arguments(writer, call)
+
+
+def _arguments(writer: _Writer, call: ProgramCall) -> list[str]:
+    return [_short(writer, a) for a in call.args] + [f"{key}={_short(writer, a)}" for key, a in call.kwargs.items()]
+
+
 def text(program: Program) -> str:
     """Return a listing: inputs, parameters, calls with the shapes of their results, and the output."""
     writer = _Writer(program)
@@ -199,8 +211,7 @@ def text(program: Program) -> str:
             module = call.module
             lines.append(f"  # {program.modules[module]}")
         results = ", ".join(f"{names[v.number]}: {_type(v)}" for v in leaves(Value, call.result)) or "()"
-        arguments = [_short(writer, a) for a in call.args] + [f"{key}={_short(writer, a)}" for key, a in call.kwargs.items()]
-        lines.append(f"  {results} = {call.op.name}({', '.join(arguments)})")
+        lines.append(f"  {results} = {call.op.name}({', '.join(_arguments(writer, call))})")
     lines += [f"  {effect.name}{'.grad' if effect.kind == 'grad' else ''} <- {names[effect.value.number]}" for effect in program.effects]
     return "\n".join([*lines, f"  return {_short(writer, program.output)}"])
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from html import escape
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import metatensor as mt
@@ -183,6 +186,24 @@ class Program:
         from metatensor.program.saving import save
 
         save(self, f, parameters=parameters)
+
+    def to_html(self, path: str | os.PathLike[str]) -> None:
+        """Write a page that draws the program: a graph of its calls, grouped by module, with shapes, memory and FLOPs.
+
+        The page is one file that asks the network for nothing. The program runs once on meta for the figures.
+
+        Parameters
+        ----------
+        path : str or path
+            Where to write.
+        """
+        import_module("metatensor.analysis.graph").write(path, self)
+
+    def _repr_html_(self) -> str:
+        """Return the page in a frame, for notebooks."""
+        page = escape(import_module("metatensor.analysis.graph").document(self))
+        style = "width: 100%; height: 640px; border: 0"
+        return f'<iframe title="{escape(self.name)}" sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
 
     # Text -----------------------------------------------------------------------------------------------
 

@@ -114,3 +114,13 @@ def test_backward_calls_belong_to_the_module_whose_gradient_they_compute():
     assert found == ["1.1", "1.1", "0"]
     assert [call.module for call in recorder.calls if call.op == "tanh_backward"] == ["1.0"]
     assert recorder.calls[-1].module == "0" and {call.module for call in recorder.calls if call.op == "ones_like"} == {""}
+
+
+def test_functions_in_place_read_and_write_their_argument():
+    x = mt.empty(8, 16, device="meta")
+    with CallRecorder() as recorder:
+        mt.nn.functional.relu(x, inplace=True)
+        mt.nn.functional.silu(x, True)
+        mt.nn.functional.relu(x)
+        mt.nn.functional.dropout(x, 0.5, False, True)
+    assert [(call.read, call.written) for call in recorder.calls] == [(512, 512), (512, 512), (512, 512), (0, 0)]

@@ -51,6 +51,20 @@ def test_trace_writes_source(models, run):
     assert scope["forward"](tensors, mt.empty(3, 8, device="meta")).shape == (3, 8)
 
 
+def test_trace_and_inspect_draw_the_graph(traced, run):
+    result = run("trace", "models.py:Net", "-i", "float32[3,8]", "-o", "net.html")
+    assert result.exit_code == 0 and result.stdout.startswith("net.html: Net, 3 calls"), result.output
+    result = run("inspect", "net.mtp", "--html", "again.html")
+    assert result.exit_code == 0 and "Net: 3 calls" in result.stdout, result.output
+    for name in ("net.html", "again.html"):
+        with open(name, encoding="utf-8") as file:
+            assert "<h1>Net</h1>" in file.read()
+    result = run("inspect", "models.py", "--html", "no.html")
+    assert result.exit_code == 2 and "models.py is no program; --html needs one" in result.stderr
+    result = run("inspect", "net.mtp", "--html", "missing/graph.html")
+    assert result.exit_code == 1 and "missing/graph.html: No such file" in result.stderr and "Traceback" not in result.output
+
+
 @pytest.mark.parametrize(("arguments", "status", "words"), [
     (("models.py:Net", "-o", "net.onnx"), 2, "must end with .mtp"),
     (("models.py:Missing", "-o", "net.mtp"), 2, "has no 'Missing'"),
@@ -109,11 +123,18 @@ def test_inspect_refuses(traced, run):
 def test_diff(traced, run):
     result = run("diff", "net.mtp", "wide.mtp")
     lines = result.stdout.splitlines()
-    assert result.exit_code == 0 and "+ nn.functional.linear(float32[3, 8], float32[8, 8], float32[8]) -> float32[3, 8]" in lines
+    assert result.exit_code == 0
+    assert "+ nn.functional.linear(float32[3, 8], float32[8, 8], float32[8]) -> float32[3, 8]  (in layers.2)" in lines
     assert lines[-1] == "3 calls before, 4 after: 0 removed, 1 added, 2 parameters, buffers and constants differ"
     same = run("diff", "net.mtp", "net.mtp", "--json")
     assert json.loads(same.stdout) == {"before": "net.mtp", "after": "net.mtp", "comparison": "programs", "equal": True, "changes": []}
     assert "```diff" in run("diff", "net.mtp", "wide.mtp", "--markdown").stdout
+    assert run("diff", "net.mtp", "net.mtp").stdout.endswith("; the programs are equal\n")
+    assert run("trace", "models.py:wide", "-i", "float32[3,64]", "-o", "large.mtp").exit_code == 0
+    lines = run("diff", "net.mtp", "large.mtp").stdout.replace("\n", " ")
+    assert "~ layers.0.weight: float32[8, 8] -> float32[64, 64]" in lines
+    assert "float32[64, 64], float32[64]) -> float32[3, 64]  (2 times, in layers.0, layers.1)" in lines
+    assert lines.strip().endswith("both call the same operators in the same order")
     mixed = run("diff", "net.mtp", "models.py")
     assert mixed.exit_code == 2 and "models.py is no program" in mixed.output
     assert run("diff", "net.mtp", "net.mtp", "--fail-on", "peak>1%").exit_code == 2

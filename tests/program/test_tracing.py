@@ -327,3 +327,18 @@ def test_a_program_of_batch_norm_is_differentiated():
     got, layer.weight.grad = layer.weight.grad, None
     layer(x).square().sum().backward()
     assert mt.equal(got, layer.weight.grad)
+
+
+def test_calls_of_a_backward_pass_have_the_module_of_their_operator():
+    model = mt.nn.Sequential(mt.nn.Linear(4, 4), mt.nn.Sequential(mt.nn.ReLU(), mt.nn.LayerNorm(4))).to("meta")
+
+    def step(x):
+        (model(x) * 2).sum().backward()
+
+    program = mt.program.trace(step, mt.empty(2, 4, device="meta"))
+    found = {}
+    for call in program.calls:
+        if call.backward:
+            found.setdefault(program.modules[call.module], set()).add(call.op.name)
+    assert found["1.1"] == {"native_layer_norm_backward"} and found["1.0"] == {"threshold_backward"}
+    assert "mm" in found["0"] and "mul" in found[""]

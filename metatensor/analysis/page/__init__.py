@@ -1,9 +1,10 @@
 """The page of a report: one HTML file with all figures, which asks the network for nothing.
 
 The page contains the JSON form of a report (`Report.to_dict`, `TrainingReport.to_dict`, `Profile.to_dict`) and draws everything from
-it. ``report.html`` is its frame, ``report.css`` its style. `words` writes its text and tables. Of the scripts, ``text.js`` formats
-figures, ``charts.js`` draws charts with Plotly, ``table.js`` draws the table of modules, and ``main.js`` starts them. Plotly's bundle
-is embedded in compressed form, because it is 5 MB; the browser unpacks it. A content security policy forbids all requests.
+it. ``report.html`` is its frame, ``theme.css`` and ``report.css`` its style. `words` writes its text and tables. Of the scripts,
+``text.js`` formats figures, ``unpack.js`` runs what is embedded, ``charts.js`` draws charts with Plotly, ``table.js`` draws the table of
+modules, and ``main.js`` starts them. Plotly's bundle is embedded in compressed form, because it is 5 MB; the browser unpacks it. A content
+security policy forbids all requests. The page of a program's graph, `metatensor.analysis.graph`, uses the theme and the first two scripts.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from typing import Any
 
 from metatensor.analysis.page import words
 
-__all__ = ["MissingPlotly", "document", "plotly", "write"]
+__all__ = ["MissingPlotly", "document", "filled", "json_text", "packed", "part", "plotly", "write"]
 
-SCRIPTS = ("text.js", "charts.js", "table.js", "main.js")
+SCRIPTS = ("text.js", "unpack.js", "charts.js", "table.js", "main.js")
 
 
 class MissingPlotly(ImportError):
@@ -38,7 +39,31 @@ def plotly() -> str:
         raise MissingPlotly(
             f"the page needs {error.name}, which is not installed. Install it with pip install 'metatensor-device[report]'"
         ) from None
-    return base64.b64encode(gzip.compress(offline.get_plotlyjs().encode(), 9, mtime=0)).decode()
+    return packed(offline.get_plotlyjs())
+
+
+def packed(script: str) -> str:
+    """Return a script as text that ``unpack.js`` runs: compressed with gzip, and in base64."""
+    return base64.b64encode(gzip.compress(script.encode(), 9, mtime=0)).decode()
+
+
+def json_text(data: dict[str, Any]) -> str:
+    """Return JSON that can stand in a script element, which it cannot end."""
+    return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+
+
+def part(name: str, package: str = __name__) -> str:
+    """Return a file of the page, or of a page in another package."""
+    return files(package).joinpath(name).read_text(encoding="utf-8")
+
+
+def filled(frame: str, parts: dict[str, str]) -> str:
+    """Return a page with its parts in the places of their names. Names inside parts remain."""
+    pieces = []
+    for piece in frame.split("{{"):  # one pass, so that figures are never taken for names of parts
+        name, mark, rest = piece.partition("}}")
+        pieces.append(parts[name] + rest if mark else piece)
+    return "".join(pieces)
 
 
 def document(data: dict[str, Any]) -> str:
@@ -52,17 +77,12 @@ def document(data: dict[str, Any]) -> str:
         "peak_tables": words.peak_tables(data),
         "time_table": words.time_table(data),
         "notes": words.notes(data),
-        "style": _file("report.css"),
-        "scripts": "\n".join(_file(name) for name in SCRIPTS),
-        "data": json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
+        "style": part("theme.css") + part("report.css"),
+        "scripts": "\n".join(part(name) for name in SCRIPTS),
+        "data": json_text(data),
         "plotly": plotly(),
     }
-    page = _file("report.html")
-    pieces = []
-    for piece in page.split("{{"):  # one pass, so that figures are never taken for names of parts
-        name, mark, rest = piece.partition("}}")
-        pieces.append(parts[name] + rest if mark else piece)
-    return "".join(pieces)
+    return filled(part("report.html"), parts)
 
 
 def write(path: str | os.PathLike[str], data: dict[str, Any]) -> None:
@@ -70,8 +90,3 @@ def write(path: str | os.PathLike[str], data: dict[str, Any]) -> None:
     text = document(data)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
-
-
-def _file(name: str) -> str:
-    return files(__name__).joinpath(name).read_text(encoding="utf-8")
-

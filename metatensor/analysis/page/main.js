@@ -1,23 +1,9 @@
 // Unpacks Plotly, draws everything, and draws again when the colors change.
 
-function trouble(text) {
-  byId("trouble").hidden = false;
-  byId("trouble").textContent = text;
-}
-
 function drawCharts() {
   if (profile && profile.chart) drawTimeline();
   drawTreemap();
   drawFlame();
-}
-
-async function loadPlotly() {
-  const holder = byId("plotly"), packed = Uint8Array.from(atob(holder.textContent.trim()), (c) => c.charCodeAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  const script = document.createElement("script");
-  script.textContent = await new Response(stream).text();
-  document.head.append(script);
-  holder.remove();
 }
 
 function printing(on) {
@@ -29,11 +15,11 @@ function printing(on) {
 
 async function main() {
   drawTable();
-  if (typeof DecompressionStream === "undefined") {
+  if (!canUnpack) {
     trouble("This browser is too old for the charts: they need Chrome 80, Firefox 113 or Safari 16.4. The figures are complete without them.");
     return;
   }
-  await loadPlotly();
+  await unpack("plotly");
   drawCharts();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawCharts);
   matchMedia("print").addEventListener("change", drawCharts);

@@ -1,14 +1,10 @@
 """Reports to draw, and a headless Chromium to draw them in."""
 
-import os
-import shutil
-
 import pytest
 
 import metatensor as mt
+from browsing import chromium
 from metatensor.analysis import estimate
-
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 
 
 class Attention(mt.nn.Module):
@@ -52,13 +48,7 @@ def inference():
 
 @pytest.fixture(scope="session")
 def browser():
-    """Start an installed Chromium, whose path may be in CHROMIUM, or skip."""
+    """Start a Chromium, if Plotly is there as well."""
     pytest.importorskip("plotly", reason="Plotly is not installed")
-    sync = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-    path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        pytest.skip("no Chromium is installed")
-    with sync.sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-dev-shm-usage"])
+    with chromium() as found:
         yield found
-        found.close()

@@ -1,15 +1,12 @@
 """The page in a real browser: no errors, no requests, and everything works by pointer, by touch and by keyboard."""
 
 import re
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
 import metatensor as mt
+from browsing import PHONE, opened, until
 from metatensor.analysis import estimate
-
-PHONE = {"viewport": {"width": 375, "height": 800}, "is_mobile": True, "has_touch": True}
 
 
 @pytest.fixture(scope="module")
@@ -32,24 +29,6 @@ def loss_peaks(browser, tmp_path_factory):
     return file
 
 
-@contextmanager
-def opened(browser, file: Path, **options):
-    """Open a page. At the end, assert that the console is empty and that nothing was requested from the network."""
-    context = browser.new_context(**options)
-    page = context.new_page()
-    page.set_default_timeout(10_000)
-    trouble, requests = [], []
-    page.on("console", lambda message: trouble.append(f"{message.type}: {message.text}"))
-    page.on("pageerror", lambda error: trouble.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(file.as_uri())
-    page.wait_for_selector("html[data-ready]", timeout=60_000)
-    yield page
-    assert trouble == [] and requests == [file.as_uri()]
-    assert page.locator("#trouble").is_hidden()
-    context.close()
-
-
 @pytest.fixture(scope="module")
 def opened_page(browser, files):
     with opened(browser, files / "training.html", viewport={"width": 1200, "height": 900}) as found:
@@ -63,15 +42,6 @@ def page(opened_page):
     opened_page.mouse.move(0, 0)
     opened_page.evaluate("scrollTo(0, 0)")
     return opened_page
-
-
-def until(page, condition):
-    """Wait for a condition. `Page.wait_for_function` would need ``unsafe-eval``, which the page's policy forbids."""
-    for _ in range(100):
-        if page.evaluate(condition):
-            return
-        page.wait_for_timeout(50)
-    raise AssertionError(f"the condition did not become true within 5 seconds: {condition}")
 
 
 def count(page):
