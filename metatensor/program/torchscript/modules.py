@@ -30,7 +30,7 @@ class ScriptedModule(mt.nn.Module):
     """
 
     def __init__(self, interpreter: Interpreter, kind: Class) -> None:
-        super().__init__()
+        mt.nn.Module.__init__(self)
         self.__dict__["_interpreter"], self.__dict__["_class"] = interpreter, kind
         self.__dict__["_attributes"] = {}
 
@@ -91,14 +91,16 @@ class ScriptedModule(mt.nn.Module):
         return self._interpreted("forward", args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        if "_class" not in self.__dict__:
+        found = self.__dict__.get("_class")
+        if found is None or name.startswith("__"):
             raise AttributeError(name)
-        try:
-            return self._get(name)
-        except AttributeError:
-            if name not in self._class.methods:
-                raise
-        return lambda *args, **kwargs: self._interpreted(name, args, kwargs)
+        if name in self._attributes:
+            return self._attributes[name]
+        if name in found.methods:
+            return lambda *args, **kwargs: self._interpreted(name, args, kwargs)
+        if name in found.constants:
+            return self._interpreter.constant_of(found, name)
+        return mt.nn.Module.__getattr__(self, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in self.__dict__.get("_attributes", ()):
