@@ -87,7 +87,10 @@ class _Machine(TensorMachine):
 
             def new(machine: Any, args: tuple[Any, ...]) -> Record:
                 machine.charge(120)
-                return Record(full)
+                made = Record(full)
+                if args:  # a member of an enumeration, or a named tuple
+                    made.state = args[0] if len(args) == 1 else args
+                return made
 
             self.charge(600 + 4 * len(full))
             self.classes[full] = Known(full, new, new=True)

@@ -65,13 +65,14 @@ def call(found: Any, overload: str | None, /, *args: Any, **kwargs: Any) -> Any:
     names = found.overloads()
     if overload is not None and overload in names:
         names = [overload, *(name for name in names if name != overload)]
+    textual = any("str reduction" in overload.text for overload in found._op.overloads)
     numbers = None
     for name in names:
         try:
             target = getattr(found, name)
         except ValueError:  # a signature with "..."
             continue
-        fitted = _bound(target._schema, args, kwargs)
+        fitted = _bound(target._schema, args, kwargs, textual)
         if fitted is not None and fitted[2]:
             numbers = numbers or (target, fitted)  # a number where the signature wants a tensor, if nothing fits better
         elif fitted is not None:
@@ -98,8 +99,13 @@ def _kind(value: Any) -> str:
     return repr(value)[:40] if value is None or isinstance(value, (bool, int, float)) else type(value).__name__
 
 
-def _bound(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any], bool] | None:
-    """Return the arguments converted to those of a signature, and whether a number stands for a tensor. None if they do not fit."""
+def _bound(
+    schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any], textual: bool
+) -> tuple[list[Any], dict[str, Any], bool] | None:
+    """Return the arguments converted to those of a signature, and whether a number stands for a tensor. None if they do not fit.
+
+    If `textual`, metatensor has a word for a reduction where the dispatcher has a number.
+    """
     places = [a for a in schema.arguments if not a.kwarg_only]
     if len(args) > len(places):
         return None
@@ -107,7 +113,7 @@ def _bound(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     passed: list[Any] = []
     numbers = False
     for argument, value in zip(places, args):
-        fitted = _fitted(argument, value)
+        fitted = _fitted(argument, value, textual)
         if fitted is _NO:
             return None
         numbers = numbers or argument.type.startswith("Tensor") and isinstance(value, (bool, int, float, complex))
@@ -120,7 +126,7 @@ def _bound(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
             return None
         if known[key] in places[: len(args)]:
             return None
-        fitted = _fitted(known[key], value)
+        fitted = _fitted(known[key], value, textual)
         if fitted is _NO:
             return None
         if key == "pin_memory" and not value:
@@ -133,10 +139,10 @@ def _bound(schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     return passed, named, numbers
 
 
-def _fitted(argument: Any, value: Any) -> Any:
+def _fitted(argument: Any, value: Any, textual: bool) -> Any:
     """Return a value as an argument of a signature, or `_NO`."""
     kind = argument.type
-    if argument.name == "reduction" and kind == "int" and type(value) is int:
+    if textual and argument.name == "reduction" and kind == "int" and type(value) is int:
         return _REDUCTIONS[value] if 0 <= value < 3 else _NO
     return _as(kind, argument.N, value)
 

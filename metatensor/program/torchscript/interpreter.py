@@ -104,18 +104,18 @@ class Interpreter:
         given = [_inward(a) for a in args], {key: _inward(a) for key, a in kwargs.items()}
         _running.left, _running.device = MAX_STEPS, _place([*tensors(), *_tensors_in(given)])
         try:
-            with nullcontext() if _running.device is None else _running.device:
+            with nullcontext() if _running.device is None else _running.device, _GradMode():
                 return self.call(function, tuple(given[0]), given[1])
         except RecursionError:
             raise RuntimeError(f"{function.name}: its code is nested too deeply") from None
         finally:
             _running.device = None
 
-    def call(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a function with values of TorchScript."""
+    def call(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], around: dict[str, Any] | None = None) -> Any:
+        """Call a function with values of TorchScript. `around` has the variables around a function in a function."""
         if _running.depth >= MAX_DEPTH:
             raise RuntimeError(f"{function.name}: more than {MAX_DEPTH} calls inside one another")
-        scope = self._bound(function, args, kwargs)
+        scope = {**(around or {}), **self._bound(function, args, kwargs)}
         _running.depth += 1
         try:
             result = self._block(function.body, scope)
@@ -216,24 +216,20 @@ class Interpreter:
         managers = []
         for item in node.items:
             manager = self._value(item.context_expr, scope)
-            grad = isinstance(manager, ScriptObject) and _GRAD_MODES.get(manager._class.short)
-            if not grad:
-                entered = self.method(manager, "__enter__", (), {})
-                managers.append(manager)
-            else:
-                entered = mt.set_grad_enabled(grad == "on" or grad == "given" and bool(vars(manager).get("mode", False)))
-                entered.__enter__()
-                managers.append(entered)
+            entered = self.method(manager, "__enter__", (), {})
+            managers.append(manager)
             if item.optional_vars is not None:
                 self._assign(item.optional_vars, entered, scope)
         try:
             return self._block(node.body, scope)
         finally:
             for manager in reversed(managers):
-                if isinstance(manager, ScriptObject):
-                    self.method(manager, "__exit__", (None, None, None), {})
-                else:
-                    manager.__exit__(None, None, None)
+                self.method(manager, "__exit__", (None, None, None), {})
+
+    def _define(self, node: Any, scope: dict[str, Any]) -> Any:
+        """Handle a function in a function, which sees the variables around it."""
+        scope[node.name] = Bound(Function(node.name, node, [], self.code.file), scope)
+        return _NO
 
     def _truth(self, node: ast.expr, scope: dict[str, Any]) -> bool:
         return bool(self._value(node, scope))
@@ -394,6 +390,8 @@ class Interpreter:
                 raise NotImplementedError(f"TorchScript code calls {function.id!r:.60}, which is unknown")
             return special(self, node, scope)
         name = dotted(function) if isinstance(function, ast.Attribute) else None
+        if name is not None and name.endswith(".__new__"):
+            return self._library(name, (), {})
         args = tuple([self._value(a, scope) for a in node.args])
         kwargs = {key.arg: self._value(key.value, scope) for key in node.keywords}
         if None in kwargs:
@@ -406,7 +404,7 @@ class Interpreter:
             return self.method(self._value(function.value, scope), function.attr, args, kwargs)  # type: ignore[arg-type]
         value = self._value(function, scope)
         if isinstance(value, Bound):
-            return self.call(value.function, args, kwargs)  # type: ignore[arg-type]
+            return self.call(value.function, args, kwargs, value.scope)  # type: ignore[arg-type]
         raise NotImplementedError(f"TorchScript code calls a value of class {type(value).__name__}")
 
     def _library(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -418,9 +416,15 @@ class Interpreter:
                 return self.call(found, args, kwargs)
             if isinstance(found, Class):
                 return self.create(found, args, kwargs)
+            owner, _, last = name.rpartition(".")
+            kind = self.code.find(owner)
+            if isinstance(kind, Class) and kind.kind == "object" and last == "__new__":
+                return ScriptObject(kind)
             raise RuntimeError(f"TorchScript code calls {name[:80]}, which the archive does not have")
         if root == "torch" and rest == "device":
             return self._device(mt.device(*args, **kwargs))
+        if root == "torch" and rest == "wait":
+            return args[0].wait()
         if root == "ops":
             namespace, _, rest = rest.partition(".")
             if namespace == "prim" and rest in PRIM:
@@ -536,14 +540,21 @@ class Interpreter:
         return list(items)
 
     def _fork(self, node: Any, scope: dict[str, Any]) -> Any:
-        function = node.args[0]
-        rest = ast.copy_location(ast.Call(func=function, args=node.args[1:], keywords=node.keywords), node)
-        if isinstance(function, ast.Attribute) or not isinstance(function, ast.Name) or function.id in scope:
-            return _Done(self._call(rest, scope))
-        raise NotImplementedError("TorchScript code forks something that is no function")
+        rest = ast.copy_location(ast.Call(func=node.args[0], args=node.args[1:], keywords=node.keywords), node)
+        return _Done(self._call(rest, scope))
 
     def _wait(self, node: Any, scope: dict[str, Any]) -> Any:
         return self._value(node.args[0], scope).wait()
+
+
+class _GradMode:
+    """Restores the grad mode, which the code may set."""
+
+    def __enter__(self) -> None:
+        self._before = mt.is_grad_enabled()
+
+    def __exit__(self, *error: object) -> None:
+        mt.set_grad_enabled(self._before)
 
 
 class _Done:
@@ -557,12 +568,11 @@ class _Done:
         return self.value
 
 
-_GRAD_MODES = {"no_grad": "off", "enable_grad": "on", "inference_mode": "off", "set_grad_enabled": "given"}
 _NUMBER_OF: dict[str, Callable[..., Any]] = {"int": int, "float": float, "bool": bool, "complex": complex, "number": lambda value: value}
 _BINARY = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "floordiv", ast.Mod: "remainder", ast.Pow: "pow"}
 _STATEMENTS: dict[type, Callable[..., Any]] = {
     ast.If: Interpreter._if, ast.While: Interpreter._while, ast.For: Interpreter._for, ast.AnnAssign: Interpreter._annotated,
-    ast.With: Interpreter._with,
+    ast.With: Interpreter._with, ast.FunctionDef: Interpreter._define,
 }  # fmt: skip
 _EXPRESSIONS: dict[type, Callable[..., Any]] = {
     ast.Call: Interpreter._call, ast.Attribute: Interpreter._attribute, ast.List: Interpreter._list, ast.Tuple: Interpreter._tuple,

@@ -13,7 +13,7 @@ from metatensor.program.torchscript.source import Class, Code, Function
 
 __all__ = ["listing", "operators"]
 
-_OTHER = frozenset(("torch.device",))
+_OTHER = frozenset(("torch.device", "torch.wait"))
 
 
 def operators(code: Code, classes: Iterable[str]) -> dict[str, bool]:

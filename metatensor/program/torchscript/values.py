@@ -39,10 +39,10 @@ class EnumMember:
 
 
 class Bound:
-    """A function of the archive as a value, or a method with its object."""
+    """A function of the archive as a value. One inside another has the variables around it."""
 
-    def __init__(self, function: Function, owner: Any = None) -> None:
-        self.function, self.owner = function, owner
+    def __init__(self, function: Function, scope: dict[str, Any] | None = None) -> None:
+        self.function, self.scope = function, scope
 
     def __repr__(self) -> str:
         return f"<function {self.function.name}>"
