@@ -41,7 +41,7 @@ class Perceptron(nn.Module):
         return self.layers(x)
 
 
-@model(numbers(2, 3, 16, 16), dynamic={0: "batch"})
+@model(numbers(4, 3, 16, 16), dynamic={0: "batch"})
 class Convolutions(nn.Module):
     def __init__(self):
         super().__init__()
@@ -455,7 +455,7 @@ class Activations(nn.Module):
         return y
 
 
-@model(numbers(2, 3, 8, 8), kinds="script trace export")
+@model(numbers(2, 3, 8, 8), kinds="script export")
 class Pools(nn.Module):
     def __init__(self):
         super().__init__()
@@ -596,7 +596,7 @@ def written(name, kind):
 def _dynamic(spec):
     if spec is None:
         return None
-    dims = lambda one: {i: torch.export.Dim(n, max=64) for i, n in one.items()}  # noqa: E731
+    dims = lambda one: {i: torch.export.Dim(n, min=3, max=64) for i, n in one.items()}  # noqa: E731
     return tuple(dims(one) for one in spec) if isinstance(spec, tuple) else (dims(spec),)
 
 

@@ -6,10 +6,12 @@ Their arguments are those of the dispatcher, so booleans for flags are passed by
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
+from metatensor import amp
 from metatensor._core.op import registry
 from metatensor.nn import functional as F
 from metatensor.program.aten.codes import dtype_of, layout_of, memory_format_of
@@ -68,8 +70,9 @@ _add(lambda self: self.detach(), "data")
 _add(lambda self, requires_grad=True: self.requires_grad_(requires_grad), "requires_grad_")
 _add(lambda: mt.is_grad_enabled(), "is_grad_enabled")
 _add(lambda enabled: mt.set_grad_enabled(enabled) and None, "set_grad_enabled")
-_add(lambda *device: mt.is_autocast_enabled(*device), "is_autocast_enabled")
-_add(lambda: mt.is_autocast_enabled("cpu"), "is_autocast_cpu_enabled")
+_add(lambda device="cuda": amp.is_autocast_enabled(device), "is_autocast_enabled")
+_add(lambda: amp.is_autocast_enabled("cpu"), "is_autocast_cpu_enabled")
+_add(lambda device: amp.get_autocast_dtype(device), "get_autocast_dtype")
 _add(lambda *shapes: list(mt.broadcast_shapes(*shapes)), "broadcast_shapes")
 _add(lambda a, b: mt.promote_types(_dtype(a), _dtype(b)), "promote_types")
 _add(lambda a, b: mt.can_cast(_dtype(a), _dtype(b)), "can_cast")
@@ -378,6 +381,19 @@ def _pool(name: str) -> Callable[..., Any]:
 for _n in (1, 2, 3):
     for _name in (f"max_pool{_n}d", f"max_pool{_n}d_with_indices", f"avg_pool{_n}d"):
         _add(_pool(_name), _name)
+
+
+@_named("max_unpool2d", "max_unpool3d")
+def _max_unpool(self: Any, indices: Any, output_size: Any, stride: Any = (), padding: Any = ()) -> Any:
+    start = self.dim() - len(output_size)
+    made = self.new_zeros((*self.shape[:start], math.prod(output_size)))
+    return made.scatter_(start, indices.flatten(start), self.flatten(start)).reshape(*self.shape[:start], *output_size)
+
+
+@_named("fractional_max_pool2d", "fractional_max_pool3d")
+def _fractional_pool(self: Any, kernel_size: Any, output_size: Any, random_samples: Any) -> Any:
+    pool = F.fractional_max_pool2d if len(kernel_size) == 2 else F.fractional_max_pool3d
+    return pool(self, tuple(kernel_size), tuple(output_size), return_indices=True, _random_samples=random_samples)
 
 
 @_named("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")

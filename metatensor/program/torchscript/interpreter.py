@@ -10,7 +10,6 @@ import ast
 import math
 import threading
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import metatensor as mt
@@ -20,6 +19,7 @@ from metatensor._core.formats import LayoutTag, MemoryFormatTag
 from metatensor._core.tensor import Tensor
 from metatensor.program.aten import find
 from metatensor.program.aten.codes import dtype_code
+from metatensor.program.aten.placing import common_device, default_device, same_grad_mode, tensors_in
 from metatensor.program.torchscript.primitives import CONTAINERS, PRIM, SCALARS
 from metatensor.program.torchscript.source import Class, Code, Function
 from metatensor.program.torchscript.types import converted, is_a
@@ -102,9 +102,9 @@ class Interpreter:
         if _running.depth:
             return self.call(function, args, kwargs)
         given = [_inward(a) for a in args], {key: _inward(a) for key, a in kwargs.items()}
-        _running.left, _running.device = MAX_STEPS, _place([*tensors(), *_tensors_in(given)])
+        _running.left, _running.device = MAX_STEPS, common_device([*tensors(), *tensors_in(given)])
         try:
-            with nullcontext() if _running.device is None else _running.device, _GradMode():
+            with default_device(_running.device), same_grad_mode():
                 return self.call(function, tuple(given[0]), given[1])
         except RecursionError:
             raise RuntimeError(f"{function.name}: its code is nested too deeply") from None
@@ -547,16 +547,6 @@ class Interpreter:
         return self._value(node.args[0], scope).wait()
 
 
-class _GradMode:
-    """Restores the grad mode, which the code may set."""
-
-    def __enter__(self) -> None:
-        self._before = mt.is_grad_enabled()
-
-    def __exit__(self, *error: object) -> None:
-        mt.set_grad_enabled(self._before)
-
-
 class _Done:
     """What ``fork`` returns. The function has run already."""
 
@@ -599,20 +589,3 @@ def _inward(value: Any) -> Any:
     if isinstance(value, MemoryFormatTag):
         return ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d").index(repr(value).rpartition(".")[2])
     return list(value) if type(value) is mt.Size else value
-
-
-def _tensors_in(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from _tensors_in(one)
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _tensors_in(one)
-
-
-def _place(tensors: list[Any]) -> Any:
-    """Return the device of all tensors, or None if they are on several or there are none."""
-    found = {t.device for t in tensors}
-    return found.pop() if len(found) == 1 else None

@@ -1,0 +1,66 @@
+"""The program of a ``.pt2`` file for the sizes with which it was exported."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.errors import DataDependentError
+from metatensor.checkpoint import CheckpointError
+from metatensor.program.program import Program
+from metatensor.program.torch_export.archive import File
+from metatensor.program.torch_export.module import ExportedModule
+from metatensor.program.tracing import trace
+
+__all__ = ["program_of"]
+
+
+def program_of(file: File, module: ExportedModule) -> Program:
+    """Return the program of a module of a file, for the sizes with which it was exported. It has the tensors of the module.
+
+    The module is traced on meta. Where the calls depend on values, it is traced on cpu with the arguments that the file has.
+
+    Parameters
+    ----------
+    file : File
+        The file.
+    module : ExportedModule
+        Its module.
+
+    Raises
+    ------
+    NotImplementedError
+        If the graph calls operators that metatensor does not have.
+    CheckpointError
+        If the file gives no sizes, or the graph does not run.
+    """
+    try:
+        args, kwargs = file.example()
+        there = copy.deepcopy(module).to("meta")
+        try:
+            with mt.device("meta"):
+                program = trace(there, *args, **kwargs)
+        except DataDependentError:
+            sample = file.sample()
+            if sample is None:
+                raise
+            there = copy.deepcopy(module).to("cpu")
+            program = trace(there, *sample[0], **sample[1])
+    except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError, OverflowError, ZeroDivisionError) as error:
+        if isinstance(error, (NotImplementedError, CheckpointError)):
+            raise
+        raise CheckpointError(file.name, f"its graph does not run: {error}") from error
+    names = _named(there, module)
+    tensors = {name: names.get(id(t), t) for name, t in program.tensors.items()}
+    return program.replace(name=file.model if not file.old else "exported", tensors=tensors)
+
+
+def _named(there: Any, module: Any) -> dict[int, Any]:
+    """Return the tensors of a module by the ids of those of its copy."""
+    found: dict[int, Any] = {}
+    for part, other in zip(there.modules(), module.modules()):
+        for mine, its in ((part._parameters, other._parameters), (part._buffers, other._buffers)):
+            found.update({id(t): its[name] for name, t in mine.items() if t is not None})
+    found.update({id(t): module._constants[name] for name, t in there._constants.items()})
+    return found
