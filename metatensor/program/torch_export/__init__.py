@@ -4,8 +4,8 @@
 return the `Program` for the sizes with which it was exported.
 """
 
-from metatensor.program.torch_export.archive import File, is_archive, load, opened
+from metatensor.program.torch_export.archive import File, NotExported, is_archive, load, opened
 from metatensor.program.torch_export.module import ExportedModule
 from metatensor.program.torch_export.specialised import program_of
 
-__all__ = ["ExportedModule", "File", "is_archive", "load", "opened", "program_of"]
+__all__ = ["ExportedModule", "File", "NotExported", "is_archive", "load", "opened", "program_of"]

@@ -19,9 +19,10 @@ from metatensor.checkpoint.source import Source
 from metatensor.program.encoding import Malformed
 from metatensor.program.torch_export.graph import Graph, Name, decoded, dtype_of, field, kind_of
 from metatensor.program.torch_export.module import Argument, ExportedModule, Result
+from metatensor.program.torch_export.sizes import name_of
 from metatensor.program.torch_export.structure import Structure
 
-__all__ = ["File", "is_archive", "load", "opened"]
+__all__ = ["File", "NotExported", "is_archive", "load", "opened"]
 
 MOST = 1 << 30
 """Bytes that a member of text may have."""
@@ -77,6 +78,10 @@ def opened(f: str | os.PathLike[str] | BinaryIO) -> Iterator[File]:
         yield File(Directory(Source(file, os.fsdecode(os.fspath(f)))))
 
 
+class NotExported(CheckpointError):
+    """Raised for a zip file that is no exported program of PyTorch."""
+
+
 class File:
     """An exported program in a file.
 
@@ -98,7 +103,7 @@ class File:
         self.directory = directory
         with shared():
             if not is_archive(directory):
-                raise CheckpointError(self.name, "it is no exported program: it has no models/*.json")
+                raise NotExported(self.name, "it is no exported program: it has no models/*.json")
             self.old = _OLD in self.directory
             self.prefix = "" if self.old else self._prefix()
             self.model = self._model()
@@ -339,7 +344,7 @@ def _size(made: Any) -> tuple[Any, int | None]:
         raise Malformed("a size is neither a number nor an expression")
     text, hint = field(value, "expr_str", str, "a size"), value.get("hint")
     number = hint.get("as_int") if isinstance(hint, dict) else None
-    return text, number if type(number) is int and 0 <= number < 1 << 62 else None
+    return name_of(text) or text, number if type(number) is int and 0 <= number < 1 << 62 else None
 
 
 def _result(spec: Any) -> Result:

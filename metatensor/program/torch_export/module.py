@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
@@ -10,6 +9,7 @@ import metatensor as mt
 from metatensor._core.tensor import Tensor
 from metatensor.program.aten.placing import common_device, default_device, same_grad_mode, tensors_in
 from metatensor.program.torch_export.graph import Graph
+from metatensor.program.torch_export.sizes import evaluated
 from metatensor.program.torch_export.structure import Structure
 
 __all__ = ["Argument", "ExportedModule", "Result"]
@@ -201,36 +201,3 @@ class ExportedModule(mt.nn.Module):
 
 def _same(a: Any, b: Any) -> bool:
     return type(a) is type(b) and bool(a == b)
-
-
-def evaluated(text: str, names: dict[str, int]) -> int | None:
-    """Return the value of an expression of sizes, such as ``2*s0 + 1``. None if it has parts that are unknown here."""
-    try:
-        return _evaluated(ast.parse(text, mode="eval").body, names, 0)
-    except (SyntaxError, ValueError, MemoryError, RecursionError, KeyError, ZeroDivisionError):
-        return None
-
-
-def _evaluated(node: Any, names: dict[str, int], depth: int) -> int:
-    if depth > 50:
-        raise ValueError
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return node.value
-    if isinstance(node, ast.Name):
-        return names[node.id]
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        return -_evaluated(node.operand, names, depth + 1)
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-        a, b = _evaluated(node.left, names, depth + 1), _evaluated(node.right, names, depth + 1)
-        return _OPERATIONS[type(node.op)](a, b)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in _CALLS:
-        return _CALLS[node.func.id](*[_evaluated(a, names, depth + 1) for a in node.args])
-    raise ValueError
-
-
-_OPERATIONS: dict[type, Callable[[int, int], int]] = {
-    ast.Add: lambda a, b: a + b, ast.Sub: lambda a, b: a - b, ast.Mult: lambda a, b: a * b, ast.FloorDiv: lambda a, b: a // b,
-    ast.Mod: lambda a, b: a % b,
-}  # fmt: skip
-_CALLS: dict[str, Callable[..., int]] = {"FloorDiv": lambda a, b: a // b, "Mod": lambda a, b: a % b, "PythonMod": lambda a, b: a % b,
-                                         "Max": max, "Min": min}  # fmt: skip

@@ -51,16 +51,22 @@ def program_of(file: File, module: ExportedModule) -> Program:
         if isinstance(error, (NotImplementedError, CheckpointError)):
             raise
         raise CheckpointError(file.name, f"its graph does not run: {error}") from error
-    names = _named(there, module)
-    tensors = {name: names.get(id(t), t) for name, t in program.tensors.items()}
-    return program.replace(name=file.model if not file.old else "exported", tensors=tensors)
+    found = _named(there, module)
+    names = {name: found[id(t)][0] if id(t) in found and program.kinds[name] == "constant" else name for name, t in program.tensors.items()}
+    if len(set(names.values())) < len(names):  # a constant with the name of a parameter
+        names = {name: name for name in names}
+    return program.replace(
+        name=file.model if not file.old else "exported",
+        tensors={names[name]: found.get(id(t), (name, t))[1] for name, t in program.tensors.items()},
+        held={names[name]: value for name, value in program.held.items()}, kinds={names[name]: kind for name, kind in program.kinds.items()},
+    )  # fmt: skip
 
 
-def _named(there: Any, module: Any) -> dict[int, Any]:
-    """Return the tensors of a module by the ids of those of its copy."""
-    found: dict[int, Any] = {}
-    for part, other in zip(there.modules(), module.modules()):
+def _named(there: Any, module: Any) -> dict[int, tuple[str, Any]]:
+    """Return the tensors of a module with their names, by the ids of those of its copy."""
+    found: dict[int, tuple[str, Any]] = {}
+    for (path, part), other in zip(there.named_modules(), module.modules()):
         for mine, its in ((part._parameters, other._parameters), (part._buffers, other._buffers)):
-            found.update({id(t): its[name] for name, t in mine.items() if t is not None})
-    found.update({id(t): module._constants[name] for name, t in there._constants.items()})
+            found.update({id(t): (f"{path}.{name}".lstrip("."), its[name]) for name, t in mine.items() if t is not None})
+    found.update({id(t): (name, module._constants[name]) for name, t in there._constants.items()})
     return found
