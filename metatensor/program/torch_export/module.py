@@ -134,7 +134,8 @@ class ExportedModule(mt.nn.Module):
 
     def _constant(self, name: str, device: Any) -> Any:
         value = self._constants[name]
-        if device is not None and value.device != device:
+        number_on_meta = device is not None and device.type == "meta" and value.dim() == 0  # it keeps its value
+        if device is not None and value.device != device and not number_on_meta:
             value = self._constants[name] = value.to(device)
         return value
 

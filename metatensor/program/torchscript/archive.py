@@ -79,6 +79,10 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None, 
             made = _Builder(interpreter, name, module_class).value(value)
         except RecursionError:
             raise CheckpointError(name, "its modules are nested too deeply") from None
+        except (AttributeError, IndexError, KeyError, RuntimeError, TypeError, ArithmeticError) as error:
+            if isinstance(error, NotImplementedError):
+                raise
+            raise CheckpointError(name, f"its code fails while it is loaded: {error}") from None
         if not isinstance(made, ScriptedModule):
             raise CheckpointError(name, f"its data is an object of class {value.name[:100]}, not a module")
         for key in extra or ():

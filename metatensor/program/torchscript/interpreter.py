@@ -41,6 +41,8 @@ class _Running(threading.local):
 
     def __init__(self) -> None:
         self.depth, self.left, self.device = 0, 0, None
+        self.line: int = 0
+        self.noted: Any = None
 
     def grow(self, count: int) -> None:
         """Charge for what is about to be made or done."""
@@ -109,7 +111,7 @@ class Interpreter:
         except RecursionError:
             raise RuntimeError(f"{function.name}: its code is nested too deeply") from None
         finally:
-            _running.device = None
+            _running.device = _running.noted = None
 
     def call(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], around: dict[str, Any] | None = None) -> Any:
         """Call a function with values of TorchScript. `around` has the variables around a function in a function."""
@@ -119,6 +121,11 @@ class Interpreter:
         _running.depth += 1
         try:
             result = self._block(function.body, scope)
+        except Exception as error:
+            if _running.noted is not error and hasattr(error, "add_note"):  # the innermost place is said, from Python 3.11 on
+                _running.noted = error
+                error.add_note(f"in TorchScript code: {function.name}, line {_running.line}")
+            raise
         finally:
             _running.depth -= 1
         return None if result is _NO else result
@@ -162,6 +169,7 @@ class Interpreter:
         """Run statements. Return what a ``return`` among them returns, else `_NO`."""
         for statement in statements:
             _running.grow(1)
+            _running.line = statement.lineno
             kind = type(statement)
             if kind is ast.Assign:
                 value = self._value(statement.value, scope)  # type: ignore[attr-defined]
@@ -373,6 +381,8 @@ class Interpreter:
         value = self.constants[number]
         device = _running.device
         if device is None or not isinstance(value, Tensor) or value.device == device:
+            return value
+        if device.type == "meta" and value.dim() == 0:  # a number, on which sizes may depend
             return value
         key = number, device
         if key not in self._placed:

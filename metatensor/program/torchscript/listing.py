@@ -78,8 +78,7 @@ def listing(function: Function) -> str:
             name = dotted(node.func)
             types = isinstance(node.func, ast.Name) and node.func.id in ("annotate", "unchecked_cast", "uninitialized", "isinstance")
             if name is None:
-                assert isinstance(node.func, ast.Attribute)
-                name = f"{text(node.func.value, depth)}.{node.func.attr}"
+                name = f"{text(node.func.value, depth)}.{node.func.attr}" if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
             elif not name.startswith(("torch.", "ops.", "__torch__.")) and not isinstance(node.func, ast.Name):
                 name = f"%{name}"
             args = [ast.unparse(a) if types and isinstance(a, (ast.Name, ast.Subscript, ast.Attribute)) and i == 0 and node.func.id != "isinstance"  # type: ignore[attr-defined]

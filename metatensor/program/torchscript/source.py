@@ -1,4 +1,4 @@
-"""The code of a TorchScript archive: classes and functions by name, parsed when they are first needed.
+"""The code of a TorchScript archive: classes and functions by name.
 
 The members ``code/**.py`` are written in a subset of Python. Python's parser makes trees of them; nothing is compiled or
 executed by Python.
@@ -123,11 +123,9 @@ class Code:
     def __init__(self, directory: Directory, prefix: str) -> None:
         self.file: str = directory.file
         self._prefix = f"{prefix}code/"
-        self._texts: dict[str, str] = {}
         self._units: dict[str, dict[str, Any]] = {}
-        members = [name for name in directory if name.startswith(self._prefix) and name.endswith(".py")]
-        for member in members:
-            self._texts[member] = _text(directory, member)
+        for member in [name for name in directory if name.startswith(self._prefix) and name.endswith(".py")]:
+            self._units[member] = self._parsed(member, _text(directory, member))
 
     def __deepcopy__(self, memo: Any) -> Code:
         return self
@@ -135,8 +133,7 @@ class Code:
     def find(self, name: str) -> Class | Function | None:
         """Return the class or function with a qualified name, or None if the archive has none."""
         folder, _, last = name.rpartition(".")
-        unit = self._unit(f"{self._prefix}{folder.replace('.', '/')}.py")
-        return unit.get(last)
+        return self._units.get(f"{self._prefix}{folder.replace('.', '/')}.py", {}).get(last)
 
     def find_class(self, name: str) -> Class:
         """Return the class with a qualified name. Raise `CheckpointError` if the archive has none."""
@@ -146,17 +143,10 @@ class Code:
         return found
 
     def __iter__(self) -> Iterator[Class | Function]:
-        for member in self._texts:
-            yield from self._unit(member).values()
+        for unit in self._units.values():
+            yield from unit.values()
 
-    def _unit(self, member: str) -> dict[str, Any]:
-        found = self._units.get(member)
-        if found is None:
-            found = self._units[member] = self._parsed(member) if member in self._texts else {}
-        return found
-
-    def _parsed(self, member: str) -> dict[str, Any]:
-        text = self._texts[member]
+    def _parsed(self, member: str, text: str) -> dict[str, Any]:
         module = member[len(self._prefix) : -3].replace("/", ".")
         try:
             with warnings.catch_warnings():
