@@ -126,6 +126,12 @@ def _constrain(size: Any, *, min: int | None = None, max: int | None = None) -> 
         raise RuntimeError(f"the program needs a number between {min} and {max}, got {size}")
 
 
+@_named("_linalg_check_errors")
+def _check_errors(info: Any, api_name: str, *, is_matrix: bool) -> None:
+    if not info.is_meta and bool((info != 0).any()):
+        raise mt.linalg.LinAlgError(f"{api_name}: the computation failed; is a matrix singular?")
+
+
 # Copies and conversions ----------------------------------------------------------------------------------
 
 

@@ -64,6 +64,14 @@ class Device(str):
     __slots__ = ()
 
 
+class Operator:
+    """An operator that a graph passes to a function."""
+
+    def __init__(self, made: Any, where: str) -> None:
+        self.target = str(_plain(str)(made, where))
+        self.function = _function(self.target)
+
+
 def _named(made: Any, where: str) -> Any:
     return Name(field(made, "name", str, where))
 
@@ -142,7 +150,7 @@ _FORMS: dict[str, Callable[[Any, str], Any]] = {
     "as_device": _device, "as_bool": _plain(bool), "as_bools": _each(_plain(bool)), "as_sym_bool": _int_or_name,
     "as_sym_bools": _each(_int_or_name), "as_optional_tensors": _each(_optional), "as_sym_float": _float_or_name,
     "as_sym_floats": _each(_float_or_name), "as_optional_tensor": _optional, "as_complex": _complex, "as_nested_tensors": _each(_each(_named)),
-    "as_int_lists": _each(_each(_plain(int))), "as_float_lists": _each(_each(_float)), "as_string_to_argument": _dict,
+    "as_int_lists": _each(_each(_plain(int))), "as_float_lists": _each(_each(_float)), "as_string_to_argument": _dict, "as_operator": Operator,
 }  # fmt: skip
 
 
@@ -224,6 +232,8 @@ class Graph:
             for part in [*node.args, *node.kwargs.values()]:
                 if isinstance(part, Graph):
                     found.update(part.targets())
+                elif isinstance(part, Operator):
+                    found[part.target] = part.function is not None
         return found
 
     def run(self, values: list[Any], device: Any) -> list[Any]:
@@ -241,6 +251,8 @@ class Graph:
                 return mt.device(str(value)) if device is None else device
             if kind is Graph:
                 return lambda *args: value.called(args, device)
+            if kind is Operator:
+                return value.function
             return {key: given(one) for key, one in value.items()} if kind is dict else value
 
         for node in self.nodes:
@@ -345,6 +357,11 @@ def _with_autocast(device: str, dtype: Any, enabled: bool, cache: Any, function:
         return function(*args)
 
 
+def _with_effects(token: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    result = function(*args, **kwargs)
+    return (token, *result) if isinstance(result, tuple) else (token, result)
+
+
 _PYTHON: dict[str, Callable[..., Any]] = {
     **{f"_operator.{name}": _limited(getattr(operator, name)) for name in (
         "add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pos", "abs", "eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "xor", "not_",
@@ -354,6 +371,7 @@ _PYTHON: dict[str, Callable[..., Any]] = {
     "torch.sym_not": operator.not_, "torch.sym_max": max, "torch.sym_min": min, "torch.sym_sum": lambda args: sum(args),
     "torch.sym_ite": lambda test, a, b: a if test else b, "torch._sym_sqrt": math.sqrt, "torch.sym_sqrt": math.sqrt,
     "torch.ops.higher_order.cond": _cond, "torch.ops.higher_order.while_loop": _while,
+    "torch.ops.higher_order.with_effects": _with_effects,
     "torch.ops.higher_order.wrap_with_set_grad_enabled": _with_grad, "torch.ops.higher_order.wrap_with_autocast": _with_autocast,
 }  # fmt: skip
 
