@@ -230,7 +230,7 @@ class Methods(nn.Module):
         return x * self.scale * by + self.shapes[1]
 
     @torch.jit.export
-    def double(self, x: torch.Tensor) -> torch.Tensor:
+    def doubled(self, x: torch.Tensor) -> torch.Tensor:
         return self.scaled(x, 2.0)
 
 
@@ -603,7 +603,10 @@ def _dynamic(spec):
 
 
 def store(folder):
-    """Write the archives that the tests read without PyTorch, compressed and without what PyTorch needs for debugging."""
+    """Write the archives that the tests read without PyTorch, compressed and without what PyTorch needs for debugging.
+
+    They were written by ``store("tests/program/archives")`` in the folder of the repository, with PyTorch 2.13.
+    """
     import io
     import zipfile
     from pathlib import Path
@@ -616,9 +619,3 @@ def store(folder):
             for entry in data.infolist():
                 if not entry.filename.endswith(".debug_pkl"):
                     file.writestr(zipfile.ZipInfo(entry.filename, (1980, 1, 1, 0, 0, 0)), data.read(entry), zipfile.ZIP_DEFLATED)
-
-
-if __name__ == "__main__":
-    from pathlib import Path
-
-    store(Path(__file__).parent / "archives")
