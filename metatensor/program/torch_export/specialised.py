@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from typing import Any
 
 import metatensor as mt
 from metatensor._core.errors import DataDependentError
 from metatensor.checkpoint import CheckpointError
 from metatensor.program.program import Program
+from metatensor.program.reads import dependent_reads, describe
 from metatensor.program.torch_export.archive import File
 from metatensor.program.torch_export.module import ExportedModule
 from metatensor.program.tracing import trace
@@ -16,7 +18,7 @@ from metatensor.program.tracing import trace
 __all__ = ["program_of"]
 
 
-def program_of(file: File, module: ExportedModule) -> Program:
+def program_of(file: File, module: ExportedModule, *, warn: bool = True) -> Program:
     """Return the program of a module of a file, for the sizes with which it was exported. It has the tensors of the module.
 
     The module is traced on meta. Where the calls depend on values, it is traced on cpu with the arguments that the file has.
@@ -27,6 +29,8 @@ def program_of(file: File, module: ExportedModule) -> Program:
         The file.
     module : ExportedModule
         Its module.
+    warn : bool
+        Whether to issue a UserWarning if the program is that of values, such as one branch of two. Default True.
 
     Raises
     ------
@@ -51,6 +55,12 @@ def program_of(file: File, module: ExportedModule) -> Program:
         if isinstance(error, (NotImplementedError, CheckpointError)):
             raise
         raise CheckpointError(file.name, f"its graph does not run: {error}") from error
+    reads = dependent_reads(program) if warn else []
+    if reads:
+        warnings.warn(
+            f"{file.name}: the program does what the graph does for the arguments in the file, whose values it read ({describe(program, reads[0])}); "
+            "metatensor.program.torch_export.load returns a module that follows the values", stacklevel=3,
+        )  # fmt: skip
     found = _named(there, module)
     names = {name: found[id(t)][0] if id(t) in found and program.kinds[name] == "constant" else name for name, t in program.tensors.items()}
     if len(set(names.values())) < len(names):  # a constant with the name of a parameter

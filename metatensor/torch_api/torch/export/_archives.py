@@ -40,7 +40,7 @@ class ArchivedProgram(ExportedProgram):
 
     def __init__(self, file: torch_export.File, extra: dict[str, Any] | None) -> None:
         self._module = file.module(None, extra, _Module)
-        program = torch_export.program_of(file, self._module)
+        program = torch_export.program_of(file, self._module, warn=False)
         kinds, tensors = dict(program.kinds), dict(program.tensors)
         persistent = [name for name, kept in file.persistent.items() if not kept and name in kinds]
         super().__init__(program.replace(kinds=kinds, tensors=tensors), file.names, persistent, file.sample())
