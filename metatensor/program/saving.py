@@ -190,8 +190,8 @@ def _of_torch(directory: Directory, name: str, device: Any, extra: dict[str, Any
         exported = torch_export.File(directory)
         return torch_export.program_of(exported, exported.module(device, extra))
     if torchscript.is_archive(directory):
-        raise CheckpointError(name, "it is a TorchScript archive, which has no sizes: load it with metatensor.program.torchscript.load, and "
-                              "trace that module")  # fmt: skip
+        raise CheckpointError(name, "it is a TorchScript archive, which has no sizes: load it with metatensor.program.torchscript.load, "
+                              "and trace that module")  # fmt: skip
     raise CheckpointError(name, f"it is no program: it has no {HEAD}")
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-# ruff: noqa: UP006, UP007, UP045
+# ruff: noqa: UP006, UP045
 
 MODELS = {}
 
@@ -182,10 +182,10 @@ class Lists(nn.Module):
             names[f"part{i}"] = i
         parts.insert(0, x[0])
         last = parts.pop()
-        keys = [key for key in names.keys()]  # noqa: C416, SIM118
-        total = sum([names[key] for key in keys])  # noqa: C419
+        keys = [key for key in names.keys()]  # noqa: C416
+        total = sum([names[key] for key in keys])
         squares = [j ** 2 for j in range(4) ]
-        return torch.stack(parts, dim=1), last, names, keys, total, squares[1:3], "%s-%d" % (keys[0], total), len(parts)
+        return torch.stack(parts, dim=1), last, names, keys, total, squares[1:3], "%s-%d" % (keys[0], total), len(parts)  # noqa: UP031
 
 
 @model(numbers(3, 4))
@@ -296,7 +296,7 @@ class Strings(nn.Module):
         self.mode = "Mean of"
 
     def forward(self, x):
-        text = "{} {}: {}".format(self.mode.lower(), x.size(0), 1.5)
+        text = f"{self.mode.lower()} {x.size(0)}: {1.5}"
         words = text.split(" ")
         if "mean" in words and text.startswith("mean"):
             x = x.mean(dim=0)
@@ -426,8 +426,9 @@ class Reductions(nn.Module):
     def forward(self, x):
         values, places = x.topk(2, dim=1)
         ordered, order = x.sort(dim=0, descending=True)
-        return (x.mean(1), x.std(0), x.var(1, unbiased=False), x.norm(p=2, dim=[1]), x.logsumexp(1), x.cumsum(1), x.prod(0), values, places, ordered,
-                order, x.max(1)[0], x.min(), x.argmin(1), x.any(), x.median(0)[0], torch.linalg.vector_norm(x), x.amax((0, 1)))  # fmt: skip
+        return (x.mean(1), x.std(0), x.var(1, unbiased=False), x.norm(p=2, dim=[1]), x.logsumexp(1), x.cumsum(1), x.prod(0), values, places,
+                ordered, order, x.max(1)[0], x.min(), x.argmin(1), x.any(), x.median(0)[0],
+                torch.linalg.vector_norm(x), x.amax((0, 1)))  # fmt: skip
 
 
 @model(numbers(4, 5), ids(4, below=5))
@@ -445,8 +446,9 @@ class Activations(nn.Module):
         super().__init__()
         self.prelu = nn.PReLU()
         self.glu = nn.GLU(0)
-        self.more = nn.ModuleList([nn.ELU(), nn.SELU(), nn.CELU(), nn.Hardswish(), nn.Hardtanh(), nn.LeakyReLU(0.1), nn.Softplus(), nn.Mish(),
-                                   nn.Tanhshrink(), nn.Hardsigmoid(), nn.LogSigmoid(), nn.Softsign(), nn.Threshold(0.1, 2.0)])  # fmt: skip
+        self.more = nn.ModuleList([nn.ELU(), nn.SELU(), nn.CELU(), nn.Hardswish(), nn.Hardtanh(), nn.LeakyReLU(0.1), nn.Softplus(),
+                                   nn.Mish(), nn.Tanhshrink(), nn.Hardsigmoid(), nn.LogSigmoid(),
+                                   nn.Softsign(), nn.Threshold(0.1, 2.0)])  # fmt: skip
 
     def forward(self, x):
         y = self.glu(self.prelu(x))
@@ -464,8 +466,8 @@ class Pools(nn.Module):
     def forward(self, x):
         y, places = self.pool(x)
         grid = x[:, :2, :4, :4].permute(0, 2, 3, 1)
-        return (F.max_unpool2d(y, places, [2, 2]), F.avg_pool2d(x, 3, 2, 1), F.grid_sample(x, grid, align_corners=False), F.pixel_shuffle(x.repeat(1, 4, 1, 1), 2),
-                F.local_response_norm(x, 2), F.normalize(x, dim=1))  # fmt: skip
+        return (F.max_unpool2d(y, places, [2, 2]), F.avg_pool2d(x, 3, 2, 1), F.grid_sample(x, grid, align_corners=False),
+                F.pixel_shuffle(x.repeat(1, 4, 1, 1), 2), F.local_response_norm(x, 2), F.normalize(x, dim=1))  # fmt: skip
 
 
 @model(numbers(3, 4))
@@ -505,7 +507,7 @@ class Conditions(nn.Module):
         self.layer = nn.Linear(4, 4)
 
     def forward(self, x):
-        return torch.cond(x.sum() > 0, lambda x: self.layer(x), lambda x: x - 1, (x,))  # noqa: PLW0108
+        return torch.cond(x.sum() > 0, lambda x: self.layer(x), lambda x: x - 1, (x,))
 
 
 @model(numbers(3, 4), numbers(5, 4, seed=1), kinds="export", dynamic=({0: "rows"}, {0: "others"}))
@@ -598,7 +600,7 @@ def written(name, kind):
 def _dynamic(spec):
     if spec is None:
         return None
-    dims = lambda one: {i: torch.export.Dim(n, min=3, max=64) for i, n in one.items()}  # noqa: E731
+    dims = lambda one: {i: torch.export.Dim(n, min=3, max=64) for i, n in one.items()}
     return tuple(dims(one) for one in spec) if isinstance(spec, tuple) else (dims(spec),)
 
 

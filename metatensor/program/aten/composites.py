@@ -2,7 +2,6 @@
 
 Their arguments are those of the dispatcher, so booleans for flags are passed by position.
 """
-# ruff: noqa: FBT001, FBT002
 
 from __future__ import annotations
 
@@ -151,7 +150,7 @@ def _to(self: Any, *args: Any, **kwargs: Any) -> Any:
         elif value is not None and "dtype" not in given and not flags:
             given["dtype"] = _dtype(value)
         elif value is not None:
-            given["memory_format"] = memory_format_of(value) if type(value) is int else value
+            given["memory_format"] = _format(value)
     given.update(zip(("non_blocking", "copy"), flags))
     for key, value in kwargs.items():
         if value is None or key in ("pin_memory", "non_blocking"):
@@ -159,9 +158,13 @@ def _to(self: Any, *args: Any, **kwargs: Any) -> Any:
         if key == "layout":
             _strided(value)
         else:
-            given[key] = _dtype(value) if key == "dtype" else memory_format_of(value) if key == "memory_format" and type(value) is int else value
+            given[key] = _dtype(value) if key == "dtype" else _format(value) if key == "memory_format" else value
     given.pop("non_blocking", None)
     return self.to(**given)
+
+
+def _format(value: Any) -> Any:
+    return memory_format_of(value) if type(value) is int else value
 
 
 def _strided(layout: Any) -> None:
@@ -271,7 +274,8 @@ def _convolution(
     input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, output_padding: Any, groups: int,
     *flags: Any, **ignored: Any,
 ) -> Any:  # fmt: skip
-    return registry["convolution"](input, weight, bias, list(stride), list(padding), list(dilation), transposed, list(output_padding), groups)
+    lists = list(stride), list(padding), list(dilation)
+    return registry["convolution"](input, weight, bias, *lists, transposed, list(output_padding), groups)
 
 
 @_named("_convolution_mode")
@@ -301,7 +305,8 @@ def _reduction(value: Any) -> str:
 def _cross_entropy(
     self: Any, target: Any, weight: Any = None, reduction: Any = 1, ignore_index: int = -100, label_smoothing: float = 0.0
 ) -> Any:
-    return F.cross_entropy(self, target, weight, ignore_index=ignore_index, reduction=_reduction(reduction), label_smoothing=label_smoothing)
+    options: dict[str, Any] = {"ignore_index": ignore_index, "reduction": _reduction(reduction), "label_smoothing": label_smoothing}
+    return F.cross_entropy(self, target, weight, **options)
 
 
 @_named("nll_loss", "nll_loss_nd", "nll_loss2d")
@@ -445,9 +450,11 @@ def _attention(
         padding = mask
     elif mask is not None:
         attn = mask
-    batch_first = [t.transpose(0, 1) for t in (query, key, value)]
+    if mask_type == 2:
+        raise NotImplementedError("_native_multi_head_attention with a mask that is both of keys and of attention")
+    q, k, v = query.transpose(0, 1), key.transpose(0, 1), value.transpose(0, 1)
     made, weights = F.multi_head_attention_forward(
-        *batch_first, embed_dim, num_head, qkv_weight, qkv_bias, None, None, False, 0.0, proj_weight, proj_bias, training=False,
+        q, k, v, embed_dim, num_head, qkv_weight, qkv_bias, None, None, False, 0.0, proj_weight, proj_bias, training=False,
         key_padding_mask=padding, need_weights=need_weights, attn_mask=attn, average_attn_weights=average_attn_weights,
     )  # fmt: skip
     return made.transpose(0, 1), weights

@@ -195,7 +195,8 @@ class File:
         meta = self.metas.get(given)
         if meta is None:
             return Argument("user", str(given), value=...)
-        return Argument("user", str(given), tuple([_size(one)[0] for one in field(meta, "sizes", list, where)]), dtype_of(meta.get("dtype")))
+        sizes = tuple([_size(one)[0] for one in field(meta, "sizes", list, where)])
+        return Argument("user", str(given), sizes, dtype_of(meta.get("dtype")))
 
     def example(self, device: Any = "meta") -> tuple[Any, Any]:
         """Return arguments and keyword arguments of the sizes with which the program was exported, without values."""
@@ -209,9 +210,11 @@ class File:
             meta = self.metas[one.name]
             sizes = [_size(size)[1] for size in meta["sizes"]]
             if any(size is None for size in sizes):
-                raise CheckpointError(self.name, f"it does not say with which sizes argument {one.name[:60]!r} was exported; load it with "
-                                      "metatensor.program.torch_export.load, and trace that module")  # fmt: skip
-            values.append(mt.empty(sizes, dtype=one.dtype, device=device))
+                raise CheckpointError(
+                    self.name, f"it does not say with which sizes argument {one.name[:60]!r} was exported; load it with "
+                    "metatensor.program.torch_export.load, and trace that module",
+                )  # fmt: skip
+            values.append(mt.empty([size or 0 for size in sizes], dtype=one.dtype, device=device))
         found = self.structures[0].nested(values)
         if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[0], tuple) or not isinstance(found[1], dict):
             raise CheckpointError(self.name, "its arguments are no tuple and dict")
@@ -302,7 +305,8 @@ class File:
             if not all(type(n) is int and 0 <= n < 1 << 62 for n in whole) or len(sizes) != len(strides) or len(sizes) > 64:
                 raise Malformed(f"tensor {name[:60]!r} has an impossible layout")
             nbytes = self.directory.size_of(member)
-            last = offset + sum((n - 1) * s for n, s in zip(sizes, strides)) + 1 if 0 not in sizes else 0  # type: ignore[operator]
+            layout = [(n or 0, s or 0) for n, s in zip(sizes, strides)]
+            last = (offset or 0) + sum((n - 1) * s for n, s in layout) + 1 if 0 not in sizes else 0
             if last * dtype.itemsize > nbytes:
                 raise Malformed(f"tensor {name[:60]!r} needs {last * dtype.itemsize:,} bytes; {member[:60]!r} has {nbytes:,}")
             key = (member, dtype, tuple(sizes), tuple(strides), offset)

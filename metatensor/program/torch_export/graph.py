@@ -132,7 +132,9 @@ def _layout(made: Any, where: str) -> Any:
 
 
 def _complex(made: Any, where: str) -> complex:
-    return complex(_float(made.get("real"), where), _float(made.get("imag"), where)) if isinstance(made, dict) else complex(_float(made, where))
+    if isinstance(made, dict):
+        return complex(_float(made.get("real"), where), _float(made.get("imag"), where))
+    return complex(_float(made, where))
 
 
 def _dict(made: Any, where: str) -> Any:
@@ -141,16 +143,18 @@ def _dict(made: Any, where: str) -> Any:
     return {key: decoded(value, where) for key, value in made.items()}
 
 
-_int_or_name: Callable[[Any, str], Any] = lambda made, where: _or_number(made, where, (int,))  # noqa: E731
-_float_or_name: Callable[[Any, str], Any] = lambda made, where: _or_number(made, where, (int, float))  # noqa: E731
+_int_or_name: Callable[[Any, str], Any] = lambda made, where: _or_number(made, where, (int,))
+_float_or_name: Callable[[Any, str], Any] = lambda made, where: _or_number(made, where, (int, float))
 _FORMS: dict[str, Callable[[Any, str], Any]] = {
-    "as_none": lambda made, where: None, "as_tensor": _named, "as_tensors": _each(_named), "as_int": _plain(int), "as_ints": _each(_plain(int)),
-    "as_float": _float, "as_floats": _each(_float), "as_string": _plain(str), "as_strings": _each(_plain(str)), "as_sym_int": _int_or_name,
-    "as_sym_ints": _each(_int_or_name), "as_scalar_type": lambda made, where: dtype_of(made), "as_memory_format": _format, "as_layout": _layout,
-    "as_device": _device, "as_bool": _plain(bool), "as_bools": _each(_plain(bool)), "as_sym_bool": _int_or_name,
-    "as_sym_bools": _each(_int_or_name), "as_optional_tensors": _each(_optional), "as_sym_float": _float_or_name,
-    "as_sym_floats": _each(_float_or_name), "as_optional_tensor": _optional, "as_complex": _complex, "as_nested_tensors": _each(_each(_named)),
-    "as_int_lists": _each(_each(_plain(int))), "as_float_lists": _each(_each(_float)), "as_string_to_argument": _dict, "as_operator": Operator,
+    "as_none": lambda made, where: None, "as_tensor": _named, "as_tensors": _each(_named), "as_int": _plain(int),
+    "as_ints": _each(_plain(int)), "as_float": _float, "as_floats": _each(_float), "as_string": _plain(str),
+    "as_strings": _each(_plain(str)), "as_sym_int": _int_or_name, "as_sym_ints": _each(_int_or_name),
+    "as_scalar_type": lambda made, where: dtype_of(made), "as_memory_format": _format, "as_layout": _layout, "as_device": _device,
+    "as_bool": _plain(bool), "as_bools": _each(_plain(bool)), "as_sym_bool": _int_or_name, "as_sym_bools": _each(_int_or_name),
+    "as_optional_tensors": _each(_optional), "as_sym_float": _float_or_name, "as_sym_floats": _each(_float_or_name),
+    "as_optional_tensor": _optional, "as_complex": _complex, "as_nested_tensors": _each(_each(_named)),
+    "as_int_lists": _each(_each(_plain(int))), "as_float_lists": _each(_each(_float)), "as_string_to_argument": _dict,
+    "as_operator": Operator,
 }  # fmt: skip
 
 
@@ -177,10 +181,12 @@ class Node:
         self.args: list[Any] = []
         self.kwargs: dict[str, Any] = {}
         self.function = _function(self.target)
+        # Earlier versions do not say which arguments are passed by name.
+        by_name = self.target.startswith("torch.ops.") and not self.target.startswith("torch.ops.higher_order.")
         for one in field(made, "inputs", list, where):
             name, value = field(one, "name", str, where), decoded(one.get("arg"), where, depth)
             kind = one.get("kind")
-            if kind == 2 or kind != 1 and name and self.target.startswith("torch.ops.") and not self.target.startswith("torch.ops.higher_order."):
+            if kind == 2 or kind != 1 and name and by_name:
                 self.kwargs[name] = value
             else:
                 self.args.append(value)
@@ -364,8 +370,8 @@ def _with_effects(token: Any, function: Callable[..., Any], *args: Any, **kwargs
 
 _PYTHON: dict[str, Callable[..., Any]] = {
     **{f"_operator.{name}": _limited(getattr(operator, name)) for name in (
-        "add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pos", "abs", "eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "xor", "not_",
-        "getitem")},
+        "add", "sub", "mul", "floordiv", "truediv", "mod", "neg", "pos", "abs", "eq", "ne", "lt", "le", "gt", "ge", "and_", "or_", "xor",
+        "not_", "getitem")},
     "_operator.pow": _limited(_power), "math.ceil": math.ceil, "math.floor": math.floor, "math.trunc": math.trunc, "builtins.round": round,
     "builtins.max": max, "builtins.min": min, "builtins.abs": abs, "math.sqrt": math.sqrt, "torch.sym_int": int, "torch.sym_float": float,
     "torch.sym_not": operator.not_, "torch.sym_max": max, "torch.sym_min": min, "torch.sym_sum": lambda args: sum(args),

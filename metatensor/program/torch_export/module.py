@@ -149,7 +149,7 @@ class ExportedModule(mt.nn.Module):
         for one, value in zip(wanted, leaves):
             if one.sizes is None:
                 if isinstance(value, Tensor) or one.value is not ... and not _same(one.value, value):
-                    raise self.mismatch(f"argument {one.name!r} was {one.value!r} when the program was exported, and is {value!r:.80} now")
+                    raise self.mismatch(f"argument {one.name!r} was {one.value!r} in the export, and is {value!r:.80} now")
                 continue
             if not isinstance(value, Tensor):
                 raise TypeError(f"argument {one.name!r} must be a Tensor, got {type(value).__name__}")
@@ -161,7 +161,7 @@ class ExportedModule(mt.nn.Module):
                     first = names.setdefault(size, found)
                     low, high = self.range_constraints.get(size, (None, None))
                     if first != found:
-                        raise self.mismatch(f"argument {one.name!r}: size {dim} must be {first}, as that of {size} is elsewhere; it is {found}")
+                        raise self.mismatch(f"argument {one.name!r}: size {dim} must be {first}, as {size} is elsewhere; it is {found}")
                     if low is not None and found < low or high is not None and found > high:
                         raise self.mismatch(f"argument {one.name!r}: size {dim} must be between {low} and {high}, and is {found}")
                 else:

@@ -58,17 +58,20 @@ def program_of(file: File, module: ExportedModule, *, warn: bool = True) -> Prog
     reads = dependent_reads(program) if warn else []
     if reads:
         warnings.warn(
-            f"{file.name}: the program does what the graph does for the arguments in the file, whose values it read ({describe(program, reads[0])}); "
-            "metatensor.program.torch_export.load returns a module that follows the values", stacklevel=3,
+            f"{file.name}: the program does what the graph does for the arguments in the file, whose values it read "
+            f"({describe(program, reads[0])}); metatensor.program.torch_export.load returns a module that follows the values",
+            stacklevel=3,
         )  # fmt: skip
     found = _named(there, module)
-    names = {name: found[id(t)][0] if id(t) in found and program.kinds[name] == "constant" else name for name, t in program.tensors.items()}
+    constants = {name: found[id(t)][0] for name, t in program.tensors.items() if id(t) in found and program.kinds[name] == "constant"}
+    names = {name: constants.get(name, name) for name in program.tensors}
     if len(set(names.values())) < len(names):  # a constant with the name of a parameter
         names = {name: name for name in names}
     return program.replace(
         name=file.model if not file.old else "exported",
         tensors={names[name]: found.get(id(t), (name, t))[1] for name, t in program.tensors.items()},
-        held={names[name]: value for name, value in program.held.items()}, kinds={names[name]: kind for name, kind in program.kinds.items()},
+        held={names[name]: value for name, value in program.held.items()},
+        kinds={names[name]: kind for name, kind in program.kinds.items()},
     )  # fmt: skip
 
 

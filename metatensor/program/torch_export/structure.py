@@ -86,8 +86,8 @@ class Structure:
             return [value]
         if self.kind in ("builtins.dict", "collections.OrderedDict", "collections.defaultdict"):
             if not isinstance(value, dict) or set(value) != set(self.keys or ()):
-                found = sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__
-                raise TypeError(f"{where} must have the keys {sorted(map(str, self.keys or ()))}, got {found}")
+                keys = sorted(map(str, value)) if isinstance(value, dict) else type(value).__name__
+                raise TypeError(f"{where} must have the keys {sorted(map(str, self.keys or ()))}, got {keys}")
             parts = [value[key] for key in self.keys or ()]
         else:
             if not isinstance(value, (list, tuple, deque)) or len(value) != len(self.children):

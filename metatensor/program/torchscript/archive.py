@@ -167,13 +167,13 @@ class _Builder:
             state = {}
         if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
             raise CheckpointError(self.file, f"the state of a module of class {kind.name[:100]} is no dict of attributes")
-        names = [*(key for key in state if isinstance(state[key], Tensor)), *(key for key in state if not isinstance(state[key], Tensor))]
-        values = {name: self._tensor(kind, name, state[name]) if isinstance(state[name], Tensor) else self.value(state[name]) for name in names}
+        values = {key: self._tensor(kind, key, value) for key, value in state.items() if isinstance(value, Tensor)}
+        values |= {key: self.value(value) for key, value in state.items() if key not in values}  # after the parameters in them
         try:
             for name in state:
                 self._attribute(made, kind, name, values[name])
         except (KeyError, TypeError) as error:
-            raise CheckpointError(self.file, f"a module of class {kind.name[:100]} has an attribute that no module has: {error}") from None
+            raise CheckpointError(self.file, f"a {kind.name[:100]} has an attribute that no module has: {error}") from None
         return made
 
     def _tensor(self, kind: Class, name: str, tensor: Tensor) -> Tensor:

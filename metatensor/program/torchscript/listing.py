@@ -13,6 +13,8 @@ from metatensor.program.torchscript.source import Class, Code, Function
 
 __all__ = ["listing", "operators"]
 
+_TYPED = ("annotate", "unchecked_cast", "uninitialized")
+"""Functions whose first argument is a type."""
 _OTHER = frozenset(("torch.device", "torch.wait"))
 
 
@@ -52,7 +54,7 @@ def _names(function: Function) -> Iterator[str]:
             waiting += [node.value] if node.value is not None else []
             continue
         if isinstance(node, ast.Call):
-            special = isinstance(node.func, ast.Name) and node.func.id in ("annotate", "unchecked_cast", "uninitialized")
+            special = isinstance(node.func, ast.Name) and node.func.id in _TYPED
             name = dotted(node.func)
             if name is not None and name.startswith(("torch.", "ops.", "__torch__.")):
                 yield name
@@ -76,13 +78,13 @@ def listing(function: Function) -> str:
     def text(node: ast.expr, depth: str) -> str:
         if isinstance(node, ast.Call):
             name = dotted(node.func)
-            types = isinstance(node.func, ast.Name) and node.func.id in ("annotate", "unchecked_cast", "uninitialized", "isinstance")
+            types = isinstance(node.func, ast.Name) and node.func.id in _TYPED
             if name is None:
-                name = f"{text(node.func.value, depth)}.{node.func.attr}" if isinstance(node.func, ast.Attribute) else ast.unparse(node.func)
+                owner = node.func
+                name = f"{text(owner.value, depth)}.{owner.attr}" if isinstance(owner, ast.Attribute) else ast.unparse(owner)
             elif not name.startswith(("torch.", "ops.", "__torch__.")) and not isinstance(node.func, ast.Name):
                 name = f"%{name}"
-            args = [ast.unparse(a) if types and isinstance(a, (ast.Name, ast.Subscript, ast.Attribute)) and i == 0 and node.func.id != "isinstance"  # type: ignore[attr-defined]
-                    else text(a, depth) for i, a in enumerate(node.args)]  # fmt: skip
+            args = [ast.unparse(a) if types and i == 0 else text(a, depth) for i, a in enumerate(node.args)]
             args += [f"{key.arg}={text(key.value, depth)}" for key in node.keywords]
             number = next(counter)
             lines.append(f"{depth}%{number} = {name}({', '.join(args)})")
@@ -96,7 +98,7 @@ def listing(function: Function) -> str:
             return f"{text(node.value, depth)}[{text(node.slice, depth)}]"
         if isinstance(node, ast.Name):
             return f"%{node.id}"
-        return ast.unparse(node) if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) else ast.unparse(node)
+        return ast.unparse(node)
 
     def block(statements: list[ast.stmt], depth: str) -> None:
         for one in statements:

@@ -121,17 +121,19 @@ def _rounded(a: Any, digits: int | None = None) -> float:
     return float(round(a) if digits is None else round(a, digits)) if math.isfinite(a) else a
 
 
-for _name, _function in {
+_PLAIN: dict[str, Callable[..., Any]] = {
     "sub": operator.sub, "div": _divided, "floordiv": operator.floordiv, "remainder": operator.mod, "fmod": math.fmod, "neg": operator.neg,
     "lt": operator.lt, "le": operator.le, "gt": operator.gt, "ge": operator.ge, "__and__": operator.and_, "__or__": operator.or_,
-    "__xor__": operator.xor, "__rshift__": lambda a, b: a >> min(b, 63) if b >= 0 else 0, "__not__": operator.not_, "bitwise_not": operator.invert,
+    "__xor__": operator.xor, "__rshift__": lambda a, b: a >> min(b, 63) if b >= 0 else 0, "__not__": operator.not_,
+    "bitwise_not": operator.invert,
     "abs": abs, "floor": math.floor, "ceil": math.ceil, "round": _rounded, "divmod": divmod, "gcd": math.gcd, "copysign": math.copysign,
     "mathremainder": math.remainder, "modf": math.modf, "frexp": math.frexp, "ldexp": math.ldexp, "fabs": math.fabs, "atan2": math.atan2,
     "isnan": lambda a: a != a, "isinf": lambda a: abs(a) == math.inf, "isfinite": lambda a: a == a and abs(a) != math.inf,
     "degrees": math.degrees, "radians": math.radians, "Int": int, "Float": float, "Bool": bool, "Complex": complex,
     "real": lambda a: a.real, "imag": lambda a: a.imag, "angle": cmath.phase, "polar": cmath.rect, "ScalarImplicit": lambda a: a,
     "IntImplicit": int, "FloatImplicit": float, "is_floating_point": lambda a: isinstance(a, float),
-}.items():  # fmt: skip
+}  # fmt: skip
+for _name, _function in _PLAIN.items():
     _into(SCALARS, _plain(_function), _name)
 
 
@@ -176,8 +178,7 @@ _into(SCALARS, lambda budget, a, b: not _equal(a, b), "ne")
 
 
 def _is(a: Any, b: Any) -> bool:
-    return a is b or (a is not None and b is not None and not isinstance(a, mt.Tensor) and type(a) is type(b) and isinstance(a, (int, float, str))
-                      and a == b)  # fmt: skip
+    return a is b or (type(a) is type(b) and isinstance(a, (int, float, str)) and a == b)
 
 
 _into(SCALARS, lambda budget, a, b: _is(a, b), "__is__")
@@ -397,8 +398,7 @@ def _unwrap(budget: Any, value: Any) -> Any:
 
 @_prim("RaiseException")
 def _raise(budget: Any, message: Any = "", kind: str | None = None) -> None:
-    kinds = {"ValueError": ValueError, "IndexError": IndexError, "KeyError": KeyError, "TypeError": TypeError, "AssertionError": AssertionError,
-             "NotImplementedError": NotImplementedError}  # fmt: skip
+    kinds = {one.__name__: one for one in (AssertionError, IndexError, KeyError, NotImplementedError, TypeError, ValueError)}
     text = str(message)
     if text.startswith("AssertionError: ") and kind is None:
         raise AssertionError(text.removeprefix("AssertionError: "))
@@ -413,7 +413,8 @@ def _print(budget: Any, *values: Any) -> None:
 @_prim("NumToTensor")
 def _tensor(budget: Any, value: Any) -> Any:
     # The dtype is that of Python's number, whatever the default dtype is. It stays on cpu, as it has a value.
-    kind = mt.bool if isinstance(value, bool) else mt.int64 if isinstance(value, int) else mt.complex128 if isinstance(value, complex) else mt.float64
+    kinds = {bool: mt.bool, int: mt.int64, complex: mt.complex128}
+    kind = kinds.get(type(value), mt.float64)
     return mt.tensor(value, dtype=kind, device="cpu")
 
 

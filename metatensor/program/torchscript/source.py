@@ -81,7 +81,7 @@ class Class:
     def __init__(self, name: str, node: ast.ClassDef, lines: list[str], where: str) -> None:
         self.name = name
         base = node.bases[0].id if node.bases and isinstance(node.bases[0], ast.Name) else "object"
-        self.kind = {"Module": "Module", "NamedTuple": "NamedTuple", "Enum": "Enum"}.get(base, "Interface" if "Interface" in base else "object")
+        self.kind = base if base in ("Module", "NamedTuple", "Enum") else "Interface" if "Interface" in base else "object"
         self.methods: dict[str, Function] = {}
         self.types: dict[str, Any] = {}
         self.constants: dict[str, Any] = {}
@@ -96,7 +96,8 @@ class Class:
             elif isinstance(statement, ast.Assign) and len(statement.targets) == 1:
                 target, value = statement.targets[0], statement.value
                 if isinstance(target, ast.Name) and isinstance(value, ast.List):
-                    lists[target.id] = tuple(one.value for one in value.elts if isinstance(one, ast.Constant) and isinstance(one.value, str))
+                    names = [one.value for one in value.elts if isinstance(one, ast.Constant)]
+                    lists[target.id] = tuple([name for name in names if isinstance(name, str)])
                 elif isinstance(target, ast.Name):
                     self.constants[target.id] = value
                 elif isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant) and isinstance(target.slice.value, str):
@@ -154,7 +155,8 @@ class Code:
                 tree = ast.parse(text)
         except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
             raise CheckpointError(self.file, f"{member[:100]!r} is no TorchScript: {str(error)[:100]}") from None
-        lines, found = text.split("\n"), {}
+        lines = text.split("\n")
+        found: dict[str, Any] = {}
         for node in tree.body:
             if isinstance(node, ast.ClassDef):
                 found[node.name] = Class(f"{module}.{node.name}", node, lines, self.file)

@@ -50,7 +50,8 @@ def is_a(value: Any, kind: ast.expr) -> bool:
     if name in ("List", "list"):
         return isinstance(value, list) and all(is_a(one, parameters[0]) for one in value[:1] if parameters)
     if name in ("Dict", "dict"):
-        return isinstance(value, dict) and all(is_a(k, parameters[0]) and is_a(v, parameters[1]) for k, v in list(value.items())[:1] if parameters)
+        first = list(value.items())[:1] if isinstance(value, dict) else []
+        return isinstance(value, dict) and all(is_a(k, parameters[0]) and is_a(v, parameters[1]) for k, v in first if len(parameters) == 2)
     if name in ("Tuple", "tuple"):
         if not isinstance(value, tuple):
             return False

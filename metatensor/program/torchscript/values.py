@@ -14,6 +14,8 @@ __all__ = ["Bound", "EnumMember", "ScriptObject", "Uninitialized", "named_tuple"
 class ScriptObject:
     """An object of a class that the archive defines. Its attributes are Python attributes."""
 
+    _class: Class
+
     def __init__(self, kind: Class, attributes: dict[str, Any] | None = None) -> None:
         self.__dict__["_class"] = kind
         self.__dict__.update(attributes or {})
@@ -67,7 +69,7 @@ def named_tuple(name: str, fields: Iterable[str]) -> Any:
     def shown(self: Any) -> str:
         return f"{name}({', '.join(f'{key}={value!r}' for key, value in zip(names, self))})"
 
-    members: dict[str, Any] = {"__new__": new, "__repr__": shown, "__slots__": (), "_fields": names, "_asdict": lambda self: dict(zip(names, self))}
+    members: dict[str, Any] = {"__new__": new, "__repr__": shown, "__slots__": (), "_fields": names}
     getters: dict[str, Callable[[Any], Any]] = {key: itemgetter(i) for i, key in enumerate(names)}
     members.update({key: property(get) for key, get in getters.items() if not key.startswith("_")})
     return type(name, (tuple,), members)
