@@ -226,6 +226,16 @@ def test_impossible_layouts_are_refused(edit):
         torch_export.load(rewritten("dictoutput_export.pt2", members=members))
 
 
+def test_members_that_expand_far_are_refused():
+    data, out = zipfile.ZipFile(ARCHIVES / "dictoutput_export.pt2"), io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for entry in data.namelist():
+            file.writestr(entry, bytes(200 << 20) if entry.endswith("weight_0") else data.read(entry))
+    out.seek(0)
+    with pytest.raises(CheckpointError, match="is decompressed to 209,715,200 bytes"):
+        torch_export.load(out)
+
+
 def test_loops_and_powers_are_bounded():
     def change(made):
         nodes = made["graph_module"]["graph"]["nodes"]

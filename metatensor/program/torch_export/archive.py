@@ -27,7 +27,7 @@ __all__ = ["File", "NotExported", "is_archive", "load", "opened"]
 MOST = 1 << 30
 """Bytes that a member of text may have."""
 _RATIO = 32
-"""Ratio of decompressed to compressed size of a text above which the budget is charged."""
+"""Ratio of decompressed to compressed size above which the budget is charged."""
 _MAJOR = 8
 """The latest major version of the schema that this reads."""
 _OLD = "serialized_exported_program.json"
@@ -129,14 +129,18 @@ class File:
     def _json(self, member: str) -> Any:
         if member not in self.directory:
             raise Malformed(f"there is no member {member[:80]!r}")
+        try:
+            return json.loads(self._bytes(member, MOST))
+        except (ValueError, RecursionError) as error:
+            raise Malformed(f"{member[:80]!r} is no JSON: {str(error)[:80]}") from None
+
+    def _bytes(self, member: str, most: int = MOST << 6) -> Any:
+        """Return the bytes of a member. What is compressed by far more than data are is charged to the budget."""
         _, packed = self.directory.place_of(member)
         size = self.directory.size_of(member)
         if size > _RATIO * packed:
             current().charge(self.name, size - _RATIO * packed, f"{member[:60]!r} is decompressed to {size:,} bytes, which is")
-        try:
-            return json.loads(self.directory.read(member, MOST))
-        except (ValueError, RecursionError) as error:
-            raise Malformed(f"{member[:80]!r} is no JSON: {str(error)[:80]}") from None
+        return self.directory.read(member, most)
 
     def _read(self) -> None:
         head = self._json(_OLD if self.old else f"{self.prefix}models/{self.model}.json")
@@ -225,7 +229,7 @@ class File:
         member = "serialized_example_inputs.pt" if self.old else f"{self.prefix}data/sample_inputs/{self.model}.pt"
         if member not in self.directory:
             return None
-        found = load_tensors(io.BytesIO(self.directory.read(member, MOST)))
+        found = load_tensors(io.BytesIO(self._bytes(member)))
         return (tuple(found[0]), dict(found[1])) if isinstance(found, (tuple, list)) and len(found) == 2 else None
 
     # Tensors -----------------------------------------------------------------------------------------------
@@ -262,7 +266,7 @@ class File:
         for key in extra or ():
             for member in (f"{self.prefix}extra/{key}", f"extra_files/{key}"):
                 if member in self.directory:
-                    extra[key] = self.directory.read(member, MOST)  # type: ignore[index]
+                    extra[key] = self._bytes(member, MOST)  # type: ignore[index]
         return made
 
     def _tensors(self, device: Any) -> dict[str, Any]:
@@ -270,7 +274,7 @@ class File:
             found: dict[str, Any] = {}
             for member in ("serialized_state_dict.pt", "serialized_constants.pt"):
                 if member in self.directory and self.directory.size_of(member):
-                    part = load_tensors(io.BytesIO(self.directory.read(member, MOST << 6)), device)
+                    part = load_tensors(io.BytesIO(self._bytes(member)), device)
                     if isinstance(part, dict):
                         found.update(part)
             return found
@@ -294,7 +298,7 @@ class File:
             if member not in self.directory:
                 raise Malformed(f"there is no member {member[:80]!r}")
             if row.get("use_pickle"):
-                found[name] = load_tensors(io.BytesIO(self.directory.read(member, MOST << 6)), device)
+                found[name] = load_tensors(io.BytesIO(self._bytes(member)), device)
                 continue
             meta = field(row, "tensor_meta", dict, "a tensor")
             dtype = dtype_of(meta.get("dtype"))
@@ -326,7 +330,7 @@ class File:
             return mt.empty(nbytes, dtype=mt.uint8, device=device)
         if not nbytes:
             return mt.empty(0, dtype=mt.uint8, device=device)
-        return mt.frombuffer(bytearray(self.directory.read(member, nbytes)), dtype=mt.uint8).to(device)
+        return mt.frombuffer(bytearray(self._bytes(member)), dtype=mt.uint8).to(device)
 
 
 def _ranges(made: Any) -> dict[str, tuple[int | None, int | None]]:
