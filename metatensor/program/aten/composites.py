@@ -18,7 +18,7 @@ from metatensor.program.aten.codes import dtype_of, layout_of, memory_format_of
 __all__ = ["COMPOSITES"]
 
 COMPOSITES: dict[str, Callable[..., Any]] = {}
-"""Functions by the name of the operator in the namespace ``aten``. They take the arguments of all its overloads."""
+"""Functions by operator name, without ``aten::``. They take the arguments of all its overloads."""
 
 
 def _add(function: Callable[..., Any], *names: str) -> None:

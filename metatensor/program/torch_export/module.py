@@ -46,7 +46,7 @@ class _Part(mt.nn.Module):
 class ExportedModule(mt.nn.Module):
     """A module that runs the graph of a ``.pt2`` file. `load` makes it.
 
-    It has the parameters and buffers of the module that was exported, by name. It runs for all sizes that the file allows. Where
+    Its parameters and buffers have the names that they had before the export. It runs for all sizes that the file allows. Where
     the graph names a device, that is the device of the module and its arguments if they have one in common.
     """
 
