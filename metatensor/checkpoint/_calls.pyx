@@ -192,7 +192,9 @@ cdef class Calls(Stack):
             if known.call is None or (new and not known.new):
                 raise self.wrong(f"{opcode} of {known.name}, which a checkpoint may name but not call")
             if type(args) is not tuple:
-                raise self.wrong(f"{opcode} takes a tuple of arguments, got {describe(args)}")
+                if new or not known.new:
+                    raise self.wrong(f"{opcode} takes a tuple of arguments, got {describe(args)}")
+                args = (args,)  # TorchScript writes the members of enumerations so
             if known.code:
                 return self.quick(known, <tuple>args)
             return self.guarded(known.name, known.call, (self, args))

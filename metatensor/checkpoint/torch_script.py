@@ -20,7 +20,7 @@ from metatensor.checkpoint.model import Checkpoint
 from metatensor.checkpoint.torch_names import table
 from metatensor.checkpoint.torch_zip import fill_all, part_of_member, prefix_of, run_member
 
-__all__ = ["FORMAT", "TorchScript"]
+__all__ = ["FORMAT", "TorchScript", "read_objects"]
 
 
 class TorchScript:
@@ -48,9 +48,7 @@ class TorchScript:
 
     def load(self, directory: Directory, place: Places) -> dict[str, Any]:
         """Return the module's tensors by attribute path, as in its state_dict."""
-        prefix = prefix_of(directory, "data.pkl") or ""
-        machine, value = _run(directory, prefix, "data", place)
-        fill_all(machine, directory, f"{prefix}data/", "little", place)
+        machine, value = _filled(directory, "data", place)
         return dict(unique(tensors_of(value, directory.file, free_for(machine, directory.source))))
 
     def fetch(self, directory: Directory, checkpoint: Checkpoint, tensor: str) -> Any:
@@ -60,6 +58,18 @@ class TorchScript:
 
 
 FORMAT = TorchScript()
+
+
+def read_objects(directory: Directory, place: Places) -> tuple[Any, Any]:
+    """Return the module as `Record` objects with their states, and the constants of the code, with the data of all tensors."""
+    return _filled(directory, "data", place)[1], _filled(directory, "constants", place)[1]
+
+
+def _filled(directory: Directory, what: str, place: Places) -> tuple[TensorMachine, Any]:
+    prefix = prefix_of(directory, "data.pkl") or ""
+    machine, value = _run(directory, prefix, what, place)
+    fill_all(machine, directory, f"{prefix}{what}/", "little", place)
+    return machine, value
 
 
 class _Machine(TensorMachine):
@@ -77,7 +87,10 @@ class _Machine(TensorMachine):
 
             def new(machine: Any, args: tuple[Any, ...]) -> Record:
                 machine.charge(120)
-                return Record(full)
+                made = Record(full)
+                if args:  # a member of an enumeration, or a named tuple
+                    made.state = args[0] if len(args) == 1 else args
+                return made
 
             self.charge(600 + 4 * len(full))
             self.classes[full] = Known(full, new, new=True)

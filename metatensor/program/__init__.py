@@ -4,6 +4,7 @@
 parameters, and can be printed, saved, compared and transformed. `fx` has the interface of ``torch.fx``.
 """
 
+from metatensor._core.lazy import attributes
 from metatensor.program.comparing import diff, equal
 from metatensor.program.passes import (
     Parts,
@@ -21,6 +22,9 @@ from metatensor.program.program import Program
 from metatensor.program.saving import load
 from metatensor.program.tickets import Tickets
 from metatensor.program.tracing import trace
+
+# Loaded on first access: most importers do not need them.
+__getattr__, __dir__ = attributes(__name__, ("fx", "torch_export", "torchscript"))
 
 __all__ = [
     "Parts", "Program", "Tickets", "change_dtype", "common_subexpressions", "constant_folding", "dead_code", "decompose", "diff", "equal",

@@ -125,7 +125,9 @@ class _Window(io.RawIOBase):
 
 
 def load(f: str | os.PathLike[str] | BinaryIO, *, device: Any = None, extra: dict[str, Any] | None = None) -> Program:
-    """Read a program from a file that `Program.save` wrote. Nothing in it is executed.
+    """Read a program from a file that `Program.save` or PyTorch's ``torch.export.save`` wrote. Nothing in it is executed.
+
+    A ``.pt2`` file of PyTorch gives the program for the sizes with which it was exported.
 
     Parameters
     ----------
@@ -145,6 +147,8 @@ def load(f: str | os.PathLike[str] | BinaryIO, *, device: Any = None, extra: dic
     ------
     CheckpointError
         If the file is no program, damaged, of a later version, or uses operators that do not exist.
+    NotImplementedError
+        If a file of PyTorch calls operators that metatensor does not have. The message lists them.
     """
     if not isinstance(f, (str, bytes, os.PathLike)):
         return _load(f, getattr(f, "name", "program"), device, extra)
@@ -155,6 +159,8 @@ def load(f: str | os.PathLike[str] | BinaryIO, *, device: Any = None, extra: dic
 def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None) -> Program:
     with shared():
         directory = Directory(Source(file, name))
+        if HEAD not in directory and len(directory):
+            return _of_torch(directory, name, device, extra)
         if HEAD not in directory or CALLS not in directory:
             raise CheckpointError(name, f"it is no program: it has no {HEAD if HEAD not in directory else CALLS}")
         try:
@@ -174,6 +180,19 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None) 
             data = load_tensors(io.BufferedReader(_Window(file, begin, size)), "meta" if on_meta else None)  # type: ignore[arg-type]
         program.tensors = _rebuilt(program, data, device, name)
     return program
+
+
+def _of_torch(directory: Directory, name: str, device: Any, extra: dict[str, Any] | None) -> Program:
+    """Return the program of a ``.pt2`` file. Raise `CheckpointError` for any other archive."""
+    from metatensor.program import torch_export, torchscript
+
+    if torch_export.is_archive(directory):
+        exported = torch_export.File(directory)
+        return torch_export.program_of(exported, exported.module(device, extra))
+    if torchscript.is_archive(directory):
+        raise CheckpointError(name, "it is a TorchScript archive, which has no sizes: load it with metatensor.program.torchscript.load, "
+                              "and trace that module")  # fmt: skip
+    raise CheckpointError(name, f"it is no program: it has no {HEAD}")
 
 
 def names_with_data(path: str) -> set[str]:

@@ -260,9 +260,18 @@ def test_archives_of_pytorch(tmp_path):
     import torch as theirs
 
     path = tmp_path / "model.pt"
-    theirs.jit.save(theirs.jit.trace(theirs.nn.Linear(2, 2), theirs.ones(1, 2)), path)
-    with pytest.raises(NotImplementedError, match="archive of TorchScript.*checkpoint.load"):
-        torch.jit.load(path)
+    model = theirs.jit.trace(theirs.nn.Linear(2, 2), theirs.ones(1, 2))
+    theirs.jit.save(model, path, {"notes.txt": "hello"})
+    extra = {"notes.txt": None, "other": 1}
+    loaded = torch.jit.load(path, _extra_files=extra)
+    assert isinstance(loaded, torch.jit.RecursiveScriptModule) and extra == {"notes.txt": b"hello", "other": 1}
+    x = mt.ones(3, 2, device="cpu")
+    assert mt.allclose(loaded(x), mt.from_numpy(model(theirs.ones(3, 2)).detach().numpy()))
+    assert torch.jit.load(path, map_location="meta")(torch.ones(3, 2, device="meta")).is_meta
+    with pytest.raises(NotImplementedError, match="does not write TorchScript"):
+        loaded.save(path)
+    with pytest.raises(NotImplementedError, match="trace it"):
+        loaded.program
     assert set(mt.checkpoint.load(path)) == {"weight", "bias"}
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from metatensor.checkpoint import CheckpointError
 from metatensor.program import saving
+from metatensor.torch_api.torch.export._archives import load_archive
 from metatensor.torch_api.torch.export.exported_program import ExportedProgram
 
 __all__ = ["load", "save"]
@@ -45,7 +46,7 @@ def save(
 def load(
     f: Any, *, extra_files: dict[str, Any] | None = None, expected_opset_version: dict[str, int] | None = None
 ) -> ExportedProgram:
-    """Read an exported program that `save` wrote, without the source of its module.
+    """Read an exported program that `save` or PyTorch's ``torch.export.save`` wrote, without the source of its module.
 
     Parameters
     ----------
@@ -59,8 +60,13 @@ def load(
     Raises
     ------
     CheckpointError
-        If the file is no program of metatensor. Files that PyTorch wrote are not read.
+        If the file is no exported program, or damaged.
+    NotImplementedError
+        If a file of PyTorch calls operators that metatensor does not have. The message lists them.
     """
+    archived = load_archive(f, extra_files)
+    if archived is not None:
+        return archived
     extra: dict[str, Any] = {**(extra_files or {}), _NAMES: None}
     program = saving.load(f, extra=extra)
     if extra_files is not None:

@@ -8,6 +8,7 @@ from typing import Any
 import metatensor as mt
 from metatensor.checkpoint import CheckpointError
 from metatensor.checkpoint import inspect as inspect_file
+from metatensor.torch_api.torch.jit._archives import load_archive
 from metatensor.torch_api.torch.jit._programs import load_program
 
 __all__ = ["load", "save"]
@@ -41,7 +42,10 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
 
 
 def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, _restore_shapes: bool = False) -> Any:
-    """Read a function or module that `save` wrote, without its source. Nothing in the file is executed.
+    """Read a function or module that `save` or PyTorch's ``torch.jit.save`` wrote, without its source.
+
+    Python executes nothing in the file. The code of a TorchScript archive is interpreted; where it comes to an operator that metatensor
+    does not have, the call raises NotImplementedError. ``missing_operators`` of the module lists them.
 
     Parameters
     ----------
@@ -54,10 +58,8 @@ def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None =
 
     Raises
     ------
-    NotImplementedError
-        If the file is an archive of TorchScript, whose code cannot run without PyTorch. `metatensor.checkpoint.load` reads its tensors.
     RuntimeError
-        If the file is no program.
+        If the file is neither a program nor a TorchScript archive, or damaged.
     ValueError
         If there is no such file.
     """
@@ -73,10 +75,12 @@ def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None =
         if start is not None:
             f.seek(start)
         if _is_archive(f):
-            raise NotImplementedError(
-                f"torch.jit.load: {name} is an archive of TorchScript, whose code cannot run without PyTorch; metatensor.checkpoint.load "
-                "reads its tensors, and torch.jit.save of metatensor writes programs, which torch.jit.load reads"
-            ) from None
+            if start is not None:
+                f.seek(start)
+            try:
+                return load_archive(f, map_location, _extra_files)
+            except CheckpointError as damage:
+                raise RuntimeError(f"torch.jit.load: {damage}") from damage
         raise RuntimeError(f"torch.jit.load: {error}") from error
 
 
