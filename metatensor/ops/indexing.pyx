@@ -117,7 +117,7 @@ cdef object getitem(Tensor t, object index):
     cdef Tensor view
     try:
         found = read_index(t, index, &s, True)
-    except (IndexError, TypeError):
+    except (IndexError, TypeError, RuntimeError):
         result = intercept(Tensor.__getitem__, _parts(index), (t, index), {})   # objects with __torch_function__
         if result is ABSENT:
             raise
@@ -187,7 +187,7 @@ cdef int setitem(Tensor t, object index, object value) except -1:
         if not isinstance(value, Tensor):
             value = _number(t, value)
         found = read_index(t, index, &s, False)
-    except (IndexError, TypeError):
+    except (IndexError, TypeError, RuntimeError):
         if intercept(Tensor.__setitem__, [*_parts(index), value], (t, index, value), {}) is ABSENT:
             raise
         return 0

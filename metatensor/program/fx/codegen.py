@@ -208,7 +208,7 @@ class _Writer:
 
     def released(self, node: Node) -> str:
         """Return a statement that drops the results that no later node uses."""
-        dropped = [*reversed(self.last.get(node, [])), *([] if node.users else [node])]
+        dropped = [*self.last.get(node, []), *([] if node.users else [node])]
         return f";  {' = '.join(one.name for one in dropped)} = None" if dropped else ""
 
     def expression(self, node: Node) -> str:
@@ -238,7 +238,7 @@ class _Writer:
         found = self.root
         for part in target.split("."):
             usual = part.isidentifier() and not keyword.iskeyword(part)
-            found = f"{found}.{part}" if usual else f"getattr({found}, {part!r})"
+            found = f"{found}.{part}" if usual else f'getattr({found}, "{part}")'
         return found
 
     def arguments(self, args: Iterable[Any], kwargs: dict[str, Any]) -> str:

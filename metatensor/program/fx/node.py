@@ -344,13 +344,13 @@ class Node:
         Parameters
         ----------
         placeholder_names : list of str, optional
-            The name of a placeholder is appended to it, and None is returned instead of its line.
+            If it is not empty, the name of a placeholder is appended to it, and None is returned instead of its line.
         maybe_return_typename : list of str, optional
             Its only element is replaced by the annotation of what the graph returns.
         include_tensor_metadata : bool
             Also give the dtype and shape of ``meta["val"]`` or ``meta["tensor_meta"]``. Default: False.
         """
-        if self.op == "placeholder" and placeholder_names is not None:
+        if self.op == "placeholder" and placeholder_names:
             placeholder_names.append(self.name)
             return None
         if self.op == "output":

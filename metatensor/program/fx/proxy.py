@@ -18,7 +18,7 @@ from metatensor._core.op import Op, OpMethod
 from metatensor.overloads import OpOverload
 from metatensor.program.fx.graph import Graph
 from metatensor.program.fx.node import Node, map_aggregate
-from metatensor.program.fx.signatures import BY_METHOD, spelled_out
+from metatensor.program.fx.signatures import spelled_out
 
 __all__ = ["Attribute", "GraphAppendingTracer", "ParameterProxy", "Proxy", "Scope", "ScopeContextManager", "TraceError", "TracerBase",
            "assert_fn", "find_tracer", "first_proxy", "has_proxy"]  # fmt: skip
@@ -222,8 +222,6 @@ class Proxy:
         wish: dict[str, Any] = {}
         kwargs = kwargs or {}
         if isinstance(func, Op):
-            if func.name in BY_METHOD:
-                return tracer.create_proxy("call_method", func.__name__, (*args, *kwargs.values()), {})
             space, _, name = func.name.partition(".")
             if space in ("fft", "linalg", "special"):
                 wish["name"] = f"{space}_{name}"
@@ -251,9 +249,6 @@ class Proxy:
 
     def __len__(self) -> int:
         raise RuntimeError("fx: len() of a proxy is not known while code is traced; wrap('len') makes it a node")
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        raise TypeError("fx: items of proxies cannot be assigned; operators such as torch.where or index_put can be traced")
 
     def __format__(self, spec: str) -> str:
         return repr(self)

@@ -12,7 +12,7 @@ from typing import Any
 
 from metatensor._core.op import Op
 
-__all__ = ["BY_METHOD", "spelled_out"]
+__all__ = ["spelled_out"]
 
 _SPELLED_OUT = frozenset(
     """
@@ -29,8 +29,6 @@ _SPELLED_OUT = frozenset(
     triplet_margin_loss triplet_margin_with_distance_loss unfold
     """.split()
 )
-BY_METHOD = frozenset(("nn.functional.sigmoid", "nn.functional.tanh"))
-"""Functions that call the method of their name."""
 
 
 @cache

@@ -121,8 +121,8 @@ def sym_sum(args: Any) -> Any:
 def _assert(condition: Any, message: str) -> None:
     """Raise AssertionError if `condition` is false. A tensor without data counts as true."""
     if type(condition) not in (bool, mt.Tensor) and has_torch_function((condition,)):
-        handle_torch_function(_assert, (condition,), condition, message)
-        return
+        handled: None = handle_torch_function(_assert, (condition,), condition, message)  # a proxy returns one
+        return handled
     if isinstance(condition, mt.Tensor) and not has_values(condition):
         return
     if not condition:

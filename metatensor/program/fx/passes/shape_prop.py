@@ -33,6 +33,12 @@ class ShapeProp(Interpreter):
     ``meta["tensor_meta"]`` of a node is set to its result with each tensor replaced by its `TensorMetadata`, and
     ``meta["type"]`` to the type of the result.
 
+    Parameters
+    ----------
+    gm : GraphModule
+    fake_mode : FakeTensorMode, optional
+        Stored and not used: run the graph on meta instead, which needs no data.
+
     Examples
     --------
     >>> import metatensor as mt
@@ -43,6 +49,10 @@ class ShapeProp(Interpreter):
     >>> traced.graph.output_node().prev.meta["tensor_meta"].shape
     metatensor.Size([5, 3])
     """
+
+    def __init__(self, gm: Any, fake_mode: Any = None) -> None:
+        super().__init__(gm)
+        self.fake_mode = fake_mode
 
     def run_node(self, n: Node) -> Any:
         """Run one node, record the metadata of its result, and return the result."""

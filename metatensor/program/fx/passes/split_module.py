@@ -104,7 +104,7 @@ def split_module(
     for node in m.graph.nodes:
         if node in where:
             _copy(m, node, partitions[where[node]], keep_original_node_name, qualname_map)
-    return _assemble(m, ordered, partitions, where, nodes, tuple_return)
+    return _assemble(m, ordered, partitions, nodes, tuple_return, late=bool(keep_original_order))
 
 
 def split_module_simple(m: GraphModule, node_to_partition: dict[Node, int], *, partition_affix: str | None = None) -> GraphModule:
@@ -170,19 +170,26 @@ def _copy(m: GraphModule, node: Node, partition: Partition, keep_name: bool | No
 
 
 def _assemble(
-    m: GraphModule, ordered: list[str], partitions: dict[str, Partition], where: dict[Node, str], nodes: dict[str, Node], in_tuple: bool
+    m: GraphModule, ordered: list[str], partitions: dict[str, Partition], nodes: dict[str, Node], in_tuple: bool, late: bool
 ) -> GraphModule:
-    """Return the module that calls the parts."""
+    """Return the module that calls the parts. Attributes are read at the beginning, or `late`: before the part that needs them."""
     graph, held = Graph(), {}
     values: dict[Node, Node] = {}
+
+    def read(node: Node) -> None:
+        if node.op == "get_attr" and node not in values:
+            values[node] = graph.node_copy(node)
+            held[node.target] = attribute_of(m, node.target)
+
     for node in m.graph.nodes:
         if node.op == "placeholder":
             values[node] = graph.node_copy(node)
-        elif node.op == "get_attr":
-            values[node] = graph.node_copy(node)
-            held[node.target] = attribute_of(m, node.target)
+        elif not late:
+            read(node)
     for name in ordered:
         partition = partitions[name]
+        for one in partition.inputs:
+            read(nodes[one])
         results = [partition.environment[nodes[one]] for one in partition.outputs]
         partition.graph.output(results[0] if len(results) == 1 and not in_tuple else tuple(results))
         held[partition.submod_name] = GraphModule(partition.targets, partition.graph)
@@ -193,6 +200,8 @@ def _assemble(
         for i, one in enumerate(partition.outputs):
             values[nodes[one]] = graph.call_function(operator.getitem, (call, i))
     output = m.graph.output_node()
+    for node in output.all_input_nodes:
+        read(node)
     made = graph.output(map_arg(output.args[0], values.__getitem__), output.type)
     made.meta = dict(output.meta)
     return GraphModule(held, graph)
