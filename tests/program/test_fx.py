@@ -81,7 +81,7 @@ def test_the_code_is_python():
     traced = fx.symbolic_trace(network(ours))
     source, names = traced.graph.python_code()
     assert traced.code == source and "    block_bn = self.block.bn(block_conv);  block_conv = None\n" in source
-    assert "    getitem_4 = sum_2[:, 0:1];" in source and "    head_0 = getattr(self.head, '0')(flatten);" in source
+    assert "    getitem_4 = sum_2[:, 0:1];" in source and '    head_0 = getattr(self.head, "0")(flatten);' in source
     exec(source, names)
     x = mt.randn(2, 3, 4, 4)
     assert_close(names["forward"](traced, x, 3, m=1), traced(x, 3, m=1))

@@ -25,7 +25,8 @@ from metatensor.program.fx.graph_module import GraphModule
 from metatensor.program.fx.proxy import ParameterProxy, Scope, ScopeContextManager, TracerBase, first_proxy
 from metatensor.utils import _pytree as pytree
 
-__all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "is_fx_symbolic_tracing", "is_fx_tracing", "symbolic_trace", "wrap"]
+__all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "is_fx_symbolic_tracing", "is_fx_tracing",
+           "symbolic_trace", "wrap"]  # fmt: skip
 
 _wrapped_fns_to_patch = WRAPPED
 _threads = threading.local()
@@ -171,7 +172,7 @@ class Tracer(TracerBase):
         if name is None:
             return attr_val
         if name not in parameter_proxy_cache:
-            options = {}
+            options: dict[str, Any] = {}
             if self.param_shapes_constant and isinstance(attr_val, mt.nn.Parameter):
                 options = {"proxy_factory_fn": lambda node: ParameterProxy(self, node, name, attr_val)}
             parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, **options)
@@ -287,11 +288,12 @@ class Tracer(TracerBase):
         leaves, spec = pytree.tree_flatten(tuple(args))
         if not concrete or all(pytree.tree_is_leaf(one) for one in args):
             return run, args
-        self.graph._codegen = _PyTreeCodeGen(_PyTreeInfo(names, pytree.tree_structure(tuple(args[is_module:])), None))
+        codegen = _PyTreeCodeGen(_PyTreeInfo(names, pytree.tree_structure(tuple(args[is_module:])), None))
+        self.graph.set_codegen(codegen)
 
         def flat(*values: Any) -> Any:
             result, found = pytree.tree_flatten(run(*pytree.tree_unflatten(list(values), spec)))
-            self.graph._codegen.pytree_info = _PyTreeInfo(names, pytree.tree_structure(tuple(args[is_module:])), found)
+            codegen.pytree_info = codegen.pytree_info._replace(out_spec=found)
             return result
 
         return flat, leaves

@@ -5,7 +5,6 @@ from __future__ import annotations
 import builtins
 import operator
 from collections.abc import Callable
-from types import BuiltinFunctionType
 from typing import TYPE_CHECKING, Any
 
 from metatensor._core.dtype import spelling
@@ -313,7 +312,8 @@ class Node:
         first = self._args[0] if self._args else None
         if not isinstance(first, Node) or len(first.users) > 1:
             return True
-        return first.op != "call_module" and not (first.op == "call_function" and _operators(first.target) and first.target is not operator.getitem)
+        computed = first.op == "call_function" and _operators(first.target) and first.target is not operator.getitem
+        return first.op != "call_module" and not computed
 
     def _rename(self, candidate: str) -> None:
         """Take another name, with a number if it is taken."""
@@ -324,8 +324,8 @@ class Node:
         """Return the target of a call of a function as text: its module and name."""
         if isinstance(target, str):
             return target
-        if getattr(target, "__module__", None) == "builtins" or isinstance(target, BuiltinFunctionType) and getattr(builtins, target.__name__, 0) is target:
-            return f"builtins.{target.__name__}"
+        if getattr(builtins, getattr(target, "__name__", "") or " ", None) is target:
+            return f"builtins.{getattr(target, '__name__', target)}"
         if _operators(target):
             return f"operator.{target.__name__}"
         if isinstance(target, Op):

@@ -30,7 +30,7 @@ def get_signature_for_torch_op(op: Any, return_schemas: bool = False) -> Any:
     if isinstance(op, OpOverload):
         texts = [str(op._schema)]
     elif isinstance(op, (Op, OpMethod)):
-        operator = op if isinstance(op, Op) else getattr(mt, op.__name__, None)
+        operator = op if isinstance(op, Op) else getattr(mt, getattr(op, "__name__", ""), None)
         texts = None if operator is None else [overload.text for overload in operator.overloads]
     found = None if texts is None else [_signature(text) for text in texts]
     return (found, texts) if return_schemas else found
@@ -56,13 +56,11 @@ def check_for_mutable_operation(target: Callable[..., Any], args: tuple[Any, ...
 
 def create_type_hint(x: Any) -> Any:
     """Return the common type of the elements of a list or tuple of types as ``list[...]`` or ``tuple[...]``, else `x`."""
-    if isinstance(x, (list, tuple)):
-        make = list if isinstance(x, list) else lambda t: tuple[t, ...]  # type: ignore[valid-type]
-        if not x:
-            return list[Any] if isinstance(x, list) else tuple[Any, ...]
-        base = next((one for one in x if all(isinstance(other, type) and isinstance(one, type) and issubclass(other, one) for other in x)), Any)
-        return list[base] if make is list else make(base)  # type: ignore[valid-type]
-    return x
+    if not isinstance(x, (list, tuple)):
+        return x
+    kinds = [one for one in x if isinstance(one, type)]
+    base: Any = next((one for one in kinds if len(kinds) == len(x) and all(issubclass(other, one) for other in kinds)), Any)
+    return list.__class_getitem__(base) if isinstance(x, list) else tuple.__class_getitem__((base, ...))
 
 
 def type_matches(signature_type: Any, argument_type: Any) -> bool:

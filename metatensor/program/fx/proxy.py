@@ -238,7 +238,7 @@ class Proxy:
     def __iter__(self) -> Iterator[Any]:
         found = _running(sys._getframe(1))
         if found is not None and found[0].opname == "UNPACK_SEQUENCE":
-            return (self[index] for index in range(found[0].arg or 0))
+            return (operator.getitem(self, index) for index in range(found[0].arg or 0))  # type: ignore[call-overload]
         return self.tracer.iter(self)
 
     def __bool__(self) -> bool:

@@ -1,6 +1,6 @@
-"""The form in which calls of functions of ``nn.functional`` stand in graphs.
+"""The form in which calls of some functions, most of them of ``nn.functional``, stand in graphs.
 
-PyTorch writes many of these functions in Python. They reach a graph with their required arguments by position and all others
+PyTorch writes these functions in Python. They reach a graph with their required arguments by position and all others
 by name, also those that were not given. Code that reads ``node.kwargs`` relies on it.
 """
 
@@ -29,6 +29,7 @@ _SPELLED_OUT = frozenset(
     triplet_margin_loss triplet_margin_with_distance_loss unfold
     """.split()
 )
+_SPELLED_OUT_AT_TOP = frozenset("cdist norm pca_lowrank split stft svd_lowrank tensordot".split())
 
 
 @cache
@@ -47,7 +48,8 @@ def spelled_out(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple
     if not isinstance(op, Op):
         return args, kwargs
     space, _, name = op.name.rpartition(".")
-    known = _parameters(op) if space == "nn.functional" and name in _SPELLED_OUT else None
+    listed = space == "nn.functional" and name in _SPELLED_OUT or not space and name in _SPELLED_OUT_AT_TOP
+    known = _parameters(op) if listed else None
     if known is None:
         return args, kwargs
     signature, required, others = known

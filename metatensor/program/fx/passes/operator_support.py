@@ -6,7 +6,6 @@ import abc
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import metatensor as mt
 from metatensor.program.fx.node import Node
 from metatensor.program.fx.passes.tools_common import CALLABLE_NODE_OPS, get_node_target
 
@@ -93,9 +92,8 @@ class OpSupports:
         def supported(submodules: Mapping[str, Any], node: Node) -> bool:
             for given in node.all_input_nodes:
                 found = given.meta.get("tensor_meta", given.meta.get("val"))
-                if isinstance(found, mt.Tensor) or hasattr(found, "dtype"):
-                    if found.dtype == dtype:
-                        return False
+                if found is not None and getattr(found, "dtype", None) == dtype:
+                    return False
             return True
 
         return create_op_support(supported)

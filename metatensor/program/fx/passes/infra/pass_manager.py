@@ -76,7 +76,7 @@ class PassManager:
         """Set the function that checks a module. Raise ValueError unless it takes one argument."""
         if len(inspect.signature(check).parameters) != 1:
             raise ValueError("PassManager.add_checks: the check must take one argument, the module")
-        self.check = check  # type: ignore[method-assign]
+        self.check = check  # type: ignore[method-assign, assignment]
 
     def check(self, module: Any) -> None:
         """Check a module. Does nothing unless `add_checks` set another function."""

@@ -169,7 +169,9 @@ class SubgraphMatcher:
         if isinstance(got, Node):
             return False
         if isinstance(wanted, (list, tuple)):
-            return isinstance(got, (list, tuple)) and len(wanted) == len(got) and all(self._values(a, b, nodes) for a, b in zip(wanted, got))
+            if not isinstance(got, (list, tuple)) or len(wanted) != len(got):
+                return False
+            return all(self._values(a, b, nodes) for a, b in zip(wanted, got))
         if isinstance(wanted, dict):
             return isinstance(got, dict) and set(wanted) == set(got) and all(self._values(wanted[key], got[key], nodes) for key in wanted)
         if isinstance(wanted, slice):
@@ -189,7 +191,8 @@ class SubgraphMatcher:
     @staticmethod
     def _apart(found: list[InternalMatch]) -> list[InternalMatch]:
         """Leave out the places that have nodes of earlier ones."""
-        kept, taken = [], set()
+        kept: list[InternalMatch] = []
+        taken: set[Any] = set()
         for match in found:
             own = {one for wanted, one in match.nodes_map.items() if wanted.op not in ("placeholder", "output")}
             if not own & taken:
