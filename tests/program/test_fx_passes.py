@@ -9,9 +9,13 @@ import pytest
 import metatensor as mt
 from metatensor import nn
 from metatensor.program import fx
-from metatensor.program.fx.passes import tools_common
+from metatensor.program.fx.passes import operator_support, param_fetch, splitter_base, tools_common
+from metatensor.program.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from metatensor.program.fx.passes.shape_prop import ShapeProp
 from metatensor.program.fx.passes.split_module import split_module
+from metatensor.program.fx.passes.split_utils import split_by_tags
+from metatensor.program.fx.passes.utils.common import compare_graphs
+from metatensor.program.fx.passes.utils.source_matcher_utils import get_source_partitions
 
 pytest.importorskip("metatensor_cpu")
 
@@ -180,3 +184,58 @@ def test_dead_code_keeps_what_writes():
     assert traced(rand(3)).tolist() == [1, 1, 1] and "neg" not in traced.code
     with pytest.raises(TypeError, match="cannot be modified|assign node.args"):
         traced.graph.output_node().kwargs["x"] = 1
+
+
+# Parts for a backend -----------------------------------------------------------------------------------------
+
+
+def layered(a, b):
+    c = a + b
+    e = mt.sigmoid(mt.relu(c))
+    g = e + c
+    return (mt.sigmoid(g) + g) * 2 + a
+
+
+def test_parts_that_a_backend_supports():
+    traced, x = fx.symbolic_trace(layered), rand(3)
+    supported = operator_support.create_op_support(lambda modules, node: node.name != "sigmoid")
+    one = CapabilityBasedPartitioner(traced, supported)
+    parts = one.propose_partitions()
+    assert [[node.name for node in part.nodes] for part in parts] == [["add", "relu"], ["add_1", "sigmoid_1", "add_2", "mul", "add_3"]]
+    fused = one.fuse_partitions(parts)
+    assert [node.target for node in fused.graph.nodes if node.op == "call_module"] == ["fused_0", "fused_1"]
+    assert mt.equal(fused(x, x), layered(x, x))
+    single = CapabilityBasedPartitioner(fx.symbolic_trace(layered), operator_support.create_op_support(lambda m, node: node.name == "relu"))
+    assert single.propose_partitions() == []
+
+
+@pytest.mark.parametrize("least", [1, 3])
+def test_a_splitter(least):
+    traced, x = fx.symbolic_trace(layered), rand(3)
+    supported = operator_support.create_op_support(lambda modules, node: "sigmoid" not in node.name)
+    result = splitter_base._SplitterBase(traced, (x, x), supported, splitter_base._SplitterSettingBase(least)).generate_split_results()
+    names = [node.target for node in result.split_module.graph.nodes if node.op == "call_module"]
+    assert mt.equal(result.split_module(x, x), layered(x, x)) and set(names) == set(result.submodule_inputs)
+    assert names == (["_run_on_acc_0", "_run_on_cpu_1", "_run_on_acc_2", "_run_on_cpu_3", "_run_on_acc_4"] if least == 1
+                     else ["_run_on_cpu_0", "_run_on_acc_1"])  # fmt: skip
+
+
+def test_tags_and_comparison():
+    traced, x = fx.symbolic_trace(layered), rand(3)
+    for i, node in enumerate(traced.graph.nodes):
+        node.tag = "first" if i < 5 else "second"
+    parts, names = split_by_tags(traced, ["first", "second"], return_fqn_mapping=True)
+    assert mt.equal(parts(x, x), layered(x, x)) and [name for name, _ in parts.named_children()] == ["first", "second"] and names == {}
+    assert compare_graphs(fx.symbolic_trace(layered).graph, fx.symbolic_trace(layered).graph)
+    assert not compare_graphs(fx.symbolic_trace(layered).graph, fx.symbolic_trace(lambda a, b: a + b).graph)
+    with pytest.raises(AssertionError, match="not in the list"):
+        split_by_tags(traced, ["first"])
+
+
+def test_sources_and_attributes_of_layers():
+    traced = fx.symbolic_trace(convnet())
+    found = get_source_partitions(traced.graph, [nn.Conv2d, nn.Linear])
+    assert {source: [[node.name for node in part.nodes] for part in parts] for source, parts in found.items()} == {
+        nn.Conv2d: [["_0"]], nn.Linear: [["_5"]]}  # fmt: skip
+    param_fetch.lift_lowering_attrs_to_nodes(traced)
+    assert traced.graph.find_nodes(op="call_module")[0].attrs_for_lowering["kernel_size"] == (3, 3)

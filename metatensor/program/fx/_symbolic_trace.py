@@ -13,17 +13,18 @@ import math
 import threading
 import warnings
 from collections.abc import Callable
+from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
 
 import metatensor as mt
 from metatensor.nn._base import call_through, intercept_modules
 from metatensor.program.fx._namespaces import Namespaces
+from metatensor.program.fx._pytree import pytree
 from metatensor.program.fx._wrapped import WRAPPED, install_wrapped, wrap
 from metatensor.program.fx.graph import Graph, _PyTreeCodeGen, _PyTreeInfo
 from metatensor.program.fx.graph_module import GraphModule
 from metatensor.program.fx.proxy import ParameterProxy, Scope, ScopeContextManager, TracerBase, first_proxy
-from metatensor.utils import _pytree as pytree
 
 __all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "is_fx_symbolic_tracing", "is_fx_tracing",
            "symbolic_trace", "wrap"]  # fmt: skip
@@ -252,7 +253,7 @@ class Tracer(TracerBase):
                     warnings.warn(f"fx: the graph does not check that {name} is what it was while it was traced", stacklevel=8)
                 return value
 
-            return pytree.tree_map(one, concrete[name])
+            return pytree().tree_map(one, concrete[name])
         kind = getattr(fn, "__annotations__", {}).get(name.lstrip("*"))
         parameter = signature.parameters.get(name)
         default = () if parameter is None or parameter.default is inspect.Parameter.empty else (parameter.default,)
@@ -285,14 +286,14 @@ class Tracer(TracerBase):
             flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
             plain = code.replace(co_flags=flags, co_argcount=len(args), co_posonlyargcount=0, co_kwonlyargcount=0)
             run = FunctionType(plain, run.__globals__, fn.__name__, None, run.__closure__)
-        leaves, spec = pytree.tree_flatten(tuple(args))
-        if not concrete or all(pytree.tree_is_leaf(one) for one in args):
+        leaves, spec = pytree().tree_flatten(tuple(args))
+        if not concrete or all(pytree().tree_is_leaf(one) for one in args):
             return run, args
-        codegen = _PyTreeCodeGen(_PyTreeInfo(names, pytree.tree_structure(tuple(args[is_module:])), None))
+        codegen = _PyTreeCodeGen(_PyTreeInfo(names, pytree().tree_structure(tuple(args[is_module:])), None))
         self.graph.set_codegen(codegen)
 
         def flat(*values: Any) -> Any:
-            result, found = pytree.tree_flatten(run(*pytree.tree_unflatten(list(values), spec)))
+            result, found = pytree().tree_flatten(run(*pytree().tree_unflatten(list(values), spec)))
             codegen.pytree_info = codegen.pytree_info._replace(out_spec=found)
             return result
 
@@ -362,9 +363,7 @@ class Tracer(TracerBase):
 
 def mt_assert(condition: Any, message: str) -> None:
     """Record that a condition on a proxy must hold."""
-    from metatensor.torch_api.torch import _assert
-
-    _assert(condition, message)
+    import_module("metatensor.torch_api.torch")._assert(condition, message)
 
 
 def _through(module: Any, *args: Any, **kwargs: Any) -> Any:

@@ -17,8 +17,8 @@ import metatensor as mt
 from metatensor._core.dtype import spelling
 from metatensor._core.op import Op
 from metatensor.overloads import OpOverload
+from metatensor.program.fx._pytree import pytree
 from metatensor.program.fx.node import Node
-from metatensor.utils import _pytree as pytree
 
 __all__ = ["CodeGen", "PythonCode", "python_code"]
 
@@ -125,7 +125,7 @@ class _PyTreeCodeGen(CodeGen):
     def process_inputs(self, *args: Any) -> Any:
         """Return the leaves of the arguments."""
         spec = self.pytree_info.in_spec
-        leaves, found = pytree.tree_flatten(tuple(args))
+        leaves, found = pytree().tree_flatten(tuple(args))
         if found != spec:
             raise ValueError(f"fx: the arguments have the structure {found}, but those of the trace had {spec}")
         return leaves
@@ -135,7 +135,7 @@ class _PyTreeCodeGen(CodeGen):
         if self.pytree_info.out_spec is None:
             return outputs
         leaves = outputs if isinstance(outputs, (list, tuple)) else [outputs]
-        return pytree.tree_unflatten(list(leaves), self.pytree_info.out_spec)
+        return pytree().tree_unflatten(list(leaves), self.pytree_info.out_spec)
 
     def additional_globals(self) -> list[tuple[str, Any]]:
         """Return further names that the code uses, and the objects that they stand for."""
@@ -331,7 +331,7 @@ def found_at(module: str, path: str) -> Any:
 def usual_globals() -> dict[str, Any]:
     """Return the names that code of users may refer to without importing them."""
     alias: ModuleType | None = sys.modules.get("torch") or sys.modules.get("metatensor.torch_api.torch")
-    names = {"inf": math.inf, "nan": math.nan, "NoneType": type(None), "device": mt.device, "pytree": pytree, "metatensor": mt}
+    names = {"inf": math.inf, "nan": math.nan, "NoneType": type(None), "device": mt.device, "pytree": pytree(), "metatensor": mt}
     return names if alias is None else {"torch": alias, **names}
 
 
