@@ -273,8 +273,7 @@ class Attribute(Proxy):
     @property
     def node(self) -> Node:  # type: ignore[override]
         """The node that reads the attribute. It is created on first access, because method calls do not need it."""
-        if self._node is None:
-            self._node = self.tracer.create_proxy("call_function", getattr, (self.root, self.attr), {}).node
+        self._node = self._node or _read(self.root, self.attr)
         return self._node
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -282,6 +281,11 @@ class Attribute(Proxy):
 
     def __repr__(self) -> str:
         return f"Proxy({self.node.name})"
+
+
+def _read(root: Proxy, attr: str) -> Node:
+    """Add a node that reads an attribute of another node's result."""
+    return root.tracer.create_proxy("call_function", getattr, (root, attr), {}).node
 
 
 class ParameterProxy(Proxy):

@@ -12,7 +12,7 @@ __all__ = ["get_size_of_all_nodes", "get_size_of_node", "get_tensor_meta", "repl
 
 
 class size_bytes(NamedTuple):
-    """The bytes of a node's result, and these with the bytes of the parameters and buffers of the module that it calls."""
+    """The bytes of a node's result, and these with the bytes of what the module that it calls holds."""
 
     output_size: int
     total_size: int
@@ -29,10 +29,10 @@ def get_size_of_all_nodes(fx_module: Any, args: list[Any] | None = None) -> None
     """Set ``size_bytes`` of each node to its `size_bytes`. With `args`, run the graph first to learn the shapes."""
     if args is not None:
         ShapeProp(fx_module).propagate(*args)
-    for node in fx_module.graph.nodes:
-        if node.op == "output":
-            break
-        node.size_bytes = get_size_of_node(fx_module, node)
+    measured = (node for node in fx_module.graph.nodes if node.op != "output")
+    sizes = {node: get_size_of_node(fx_module, node) for node in measured}
+    for node, size in sizes.items():
+        node.size_bytes = size
 
 
 def get_tensor_meta(node: Node) -> Any:

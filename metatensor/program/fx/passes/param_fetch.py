@@ -47,10 +47,10 @@ def extract_attrs_for_lowering(mod: Any) -> dict[str, Any]:
 
 def lift_lowering_attrs_to_nodes(fx_module: Any) -> None:
     """Set ``attrs_for_lowering`` of each node that calls a layer, also in graph modules inside. See `extract_attrs_for_lowering`."""
-    modules = dict(fx_module.named_modules())
-    for node in fx_module.graph.nodes:
-        if node.op == "call_module":
-            if hasattr(modules[node.target], "graph"):
-                lift_lowering_attrs_to_nodes(modules[node.target])
-            else:
-                node.attrs_for_lowering = extract_attrs_for_lowering(modules[node.target])
+    for node in fx_module.graph.find_nodes(op="call_module"):
+        called = fx_module.get_submodule(node.target)
+        inside = getattr(called, "graph", None)
+        if inside is not None:
+            lift_lowering_attrs_to_nodes(called)
+            continue
+        node.attrs_for_lowering = extract_attrs_for_lowering(called)
