@@ -4,10 +4,10 @@ import pytest
 
 from metatensor.program import fx
 from metatensor.torch_api import torch as ours
-from program import fx_running_scripts, fx_scripts
+from program import fx_running_scripts, fx_scripts, fx_tutorial_scripts
 
 pytest.importorskip("metatensor_cpu")
-SCRIPTS = (*fx_scripts.SCRIPTS, *fx_running_scripts.SCRIPTS)
+SCRIPTS = (*fx_scripts.SCRIPTS, *fx_running_scripts.SCRIPTS, *fx_tutorial_scripts.SCRIPTS)
 
 
 @pytest.mark.torch

@@ -107,7 +107,7 @@ class Graph:
     # Creating nodes ---------------------------------------------------------------
 
     def _name(self, candidate: str) -> str:
-        base = re.sub(r"[^0-9a-zA-Z_]", "_", candidate) or "_unnamed"
+        base = re.sub(r"[^0-9a-zA-Z_]+", "_", candidate) or "_unnamed"
         if base[0].isdigit():
             base = f"_{base}"
         name, number = base, 0
