@@ -269,7 +269,8 @@ def refused(torch, fx):
 
 def names(torch, fx):
     graph = fx.Graph()
-    wishes = "layerA HTTPServer aB1C x.Y-z __call__ *Args **more a..b _X_ 0.weight a_1 a a len def sum self A__B x_0 x_00 x_00 x a_1 a_1 a_3 a".split()
+    wishes = "layerA HTTPServer aB1C x.Y-z __call__ *Args **more a..b _X_ 0.weight a_1 a a len def sum self A__B".split()
+    wishes += "x_0 x_00 x_00 x a_1 a_1 a_3 a".split()
     found = [graph.create_node("placeholder", wish).name for wish in wishes]
 
     class CamelCase2:

@@ -22,7 +22,8 @@ _places = {
 
 __getattr__, __dir__ = attributes(
     __name__,
-    ("_pytree", "_symbolic_trace", "codegen", "experimental", "from_program", "graph", "graph_module", "immutable_collections",
-     "interpreter", "node", "operator_schemas", "passes", "proxy", "subgraph_rewriter", "traceback"),
+    ("_compatibility", "_lazy_graph_module", "_pytree", "_symbolic_trace", "codegen", "experimental", "from_program", "graph",
+     "graph_module", "immutable_collections", "interpreter", "node", "operator_schemas", "passes", "proxy", "subgraph_rewriter",
+     "traceback"),
     {name: f"{__name__}.{place}:{name}" for name, place in _places.items()},
 )  # fmt: skip

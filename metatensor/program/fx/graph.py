@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from metatensor.program.fx.codegen import CodeGen, PythonCode, _PyTreeCodeGen, _PyTreeInfo
-from metatensor.program.fx.node import Node, map_arg
+from metatensor.program.fx.node import Node, _get_qualified_name, _type_repr, map_arg
 
-__all__ = ["CodeGen", "Graph", "PythonCode", "_PyTreeCodeGen", "_PyTreeInfo"]
+__all__ = ["CodeGen", "Graph", "PythonCode", "_PyTreeCodeGen", "_PyTreeInfo", "_get_qualified_name", "_type_repr"]
 
 _OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
 
@@ -43,6 +43,9 @@ class NodeList:
 
     def __contains__(self, node: object) -> bool:
         return isinstance(node, Node) and node.graph is self.graph and not node._erased and node is not self.graph._root
+
+
+_node_list = NodeList
 
 
 class _InsertionPoint:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from metatensor._core.dtype import spelling
 from metatensor._core.op import Op
 from metatensor.overloads import OpOverload
-from metatensor.program.fx.immutable_collections import frozen
+from metatensor.program.fx.immutable_collections import frozen, immutable_dict, immutable_list
 
 if TYPE_CHECKING:
     from metatensor.program.fx.graph import Graph
@@ -38,9 +38,9 @@ def map_aggregate(a: Any, fn: Callable[[Any], Any]) -> Any:
         parts = [map_aggregate(one, fn) for one in a]
         return type(a)(*parts) if hasattr(a, "_fields") else tuple(parts)
     if isinstance(a, list):
-        return frozen([map_aggregate(one, fn) for one in a])
+        return immutable_list([map_aggregate(one, fn) for one in a])
     if isinstance(a, dict):
-        return frozen({key: map_aggregate(value, fn) for key, value in a.items()})
+        return immutable_dict({key: map_aggregate(value, fn) for key, value in a.items()})
     if isinstance(a, slice):
         return slice(map_aggregate(a.start, fn), map_aggregate(a.stop, fn), map_aggregate(a.step, fn))
     return fn(a)
@@ -370,6 +370,19 @@ class Node:
 
     def __repr__(self) -> str:
         return self.name
+
+
+def _get_qualified_name(func: Callable[..., Any]) -> str:
+    """Return the name of a function with its module."""
+    if getattr(builtins, func.__name__, None) is func:
+        return func.__name__
+    module = {"_operator": "operator"}.get(func.__module__ or "", func.__module__) if not isinstance(func, Op) else spelling()
+    return f"{module}.{func.name if isinstance(func, Op) else func.__name__}".replace("torch._ops", "torch.ops", 1)
+
+
+def _type_repr(obj: Any) -> str:
+    """Return a type as text, and a function by its name."""
+    return _type_name(obj) if isinstance(obj, type) else "..." if obj is ... else getattr(obj, "__name__", repr(obj))
 
 
 def _in_place(name: str) -> bool:

@@ -23,8 +23,9 @@ class TensorMetadata(NamedTuple):
     qparams: Any = None
 
 
-def _metadata(tensor: Any) -> TensorMetadata:
-    return TensorMetadata(tensor.shape, tensor.dtype, tensor.requires_grad, tensor.stride())
+def _extract_tensor_metadata(result: Any, include_contiguity: bool = True) -> TensorMetadata:
+    """Return the metadata of a tensor. `include_contiguity` is ignored."""
+    return TensorMetadata(result.shape, result.dtype, result.requires_grad, result.stride())
 
 
 class ShapeProp(Interpreter):
@@ -63,7 +64,7 @@ class ShapeProp(Interpreter):
             if not isinstance(leaf, mt.Tensor):
                 return leaf
             tensors.append(leaf)
-            return _metadata(leaf)
+            return _extract_tensor_metadata(leaf)
 
         described = map_aggregate(result, note)
         if tensors:
