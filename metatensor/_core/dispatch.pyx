@@ -125,7 +125,7 @@ cdef object _as_number(object value):
         return value
     if isinstance(value, Tensor):
         return hooks.item(<Tensor>value) if (<Tensor>value).total == 1 else None
-    if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+    if hasattr(value, "dtype") and type(ndim := getattr(value, "ndim", None)) is int and ndim == 0 and hasattr(value, "item"):
         number = value.item()
         return number if isinstance(number, (bool, int, float, complex)) else None
     return None

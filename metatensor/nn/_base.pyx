@@ -11,10 +11,12 @@ arbitrary code, so no borrowed reference is kept across a look-up.
 """
 cimport cython
 from cpython.object cimport PyObject, PyTypeObject
+from cpython.pythread cimport PyThread_get_thread_ident
 from cpython.ref cimport Py_XDECREF, Py_XINCREF
 from metatensor.nn._cpython cimport (
     PY_VECTORCALL_ARGUMENTS_OFFSET, Py_DECREF, PyDict_Check, PyDict_GetItemWithError, PyDict_SetItem, PyDict_Size,
-    PyErr_Format, PyErr_Occurred, PyFunction_Check, PyObject_GetAttr, PyObject_Vectorcall, PyUnicode_CheckExact, PyUnicode_FromObject,
+    PyErr_Format, PyErr_Occurred, PyFunction_Check, PyLong_FromUnsignedLong, PyObject_CallFunctionObjArgs,
+    PyObject_GetAttr, PyObject_Vectorcall, PyTuple_GetItem, PyUnicode_CheckExact, PyUnicode_FromObject,
     PyVectorcall_NARGS, Py_TYPE, _PyType_Lookup, descrgetfunc, getattrofunc, mt_enable_vectorcall, mt_getattro,
     mt_put_error, mt_take_error, mt_tp_call, ternaryfunc, vectorcallfunc,
 )
@@ -33,6 +35,10 @@ cdef str BACKWARD_PRE_HOOKS = "_backward_pre_hooks"
 cdef str CALL_SUPER_INIT = "call_super_init"
 cdef str GETATTR = "__getattr__"
 cdef str GETATTRIBUTE = "__getattribute__"
+
+# While a thread follows calls and attributes of modules: its functions, by the number of the thread. See `intercept_modules`.
+cdef dict INTERCEPTORS = {}
+cdef Py_ssize_t intercepting = 0            # the length of INTERCEPTORS
 
 # Attributes that few modules need. They are created on first access.
 cdef dict LAZY = {
@@ -97,10 +103,10 @@ cdef class ModuleBase:
     def __call__(self, *args, **kwargs):
         """Run the hooks and ``forward``. An exception gets a note with the module's path."""
         if not n_followers:
-            return owned(call_module(<PyObject*>self, args, kwargs))
+            return owned(call_from_outside(<PyObject*>self, args, kwargs))
         told = enter_module(<PyObject*>self)
         try:
-            return owned(call_module(<PyObject*>self, args, kwargs))
+            return owned(call_from_outside(<PyObject*>self, args, kwargs))
         finally:
             leave_module(told)
 
@@ -142,10 +148,14 @@ cdef PyObject* getattr_module(PyObject* self, PyObject* name) noexcept:
             return NULL
         on_class = _PyType_Lookup(cls, name)
         if on_class != NULL:
+            if intercepting and PyFunction_Check(on_class):
+                return intercepted(2, self, name, bind(on_class, self, cls))
             return bind(on_class, self, cls)
         found = member(attributes(self), name)
         if found == NULL:
             return missing(self, name)
+        if intercepting:
+            return intercepted(1, self, name, found)
     return found
 
 
@@ -230,6 +240,8 @@ def module_getattr(ModuleBase self not None, name):
     cdef PyObject* found = member(attributes(<PyObject*>self), <PyObject*>plain)
     if found == NULL:
         found = missing(<PyObject*>self, <PyObject*>plain)
+    elif intercepting:
+        found = intercepted(1, <PyObject*>self, <PyObject*>plain, found)
     return owned(checked(found))
 
 
@@ -284,7 +296,7 @@ cdef PyObject* call_directly(PyObject* self, PyObject** args, size_t nargsf, PyO
     cdef PyObject* result
     cdef PyObject* kept
     cdef PyObject** shifted
-    if mt_tp_call(cls)[0] != base_call or hooked(self):
+    if mt_tp_call(cls)[0] != base_call or intercepting or hooked(self):
         return call_packed(self, args, nargsf, kwnames)
     own = item(attributes(self), <PyObject*>FORWARD)
     if own == NULL and PyErr_Occurred() != NULL:
@@ -316,8 +328,20 @@ cdef PyObject* call_packed(PyObject* self, PyObject** args, size_t nargsf, PyObj
     cdef dict keywords = pack_keywords(args + PyVectorcall_NARGS(nargsf), kwnames)
     cdef ternaryfunc call = mt_tp_call(Py_TYPE(self))[0]
     if call == base_call:
-        return call_module(self, positional, keywords)
+        return call_from_outside(self, positional, keywords)
     return checked(call(self, <PyObject*>positional, <PyObject*>keywords))
+
+
+cdef PyObject* call_from_outside(PyObject* self, tuple args, dict kwargs) except NULL:
+    """Call the module, or what this thread calls instead of modules."""
+    cdef object outcome
+    if intercepting:
+        handlers = INTERCEPTORS.get(PyThread_get_thread_ident())
+        if handlers is not None:
+            outcome = (<tuple>handlers)[0](<object>self, args, kwargs)
+            Py_XINCREF(<PyObject*>outcome)
+            return <PyObject*>outcome
+    return call_module(self, args, kwargs)
 
 
 cdef PyObject* call_module(PyObject* self, tuple args, dict kwargs) except NULL:
@@ -360,6 +384,64 @@ cdef void try_note(object error, object module) noexcept:
         add_module_note(error, module)
     except BaseException:
         pass                                # a failure here must not replace the original exception
+
+
+# ---- following one thread -------------------------------------------------------------------------------------
+
+cdef PyObject* intercepted(int which, PyObject* self, PyObject* name, PyObject* found) noexcept:
+    """Return what this thread reads instead of an attribute's value `found`, a reference that is taken over."""
+    cdef PyObject* number
+    cdef PyObject* handlers
+    cdef PyObject* handler
+    cdef PyObject* result
+    if found == NULL:
+        return NULL
+    number = PyLong_FromUnsignedLong(PyThread_get_thread_ident())
+    if number == NULL:
+        Py_DECREF(found)
+        return NULL
+    handlers = PyDict_GetItemWithError(<PyObject*>INTERCEPTORS, number)
+    Py_DECREF(number)
+    if handlers == NULL:
+        if PyErr_Occurred() == NULL:
+            return found
+        Py_DECREF(found)
+        return NULL
+    handler = PyTuple_GetItem(handlers, which)
+    Py_XINCREF(handler)
+    result = PyObject_CallFunctionObjArgs(handler, self, name, found, <PyObject*>NULL)
+    Py_DECREF(handler)
+    Py_DECREF(found)
+    return result
+
+
+def intercept_modules(handlers):
+    """Let this thread call functions instead of modules and when it reads their attributes, and return those before.
+
+    ``call(module, args, kwargs)`` is called instead of modules; `call_through` is the call itself.
+    ``member(module, name, value)`` returns what a parameter, buffer or submodule reads as, and ``method(module, name, bound)``
+    a method. Other threads notice nothing. None ends it; so does what an earlier call returned.
+
+    Parameters
+    ----------
+    handlers : tuple or None
+        ``(call, member, method)``.
+    """
+    global intercepting
+    number = PyThread_get_thread_ident()
+    before = INTERCEPTORS.get(number)
+    if handlers is None:
+        INTERCEPTORS.pop(number, None)
+    else:
+        call, member_read, method_read = handlers
+        INTERCEPTORS[number] = (call, member_read, method_read)
+    intercepting = len(INTERCEPTORS)
+    return before
+
+
+def call_through(ModuleBase module not None, tuple args not None, dict kwargs not None):
+    """Call a module with its hooks, also in a thread that calls something else instead. Modules inside are not exempt."""
+    return owned(call_module(<PyObject*>module, args, kwargs))
 
 
 # ---- wiring ---------------------------------------------------------------------------------------------------

@@ -61,3 +61,6 @@ cdef extern from *:
     PyObject* PyObject_Vectorcall(PyObject*, PyObject**, size_t, PyObject*) noexcept
     PyObject* PyObject_GetAttr(PyObject*, PyObject*) noexcept
     PyObject* PyObject_Call(PyObject*, PyObject*, PyObject*) except NULL
+    PyObject* PyObject_CallFunctionObjArgs(PyObject*, ...) noexcept
+    PyObject* PyTuple_GetItem(PyObject*, Py_ssize_t) noexcept
+    PyObject* PyLong_FromUnsignedLong(unsigned long) noexcept

@@ -180,7 +180,7 @@ cdef int _read_object(Tensor t, Steps* s, IndexTensors found, object item) excep
     if isinstance(item, Tensor):
         return _read_tensor(t, s, found, <Tensor>item)
     if isinstance(item, (list, tuple, range)) or (hasattr(item, "__len__") and hasattr(item, "__getitem__")
-                                                  and not isinstance(item, dict)):
+                                                  and not isinstance(item, dict) and not hasattr(type(item), "__torch_function__")):
         index = _index_of(t, item)
         if hasattr(item, "dtype"):
             return _read_tensor(t, s, found, index)

@@ -10,6 +10,7 @@ from metatensor._core.layout cimport Layout, add_dims, mul_dims
 from metatensor._core.op cimport Op, call, find
 from metatensor._core.storage cimport has_values
 from metatensor._core.modes cimport intercept, intercepts
+from metatensor._core.overriding cimport ABSENT
 from metatensor._core.tensor cimport Tensor, hooks, mark_changed
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
@@ -100,12 +101,30 @@ cdef object _expand_masks(Steps* s, list tensors):
     return indices, tuple(dims)
 
 
+cdef list _parts(object index):
+    """Return the parts of an index, with those of slices."""
+    parts = []
+    for one in index if isinstance(index, tuple) else (index,):
+        if isinstance(one, slice):
+            parts += [one.start, one.stop, one.step]
+        else:
+            parts.append(one)
+    return parts
+
+
 cdef object getitem(Tensor t, object index):
     cdef Steps s
     if hints.modes and intercepts():
         return intercept(Tensor.__getitem__, (t,), (t, index), {})
-    cdef IndexTensors found = read_index(t, index, &s, True)
+    cdef IndexTensors found
     cdef Tensor view
+    try:
+        found = read_index(t, index, &s, True)
+    except (IndexError, TypeError, RuntimeError):
+        result = intercept(Tensor.__getitem__, _parts(index), (t, index), {})   # objects with __torch_function__
+        if result is ABSENT:
+            raise
+        return result
     if found is None or s.n_advanced == 0:
         return _view(t, &s, found)
     # Without steps, index the tensor itself, so that a mode sees one op.
@@ -142,7 +161,8 @@ cdef object _fitting(DType d, object value):
 cdef object _number(Tensor t, object value):
     if isinstance(value, (bool, int, float, complex)):
         return _fitting(t.dtype, value)
-    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+    ndim = getattr(value, "ndim", None)
+    if type(ndim) is int and ndim == 0 and hasattr(value, "item"):
         number = value.item()
         if isinstance(number, (bool, int, float, complex)):
             return number
@@ -166,9 +186,14 @@ cdef int setitem(Tensor t, object index, object value) except -1:
     cdef IndexTensors found
     cdef Tensor view
     cdef PyObject* args[2]
-    if not isinstance(value, Tensor):
-        value = _number(t, value)
-    found = read_index(t, index, &s, False)
+    try:
+        if not isinstance(value, Tensor):
+            value = _number(t, value)
+        found = read_index(t, index, &s, False)
+    except (IndexError, TypeError, RuntimeError):
+        if intercept(Tensor.__setitem__, [*_parts(index), value], (t, index, value), {}) is ABSENT:
+            raise
+        return 0
     if found is not None and found.picks:
         return _set_picked(t, &s, found, value)
     view = t if s.n == 0 else _view(t, &s, found)

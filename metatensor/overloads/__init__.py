@@ -12,6 +12,8 @@ from importlib import resources
 from typing import Any
 
 from metatensor._core.op import registry
+from metatensor._core.overrides import handle_torch_function
+from metatensor._core.tensor import Tensor
 from metatensor.overloads import calls
 from metatensor.overloads.names import aten_names, registry_names
 from metatensor.overloads.schema import FunctionSchema
@@ -29,6 +31,19 @@ def schemas() -> dict[str, dict[str, str]]:
         name, _, overload = line.partition("(")[0].partition(".")
         found.setdefault(name, {})[overload or "default"] = line
     return found
+
+
+def _has_others(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Return whether an argument, also inside a list, is an object with ``__torch_function__`` that is no tensor."""
+    for a in (*args, *kwargs.values()) if kwargs else args:
+        for one in a if isinstance(a, (list, tuple)) else (a,):
+            if not isinstance(one, (Tensor, int, float, str)) and hasattr(type(one), "__torch_function__"):
+                return True
+    return False
+
+
+def _ask_others(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    return handle_torch_function(function, (*args, *kwargs.values()), *args, **kwargs)
 
 
 class OpOverload:
@@ -80,6 +95,8 @@ class OpOverload:
         return f"{self._overloadpacket._qualified_op_name}{suffix}"
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if _has_others(args, kwargs):
+            return _ask_others(self, args, kwargs)
         return calls.run(self, args, kwargs)
 
     def __str__(self) -> str:
@@ -141,6 +158,8 @@ class OpOverloadPacket:
         return found
 
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        if _has_others(args, kwargs):
+            return _ask_others(self, args, kwargs)
         return self._op(*args, **kwargs)
 
     def __str__(self) -> str:

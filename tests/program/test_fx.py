@@ -80,8 +80,8 @@ def test_a_traced_module_computes_the_same():
 def test_the_code_is_python():
     traced = fx.symbolic_trace(network(ours))
     source, names = traced.graph.python_code()
-    assert traced.code == source and "    block_bn = self.block.bn(block_conv)\n" in source
-    assert "    getitem_4 = sum_2[:, 0:1]\n" in source and "    head_0 = getattr(self.head, '0')(flatten)\n" in source
+    assert traced.code == source and "    block_bn = self.block.bn(block_conv);  block_conv = None\n" in source
+    assert "    getitem_4 = sum_2[:, 0:1];" in source and '    head_0 = getattr(self.head, "0")(flatten);' in source
     exec(source, names)
     x = mt.randn(2, 3, 4, 4)
     assert_close(names["forward"](traced, x, 3, m=1), traced(x, 3, m=1))
@@ -136,10 +136,16 @@ def test_wrapped_functions_and_numbers():
 
 
 @pytest.mark.parametrize("function", [
-    lambda x: x if x.sum() > 0 else -x, lambda x: list(x), lambda x: range(x), lambda x: float(x), lambda x: 1 in x,
+    lambda x: x if x.sum() > 0 else -x, lambda x: list(x), lambda x: 1 in x, lambda x: max(*x), lambda x: not x,
 ])  # fmt: skip
 def test_values_are_not_known(function):
     with pytest.raises(fx.proxy.TraceError, match="^fx: "):
+        fx.symbolic_trace(function)
+
+
+@pytest.mark.parametrize("function", [lambda x: range(x), lambda x: float(x), lambda x: int(x), lambda x: [1][x]])
+def test_a_proxy_is_no_number(function):
+    with pytest.raises(TypeError):
         fx.symbolic_trace(function)
 
 
@@ -160,7 +166,9 @@ def test_arguments():
     traced = fx.symbolic_trace(lambda a, *rest, b=2, **more: a + rest[0] + b + more["c"])
     assert traced(1, 3, 10, c=4) == 18  # as in PyTorch, named arguments come before *rest
     traced = fx.symbolic_trace(lambda x, flag: x + 1 if flag else x, concrete_args={"flag": True})
-    assert traced(mt.ones(1)).tolist() == [2]
+    assert traced(mt.ones(1), True).tolist() == [2]
+    with pytest.raises(AssertionError, match="flag has been traced with the value True"):
+        traced(mt.ones(1), False)
 
 
 def test_leaves_are_what_a_tracer_says():
@@ -181,11 +189,14 @@ def test_changing_a_graph():
         new = traced.graph.call_function(mt.neg, (relu,))
     relu.replace_all_uses_with(new, lambda user: user is not new)
     traced.graph.lint()
+    assert traced(mt.ones(2)).tolist() == [2, 2]
+    traced.recompile()
     assert traced(mt.ones(2)).tolist() == [0, 0]
     with pytest.raises(RuntimeError, match="is used by"):
         traced.graph.erase_node(relu)
     new.replace_all_uses_with(relu)
     assert traced.graph.eliminate_dead_code() and new not in traced.graph.nodes
+    traced.recompile()
     assert traced(mt.ones(2)).tolist() == [2, 2]
     assert traced.graph.find_nodes(op="placeholder")[0].name == "x" and traced.graph.output_node().op == "output"
 
@@ -197,7 +208,8 @@ def test_a_graph_by_hand():
     linear = mt.nn.Linear(2, 3)
     module = fx.GraphModule({"lin": linear}, graph)
     assert_close(module(x := mt.randn(4, 2)), linear(x).relu())
-    assert "%relu" in str(graph) and module.code == "def forward(self, x):\n    lin = self.lin(x)\n    relu = lin.relu()\n    return relu\n"
+    assert "%relu" in str(graph) and module.code.splitlines() == [
+        "def forward(self, x):", "    lin = self.lin(x);  x = None", "    relu = lin.relu();  lin = None", "    return relu"]  # fmt: skip
     module.add_submodule("more.act", mt.nn.ReLU())
     module.delete_all_unused_submodules()
     assert [name for name, _ in module.named_children()] == ["lin"]

@@ -90,6 +90,7 @@ def test_what_the_backend_returns_runs():
     def backend(module, inputs):
         for node in module.graph.find_nodes(op="call_function", target=torch.ops.aten.relu.default):
             node.target = torch.ops.aten.sigmoid.default
+        module.recompile()
         return module
 
     x = mt.rand(3)

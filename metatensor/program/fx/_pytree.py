@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-__all__ = ["SUPPORTED_NODES", "register_pytree_flatten_spec"]
+__all__ = ["SUPPORTED_NODES", "pytree", "register_pytree_flatten_spec"]
+
+
+def pytree() -> Any:
+    """Return the module that takes containers apart, which is above this package in the order of imports."""
+    return import_module("metatensor.utils._pytree")
+
 
 SUPPORTED_NODES: dict[type, Callable[..., list[Any]]] = {}
 SUPPORTED_NODES_EXACT_MATCH: dict[type, Callable[..., bool] | None] = {}

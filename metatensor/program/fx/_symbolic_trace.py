@@ -1,76 +1,109 @@
-"""Symbolic tracing: run code once with proxies for its arguments, and record what it does as a graph."""
+"""Symbolic tracing: run code once with proxies for its arguments, and record what it does as a graph.
+
+Nothing that other threads use is changed: operators ask the proxies among their arguments what to do, modules ask the tracer
+of the thread that calls them (`intercept_modules`), and functions that cannot be asked have stand-ins in copies of the traced
+functions (`_namespaces`).
+"""
 
 from __future__ import annotations
 
-import builtins
 import functools
 import inspect
 import math
-import sys
+import threading
+import warnings
 from collections.abc import Callable
-from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
 
 import metatensor as mt
-from metatensor._core.op import Op
-from metatensor.interchange.torch_modules import TREE
-from metatensor.program.fx._wrapped import WRAPPED
-from metatensor.program.fx.graph import Graph
+from metatensor.nn._base import call_through, intercept_modules
+from metatensor.program.fx._namespaces import Namespaces
+from metatensor.program.fx._pytree import pytree
+from metatensor.program.fx._wrapped import WRAPPED, install_wrapped, wrap
+from metatensor.program.fx.graph import Graph, _PyTreeCodeGen, _PyTreeInfo
 from metatensor.program.fx.graph_module import GraphModule
-from metatensor.program.fx.proxy import Proxy, TracerBase, find_tracer, has_proxy
+from metatensor.program.fx.proxy import ParameterProxy, Scope, ScopeContextManager, TracerBase, first_proxy
 
-__all__ = ["PH", "ProxyableClassMeta", "Tracer", "is_fx_tracing", "symbolic_trace"]
+__all__ = ["PH", "PHBase", "PHWithMeta", "ProxyableClassMeta", "Tracer", "is_fx_symbolic_tracing", "is_fx_tracing",
+           "symbolic_trace", "wrap"]  # fmt: skip
 
-_tracing = 0
+_wrapped_fns_to_patch = WRAPPED
+_threads = threading.local()
 
 
 def is_fx_tracing() -> bool:
-    """Return whether a trace is running."""
-    return _tracing > 0
+    """Return whether a trace is running in this thread."""
+    return getattr(_threads, "tracing", 0) > 0
 
 
-class _Placeholder:
+is_fx_symbolic_tracing = is_fx_tracing
+
+
+class PHBase:
     """The type of `PH`, which marks the entries of ``concrete_args`` that remain arguments of the graph."""
 
     def __repr__(self) -> str:
         return "PH"
 
 
-PH = _Placeholder()
+PH = PHBase()
+
+
+class PHWithMeta(PHBase):
+    """A `PH` whose attributes become those of the placeholder.
+
+    Parameters
+    ----------
+    ph_key : str, optional
+        Stored as an attribute.
+    """
+
+    def __init__(self, ph_key: str | None = None) -> None:
+        super().__init__()
+        self.ph_key = ph_key
 
 
 class ProxyableClassMeta(type):
     """Metaclass that records a constructor call as a node if an argument is a proxy."""
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if has_proxy((args, kwargs)):
-            return find_tracer((args, kwargs)).create_proxy("call_function", cls, args, kwargs)
+        found = first_proxy((args, kwargs))
+        if found is not None:
+            return found.tracer.create_proxy("call_function", cls, args, kwargs)
         return super().__call__(*args, **kwargs)
+
+
+def _assert_is_none(value: Any, msg: str) -> None:
+    """Raise AssertionError unless `value` is None. Target of the nodes that check arguments."""
+    if value is not None:
+        raise AssertionError(msg)
 
 
 class Tracer(TracerBase):
     """Tracer that records modules and functions as graphs.
 
-    Subclasses may override `is_leaf_module`, `call_module` and `getattr` to choose what becomes a single node.
+    Subclasses may override `is_leaf_module`, `call_module`, `getattr`, `create_arg` and others to choose what becomes a node.
 
     Parameters
     ----------
     autowrap_modules : tuple of module
         The public functions of these modules become single nodes when a proxy is passed to them. Default: `math`.
     autowrap_functions : tuple of callable
-        Further functions that become single nodes.
+        Further functions that become single nodes where traced code calls them by a global name.
     param_shapes_constant : bool
-        Stored but not used.
+        Let the shapes of parameters be numbers instead of nodes. Default: False.
 
     Examples
     --------
     >>> import metatensor as mt
     >>> from metatensor.program import fx
     >>> print(fx.Tracer().trace(lambda x: mt.relu(x) + 1))
-    graph(%x):
-        %relu : [num_users=1] = call_function[target=relu](x)
-        %add : [num_users=1] = call_function[target=add](relu, 1)
+    graph():
+        %x : [num_users=1] = placeholder[target=x]
+        %relu : [num_users=1] = call_function[target=metatensor.relu](args = (%x,), kwargs = {})
+        %add : [num_users=1] = call_function[target=operator.add](args = (%relu, 1), kwargs = {})
         return add
     """
 
@@ -78,16 +111,22 @@ class Tracer(TracerBase):
         self, autowrap_modules: tuple[ModuleType, ...] = (math,), autowrap_functions: tuple[Callable[..., Any], ...] = (),
         param_shapes_constant: bool = False,
     ) -> None:  # fmt: skip
-        self._autowrap_modules = autowrap_modules
-        self._autowrap_functions = {id(fn) for fn in autowrap_functions} | {
-            id(value)
+        super().__init__()
+        self._autowrap_search = list(autowrap_modules)
+        self._autowrap_functions = [one for one in autowrap_functions if callable(one)] + [
+            value
             for module in autowrap_modules
             for name, value in vars(module).items()
-            if not name.startswith("_") and callable(value)
-        }
+            if not name.startswith("_") and callable(value) and not isinstance(value, type)
+        ]
         self.param_shapes_constant = param_shapes_constant
-        self._parameters: dict[str, Any] = {}
-        self._classes: dict[type, type] = {}
+        self.submodule_paths: dict[Any, str] | None = None
+        self.root_module_name = ""
+        self.scope = Scope("", None)
+        self.module_stack: dict[str, Any] = {}
+        self.num_calls: dict[str, int] = {}
+        self.node_name_to_scope: dict[str, tuple[str, Any]] = {}
+        self.tensor_attrs: dict[int, str] = {}
 
     # Methods that subclasses may override -------------------------------------------
 
@@ -101,89 +140,174 @@ class Tracer(TracerBase):
 
     def path_of_module(self, mod: Any) -> str:
         """Return the dotted name of a submodule of the root. Raise NameError for any other module."""
-        for name, one in self.root.named_modules():
-            if one is mod:
-                return str(name)
+        if self.submodule_paths is not None:
+            name = self.submodule_paths.get(mod)
+        else:
+            name = next((name for name, one in self.root.named_modules() if one is mod), None)
+        if name is not None:
+            return name
         raise NameError(f"fx: a module of type {type(mod).__name__} is called, but it is not a submodule of the traced module")
 
     def call_module(self, m: Any, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Return the result of calling a submodule: a proxy for a leaf module, else the result of its forward."""
         path = self.path_of_module(m)
-        if self.is_leaf_module(m, path):
-            return self.create_proxy("call_module", path, args, kwargs)
-        return forward(*args, **kwargs)
+        with ScopeContextManager(self.scope, Scope(path, type(m))):
+            count = self.num_calls.get(path, 0)
+            self.num_calls[path] = count + 1
+            key = f"{path}@{count}" if count else path
+            self.module_stack[key] = (path, type(m))
+            try:
+                return self.create_proxy("call_module", path, args, kwargs) if self.is_leaf_module(m, path) else forward(*args, **kwargs)
+            finally:
+                self.module_stack.pop(key, None)
 
     def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
         """Return an attribute of a module: a proxy for a parameter of the root, else the attribute itself."""
-        if not isinstance(attr_val, mt.nn.Parameter):
+        if isinstance(attr_val, mt.nn.Parameter):
+            named = self.root.named_parameters()
+        elif self.proxy_buffer_attributes and isinstance(attr_val, mt.Tensor):
+            named = self.root.named_buffers()
+        else:
             return attr_val
-        for name, one in self.root.named_parameters():
-            if one is attr_val:
-                if name not in parameter_proxy_cache:
-                    parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {})
-                return parameter_proxy_cache[name]
-        return attr_val
+        name = next((name for name, one in named if one is attr_val), None)
+        if name is None:
+            return attr_val
+        if name not in parameter_proxy_cache:
+            options: dict[str, Any] = {}
+            if self.param_shapes_constant and isinstance(attr_val, mt.nn.Parameter):
+                options = {"proxy_factory_fn": lambda node: ParameterProxy(self, node, name, attr_val)}
+            parameter_proxy_cache[name] = self.create_proxy("get_attr", name, (), {}, **options)
+        return parameter_proxy_cache[name]
+
+    def create_arg(self, a: Any) -> Any:
+        """Return the argument of a node for an argument of traced code.
+
+        Parameters, other tensors and modules become nodes that read attributes of the root. A tensor that is no attribute
+        becomes one. See also `TracerBase.create_arg`.
+        """
+        if isinstance(a, mt.Tensor):
+            return self._tensor(a)
+        if isinstance(a, mt.nn.Module):
+            for name, one in self.root.named_modules():
+                if one is a:
+                    return self.create_node("get_attr", name, (), {})
+        if isinstance(a, tuple) and hasattr(a, "_fields"):
+            return self.create_node("call_function", type(a), tuple(self.create_arg(one) for one in a), {})
+        if type(type(a)) is ProxyableClassMeta or isinstance(type(a), ProxyableClassMeta):
+            return self.create_node("get_attr", self._attribute(a, f"_{type(a).__name__}_constant_"), (), {})
+        return super().create_arg(a)
+
+    def _tensor(self, a: Any) -> Any:
+        if isinstance(a, mt.nn.Parameter):
+            for name, one in self.root.named_parameters():
+                if one is a:
+                    return self.create_node("get_attr", name, (), {})
+            raise NameError("fx: a parameter is used that the traced module does not have")
+        for name, one in self.root.named_buffers():
+            if one is a:
+                return self.create_node("get_attr", name, (), {})
+        name = self.tensor_attrs.get(id(a))
+        if name is None:
+            name = self.tensor_attrs[id(a)] = self._attribute(a, "_tensor_constant")
+        return self.create_node("get_attr", name, (), {})
+
+    def _attribute(self, value: Any, prefix: str) -> str:
+        """Return the name of the root's attribute that holds `value`. Create the attribute if there is none."""
+        for name, one in vars(self.root).items():
+            if one is value:
+                return str(name)
+        name = self.get_fresh_qualname(prefix)
+        object.__setattr__(self.root, name, value)
+        return name
+
+    def get_fresh_qualname(self, prefix: str) -> str:
+        """Return a name with a prefix and a number that is no attribute of the root."""
+        number = 0
+        while hasattr(self.root, f"{prefix}{number}"):
+            number += 1
+        return f"{prefix}{number}"
 
     # Tracing ------------------------------------------------------------------------
 
-    def _leaf(self, a: Any) -> Any:
-        if isinstance(a, Proxy):
-            return a.node
-        if isinstance(a, mt.Tensor):
-            named = self.root.named_parameters() if isinstance(a, mt.nn.Parameter) else self.root.named_buffers()
-            for name, one in named:
-                if one is a:
-                    return self.create_node("get_attr", name, (), {})
-            return self.create_node("get_attr", self._constant(a), (), {})
-        if isinstance(a, mt.nn.Module):
-            return self.create_node("get_attr", self.path_of_module(a), (), {})
-        return a
+    def _placeholder(self, name: str, concrete: Any, fn: Any, signature: inspect.Signature) -> Any:
+        """Return the proxy of an argument, or the values in its place that `concrete_args` has."""
+        if name in concrete:
+            parameter = signature.parameters.get(name)
+            default = () if parameter is None or parameter.default is inspect.Parameter.empty else (parameter.default,)
+            count = 0
 
-    def _constant(self, tensor: Any) -> str:
-        """Return the name of the root's attribute that holds `tensor`. Create the attribute if there is none."""
-        for name, value in vars(self.root).items():
-            if value is tensor:
-                return str(name)
-        number = 0
-        while hasattr(self.root, f"_tensor_constant{number}"):
-            number += 1
-        object.__setattr__(self.root, f"_tensor_constant{number}", tensor)
-        return f"_tensor_constant{number}"
+            def one(value: Any) -> Any:
+                nonlocal count
+                count += 1
+                made = self.create_proxy("placeholder", f"{name}_{count}", default, {})
+                if isinstance(value, PHBase):
+                    if value is not PH:
+                        vars(made.node).update({key: item for key, item in vars(value).items() if not hasattr(made.node, key)})
+                    return made
+                message = f"{name} has been traced with the value {value}, but got another one"
+                if value is None:
+                    self.create_proxy("call_function", _assert_is_none, (made, message), {})
+                elif isinstance(value, (bool, int, float, str, complex)):
+                    mt_assert(made == value, message)
+                else:
+                    warnings.warn(f"fx: the graph does not check that {name} is what it was while it was traced", stacklevel=8)
+                return value
 
-    def create_args_for_root(
-        self, fn: Any, is_module: bool, concrete_args: dict[str, Any] | None = None
-    ) -> tuple[Any, list[Any]]:
+            return pytree().tree_map(one, concrete[name])
+        kind = getattr(fn, "__annotations__", {}).get(name.lstrip("*"))
+        parameter = signature.parameters.get(name)
+        default = () if parameter is None or parameter.default is inspect.Parameter.empty else (parameter.default,)
+        return self.create_proxy("placeholder", name, default, {}, type_expr=kind)
+
+    def create_args_for_root(self, root_fn: Any, is_module: bool, concrete_args: Any = None) -> tuple[Any, list[Any]]:
         """Return the function to run, and a list with a proxy or a concrete value for each of its arguments."""
-        fn = inspect.unwrap(fn)
+        fn = inspect.unwrap(root_fn)
         code = fn.__code__
-        parameters = inspect.signature(fn).parameters
+        signature = inspect.signature(fn)
+        names = list(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
         args: list[Any] = []
-        for name in code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]:
-            if is_module and not args:
-                args.append(self.root)
-                continue
-            given = (concrete_args or {}).get(name, PH)
-            default = parameters[name].default if given is PH else given
-            proxy = self.create_proxy("placeholder", name, () if default is inspect.Parameter.empty else (default,), {})
-            args.append(proxy if given is PH else given)
+        if is_module:
+            if not names:
+                raise RuntimeError("fx: forward has no parameter self")
+            args.append(self.root)
+        concrete = concrete_args or {}
+        if isinstance(concrete, tuple):
+            if len(concrete) != len(names) - len(args):
+                raise RuntimeError(f"fx: expected {len(names) - len(args)} concrete_args, got {len(concrete)}")
+            concrete = dict(zip(names[len(args) :], concrete))
+        args += [self._placeholder(name, concrete, fn, signature) for name in names[len(args) :]]
         stars = [kind for flag, kind in ((inspect.CO_VARARGS, "*"), (inspect.CO_VARKEYWORDS, "**")) if code.co_flags & flag]
-        for kind, name in zip(stars, code.co_varnames[len(args) :]):
-            args.append(self.create_proxy("placeholder", kind + name, (), {}))
-        if not stars and not code.co_kwonlyargcount:
-            return fn, args
-        # Make all arguments positional, so that `args` and `kwargs` can be proxies instead of a tuple and a dict.
-        flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
-        plain = code.replace(co_flags=flags, co_argcount=len(args), co_posonlyargcount=0, co_kwonlyargcount=0)
-        return FunctionType(plain, fn.__globals__, fn.__name__, None, fn.__closure__), args
+        for kind, name in zip(stars, code.co_varnames[len(names) :]):
+            args.append(self._placeholder(kind + name, concrete, fn, signature))
+        run = self._spaces.copied(fn) if self._spaces.needs(fn) else root_fn
+        if stars or code.co_kwonlyargcount:
+            # Make all arguments positional, so that `args` and `kwargs` can be proxies instead of a tuple and a dict.
+            run = self._spaces.copied(fn) if self._spaces.needs(fn) else fn
+            flags = code.co_flags & ~(inspect.CO_VARARGS | inspect.CO_VARKEYWORDS)
+            plain = code.replace(co_flags=flags, co_argcount=len(args), co_posonlyargcount=0, co_kwonlyargcount=0)
+            run = FunctionType(plain, run.__globals__, fn.__name__, None, run.__closure__)
+        leaves, spec = pytree().tree_flatten(tuple(args))
+        if not concrete or all(pytree().tree_is_leaf(one) for one in args):
+            return run, args
+        codegen = _PyTreeCodeGen(_PyTreeInfo(names, pytree().tree_structure(tuple(args[is_module:])), None))
+        self.graph.set_codegen(codegen)
 
-    def trace(self, root: Any, concrete_args: dict[str, Any] | None = None) -> Graph:
+        def flat(*values: Any) -> Any:
+            result, found = pytree().tree_flatten(run(*pytree().tree_unflatten(list(values), spec)))
+            codegen.pytree_info = codegen.pytree_info._replace(out_spec=found)
+            return result
+
+        return flat, leaves
+
+    def trace(self, root: Any, concrete_args: Any = None) -> Graph:
         """Trace a module or a function.
 
         Parameters
         ----------
         root : Module or callable
         concrete_args : dict, optional
-            Values of arguments by name, which are used unchanged. The other arguments are proxies.
+            Values of arguments by name, which are used unchanged. `PH` among them, also inside lists and dicts, stands for a
+            proxy. The other arguments are proxies. The graph checks that it gets the same values.
 
         Returns
         -------
@@ -193,100 +317,76 @@ class Tracer(TracerBase):
         ------
         TraceError
             If the code needs the value of a proxy, for example to branch on it.
+        AssertionError
+            If `root` is neither a module nor a function.
         """
-        global _tracing
         is_module = isinstance(root, mt.nn.Module)
-        self.root = root if is_module else mt.nn.Module()
-        fn = type(root).forward if is_module else root
+        if is_module:
+            if not hasattr(type(root), self.traced_func_name):
+                raise AssertionError(f"fx: {type(root).__name__} has no method {self.traced_func_name}")
+            fn = getattr(type(root), self.traced_func_name)
+            self.root, self.root_module_name = root, type(root).__name__
+            self.submodule_paths = {module: name for name, module in root.named_modules()}
+        else:
+            fn, self.root = root, mt.nn.Module()
+            self.submodule_paths = None
+        if not callable(fn) or not hasattr(inspect.unwrap(fn), "__code__"):
+            raise AssertionError(f"fx: expected a module or a function of Python, got {type(root).__name__}")
         self.graph = Graph(tracer_cls=type(self))
-        self._parameters = {}
-        fn, args = self.create_args_for_root(fn, is_module, concrete_args)
-        _tracing += 1
+        self.module_stack, self.num_calls = {}, {}
+        self.tensor_attrs = {id(value): name for name, value in _tensors(self.root, "")}
+        install_wrapped()
+        self._spaces = Namespaces(self._autowrap_functions, self._autowrap_search)
+        fn_to_run, args = self.create_args_for_root(fn, is_module, concrete_args)
+        cache: dict[str, Any] = {}
+        before = intercept_modules((
+            lambda module, args, kwargs: self.call_module(module, functools.partial(_through, module), args, kwargs),
+            lambda module, name, value: self.getattr(name, value, cache),
+            self._spaces.method,
+        ))  # fmt: skip
+        _threads.tracing = getattr(_threads, "tracing", 0) + 1
         try:
-            with self._watched(fn):
-                result = fn(*args)
+            result = fn_to_run(*args)
             self.create_node("output", "output", (self.create_arg(result),), {}, None, getattr(fn, "__annotations__", {}).get("return"))
         finally:
-            _tracing -= 1
+            _threads.tracing -= 1
+            intercept_modules(before)
+            self._spaces.finish()
+            self.submodule_paths = None
         return self.graph
 
-    @contextmanager
-    def _watched(self, fn: Any) -> Any:
-        """Return a context in which module calls, parameters and wrapped functions are recorded."""
-        alias = sys.modules.get(TREE)  # the module `torch`, if it has been imported
-        with ExitStack() as stack:
-            for module in self.root.modules():
-                stack.callback(object.__setattr__, module, "__class__", type(module))
-                object.__setattr__(module, "__class__", self._watched_class(type(module)))
-            for namespace, name in WRAPPED:
-                self._wrap(stack, namespace, name)
-            # An operator calls the tracer itself if a proxy is passed in place of a tensor, but not if it is passed in
-            # place of a number. All functions are therefore wrapped.
-            for place in filter(None, (mt, alias, mt.nn.functional, mt.fft, mt.linalg, mt.special)):
-                for name, value in list(vars(place).items()):
-                    if isinstance(value, Op) or isinstance(value, FunctionType) and (name == "_assert" or not name.startswith("_")):
-                        self._wrap(stack, vars(place), name)
-            found = [*map(vars, self._autowrap_modules), *(self._globals(one) for one in (fn, *self.root.modules()))]
-            spaces = {id(space): space for space in found if space}
-            for space in spaces.values():
-                for name, value in list(space.items()):
-                    if isinstance(value, Op) or id(value) in self._autowrap_functions:
-                        self._wrap(stack, space, name)
-            yield
-
-    @staticmethod
-    def _globals(of: Any) -> dict[str, Any] | None:
-        found = inspect.unwrap(type(of).forward if isinstance(of, mt.nn.Module) else of)
-        return getattr(found, "__globals__", None)
-
-    @staticmethod
-    def _wrap(stack: ExitStack, namespace: dict[str, Any], name: str) -> None:
-        """Replace a function by one that records calls with proxies, until the stack is closed."""
-        there = name in namespace
-        plain = namespace.get(name, getattr(builtins, name, None))
-        if plain is None or hasattr(plain, "_fx_plain"):
-            return
-
-        # Reading an operator's `__doc__` would generate its documentation.
-        @functools.wraps(plain, assigned=("__module__", "__name__", "__qualname__"))
-        def recording(*args: Any, **kwargs: Any) -> Any:
-            if has_proxy((args, kwargs)):
-                return find_tracer((args, kwargs)).create_proxy("call_function", plain, args, kwargs)
-            return plain(*args, **kwargs)
-
-        recording._fx_plain = plain  # type: ignore[attr-defined]
-        namespace[name] = recording
-        stack.callback(namespace.__setitem__ if there else lambda key, _: namespace.pop(key), name, plain)
-
-    def _watched_class(self, cls: type) -> type:
-        """Return a subclass of `cls` that records calls and parameters of its instances while tracing."""
-        made = self._classes.get(cls)
-        if made is not None:
-            return made
-        tracer = self
-
-        def call(module: Any, *args: Any, **kwargs: Any) -> Any:
-            return tracer.call_module(module, lambda *args, **kwargs: cls.__call__(module, *args, **kwargs), args, kwargs)
-
-        def attribute(module: Any, name: str) -> Any:
-            return tracer.getattr(name, cls.__getattr__(module, name), tracer._parameters)  # type: ignore[attr-defined]
-
-        made = type(cls.__name__, (cls,), {
-            "__slots__": (), "__call__": call, "__getattr__": attribute, "__module__": cls.__module__,
-            "__qualname__": cls.__qualname__, "__doc__": cls.__doc__,
-        })  # fmt: skip
-        self._classes[cls] = made
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        made = type(self).__new__(type(self))
+        vars(made).update(vars(self))
         return made
 
 
-def symbolic_trace(root: Any, concrete_args: dict[str, Any] | None = None) -> GraphModule:
+def mt_assert(condition: Any, message: str) -> None:
+    """Record that a condition on a proxy must hold."""
+    import_module("metatensor.torch_api.torch")._assert(condition, message)
+
+
+def _through(module: Any, *args: Any, **kwargs: Any) -> Any:
+    return call_through(module, args, kwargs)
+
+
+def _tensors(module: Any, prefix: str) -> Any:
+    """Yield the names and values of the attributes that are tensors."""
+    for name, value in vars(module).items():
+        if isinstance(value, mt.Tensor):
+            yield prefix + name, value
+    for name, child in module.named_children():
+        yield from _tensors(child, f"{prefix}{name}.")
+
+
+def symbolic_trace(root: Any, concrete_args: Any = None) -> GraphModule:
     """Trace a module or a function into a module that runs the recorded graph.
 
     Parameters
     ----------
     root : Module or callable
     concrete_args : dict, optional
-        Values of arguments by name, which are used unchanged. The other arguments become placeholders.
+        Values of arguments by name, which are used unchanged. The other arguments become placeholders. See `Tracer.trace`.
 
     Returns
     -------
@@ -300,7 +400,8 @@ def symbolic_trace(root: Any, concrete_args: dict[str, Any] | None = None) -> Gr
     >>> traced(mt.empty(5, 3, device="meta")).shape
     metatensor.Size([5, 2])
     """
-    named = type(root) if isinstance(root, mt.nn.Module) else root
     tracer = Tracer()
-    traced = tracer.trace(root, concrete_args)
-    return GraphModule(root=tracer.root, graph=traced, class_name=named.__name__)
+    graph = tracer.trace(root, concrete_args)
+    name = type(root).__name__ if isinstance(root, mt.nn.Module) else getattr(root, "__name__", type(root).__name__)
+    return GraphModule(tracer.root, graph, name)
+

@@ -2,17 +2,58 @@
 
 from __future__ import annotations
 
+import builtins
+import functools
 import sys
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["WRAPPED", "wrap"]
+__all__ = ["WRAPPED", "install_wrapped", "recording", "wrap"]
 
 WRAPPED: list[tuple[dict[str, Any], str]] = []
 """Pairs of a namespace and a name in it, as registered by `wrap`."""
 
 
+def recording(function: Callable[..., Any], target: Any = None) -> Callable[..., Any]:
+    """Return a function that calls another one, or records the call as a node if there is a proxy among the arguments.
+
+    Only code that is traced has proxies, so that for everyone else it is the same function. The node's target is `target`,
+    or what is returned if that is None.
+    """
+
+    # Reading an operator's `__doc__` would generate its documentation.
+    @functools.wraps(function, assigned=("__module__", "__name__", "__qualname__"))
+    def recorded(*args: Any, **kwargs: Any) -> Any:
+        proxies = sys.modules.get("metatensor.program.fx.proxy")  # before it is imported there are no proxies
+        if proxies is not None:
+            found = proxies.first_proxy((args, kwargs))
+            if found is not None:
+                made = found.tracer.create_proxy("call_function", recorded if target is None else target, args, kwargs)
+                made.node.meta["is_wrapped"] = True
+                return made
+        return function(*args, **kwargs)
+
+    recorded._fx_plain = function  # type: ignore[attr-defined]
+    return recorded
+
+
+def install_wrapped() -> None:
+    """Let the functions that are registered by name before they were defined be recorded."""
+    for namespace, name in WRAPPED:
+        _install(namespace, name)
+
+
+def _install(namespace: dict[str, Any], name: str) -> None:
+    plain = namespace.get(name, getattr(builtins, name, None))
+    if plain is None or isinstance(plain, type) or hasattr(plain, "_fx_plain"):
+        return  # not defined yet, or a class, which a function cannot stand for
+    namespace[name] = recording(plain, None if namespace.get("__name__") == getattr(plain, "__module__", None) else plain)
+
+
 def wrap(fn_or_name: Any) -> Any:
     """Register a function of the calling module to be recorded as a single call.
+
+    The name stands for a function from then on that calls the registered one, and records the call if it gets a proxy.
 
     Parameters
     ----------
@@ -22,7 +63,7 @@ def wrap(fn_or_name: Any) -> Any:
     Returns
     -------
     callable or str
-        `fn_or_name`, so that `wrap` can be used as a decorator.
+        The function that records, so that `wrap` can be used as a decorator. A name is returned as it is.
 
     Raises
     ------
@@ -42,4 +83,10 @@ def wrap(fn_or_name: Any) -> Any:
     if frame.f_code.co_name != "<module>":
         raise NotImplementedError("torch.fx.wrap: must be called in a module's top level")
     WRAPPED.append((frame.f_globals, name))
-    return fn_or_name
+    if isinstance(fn_or_name, str) or isinstance(fn_or_name, type) or hasattr(fn_or_name, "_fx_plain"):
+        _install(frame.f_globals, name)
+        return fn_or_name
+    if frame.f_globals.get(name) is fn_or_name:
+        _install(frame.f_globals, name)
+        return frame.f_globals[name]
+    return recording(fn_or_name)

@@ -3,18 +3,63 @@
 from __future__ import annotations
 
 import builtins
+import copy
 import keyword
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from metatensor.program.fx.codegen import PythonCode, python_code
-from metatensor.program.fx.node import Node, map_arg
+from metatensor.program.fx.codegen import CodeGen, PythonCode, _PyTreeCodeGen, _PyTreeInfo
+from metatensor.program.fx.node import Node, _get_qualified_name, _type_repr, map_arg
 
-__all__ = ["Graph"]
+__all__ = ["CodeGen", "Graph", "PythonCode", "_PyTreeCodeGen", "_PyTreeInfo", "_get_qualified_name", "_type_repr"]
 
 _OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
+
+
+class NodeList:
+    """The nodes of a graph in order. While it is iterated over, nodes may be inserted and erased."""
+
+    def __init__(self, graph: Graph, direction: str = "_next") -> None:
+        self.graph, self.direction = graph, direction
+
+    def __len__(self) -> int:
+        return self.graph._len
+
+    def __iter__(self) -> Iterator[Node]:
+        root = self.graph._root
+        node = getattr(root, self.direction)
+        while node is not root:
+            if not node._erased:
+                yield node
+            node = getattr(node, self.direction)
+
+    def __reversed__(self) -> NodeList:
+        return NodeList(self.graph, "_prev" if self.direction == "_next" else "_next")
+
+    def __getitem__(self, index: Any) -> Any:
+        return list(self)[index]
+
+    def __contains__(self, node: object) -> bool:
+        return isinstance(node, Node) and node.graph is self.graph and not node._erased and node is not self.graph._root
+
+
+_node_list = NodeList
+
+
+class _InsertionPoint:
+    """The place where new nodes are added, until the end of a ``with`` block, or until another one is chosen."""
+
+    def __init__(self, graph: Graph, insert: Callable[[Node], None]) -> None:
+        self.graph, self.before = graph, graph._insert
+        graph._insert = insert
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *exc: object) -> None:
+        self.graph._insert = self.before
 
 
 class Graph:
@@ -47,46 +92,46 @@ class Graph:
     """
 
     def __init__(self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: dict[str, Any] | None = None) -> None:
-        self._nodes: list[Node] = []
-        self._names: dict[str, int] = {}
-        self._at: int | None = None
+        self._names: set[str] = set()
+        self._counts: dict[str, int] = {}  # the greatest number in a name, by what stands before it
+        self._root = Node(self, "", "root", "", (), {})
+        self._insert: Callable[[Node], None] = self._root._link_before
+        self._len = 0
         self._tracer_cls, self._tracer_extras = tracer_cls, tracer_extras or {}
+        self._codegen = CodeGen()
         self.owning_module = owning_module
         self.arguments: tuple[tuple[Any, ...], dict[str, Any]] | None = None
-        self._root = Node(self, "", "root", "", (), {})
 
     @property
-    def nodes(self) -> Sequence[Node]:
-        """The nodes as a new list, which does not follow later changes of the graph."""
-        return list(self._nodes)
+    def nodes(self) -> NodeList:
+        """The nodes in order. It follows changes of the graph, also while it is iterated over."""
+        return NodeList(self)
 
     # Creating nodes ---------------------------------------------------------------
 
     def _name(self, candidate: str) -> str:
-        base = re.sub(r"\W", "_", candidate) or "_unnamed"
+        base = re.sub(r"[^0-9a-zA-Z_]+", "_", candidate) or "_unnamed"
         if base[0].isdigit():
             base = f"_{base}"
-        match = re.fullmatch(r"(.*)_(\d+)", base)
-        number = 0
-        if match is not None and base in self._names:
+        name, number = base, 0
+        match = re.fullmatch(r"(.+)_(\d+)", base)
+        if match is not None:
             base, number = match[1], int(match[2])
-        name = base
+        number = number or self._counts.get(base, 0)
         while name in self._names or keyword.iskeyword(name) or hasattr(builtins, name):
-            number = max(self._names.get(base, 0), number) + 1
-            self._names[base] = number
+            number += 1
             name = f"{base}_{number}"
-        self._names.setdefault(name, 0)
+        self._names.add(name)
+        self._counts[base] = number
         return name
 
     @staticmethod
-    def _candidate(op: str, target: Any) -> str:
+    def _target_to_str(target: Any) -> str:
+        """Return a name for the result of a node, without regard to other names."""
         text = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
-        text = text.removeprefix("*")
-        if text[:2] == text[-2:] == "__":
-            text = text.strip("_")
-        if op == "call_function":  # the target may be a class, whose name becomes snake case
-            text = re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", text).lower()
-        return text
+        if len(text) > 4 and text[:2] == text[-2:] == "__":
+            text = text[2:-2]
+        return re.sub(r"(?<=[a-z])([A-Z])", r"_\1", text).lower()
 
     def create_node(
         self, op: str, target: Any, args: tuple[Any, ...] | None = None, kwargs: dict[str, Any] | None = None, name: str | None = None,
@@ -106,15 +151,22 @@ class Graph:
             Requested name. A number is appended if it is taken. Default: derived from `target`.
         type_expr : any, optional
             Stored as the node's `type`.
+
+        Raises
+        ------
+        AssertionError
+            If `op` is another one, or if `args` is no tuple or `kwargs` no dict.
         """
         if op not in _OPS:
             raise AssertionError(f"Graph.create_node: expected one of {', '.join(_OPS)}, got {op!r}")
-        made = Node(self, self._name(name or self._candidate(op, target)), op, target, args or (), kwargs or {}, type_expr)
-        if self._at is None:
-            self._nodes.append(made)
-        else:
-            self._nodes.insert(self._at, made)
-            self._at += 1
+        if not isinstance(args, tuple | None) or not isinstance(kwargs, dict | None):
+            raise AssertionError("Graph.create_node: args must be a tuple and kwargs a dict")
+        made = Node(self, self._name(name or self._target_to_str(target)), op, target, args or (), kwargs or {}, type_expr)
+        self._insert(made)
+        self._len += 1
+        if self.owning_module is not None:
+            for hook in getattr(self.owning_module, "_create_node_hooks", ()):
+                hook(made)
         return made
 
     def placeholder(self, name: str, type_expr: Any = None, default_value: Any = ...) -> Node:
@@ -146,7 +198,7 @@ class Graph:
         """Add a copy of a node of another graph. `arg_transform` maps its input nodes to nodes of this graph."""
         args, kwargs = map_arg((node.args, node.kwargs), arg_transform)
         made = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
-        made.meta = dict(node.meta)
+        made.meta = copy.copy(node.meta)
         return made
 
     def graph_copy(self, g: Graph, val_map: dict[Node, Any], return_output_node: bool = False) -> Any:
@@ -175,10 +227,11 @@ class Graph:
         return None
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Graph:
-        made = type(self)(tracer_cls=self._tracer_cls)
+        made = type(self)(tracer_cls=self._tracer_cls, tracer_extras=self._tracer_extras)
         made.arguments = self.arguments
+        made._codegen = copy.copy(self._codegen)
         copies: dict[Node, Any] = {}
-        for node in self._nodes:
+        for node in self.nodes:
             copies[node] = made.node_copy(node, copies.__getitem__)
         if memo is not None:
             memo[id(self)] = made
@@ -187,82 +240,113 @@ class Graph:
     # Changing the graph -----------------------------------------------------------
 
     def erase_node(self, to_erase: Node) -> None:
-        """Remove a node. Raise RuntimeError if another node uses it."""
+        """Remove a node. Raise RuntimeError if another node uses it or if it belongs to another graph."""
         if to_erase.users:
             raise RuntimeError(f"Graph.erase_node: {to_erase} is used by {list(to_erase.users)}")
+        if to_erase.graph is not self:
+            raise RuntimeError(f"Graph.erase_node: {to_erase} belongs to another graph")
         if to_erase._erased:
             return
-        place = self._nodes.index(to_erase)
-        del self._nodes[place]
-        if self._at is not None and place < self._at:
-            self._at -= 1
-        to_erase._set((), {})
+        if self.owning_module is not None:
+            for hook in getattr(self.owning_module, "_erase_node_hooks", ()):
+                hook(to_erase)
+        to_erase._unlink()
         to_erase._erased = True
-
-    def _move(self, node: Node, to: Node, offset: int) -> None:
-        if node is not to:
-            self._nodes.remove(node)
-            self._nodes.insert(self._nodes.index(to) + offset, node)
-
-    @contextmanager
-    def _inserting(self, place: int | None) -> Any:
-        before, self._at = self._at, place
-        try:
-            yield
-        finally:
-            self._at = before
+        self._len -= 1
+        to_erase._set((), {})
 
     def inserting_before(self, n: Node | None = None) -> Any:
-        """Return a context in which new nodes are added before `n`, or at the beginning for None."""
-        return self._inserting(0 if n is None else self._nodes.index(n))
+        """Let new nodes be added before `n`, or at the beginning for None. As a context, until its end."""
+        if n is None:
+            return self.inserting_after(self._root)
+        if n.graph is not self:
+            raise AssertionError(f"Graph.inserting_before: {n} belongs to another graph")
+        return _InsertionPoint(self, n._link_before)
 
     def inserting_after(self, n: Node | None = None) -> Any:
-        """Return a context in which new nodes are added after `n`, or at the end for None."""
-        return self._inserting(None if n is None else self._nodes.index(n) + 1)
+        """Let new nodes be added directly after `n`, or at the end for None. As a context, until its end.
+
+        The node that is created last comes first.
+        """
+        if n is None:
+            return self.inserting_before(self._root)
+        if n.graph is not self:
+            raise AssertionError(f"Graph.inserting_after: {n} belongs to another graph")
+        return _InsertionPoint(self, lambda node: n._next._link_before(node))
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
-        """Remove nodes without side effects whose results are unused. Return whether there were any."""
+        """Remove nodes whose results are unused, except those that `is_impure_node` or `Node.is_impure` tells to keep.
+
+        Return whether there were any. Raise RuntimeError if the graph is not well-formed, see `lint`.
+        """
+        self.lint()
         impure = is_impure_node or Node.is_impure
-        count = len(self._nodes)
+        count = len(self.nodes)
         for node in reversed(self.nodes):
-            if not impure(node) and not node.users:
+            if not node.users and node.op not in ("placeholder", "output") and not impure(node):
                 self.erase_node(node)
-        return len(self._nodes) < count
+        return len(self.nodes) < count
+
+    def _clear_nodes(self) -> None:
+        for node in reversed(self.nodes):
+            node.users = {}
+            self.erase_node(node)
 
     # Inspection -------------------------------------------------------------------
 
     def find_nodes(self, *, op: str, target: Any = None, sort: bool = True) -> list[Node]:
         """Return the nodes with the given `op`, and with the given `target` unless it is None."""
-        return [node for node in self._nodes if node.op == op and (target is None or node.target == target)]
+        return [node for node in self.nodes if node.op == op and (target is None or node.target == target)]
 
     def output_node(self) -> Node:
         """Return the output node."""
-        return next(node for node in reversed(self._nodes) if node.op == "output")
+        return next(node for node in reversed(self.nodes) if node.op == "output")
 
     def lint(self) -> None:
-        """Check the graph. Raise RuntimeError if a node precedes one of its inputs or if two nodes have one name."""
+        """Check the graph.
+
+        Raises
+        ------
+        RuntimeError
+            If a node uses one that does not precede it, that belongs to another graph or that was erased, if two nodes have one
+            name, or if a target is not where the module has it.
+        """
         seen: set[Node] = set()
         names: set[str] = set()
-        for node in self._nodes:
+        for node in self.nodes:
             for given in node.all_input_nodes:
+                if given.graph is not self:
+                    raise RuntimeError(f"Graph.lint: {node} uses {given} of another graph; node_copy copies nodes")
                 if given not in seen:
                     raise RuntimeError(f"Graph.lint: {node} uses {given}, which does not precede it")
             if node.name in names:
                 raise RuntimeError(f"Graph.lint: two nodes have the name {node.name}")
             seen.add(node)
             names.add(node.name)
+            if self.owning_module is not None and node.op in ("get_attr", "call_module"):
+                self._lint_target(node)
+
+    def _lint_target(self, node: Node) -> None:
+        found = self.owning_module
+        for part in node.target.split("."):
+            if not hasattr(found, part):
+                raise RuntimeError(f"Graph.lint: {node} uses {node.target}, which the module does not have")
+            found = getattr(found, part)
+        if node.op == "call_module" and not callable(found):
+            raise RuntimeError(f"Graph.lint: {node} calls {node.target}, which is a {type(found).__name__}")
 
     def print_tabular(self) -> None:
         """Print a table with the op, name, target and arguments of each node."""
         rows = [("opcode", "name", "target", "args", "kwargs")]
-        rows += [(node.op, node.name, str(node.target), str(node.args), str(node.kwargs)) for node in self._nodes]
+        rows += [(node.op, node.name, str(node.target), str(node.args), str(node.kwargs)) for node in self.nodes]
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        rows.insert(1, tuple("-" * width for width in widths))  # type: ignore[arg-type]
         print("\n".join("  ".join(text.ljust(width) for text, width in zip(row, widths)).rstrip() for row in rows))
+
+    # Code -------------------------------------------------------------------------
 
     def python_code(self, root_module: str = "self", **options: Any) -> PythonCode:
         """Return the graph as the source of a method ``forward``, and the objects that it refers to by name.
-
-        The source is for readers and for other programs: a `GraphModule` runs the graph itself.
 
         Parameters
         ----------
@@ -271,9 +355,47 @@ class Graph:
         **options
             Ignored.
         """
-        return python_code(self, root_module)
+        return self._codegen._gen_python_code(self.nodes, root_module)
+
+    def set_codegen(self, codegen: CodeGen) -> None:
+        """Let `codegen` write the code of this graph. `GraphModule.recompile` puts it to use."""
+        self._codegen = codegen
+
+    def on_generate_code(self, make_transformer: Callable[[Any], Callable[[list[str]], list[str]]]) -> Any:
+        """Change the lines of the body of the code that is generated.
+
+        Parameters
+        ----------
+        make_transformer : callable
+            Called with the present transformer, or None. Returns a function from a list of lines to another one.
+
+        Returns
+        -------
+        context manager
+            At its end the present transformer is in use again.
+        """
+        before = self._codegen._body_transformer
+        self._codegen._body_transformer = make_transformer(before)
+
+        @contextmanager
+        def restored() -> Any:
+            try:
+                yield
+            finally:
+                self._codegen._body_transformer = before
+
+        return restored()
+
+    def process_inputs(self, *args: Any) -> Any:
+        """Return the arguments of a call as one value for each placeholder."""
+        return self._codegen.process_inputs(*args)
+
+    def process_outputs(self, out: Any) -> Any:
+        """Return the result of a call for what the output node returns."""
+        return self._codegen.process_outputs(out)
 
     def __str__(self) -> str:
-        arguments = ", ".join(f"%{node.name}" for node in self._nodes if node.op == "placeholder")
-        lines = [node.format_node() for node in self._nodes if node.op != "placeholder"]
-        return "\n    ".join([f"graph({arguments}):", *lines])
+        lines = [node.format_node() for node in self.nodes]
+        return "\n    ".join(["graph():", *filter(None, lines)])
+
+

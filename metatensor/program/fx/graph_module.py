@@ -1,17 +1,39 @@
-"""Modules whose forward runs a graph."""
+"""Modules whose forward is the code of a graph."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import itertools
+import linecache
+import os
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.thread import _set_grad_enabled, is_grad_enabled
+from metatensor.program.fx.codegen import PythonCode, usual_globals
 from metatensor.program.fx.graph import Graph
-from metatensor.program.fx.interpreter import Interpreter, attribute_of, bind, flattened
+from metatensor.program.fx.interpreter import attribute_of, flattened
+from metatensor.program.fx.node import Node, map_aggregate, map_arg
 
 __all__ = ["GraphModule", "reduce_graph_module"]
 
 _USER_PRESERVED_ATTRIBUTES_KEY = "_user_preserved_attributes"
+_HOOKS = ("_create_node_hooks", "_erase_node_hooks", "_replace_hooks", "_deepcopy_hooks")
+_numbers = itertools.count()
+
+
+def _forward_from_src(src: str, names: dict[str, Any], co_fields: Any = None, name: str = "forward") -> Any:
+    """Return the function `name` that `src` defines. Tracebacks show its lines."""
+    file = f"<code of a graph {next(_numbers)}>"
+    scope = {**usual_globals(), **names}
+    exec(compile(src, file, "exec"), scope)
+    made = scope.pop(name)
+    linecache.cache[file] = (len(src), None, src.splitlines(keepends=True), file)  # tracebacks show the lines
+    weakref.finalize(made, linecache.cache.pop, file, None).atexit = False
+    return made
 
 
 class _CodeOnlyModule(mt.nn.Module):
@@ -57,9 +79,10 @@ def _assign_attr(value: Any, to_module: Any, target: str) -> None:
 
 
 class GraphModule(mt.nn.Module):
-    """A module that runs a graph.
+    """A module that runs the code of a graph.
 
-    It has the attributes that the graph uses, and shares them with the module that they come from.
+    It has the attributes that the graph uses, and shares them with the module that they come from. Changes of the graph take
+    effect with `recompile`.
 
     Parameters
     ----------
@@ -72,13 +95,13 @@ class GraphModule(mt.nn.Module):
     Raises
     ------
     RuntimeError
-        If `root` is a dict without an attribute that the graph uses.
+        If `root` is a dict without an attribute that the graph uses, or neither a module nor a dict.
     """
 
     _own_class = False
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        # Each instance has its own class, whose name is that of the traced module or function.
+        # Each instance has its own class, whose name is that of the traced module or function, and whose forward is its code.
         while cls._own_class:
             cls = cls.__mro__[1]
         return super().__new__(type(cls.__name__, (cls,), {"_own_class": True, "__module__": cls.__module__}))
@@ -86,8 +109,11 @@ class GraphModule(mt.nn.Module):
     def __init__(self, root: Any, graph: Graph, class_name: str = "GraphModule") -> None:
         super().__init__()
         type(self).__name__ = class_name
+        self.meta: dict[str, Any] = {}
         if isinstance(root, mt.nn.Module):
             self.training = root.training
+        elif not isinstance(root, dict):
+            raise RuntimeError(f"GraphModule: root must be a Module or a dict, got {type(root).__name__}")
         for node in graph.nodes:
             if node.op in ("get_attr", "call_module"):
                 if isinstance(root, dict):
@@ -97,8 +123,8 @@ class GraphModule(mt.nn.Module):
                 else:
                     _copy_attr(root, self, node.target)
         self.graph = graph
-        self._tracer_cls = graph._tracer_cls
-        self.meta: dict[str, Any] = {}
+        tracer = graph._tracer_cls
+        self._tracer_cls = tracer if tracer is not None and "<locals>" not in tracer.__qualname__ else None
 
     @property
     def graph(self) -> Graph:
@@ -113,28 +139,54 @@ class GraphModule(mt.nn.Module):
         g.owning_module = self
         self.recompile()
 
-    def recompile(self) -> None:
-        """Do nothing. The graph is interpreted at each call, so that changes take effect without compilation."""
+    def recompile(self) -> PythonCode:
+        """Put changes of the graph into effect: write its code and let it be ``forward``. Return the code."""
+        written = self._graph.python_code()
+        made = _forward_from_src(written.src, written.globals, name=self._graph._codegen._func_name)
+        made.__qualname__ = f"{type(self).__name__}.forward"
+        cls: Any = type(self)
+        cls._compiled = staticmethod(made)
+        if self._graph.arguments is None and cls.__mro__[1].forward is GraphModule.forward:
+            cls.forward = made
+        elif "forward" in vars(cls):
+            del cls.forward
+        self._code = written.src
+        return written
 
+    _compiled: Any = None
     @property
     def code(self) -> str:
-        """The graph as Python source, which defines ``forward``. See `Graph.python_code`."""
-        return self._graph.python_code().src
+        """The Python source that the module runs, which defines ``forward``. See `Graph.python_code`."""
+        return self._code
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the graph and return its output."""
-        places = [node for node in self._graph.nodes if node.op == "placeholder"]
-        if self._graph.arguments is None:
-            values = bind(self._graph, args, kwargs)
-        else:
-            values = flattened(self._graph.arguments, (args, kwargs), type(self).__name__)
-        return Interpreter(self).run(initial_env=dict(zip(places, values)))
+        if self._graph.arguments is not None:
+            return _forward_of_program(self, *args, **kwargs)
+        return self._compiled(self, *args, **kwargs)
 
     def print_readable(self, print_output: bool = True, *_: Any, **__: Any) -> str:
-        """Return `code`, and print it if `print_output` is true."""
+        """Return the code as that of a class, followed by those of the graph modules inside. Print it if `print_output` is true."""
+        parts = [f"class {type(self).__name__}(torch.nn.Module):\n" + "".join(f"    {line}\n" for line in self.code.splitlines())]
+        parts += [m.print_readable(print_output=False) for m in self.children() if isinstance(m, GraphModule)]
+        text = parts[0] + "".join("".join(f"    {line}\n" if line else "\n" for line in ["", *one.splitlines()]) for one in parts[1:])
         if print_output:
-            print(self.code)
-        return self.code
+            print(text)
+        return text
+
+    def to_folder(self, folder: str | os.PathLike[str], module_name: str = "FxModule") -> None:
+        """Write a Python package with the code of the graph and the submodules and tensors that it uses.
+
+        Parameters
+        ----------
+        folder : path
+            The folder to make. ``module.py`` in it defines the class `module_name`, whose instances load the tensors.
+        module_name : str
+            Name of the class. Default: "FxModule".
+        """
+        from metatensor.program.fx.folders import write
+
+        write(self, folder, module_name)
 
     def add_submodule(self, target: str, m: Any) -> bool:
         """Add a submodule with a dotted name. Return False if a part of its path is not a module."""
@@ -169,26 +221,94 @@ class GraphModule(mt.nn.Module):
                 parts = node.target.split(".")
                 used.update(".".join(parts[:count]) for count in range(1, len(parts) + 1))
                 if node.op == "call_module":
-                    used.update(f"{node.target}.{name}" for name, _ in attribute_of(self, node.target).named_modules() if name)
+                    with contextlib.suppress(RuntimeError):  # the graph may have been changed first
+                        used.update(f"{node.target}.{name}" for name, _ in attribute_of(self, node.target).named_modules() if name)
         for name in [name for name, _ in self.named_modules() if name and name not in used]:
             self.delete_submodule(name)
+
+    # Hooks of the graph ---------------------------------------------------------------
+
+    def _hook(self, table: str, f: Callable[..., Any], remove: bool) -> None:
+        hooks = self.__dict__.setdefault(table, [])
+        hooks.remove(f) if remove else hooks.append(f)
+
+    def _register_create_node_hook(self, f: Callable[[Node], Any]) -> None:
+        self._hook("_create_node_hooks", f, False)
+
+    def _unregister_create_node_hook(self, f: Callable[[Node], Any]) -> None:
+        self._hook("_create_node_hooks", f, True)
+
+    def _register_erase_node_hook(self, f: Callable[[Node], Any]) -> None:
+        self._hook("_erase_node_hooks", f, False)
+
+    def _unregister_erase_node_hook(self, f: Callable[[Node], Any]) -> None:
+        self._hook("_erase_node_hooks", f, True)
+
+    def _register_replace_node_hook(self, f: Callable[..., Any]) -> None:
+        self._hook("_replace_hooks", f, False)
+
+    def _unregister_replace_node_hook(self, f: Callable[..., Any]) -> None:
+        self._hook("_replace_hooks", f, True)
+
+    @contextlib.contextmanager
+    def _set_replace_hook(self, f: Callable[..., Any]) -> Any:
+        self._register_replace_node_hook(f)
+        try:
+            yield
+        finally:
+            self._unregister_replace_node_hook(f)
+
+    # Copies -----------------------------------------------------------------------------
+
+    def _deepcopy_init(self) -> Any:
+        return GraphModule.__init__
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         made = type(self).__new__(type(self))
         memo[id(self)] = made
-        body = {name: value for name, value in self.__dict__.items() if name != "_graph"}
+        body = {name: value for name, value in self.__dict__.items() if name not in ("_graph", *_HOOKS)}
         fake = _CodeOnlyModule(copy.deepcopy(body, memo))
-        GraphModule.__init__(made, fake, copy.deepcopy(self._graph, memo), type(self).__name__)
+        self._deepcopy_init()(made, fake, copy.deepcopy(self._graph, memo), type(self).__name__)
+        for name in ("_state_dict_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks", *_HOOKS):
+            if name in self.__dict__:
+                setattr(made, name, copy.copy(self.__dict__[name]))
         made.meta = copy.deepcopy(self.meta, memo)
+        for name, value in made.meta.get(_USER_PRESERVED_ATTRIBUTES_KEY, {}).items():
+            setattr(made, name, value)
         return made
 
     def __copy__(self) -> Any:
-        return GraphModule(self, copy.deepcopy(self._graph), type(self).__name__)
+        made = GraphModule(self, copy.deepcopy(self._graph), type(self).__name__)
+        made.meta = dict(self.meta)
+        return made
 
     def __reduce__(self) -> Any:
-        body = {name: value for name, value in self.__dict__.items() if name != "_graph"}
-        nodes = [(node.name, node.op, node.target, *_packed(node)) for node in self._graph.nodes]
-        return reduce_graph_module, (body, nodes, type(self).__name__, self._graph.arguments)
+        left_out = ("_graph", "_code", *_HOOKS)
+        body = {name: value for name, value in self.__dict__.items() if name not in left_out}
+        nodes = [(node.name, node.op, node.target, *_packed(node), node.type) for node in self._graph.nodes]
+        codegen = self._graph._codegen
+        extras = {"arguments": self._graph.arguments, "tracer_cls": self._tracer_cls, "codegen": None if _usual(codegen) else codegen}
+        return reduce_graph_module, (body, nodes, type(self).__name__, extras)
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n\n{self._code}"
+
+
+def _forward_of_program(self: Any, *args: Any, **kwargs: Any) -> Any:
+    """Run the graph of a program and return its output."""
+    values = flattened(self._graph.arguments, (args, kwargs), type(self).__name__)
+    recording = is_grad_enabled()
+    try:
+        return self._compiled(self, *values)
+    except BaseException:
+        _set_grad_enabled(recording)  # a node may have changed it
+        raise
+
+
+def _usual(codegen: Any) -> bool:
+    from metatensor.program.fx.codegen import CodeGen
+
+    return type(codegen) is CodeGen and codegen._body_transformer is None
 
 
 class _Reference:
@@ -199,21 +319,19 @@ class _Reference:
 
 
 def _packed(node: Any) -> Any:
-    from metatensor.program.fx.node import map_arg
-
     return map_arg((node.args, node.kwargs), lambda given: _Reference(given.name))
 
 
-def reduce_graph_module(body: dict[str, Any], nodes: list[Any], class_name: str, arguments: Any = None) -> GraphModule:
+def reduce_graph_module(body: dict[str, Any], nodes: list[Any], class_name: str, extras: dict[str, Any]) -> GraphModule:
     """Rebuild a pickled `GraphModule`."""
-    from metatensor.program.fx.node import map_aggregate
-
-    graph = Graph()
-    graph.arguments = arguments
+    graph = Graph(tracer_cls=extras["tracer_cls"])
+    graph.arguments = extras["arguments"]
+    if extras["codegen"] is not None:
+        graph.set_codegen(extras["codegen"])
     made: dict[str, Any] = {}
-    for name, op, target, args, kwargs in nodes:
+    for name, op, target, args, kwargs, kind in nodes:
         args, kwargs = map_aggregate((args, kwargs), lambda leaf: made[leaf.name] if isinstance(leaf, _Reference) else leaf)
-        made[name] = graph.create_node(op, target, args, kwargs, name)
+        made[name] = graph.create_node(op, target, args, dict(kwargs), name, kind)
     result = GraphModule(_CodeOnlyModule(body), graph, class_name)
     result.training = body.get("training", True)
     return result

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 from metatensor._core.capture import Value
@@ -11,7 +10,7 @@ from metatensor._core.thread import _set_grad_enabled, is_grad_enabled
 from metatensor.program.fx.node import Node, map_arg
 from metatensor.program.structure import leaves
 
-__all__ = ["Interpreter", "Transformer", "attribute_of", "bind", "flattened"]
+__all__ = ["Interpreter", "Transformer", "attribute_of", "flattened"]
 
 
 def attribute_of(module: Any, target: str) -> Any:
@@ -53,6 +52,7 @@ class Interpreter:
         self.submodules = dict(module.named_modules())
         self.env: dict[Node, Any] = {}
         self.garbage_collect_values = garbage_collect_values
+        self.extra_traceback = True
         self.user_to_last_uses: dict[Node, list[Node]] = {}
         last: dict[Node, Node] = {}
         for node in self.graph.nodes:
@@ -67,29 +67,48 @@ class Interpreter:
         Parameters
         ----------
         *args
-            Arguments of the graph, in the order of its placeholders.
+            Arguments of the graph, in the order of its placeholders, or those that its code takes.
         initial_env : dict of Node to any, optional
             Results to use for nodes instead of running them.
         enable_io_processing : bool
-            Ignored.
+            Let the graph's `CodeGen` process the arguments and the output. Default: True.
         """
         self.env = dict(initial_env or {})
+        if enable_io_processing:
+            args = self.graph.process_inputs(*args)
         self.args_iter = iter(args)
         recording = is_grad_enabled()
         try:
-            return self._run()
+            result = self._run()
         except BaseException:
             _set_grad_enabled(recording)  # a node may have changed it
             raise
+        return self.graph.process_outputs(result) if enable_io_processing else result
+
+    def boxed_run(self, args_list: list[Any]) -> Any:
+        """Run the graph on arguments in a list, which is emptied, so that each is released after its last use."""
+        self.env = {}
+        for node in self.graph.nodes:
+            if node.op == "placeholder":
+                self.env[node] = args_list.pop(0)
+        self.args_iter = iter(())
+        return self._run()
 
     def _run(self) -> Any:
         for node in self.graph.nodes:
             if node in self.env:
                 continue
-            self.env[node] = self.run_node(node)
+            try:
+                self.env[node] = self.run_node(node)
+            except Exception as error:
+                if self.extra_traceback and node.op != "placeholder" and hasattr(error, "add_note"):
+                    error.add_note(f"while running {node.format_node()}" + (f"\n{node.stack_trace}" if node.stack_trace else ""))
+                raise
             if self.garbage_collect_values:
                 for used in self.user_to_last_uses.get(node, ()):
                     self.env.pop(used, None)
+                if not node.users and node.op not in ("placeholder", "output"):
+                    del self.env[node]
             if node.op == "output":
                 return self.env[node]
         return None
@@ -156,15 +175,33 @@ class Transformer(Interpreter):
     Parameters
     ----------
     module : GraphModule
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.program import fx
+    >>> class Soft(fx.Transformer):
+    ...     def call_function(self, target, args, kwargs):
+    ...         return super().call_function(mt.nn.functional.softplus if target is mt.relu else target, args, kwargs)
+    >>> [node.name for node in Soft(fx.symbolic_trace(lambda x: mt.relu(x))).transform().graph.nodes]
+    ['x', 'softplus', 'output']
     """
 
     def __init__(self, module: Any) -> None:
         from metatensor.program.fx._symbolic_trace import Tracer
         from metatensor.program.fx.graph import Graph
 
+        class TransformerTracer(Tracer):
+            """Records every submodule as a single call."""
+
+            def is_leaf_module(self, m: Any, module_qualified_name: str) -> bool:
+                return True
+
         super().__init__(module)
         self.new_graph = Graph()
-        self.tracer = Tracer()
+        self.new_graph.arguments = self.graph.arguments
+        self.new_graph.set_codegen(self.graph._codegen)
+        self.tracer = TransformerTracer()
         self.tracer.root, self.tracer.graph = module, self.new_graph
 
     def placeholder(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -173,7 +210,7 @@ class Transformer(Interpreter):
 
     def get_attr(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the reading of an attribute and return its proxy."""
-        return self.tracer.proxy(self.new_graph.get_attr(target))
+        return self.tracer.create_proxy("get_attr", target, args, kwargs)
 
     def call_function(self, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Record the call of a function and return its proxy."""
@@ -191,31 +228,11 @@ class Transformer(Interpreter):
         """Run the graph on proxies and return a `GraphModule` with the recorded graph."""
         from metatensor.program.fx.graph_module import GraphModule
 
-        result = super().run()
-        self.new_graph.output(self.tracer.create_arg(result))
+        result = super().run(enable_io_processing=False)
+        if result is not None:
+            made = self.new_graph.output(self.tracer.create_arg(result))
+            made.meta.update(self.graph.output_node().meta)
         return GraphModule(self.module, self.new_graph)
-
-
-def bind(graph: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
-    """Return the arguments in the order of the placeholders. Raise TypeError if they do not fit."""
-    places = inspect.Parameter
-    parameters: list[inspect.Parameter] = []
-    for node in graph.nodes:
-        if node.op != "placeholder":
-            continue
-        kind: Any = places.POSITIONAL_OR_KEYWORD
-        if node.target.startswith("*"):
-            kind = places.VAR_KEYWORD if node.target.startswith("**") else places.VAR_POSITIONAL
-        elif any(one.kind is places.VAR_POSITIONAL for one in parameters):
-            kind = places.KEYWORD_ONLY
-        default = node.args[0] if node.args else places.empty
-        if default is places.empty and kind is places.POSITIONAL_OR_KEYWORD and any(one.default is not places.empty for one in parameters):
-            kind = places.KEYWORD_ONLY
-        parameters.append(places(node.target.lstrip("*"), kind, default=places.empty if node.target.startswith("*") else default))
-    bound = inspect.Signature(parameters, __validate_parameters__=False).bind(*args, **kwargs)
-    bound.apply_defaults()
-    return tuple(bound.arguments[one.name] for one in parameters)
-
 
 
 def flattened(wanted: Any, got: Any, name: str) -> tuple[Any, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from importlib import import_module
@@ -9,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.overrides import handle_torch_function, has_torch_function
 from metatensor._core.thread import DisableTorchFunctionSubclass
 from metatensor.deferred import has_values
 
@@ -57,36 +59,55 @@ def from_file(
     return mt.empty(0, dtype=dtype, device="cpu").set_(storage, 0, (size,)).requires_grad_(requires_grad)
 
 
+def _overridable(function: Any) -> Any:
+    """Let objects with ``__torch_function__`` among the positional arguments handle the calls of a function."""
+
+    @functools.wraps(function)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        if all(type(a) in (bool, int, float, str) for a in args) or not has_torch_function(args):
+            return function(*args, **kwargs)
+        return handle_torch_function(called, args, *args, **kwargs)
+
+    return called
+
+
+@_overridable
 def sym_int(a: Any) -> int:
     """Return `a` as an int, rounded towards zero."""
     return int(a)
 
 
+@_overridable
 def sym_float(a: Any) -> float:
     """Return `a` as a float."""
     return float(a)
 
 
+@_overridable
 def sym_not(a: Any) -> bool:
     """Return whether `a` is false."""
     return not a
 
 
+@_overridable
 def sym_max(a: Any, b: Any) -> Any:
     """Return the larger of two numbers."""
     return max(a, b)
 
 
+@_overridable
 def sym_min(a: Any, b: Any) -> Any:
     """Return the smaller of two numbers."""
     return min(a, b)
 
 
+@_overridable
 def sym_sqrt(a: Any) -> float:
     """Return the square root of a number."""
     return math.sqrt(a)
 
 
+@_overridable
 def sym_ite(b: bool, t: Any, f: Any) -> Any:
     """Return `t` if `b` is true, else `f`."""
     return t if b else f
@@ -99,6 +120,9 @@ def sym_sum(args: Any) -> Any:
 
 def _assert(condition: Any, message: str) -> None:
     """Raise AssertionError if `condition` is false. A tensor without data counts as true."""
+    if type(condition) not in (bool, mt.Tensor) and has_torch_function((condition,)):
+        handled: None = handle_torch_function(_assert, (condition,), condition, message)  # a proxy returns one
+        return handled
     if isinstance(condition, mt.Tensor) and not has_values(condition):
         return
     if not condition:

@@ -23,8 +23,9 @@ class TensorMetadata(NamedTuple):
     qparams: Any = None
 
 
-def _metadata(tensor: Any) -> TensorMetadata:
-    return TensorMetadata(tensor.shape, tensor.dtype, tensor.requires_grad, tensor.stride())
+def _extract_tensor_metadata(result: Any, include_contiguity: bool = True) -> TensorMetadata:
+    """Return the metadata of a tensor. `include_contiguity` is ignored."""
+    return TensorMetadata(result.shape, result.dtype, result.requires_grad, result.stride())
 
 
 class ShapeProp(Interpreter):
@@ -32,6 +33,12 @@ class ShapeProp(Interpreter):
 
     ``meta["tensor_meta"]`` of a node is set to its result with each tensor replaced by its `TensorMetadata`, and
     ``meta["type"]`` to the type of the result.
+
+    Parameters
+    ----------
+    gm : GraphModule
+    fake_mode : FakeTensorMode, optional
+        Stored and not used: run the graph on meta instead, which needs no data.
 
     Examples
     --------
@@ -44,6 +51,10 @@ class ShapeProp(Interpreter):
     metatensor.Size([5, 3])
     """
 
+    def __init__(self, gm: Any, fake_mode: Any = None) -> None:
+        super().__init__(gm)
+        self.fake_mode = fake_mode
+
     def run_node(self, n: Node) -> Any:
         """Run one node, record the metadata of its result, and return the result."""
         result = super().run_node(n)
@@ -53,7 +64,7 @@ class ShapeProp(Interpreter):
             if not isinstance(leaf, mt.Tensor):
                 return leaf
             tensors.append(leaf)
-            return _metadata(leaf)
+            return _extract_tensor_metadata(leaf)
 
         described = map_aggregate(result, note)
         if tensors:

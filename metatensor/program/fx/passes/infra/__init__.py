@@ -1,5 +1,5 @@
-"""The result type of passes."""
+"""Base classes of passes, and their management."""
 
 from metatensor._core.lazy import attributes
 
-__getattr__, __dir__ = attributes(__name__, ("pass_base",))
+__getattr__, __dir__ = attributes(__name__, ("partitioner", "pass_base", "pass_manager"))

@@ -1,0 +1,13 @@
+"""The decorator with which PyTorch says how stable a function is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+__all__ = ["compatibility"]
+
+
+def compatibility(is_backward_compatible: bool) -> Callable[[Any], Any]:
+    """Return a decorator that returns what it decorates."""
+    return lambda decorated: decorated

@@ -1,0 +1,23 @@
+"""The module of ``torch.fx`` that delays the making of code. Here code is made at once."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any
+
+from metatensor.program.fx.graph_module import GraphModule
+
+__all__ = ["_LazyGraphModule", "_make_graph_module", "_use_lazy_graph_module"]
+
+_LazyGraphModule = GraphModule
+
+
+def _make_graph_module(*args: Any, graph_module_cls: Any = None, **kwargs: Any) -> GraphModule:
+    """Return a `GraphModule`, or an instance of `graph_module_cls`, made of the arguments."""
+    return (graph_module_cls or GraphModule)(*args, **kwargs)
+
+
+@contextmanager
+def _use_lazy_graph_module(should_use: bool) -> Any:
+    """Return a context manager that does nothing."""
+    yield
