@@ -154,6 +154,16 @@ cdef class Capture(Mode):
         """Return the value of a tensor that existed before, or that a call returned."""
         return self.value_of(t, False)
 
+    def known(self, Tensor t not None):
+        """Return the value of a tensor, or None if it has none yet."""
+        cdef int i
+        cdef long long key = self.key_of(t.storage)
+        cdef object found = self.by_object.get(<size_t><PyObject*>t)
+        if found is not None and _fits(<Value>found, t, key):
+            return found
+        shape, stride = tuple([t.sizes[i] for i in range(t.ndim)]), tuple([t.strides[i] for i in range(t.ndim)])
+        return self.by_layout.get((key, t.offset, t.dtype, t.flags & (T_CONJ | T_NEG), shape, stride))
+
     cdef long long key_of(self, Storage s):
         return s.number if s.scope is not None else -<long long><size_t><PyObject*>s
 
