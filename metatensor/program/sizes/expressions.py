@@ -167,6 +167,11 @@ def quotient(a: Any, b: Any) -> Any:
             return _sum(_made(whole), inner // b if isinstance(inner, int) else _atom("//", inner, b) if b > 1 else inner, 1)
         if b == 1:
             return a
+        inside = [product for product in a.terms if product]
+        if len(inside) == 1 and a.terms[inside[0]] == 1 and len(inside[0]) == 1 and not isinstance(inside[0][0], str):
+            inner_op, *operands = inside[0][0]
+            if inner_op == "//" and isinstance(operands[1], int) and operands[1] > 0:  # a quotient of a quotient is one
+                return quotient(operands[0] + operands[1] * a.terms.get((), 0), operands[1] * b)
     return _atom("//", a, b)
 
 

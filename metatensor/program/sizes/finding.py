@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from metatensor.program.program import Program
@@ -24,7 +25,9 @@ _GENERIC = 7
 """Sizes at which a program is captured before it is fitted, besides the user's."""
 _CONFIRM = 3
 """Sizes, not used to fit, at which the result must be that of a capture."""
-_ROUNDS = 6
+_STEPS = 3
+"""Quotients of which the steps are tried."""
+_ROUNDS = 8
 """How often numbers are fitted again after a size at which they were wrong."""
 _CAPTURES = 160
 """Captures that may be made."""
@@ -104,6 +107,7 @@ class Finder:
         self.known: dict[tuple[int, ...], Taken | Exception] = {}
         self.pieces: list[Piece] = []
         self.refused: list[Refused] = []
+        self.failed: list[Sizes] = []
         self.places: dict[Guard, str | None] = {}
         self.confirmed = 0
         self.captures = 0
@@ -189,9 +193,11 @@ class Finder:
                 yield {**self.base, one: end}
         yield {one: sizes[0] for one, sizes in self.ranges.items()}
 
-    def near(self, guards: Iterable[Guard], start: Sizes, tries: int = 400) -> Iterator[Sizes]:
+    def near(self, guards: Iterable[Guard], start: Sizes, tries: int = 400, fixed: Sizes | None = None) -> Iterator[Sizes]:
         """Yield sizes that meet conditions: random ones, and variations of some that meet them."""
         guards = list(guards)
+        fixed = {str(guard.left): guard.right for guard in guards if guard.relation == "==" and str(guard.left) in self.ranges
+                 and isinstance(guard.right, int)} | (fixed or {})  # fmt: skip
         moduli = sorted({b for guard in guards for b in _divisors(guard.left)} | {1})
         for i in range(tries):
             made = self.anywhere()
@@ -202,6 +208,7 @@ class Finder:
                 if i % 4 == 1 and len(self.names) > 1:
                     one, other = self.random.sample(self.names, 2)
                     made[one] = made[other]
+            made.update(fixed)
             if all(made[one] in self.ranges[one] for one in self.names) and all(guard(made) for guard in guards):
                 yield made
 
@@ -233,19 +240,18 @@ class Finder:
         """Capture at sizes, and add them to the piece with the same calls, or to a new one."""
         got = self.take(sizes)
         if isinstance(got, Exception):
+            if sizes not in self.failed:
+                self.failed.append(sizes)
             if not any(all(guard(sizes) for guard in one.guards) for one in self.refused):
                 guards = self.follow(sizes, None)
                 self.refused.append(Refused(guards, f"{type(got).__name__}: {got}"[:200]))
             return None
         same = [piece for piece in self.pieces if piece.taken.same_calls(got)]
-        for piece in same:
-            if sizes in piece.points or len(same) == 1 or piece.expressions and piece.numbers(sizes) == got.numbers:
-                if sizes not in piece.points:
-                    piece.points.append(sizes)
-                return piece
-        if same:  # pieces that were split because their numbers differ: that with the fewest conditions
-            same[0].points.append(sizes)
-            return same[0]
+        if same:  # several, where numbers follow other rules at special sizes
+            piece = next((p for p in same if sizes in p.points), None) or next((p for p in same if all(g(sizes) for g in p.bounds)), same[0])
+            if sizes not in piece.points:
+                piece.points.append(sizes)
+            return piece
         piece = Piece(got, [sizes])
         self.pieces.append(piece)
         return piece
@@ -312,7 +318,7 @@ class Finder:
     def _fit_all(self) -> None:
         done: list[Piece] = []
         while len(done) < len(self.pieces):
-            piece = next(p for p in self.pieces if not any(p is other for other in done))
+            piece = max((p for p in self.pieces if not any(p is other for other in done)), key=lambda p: len(p.points))
             done.append(piece)
             self._widen(piece)
             failed = self._fit(piece)
@@ -329,8 +335,10 @@ class Finder:
     def _widen(self, piece: Piece) -> None:
         """Capture at further sizes with the same calls, until there are enough to fit."""
         tried = 0
+        common = {one: n for one, n in piece.points[0].items() if n <= 1 and all(sizes[one] == n for sizes in piece.points)}
         for path in piece.paths or [()]:
-            for sizes in self.near([*path, *piece.bounds], piece.points[0]):
+            for sizes in chain(self.near([*path, *piece.bounds], piece.points[0], 100, common),
+                               self.near([*path, *piece.bounds], piece.points[0])):  # fmt: skip
                 if len(piece.points) > _GENERIC or tried > 3 * _GENERIC:
                     return
                 if sizes not in piece.points:
@@ -343,9 +351,9 @@ class Finder:
         piece.expressions = {}
         if len(takes) < 2:
             return None
-        fitter = Fitter(piece.points, piece.notes)
+        others = (e for p in self.pieces if p is not piece for e in p.expressions.values())
+        fitter = Fitter(piece.points, dict.fromkeys(chain(piece.notes, others)))
         known: dict[tuple[Any, ...], Any] = {}
-        first = takes[0].numbers
         for at, column in enumerate(zip(*[t.numbers for t in takes])):
             n = column[0]
             if column.count(n) == len(column) and (n or not isinstance(n, float)):
@@ -355,7 +363,6 @@ class Finder:
                 if known[column] is None:
                     return at
             piece.expressions[at] = known[column]
-        assert first is not None
         return None
 
     def _split(self, piece: Piece, failed: int) -> None:
@@ -418,11 +425,25 @@ class Finder:
                     one.bounds.append(guard)
                     other.bounds.append(guard.negated())
 
+        for piece in self.pieces:
+            failed = [sizes for sizes in self.failed if piece.holds(sizes)]
+            if failed:
+                guard = self._between(piece, Piece(piece.taken, failed))
+                if guard is None:
+                    error = self.known[self.key(failed[0])]
+                    raise SizesError(f"trace: no condition on the sizes was found that tells {_text(piece.points[0])} from "
+                                     f"{_text(failed[0])}, where the callable raises {type(error).__name__}: {error}")  # fmt: skip
+                piece.bounds.append(guard)
+
     def _between(self, one: Piece, other: Piece) -> Guard | None:
         """Return the simplest condition that holds at the sizes of one piece, and at none of the other's."""
         def separates(guard: Guard) -> bool:
             return all(guard(s) for s in one.points) and not any(guard(s) for s in other.points)
 
+        for n in self.names:
+            guard = Guard(name(n), "==", one.points[0][n])
+            if len(one.points) > 1 and separates(guard):
+                return guard
         for guard in self._special(one):
             if len(one.points) and guard.relation == "==":
                 if separates(guard):
@@ -452,19 +473,35 @@ class Finder:
                     if separates(guard.negated()):
                         return guard.negated()
         for expression in list(expressions)[:100]:
-            low, high = ([evaluate(expression, s) for s in p.points] for p in (one, other))
-            if max(low) < min(high):
-                return Guard(expression, "<=", max(low))
-            if min(low) > max(high):
-                return Guard(expression, ">", max(high))
+            values = [[evaluate(expression, s) for s in p.points] for p in (one, other)]
+            if max(values[0]) < min(values[1]) or max(values[1]) < min(values[0]):
+                below = max(values[0]) < min(values[1])
+                edge = self._edge_of(expression, *((one, other) if below else (other, one)))
+                if edge is not None:
+                    return Guard(expression, "<=" if below else ">", edge)
         return None
+
+    def _edge_of(self, expression: Expression, low: Piece, high: Piece) -> int | None:
+        """Return the greatest value of an expression with which the calls are those of one piece, by trying sizes between."""
+        for _ in range(16):
+            a, b = max(evaluate(expression, s) for s in low.points), min(evaluate(expression, s) for s in high.points)
+            if a >= b:
+                return None
+            between = [s for s in (self.anywhere() for _ in range(200)) if a < evaluate(expression, s) < b]
+            if not between:
+                break
+            middle = min(between, key=lambda s: abs(2 * evaluate(expression, s) - a - b))
+            piece = self._sort(middle)
+            if piece is None:
+                (low if low not in self.pieces else high).points.append(middle)
+            elif piece is not low and piece is not high:
+                return None
+        return a
 
     def _edge(self, n: str, low: Piece, high: Piece) -> int | None:
         """Return the greatest size of a name at which the calls are those of one piece, by trying sizes between."""
         start = max(low.points, key=lambda sizes: sizes[n])
         a, b = start[n], min(s[n] for s in high.points)
-        if not isinstance(self.take({**start, n: b}), Taken):
-            return None
         while b - a > self.ranges[n].step:
             middle = a + (b - a) // 2 // self.ranges[n].step * self.ranges[n].step
             if middle == a:
@@ -472,8 +509,10 @@ class Finder:
             piece = self._sort({**start, n: middle})
             if piece is low:
                 a = middle
-            elif piece is high:
+            elif piece is high or piece is None and high not in self.pieces:
                 b = middle
+            elif piece is None and low not in self.pieces:
+                a = middle
             else:
                 return None
         return a
@@ -485,14 +524,17 @@ class Finder:
         self.confirmed = 0
         for piece in list(self.pieces):
             left = _CONFIRM
-            for sizes in self.near([*self.random.choice(piece.paths or [()]), *piece.bounds], piece.points[0]):
-                if sizes in piece.points or not left or self.piece_at(sizes) is not piece:
+            guards = [*self.random.choice(piece.paths or [()]), *piece.bounds]
+            steps = list(self._steps(piece))
+            for sizes in chain(steps, self.near(guards, piece.points[0])):
+                if not left:
+                    break
+                if sizes in piece.points or self.piece_at(sizes) is not piece:
                     continue
-                left -= 1
+                left -= sizes not in steps
                 got = self.take(sizes)
                 if not isinstance(got, Taken):
                     self._sort(sizes)
-                    piece.bounds += [] if self.refused[-1].guards else [Guard(name(n), "!=", sizes[n]) for n in self.names[:1]]
                     return False
                 if not piece.taken.same_calls(got) or piece.numbers(sizes) != got.numbers:
                     self._sort(sizes)
@@ -506,6 +548,23 @@ class Finder:
                         piece.paths.append(self.follow(sizes, piece))
                     return False
         return True
+
+    def _steps(self, piece: Piece) -> Iterator[Sizes]:
+        """Yield sizes at which quotients in the expressions of a piece take their next value, and those before."""
+        atoms = dict.fromkeys(atom for e in dict.fromkeys(piece.expressions.values()) if isinstance(e, Expression)
+                              for product in e.terms for atom in product if not isinstance(atom, str) and atom[0] == "//")  # fmt: skip
+        chosen = [a for a in atoms if len({*names_in(a[1])}) == 1 and isinstance(a[2], int)]
+        for atom in self.random.sample(chosen, min(_STEPS, len(chosen))):
+            one = next(names_in(atom[1]))
+            sizes = self.ranges[one]
+            start = {**self.random.choice(piece.points)}
+            at = self.random.randrange(len(sizes))
+            for i in range(at + 1, min(at + 2 * atom[2] + 1, len(sizes))):
+                before, after = {**start, one: sizes[i - 1]}, {**start, one: sizes[i]}
+                if evaluate(atom[1], before) // atom[2] != evaluate(atom[1], after) // atom[2]:
+                    yield before
+                    yield after
+                    break
 
     def piece_at(self, sizes: Mapping[str, int]) -> Piece | None:
         """Return the piece that holds at sizes, or None."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
-from metatensor.program.sizes.expressions import Expression, Real, evaluate, greatest, least, name, quotient
+from metatensor.program.sizes.expressions import Expression, Real, evaluate, greatest, least, name, names_in, quotient
 
 __all__ = ["Fitter"]
 
@@ -17,6 +17,8 @@ _DEPTH = 5
 """Factors that are taken out of a number."""
 _POOL = 96
 """Expressions that are tried as parts of others."""
+_RECENT = 6
+"""Expressions before a number that are tried as what it is a quotient of."""
 _WIDEST = 4096
 """Greatest divisor of a quotient that is tried."""
 
@@ -37,6 +39,7 @@ class Fitter:
         self.names = list(points[0])
         self.known: dict[Column, Any] = {}
         self.pool: list[tuple[Column, Any]] = []
+        self.recent: list[tuple[Column, Any]] = []
         self.reals: dict[Column, Any] = {}
         self._failed: set[Column] = set()
         for one in self.names:
@@ -77,6 +80,8 @@ class Fitter:
                 self._failed.add(column)
             elif isinstance(found, Expression):
                 self._add(column, found)
+                if len({*names_in(found)}) == 1:
+                    self.recent.append((column, found))
         return found
 
     # Ints --------------------------------------------------------------------------------------------------
@@ -120,25 +125,22 @@ class Fitter:
         return self._quotient(column)
 
     def _quotient(self, column: Column, signs: tuple[int, ...] = (0,)) -> Any:
-        """Return ``k*((p*name + a)//b) + c``, with the name added or subtracted where a sign says so."""
-        for one in self.names:
-            pairs = self._pairs(one, column)
+        """Return ``k*((p*x + a)//b) + c`` of a name or a known expression x, with x added or subtracted where a sign says so.
+
+        Sizes are often quotients of sizes before them, with small divisors. These are determined by few numbers.
+        """
+        best: tuple[Any, Any] | None = None
+        alone = [(tuple(point[one] for point in self.points), name(one)) for one in self.names]
+        for values, x in [*alone, *reversed(self.recent[-_RECENT:])]:
+            pairs = _pairs(values, column)
             if pairs is None:
                 continue
             for sign in signs:
-                shifted = pairs if not sign else [(n, v - sign * n) for n, v in pairs]
-                found = _stairs(shifted, name(one))
+                found = _stairs(pairs if not sign else [(n, v - sign * n) for n, v in pairs], x, best[0] if best else None)
                 if found is not None:
-                    return found + sign * name(one) if sign else found
-        return None
-
-    def _pairs(self, one: str, column: Column) -> list[tuple[int, int]] | None:
-        """Return the numbers of a column by the size of a name, or None if they depend on other names."""
-        found: dict[int, int] = {}
-        for point, value in zip(self.points, column):
-            if found.setdefault(point[one], value) != value:
-                return None
-        return sorted(found.items())
+                    cost, made = found
+                    best = cost, made + sign * x if sign else made
+        return None if best is None else best[1]
 
     def _sum_of_two(self, column: Column) -> Any:
         """Return ``a*x + b*y + c`` or ``a*x*y + c`` of known expressions."""
@@ -165,7 +167,7 @@ class Fitter:
     def _quadratic(self, column: Column) -> Any:
         """Return ``(a*name**2 + b*name + c) // d``."""
         for one in self.names:
-            pairs = self._pairs(one, column)
+            pairs = _pairs(tuple(point[one] for point in self.points), column)
             if pairs is None or len(pairs) < 5:
                 continue
             (x0, y0), (x1, y1), (x2, y2) = pairs[0], pairs[len(pairs) // 2], pairs[-1]
@@ -302,8 +304,17 @@ def _plane(x: Column, y: Column, z: Column) -> tuple[int, int, int] | None:
     return None
 
 
-def _stairs(pairs: list[tuple[int, int]], n: Expression) -> Any:
-    """Return ``k*((p*n + a)//b) + c`` for numbers by sizes, or None."""
+def _pairs(values: Column, column: Column) -> list[tuple[int, int]] | None:
+    """Return the numbers of a column by those of another, or None if they depend on more."""
+    found: dict[int, int] = {}
+    for n, value in zip(values, column):
+        if found.setdefault(n, value) != value:
+            return None
+    return sorted(found.items())
+
+
+def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any, Any] | None:
+    """Return ``k*((p*x + a)//b) + c`` for numbers by those of `x`, with its cost, or None if none costs less than `best`."""
     steps = [v - pairs[0][1] for _, v in pairs]
     k = math.gcd(*steps)
     if not k or len(pairs) < 4:
@@ -324,15 +335,15 @@ def _stairs(pairs: list[tuple[int, int]], n: Expression) -> Any:
             if low > high:
                 continue
             a, rank = _nicest(low, high, b)
-            cost = (p > 1, rank + _roundness(b), b)
-            if found is None or cost < found[0]:
+            cost = (p, (high - low + 1).bit_length(), rank + _roundness(b), b)
+            if (found is None or cost < found[0]) and (best is None or cost < best):
                 found = cost, p, b, a
         if found is not None:
             break
     if found is None:
         return None
-    _, p, b, a = found
-    return quotient(n * p + a, b) * k + pairs[0][1]
+    cost, p, b, a = found
+    return cost, quotient(x * p + a, b) * k + pairs[0][1]
 
 
 def _nicest(low: int, high: int, b: int) -> tuple[int, int]:
