@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from operator import is_
 from typing import Any
 
 import metatensor as mt
@@ -27,12 +28,12 @@ def trace_sizes(
     """Trace a callable with named sizes. ``run(fn, args, kwargs, observing)`` traces it once."""
     ranges = ranges_of(sizes)
     named = Named(fn, args, kwargs, dims, ranges)
-    modules = [module for _, module in referenced_modules(fn, args, kwargs)]
+    state = _State([module for _, module in referenced_modules(fn, args, kwargs)])
 
     def make(at: dict[str, int], notes: Notes | None = None, expressions: Mapping[int, Any] | None = None) -> Program:
         if notes is None:
             given, keywords = named.at(at)
-            with _as_before(modules):
+            with state.kept():
                 return run(fn, given, keywords, None)
         given, keywords = named.at(at, lambda e, s: followed(evaluate(e, s), e, notes))
 
@@ -45,10 +46,16 @@ def trace_sizes(
             finally:
                 observe(None)
 
-        with _as_before(modules):
+        with state.kept():
             return run(fn, given, keywords, observing)
 
-    return found(make, ranges, named.base)
+    collecting = gc.isenabled()
+    gc.disable()  # what is kept are many small objects, which the collector would visit again and again
+    try:
+        return found(make, ranges, named.base)
+    finally:
+        if collecting:
+            gc.enable()
 
 
 class _Layouts:
@@ -112,31 +119,37 @@ def _inputs(named: Named, capture: Capture, args: tuple, kwargs: dict[str, Any])
     return _Given(found)
 
 
-@contextmanager
-def _as_before(modules: list[Any]) -> Iterator[None]:
-    """Return a context that restores modules, gradients and random numbers on exit, and in which no cycles are collected."""
-    parts = [part for module in modules for part in module.modules()]
-    kept = [(part, dict(vars(part)), {name: dict(vars(part)[name]) for name in ("_parameters", "_buffers", "_modules")}) for part in parts]
-    tensors = {id(t): t for _, _, tables in kept for table in ("_parameters", "_buffers") for t in tables[table].values() if t is not None}
-    grads = [(t, t.grad) for t in tensors.values()]
-    data = [(t, t.detach().clone()) for t in tensors.values() if not t.is_meta]
-    state, collecting = mt.get_rng_state(), gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
-        mt.set_rng_state(state)
-        for part, attributes, tables in kept:
-            vars(part).clear()
-            vars(part).update(attributes)
-            for name, table in tables.items():
-                vars(part)[name].clear()
-                vars(part)[name].update(table)
-        for t, grad in grads:
-            t.grad = grad
-        for t, saved in data:
-            t.data.copy_(saved)
+class _State:
+    """What modules, gradients and random numbers are, to be restored after each run."""
 
+    def __init__(self, modules: list[Any]) -> None:
+        parts = [part for module in modules for part in module.modules()]
+        names = ("_parameters", "_buffers", "_modules")
+        tables = [vars(part) for part in parts] + [vars(part)[name] for part in parts for name in names]
+        self.tables = [(table, dict(table)) for table in tables]
+        tensors = {id(t): t for part in parts for name in names[:2] for t in vars(part)[name].values() if t is not None}
+        self.grads = [(t, t.grad) for t in tensors.values()]
+        self.data = [(t, t.detach().clone()) for t in tensors.values() if not t.is_meta]
 
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Return a context that restores them on exit, and in which no cycles are collected."""
+        state, collecting = mt.get_rng_state(), gc.isenabled()
+        versions = [t._version for t, _ in self.data]
+        gc.disable()
+        try:
+            yield
+        finally:
+            if collecting:
+                gc.enable()
+            mt.set_rng_state(state)
+            for table, saved in self.tables:
+                if len(table) != len(saved) or not all(map(is_, table.values(), saved.values())) or table.keys() != saved.keys():
+                    table.clear()
+                    table.update(saved)
+            for t, grad in self.grads:
+                if t.grad is not grad:
+                    t.grad = grad
+            for (t, data), version in zip(self.data, versions):
+                if t._version != version:
+                    t.data.copy_(data)

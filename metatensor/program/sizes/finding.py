@@ -249,6 +249,7 @@ class Finder:
         same = [piece for piece in self.pieces if piece.taken.same_calls(got)]
         if same:  # several, where numbers follow other rules at special sizes
             piece = next((p for p in same if sizes in p.points), None) or next((p for p in same if all(g(sizes) for g in p.bounds)), same[0])
+            self.known[self.key(sizes)] = got._replace(head=piece.taken.head, values=piece.taken.values, rows=piece.taken.rows)
             if sizes not in piece.points:
                 piece.points.append(sizes)
             return piece
