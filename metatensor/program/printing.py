@@ -17,6 +17,7 @@ from metatensor._core.formats import LayoutTag, MemoryFormatTag
 from metatensor._core.op import Op
 from metatensor.program.program import Program
 from metatensor.program.running import uncounted_writes
+from metatensor.program.sizes.expressions import RealSize, Size, python
 from metatensor.program.structure import leaves
 
 __all__ = ["code", "names_of", "text"]
@@ -79,6 +80,8 @@ class _Writer:
             if isinstance(argument, list):
                 return f"[{inner}]"
             return f"({inner},)" if len(argument) == 1 else f"({inner})"
+        if isinstance(argument, (Size, RealSize)):
+            return python(argument.expression)
         if isinstance(argument, Ticket):
             self.tickets = True
             return f"ticket({argument.number})"

@@ -9,13 +9,16 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Union
 
-__all__ = ["MOST", "Expression", "ExpressionError", "Number", "Real", "bounds", "evaluate", "name", "names_in", "parse"]
+__all__ = ["MOST", "Expression", "ExpressionError", "Number", "Real", "RealSize", "Size", "bounds", "evaluate", "name", "names_in", "parse", "python"]
 
 MOST = 1 << 62
 """Numbers from this on are no sizes."""
+_TERMS = 4000
+"""Terms that a product may have."""
 _LONGEST = 4000
 """Characters that the text of an expression may have."""
 
@@ -64,6 +67,8 @@ class Expression:
         if not isinstance(other, (int, Expression)):
             return NotImplemented
         found: dict[tuple[Atom, ...], int] = {}
+        if len(self.terms) * len(_terms(other)) > _TERMS:
+            raise ExpressionError(f"a product of expressions would have {len(self.terms) * len(_terms(other)):,} terms")
         for one, factor in self.terms.items():
             for two, by in _terms(other).items():
                 product = tuple(sorted(one + two, key=_key))
@@ -113,11 +118,51 @@ class Real:
         return hash((self.op, self.args))
 
     def __str__(self) -> str:
-        shown = [_operand(a) for a in self.args]
-        return f"{self.op}({', '.join(map(str, self.args))})" if self.op.isalpha() else f" {self.op} ".join(shown)
+        return _text(self)
 
     def __repr__(self) -> str:
         return f"Real({str(self)!r})"
+
+
+class Size(int):
+    """A number in a program with named sizes: an int, that of the sample, which prints as its expression."""
+
+    expression: Expression
+
+    def __new__(cls, value: int, expression: Expression) -> Size:
+        """Return an int with an expression."""
+        made = int.__new__(cls, value)
+        made.expression = expression
+        return made
+
+    def __str__(self) -> str:
+        return str(self.expression)
+
+    __repr__ = __str__
+
+    def __format__(self, spec: str) -> str:
+        return format(str(self), spec)
+
+    def __reduce__(self) -> Any:
+        return int, (int(self),)
+
+
+class RealSize(float):
+    """A float in a program with named sizes, which prints as its expression."""
+
+    expression: Real
+
+    def __new__(cls, value: float, expression: Real) -> RealSize:
+        """Return a float with an expression."""
+        made = float.__new__(cls, value)
+        made.expression = expression
+        return made
+
+    def __repr__(self) -> str:
+        return str(self.expression)
+
+    def __reduce__(self) -> Any:
+        return float, (float(self),)
 
 
 def name(text: str) -> Expression:
@@ -193,7 +238,7 @@ def _extreme(op: str, of_numbers: Callable[..., int], args: tuple[Any, ...]) -> 
 
 
 def _power(a: Any, b: Any) -> Any:
-    if abs(a) > 1 and abs(b) > 64:
+    if abs(a) > 1 and (abs(b) > 64 or isinstance(a, int) and a.bit_length() * abs(b) > 4096):
         raise ExpressionError(f"{a} ** {b} is too large")
     return a**b
 
@@ -259,39 +304,42 @@ def names_in(value: Any) -> Iterator[str]:
 # Text ------------------------------------------------------------------------------------------------------
 
 
-def _atom_text(atom: Atom) -> str:
+def python(value: Any) -> str:
+    """Return an expression as Python source. ``sqrt`` and ``log`` are those of ``math``."""
+    return _text(value, False) if isinstance(value, (Expression, Real)) else repr(value)
+
+
+def _atom_text(atom: Atom, ceil: bool = True) -> str:
     if isinstance(atom, str):
         return atom
     op, *args = atom
     if op in ("min", "max"):
-        return f"{op}({', '.join(map(str, args))})"
-    if op == "//" and isinstance(args[1], int) and args[1] > 1 and isinstance(args[0], Expression) and args[0].terms.get(()) == args[1] - 1:
-        return f"ceil({_operand(args[0] - (args[1] - 1))}/{args[1]})"
-    return f"{_operand(args[0])}{op}{_operand(args[1])}"
+        return f"{op}({', '.join(_text(a, ceil) for a in args)})"
+    if op == "//" and ceil and isinstance(args[0], Expression) and type(args[1]) is int and args[1] > 1:
+        if args[0].terms.get(()) == args[1] - 1:
+            return f"ceil({_operand(args[0] - (args[1] - 1))}/{args[1]})"
+    return f"{_operand(args[0], ceil)}{op}{_operand(args[1], ceil)}"
 
 
-def _operand(value: Any) -> str:
+def _operand(value: Any, ceil: bool = True) -> str:
+    """Return an expression as part of another, in parentheses where it needs them."""
+    text = _text(value, ceil)
+    return text if re.fullmatch(r"\w+|(min|max|ceil|sqrt|log|float)\([^()]*\)", text) else f"({text})"
+
+
+def _text(value: Any, ceil: bool = True) -> str:
     if isinstance(value, Real):
-        return str(value) if value.op.isalpha() else f"({value})"
+        shown = [_operand(a, ceil) for a in value.args]
+        return f"{value.op}({', '.join(_text(a, ceil) for a in value.args)})" if value.op.isalpha() else f" {value.op} ".join(shown)
     if not isinstance(value, Expression):
-        return str(value) if value >= 0 else f"({value})"
-    alone = len(value.terms) == 1 and next(iter(value.terms.items()))
-    simple = alone and alone[1] == 1 and len(alone[0]) == 1 and (isinstance(alone[0][0], str) or alone[0][0][0] in ("min", "max"))
-    return str(value) if simple or alone and _is_ceil(value) else f"({value})"
-
-
-def _is_ceil(value: Expression) -> bool:
-    return str(value).startswith("ceil(") and str(value).count("ceil(") == 1 and str(value).endswith(")") and "*" not in str(value)
-
-
-def _text(value: Expression) -> str:
+        return repr(value)
     parts = []
     for product, factor in sorted(value.terms.items(), key=lambda item: (item[0] == (), item[1] < 0, [_key(a) for a in item[0]])):
         shown = []
         for atom in dict.fromkeys(product):
-            text = _atom_text(atom)
+            text = _atom_text(atom, ceil)
             alone = isinstance(atom, str) or atom[0] in ("min", "max") or text.startswith("ceil(")
-            text = text if alone or (len(product) == 1 and abs(factor) == 1) else f"({text})"
+            text = text if alone or (len(product) == 1 and factor == 1) else f"({text})"
             shown += [text] * product.count(atom)
         if abs(factor) != 1 or not product:
             shown.insert(0, str(abs(factor)))

@@ -67,6 +67,7 @@ class Piece:
 
     def __init__(self, first: Taken, points: list[Sizes]) -> None:
         self.taken, self.points = first, list(points)
+        self.layouts = sum(1 + 2 * row[2] for row in first.values)
         self.expressions: Expressions = {}
         self.paths: list[tuple[Guard, ...]] = []
         self.bounds: list[Guard] = []
@@ -84,6 +85,8 @@ class Piece:
             if expression not in known:
                 known[expression] = evaluate(expression, sizes)
             found[at] = known[expression]
+            if at < self.layouts and found[at] < 0:
+                raise ExpressionError(f"a size, stride or offset of {expression} is {found[at]}")
         return found
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from itertools import product
 from typing import Any, NamedTuple
 
-from metatensor.program.sizes.expressions import Expression, ExpressionError, Real, bounds, evaluate, names_in, parse
+from metatensor.program.sizes.expressions import Expression, ExpressionError, Real, bounds, evaluate, names_in, parse, python
 
 __all__ = ["Guard", "always", "parse_guard"]
 
@@ -56,6 +56,10 @@ class Guard(NamedTuple):
         if isinstance(right, int) and relation in ("<", ">"):
             right, relation = (right - 1, "<=") if relation == "<" else (right + 1, ">=")
         return Guard(left, relation, right)
+
+    def python(self) -> str:
+        """Return the condition as Python source."""
+        return f"{python(self.left)} {self.relation} {python(self.right)}"
 
     def __str__(self) -> str:
         return f"{self.left} {self.relation} {self.right}"

@@ -9,7 +9,7 @@ import metatensor as mt
 from metatensor._core.tensor import Tensor
 from metatensor.program.program import Program
 from metatensor.program.sizes.dims import _range_text, pairs, solved
-from metatensor.program.sizes.expressions import Expression, ExpressionError, Real, names_in
+from metatensor.program.sizes.expressions import Expression, ExpressionError, Real, RealSize, Size, name, names_in
 from metatensor.program.sizes.finding import Finder, Piece, Refused
 from metatensor.program.sizes.guards import Guard
 from metatensor.program.sizes.numbers import filled
@@ -20,44 +20,11 @@ _KEPT = 8
 """Programs with fixed sizes that are kept for further runs."""
 
 
-class Size(int):
-    """A number in a program with named sizes: an int, that of the sample, which prints as its expression."""
-
-    expression: Expression
-
-    def __new__(cls, value: int, expression: Expression) -> Size:
-        made = int.__new__(cls, value)
-        made.expression = expression
-        return made
-
-    def __str__(self) -> str:
-        return str(self.expression)
-
-    __repr__ = __str__
-
-    def __format__(self, spec: str) -> str:
-        return format(str(self), spec)
-
-    def __reduce__(self) -> Any:
-        return int, (int(self),)
-
-
-class _RealNumber(float):
-    """A float in a program with named sizes, which prints as its expression."""
-
-    expression: Real
-
-    def __repr__(self) -> str:
-        return str(self.expression)
-
-
 def _shown(value: Any, expression: Any) -> Any:
     if isinstance(expression, Expression):
         return Size(value, expression)
     if isinstance(expression, Real):
-        made = _RealNumber(value)
-        made.expression = expression
-        return made
+        return RealSize(value, expression)
     return value
 
 
@@ -108,6 +75,11 @@ class SizedProgram(Program):
         """The conditions under which the calls are those that are listed."""
         first = self.pieces[0]
         return [*first.bounds, *(first.paths[0] if len(first.paths) == 1 else ())]
+
+    @property
+    def parts(self) -> list[Program]:
+        """The programs for different sizes, each at the sizes of one capture."""
+        return [piece.taken.program for piece in self.pieces]
 
     def conditions(self) -> list[str]:
         """Return a line of text for the conditions of each piece, and of each error of the callable."""
@@ -226,7 +198,11 @@ class SizedProgram(Program):
         RuntimeError
             If what it returns does not have sizes that are expressions of the names.
         """
-        def make(sizes: dict[str, int], *following: Any) -> Program:
+        def make(sizes: dict[str, int], notes: Any = None, expressions: Any = None) -> Program:
+            if notes is not None:  # the result differs where this program does
+                piece = next((piece for piece in self.pieces if piece.holds(sizes)), self.pieces[0])
+                path = next((path for path in piece.paths if all(guard(sizes) for guard in path)), ())
+                notes.guards.update({guard: self.places.get(guard) for guard in (*piece.bounds, *path)})
             return function(self.at(**sizes))
 
         return found(make, self.sizes, self._sample())
@@ -241,6 +217,39 @@ class SizedProgram(Program):
 
         save(self, f, parameters=parameters)
 
+    @property
+    def code(self) -> str:
+        """Python source of a function ``forward(tensors, ...)`` that does what is listed. ``exec`` runs it.
+
+        See `Program.code`. The function takes tensors of any sizes that meet `guards`, and raises ValueError for others. Sizes
+        that no tensor has are keyword arguments.
+        """
+        from metatensor.program.printing import code, names_of
+
+        names = names_of(self)
+        known: dict[str, str] = {}
+        for value in self.inputs:
+            for dim, n in enumerate(value.shape):
+                if isinstance(n, Size):
+                    line = _inverse(n.expression, f"{names[value.number]}.shape[{dim}]")
+                    if line is not None:
+                        known.setdefault(*line)
+        head, start, body = code(self).partition("def forward(")
+        parameters, _, body = body.partition("):\n")
+        missing = [name for name in self.sizes if name not in known]
+        lines = [f"    {name} = {text}" for name, text in known.items()]
+        first = self.pieces[0]
+        texts = [" and ".join(guard.python() for guard in path) for path in first.paths]
+        conditions = [*(guard.python() for guard in first.bounds), *([] if "" in texts else [" or ".join(f"({t})" for t in texts)])]
+        conditions = [text for text in conditions if text]
+        if conditions:
+            lines += [f"    if not ({' and '.join(conditions)}):",
+                      f"        raise ValueError({f'{self.name}: these calls need ' + ' and '.join(conditions)!r})"]  # fmt: skip
+        if "sqrt(" in body or "log(" in body:
+            head = "from math import log, sqrt\n\n" + head
+        keywords = f", *, {', '.join(missing)}" if missing else ""
+        return f"{head}{start}{parameters}{keywords}):\n" + "\n".join([*lines, body])
+
     def __str__(self) -> str:
         ranges = ", ".join(f"{name} in {_range_text(sizes)}" for name, sizes in self.sizes.items())
         lines = [f"sizes: {ranges}", *(f"  {line}" for line in self.conditions())] if self.sizes else []
@@ -252,6 +261,19 @@ class SizedProgram(Program):
 
 def _text(sizes: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={n}" for name, n in sizes.items())
+
+
+def _inverse(expression: Expression, text: str) -> tuple[str, str] | None:
+    """Return a name, and source for its size where an expression of it alone has the value of `text`. None if it is not linear."""
+    names = {*names_in(expression)}
+    if len(names) != 1:
+        return None
+    one = names.pop()
+    factor, rest = expression.terms.get((one,), 0), expression.terms.get((), 0)
+    if not factor or expression != name(one) * factor + rest:
+        return None
+    text = text if not rest else f"({text} - {rest})" if rest > 0 else f"({text} + {-rest})"
+    return one, text if factor == 1 else f"{text}//{factor}"
 
 
 def _example(program: SizedProgram) -> str:
