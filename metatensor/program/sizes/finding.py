@@ -150,7 +150,7 @@ class Finder:
         notes = Notes()
         self._count()
         try:
-            got: Taken | Exception = taken(self.make(sizes, notes, None if piece is None else piece.expressions))
+            got: Taken | Exception = taken(self.make(sizes, notes, piece.expressions if piece is not None and piece.expressions else None))
         except (SizesError, KeyboardInterrupt):
             raise
         except Exception as error:
@@ -231,6 +231,8 @@ class Finder:
         for _ in range(_ROUNDS):
             self._explore()
             self._fit_all()
+            if self._explore():  # sizes of results have names now, and so have comparisons of them
+                continue
             self._tell_apart()
             if self._confirm():
                 return
@@ -273,29 +275,34 @@ class Finder:
             if not piece.paths or not any(all(guard(sizes) for guard in path) for path in piece.paths):
                 piece.paths.append(self.follow(sizes, piece))
 
-    def _explore(self) -> None:
-        """Capture where no known condition holds."""
+    def _explore(self) -> bool:
+        """Capture where no known condition holds. Return whether something new was found."""
+        new = False
         for _ in range(3):
             found = False
             for guards in [*(path for piece in self.pieces for path in piece.paths), *(one.guards for one in self.refused)]:
                 for guard in guards:
                     sizes = self._beyond(guard, guards)
-                    if sizes is not None and not self._covered(sizes):
-                        found = True
-                        piece = self._sort(sizes)
-                        if piece is not None:
-                            self._follow(piece)
-                        if len(self.pieces) > _PIECES:
-                            self._too_many()
+                    if sizes is not None:
+                        found |= self._visit(sizes)
             for _ in range(16):
-                sizes = self.anywhere()
-                if not self._covered(sizes):
-                    found = True
-                    piece = self._sort(sizes)
-                    if piece is not None:
-                        self._follow(piece)
+                found |= self._visit(self.anywhere())
+            new |= found
             if not found or len(self.refused) > _PATHS:
-                return
+                break
+        return new
+
+    def _visit(self, sizes: Sizes) -> bool:
+        """Capture at sizes and follow the code there, if no known condition holds. Return whether something new was found."""
+        if self._covered(sizes) or self.key(sizes) in self.known:
+            return False
+        before = len(self.refused)
+        piece = self._sort(sizes)
+        if piece is not None:
+            self._follow(piece)
+        if len(self.pieces) > _PIECES:
+            self._too_many()
+        return piece is not None or len(self.refused) > before and bool(self.refused[-1].guards)
 
     def _covered(self, sizes: Sizes) -> bool:
         return any(any(all(guard(sizes) for guard in path) for path in piece.paths) for piece in self.pieces) or any(
@@ -339,7 +346,8 @@ class Finder:
     def _widen(self, piece: Piece) -> None:
         """Capture at further sizes with the same calls, until there are enough to fit."""
         tried = 0
-        common = {one: n for one, n in piece.points[0].items() if n <= 1 and all(sizes[one] == n for sizes in piece.points)}
+        common = {one: n for one, n in piece.points[0].items() if all(sizes[one] == n for sizes in piece.points)
+                  and (n <= 1 or len(piece.points) > 1)}
         for path in piece.paths or [()]:
             for sizes in chain(self.near([*path, *piece.bounds], piece.points[0], 100, common),
                                self.near([*path, *piece.bounds], piece.points[0])):  # fmt: skip
@@ -378,7 +386,7 @@ class Finder:
             rest = [sizes for sizes in piece.points if not guard(sizes)]
             part = Piece(self._taken(rest[0]), rest)
             part.notes = piece.notes
-            if len(rest) < 4 or self._fit(part) is not None:
+            if len(rest) < 3 or self._fit(part) is not None:
                 continue
             other = Piece(self._taken(inside[0]), inside)
             other.paths, other.bounds = list(piece.paths), [*piece.bounds, guard]
@@ -426,8 +434,9 @@ class Finder:
                             f"trace: no condition on the sizes was found that tells {_text(one.points[0])} from {_text(other.points[0])}, "
                             f"where the calls differ: {first_difference(one.taken, other.taken)}"
                         )
-                    one.bounds.append(guard)
-                    other.bounds.append(guard.negated())
+                    for part, own in ((one, guard), (other, guard.negated())):
+                        if own not in part.bounds:
+                            part.bounds.append(own)
 
         for piece in self.pieces:
             failed = [sizes for sizes in self.failed if piece.holds(sizes)]
@@ -527,7 +536,8 @@ class Finder:
         """Compare with captures at sizes that were not used. Return False after adding some at which something is wrong."""
         self.confirmed = 0
         for piece in list(self.pieces):
-            left = _CONFIRM
+            left = _CONFIRM + sum(3 for e in dict.fromkeys(piece.expressions.values()) if any(map(_unusual, _divisors(e))))
+            left = min(left, 4 * _CONFIRM)
             guards = [*self.random.choice(piece.paths or [()]), *piece.bounds]
             steps = list(self._steps(piece))
             for sizes in chain(steps, self.near(guards, piece.points[0])):
@@ -540,7 +550,7 @@ class Finder:
                 if not isinstance(got, Taken):
                     self._sort(sizes)
                     return False
-                if not piece.taken.same_calls(got) or piece.numbers(sizes) != got.numbers:
+                if not piece.taken.same_calls(got) or not self._predicts(piece, sizes, got):
                     self._sort(sizes)
                     piece.followed = False
                     return False
@@ -552,6 +562,13 @@ class Finder:
                         piece.paths.append(self.follow(sizes, piece))
                     return False
         return True
+
+    @staticmethod
+    def _predicts(piece: Piece, sizes: Sizes, got: Taken) -> bool:
+        try:
+            return piece.numbers(sizes) == got.numbers
+        except ExpressionError:
+            return False
 
     def _steps(self, piece: Piece) -> Iterator[Sizes]:
         """Yield sizes at which quotients in the expressions of a piece take their next value, and those before."""
@@ -573,6 +590,11 @@ class Finder:
     def piece_at(self, sizes: Mapping[str, int]) -> Piece | None:
         """Return the piece that holds at sizes, or None."""
         return next((piece for piece in self.pieces if piece.holds(sizes)), None)
+
+
+def _unusual(divisor: int) -> bool:
+    """Return True for divisors that hardly come from a model, such as 23: expressions that have one may be coincidences."""
+    return divisor // (divisor & -divisor) > 15
 
 
 def _divisors(expression: Any) -> Iterator[int]:

@@ -317,25 +317,32 @@ def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any
     """Return ``k*((p*x + a)//b) + c`` for numbers by those of `x`, with its cost, or None if none costs less than `best`."""
     steps = [v - pairs[0][1] for _, v in pairs]
     k = math.gcd(*steps)
-    if not k or len(pairs) < 4:
+    if not k or len(pairs) < 2:
         return None
+    if len(pairs) < 4:  # too few for anything but a constant ratio
+        share = Fraction(pairs[0][1], pairs[0][0] or 1)
+        if not share or any(share * n != v for n, v in pairs) or share.denominator > 64:
+            return None
+        cost = (share.numerator, False, 0, 9, share.denominator)
+        return (cost, quotient(x * share.numerator, share.denominator)) if best is None or cost < best else None
     k = k if steps[-1] > 0 else -k
     units = [(size, step // k) for (size, _), step in zip(pairs, steps)]
     rise, run = units[-1][1], units[-1][0] - units[0][0]
     if rise <= 0:
         return None
+    single = len({u for _, u in units}) < 3  # one step is hardly a stair
     found: tuple[Any, int, int, int] | None = None
     for p in range(1, 9):
         lowest, highest = p * run // (rise + 1), p * run // max(rise - 1, 1) + 1
         for b in range(max(lowest, 2), min(highest, _WIDEST) + 1):
-            if math.gcd(p, b) != 1:
+            if math.gcd(p, b) != 1 or single and (p > 1 or b & (b - 1)):
                 continue
             low = max(b * u - p * size for size, u in units)
             high = min(b * u + b - 1 - p * size for size, u in units)
             if low > high:
                 continue
             a, rank = _nicest(low, high, b)
-            cost = (p, (high - low + 1).bit_length(), rank + _roundness(b), b)
+            cost = (p, _roundness(b) > 1, (high - low + 1).bit_length(), rank + _roundness(b), b)
             if (found is None or cost < found[0]) and (best is None or cost < best):
                 found = cost, p, b, a
         if found is not None:
