@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import math
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
@@ -25,6 +26,8 @@ _GENERIC = 7
 """Sizes at which a program is captured before it is fitted, besides the user's."""
 _CONFIRM = 3
 """Sizes, not used to fit, at which the result must be that of a capture."""
+_DOUBTS = 10
+"""Captures that choose between expressions which have the same numbers so far."""
 _STEPS = 3
 """Quotients of which the steps are tried."""
 _ROUNDS = 8
@@ -73,6 +76,7 @@ class Piece:
         self.bounds: list[Guard] = []
         self.notes: dict[Any, None] = {}
         self.followed = False
+        self.doubts: list[tuple[Any, Any]] = []
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
         """Return whether the piece is that of sizes."""
@@ -234,6 +238,7 @@ class Finder:
             if self._explore():  # sizes of results have names now, and so have comparisons of them
                 continue
             self._tell_apart()
+            self._resolve()
             if self._confirm():
                 return
         raise SizesError(f"trace: sizes were found again and again at which the numbers or the calls are others{self._example()}")
@@ -375,6 +380,7 @@ class Finder:
                 if known[column] is None:
                     return at
             piece.expressions[at] = known[column]
+        piece.doubts = fitter.doubts
         return None
 
     def _split(self, piece: Piece, failed: int) -> None:
@@ -421,6 +427,31 @@ class Finder:
                 yield Guard(name(one), "<=", low)
                 yield Guard(name(one), ">=", high)
 
+    def _resolve(self) -> None:
+        """Capture at sizes at which expressions differ between which the numbers leave a choice, and fit again."""
+        for piece in list(self.pieces):
+            for _ in range(_DOUBTS):
+                sizes = next(filter(None, (self._where(piece, *doubt) for doubt in dict.fromkeys(piece.doubts))), None)
+                if sizes is None:
+                    break
+                if self._sort(sizes) is piece and self._fit(piece) is not None:
+                    break
+                if sizes not in piece.points:
+                    break
+
+    def _where(self, piece: Piece, one: Any, other: Any) -> Sizes | None:
+        """Return sizes of a piece at which two expressions differ, or None."""
+        names = sorted({*names_in(one), *names_in(other)})
+        start = self.random.choice(piece.points)
+        for n in names[:1]:
+            sizes = self.ranges[n]
+            values = sizes if len(sizes) <= 256 else [sizes[self.random.randrange(len(sizes))] for _ in range(256)]
+            found = [made for made in ({**start, n: value} for value in values)
+                     if evaluate(one, made) != evaluate(other, made) and self.key(made) not in self.known and self.piece_at(made) is piece]
+            if found:
+                return self.random.choice(found)
+        return None
+
     # Conditions that are not seen --------------------------------------------------------------------------
 
     def _tell_apart(self) -> None:
@@ -429,6 +460,9 @@ class Finder:
             for other in self.pieces[i + 1 :]:
                 if any(other.holds(sizes) for sizes in one.points) or any(one.holds(sizes) for sizes in other.points):
                     guard = self._between(one, other)
+                    if guard is None and (self._divide(one, other) or self._divide(other, one)):
+                        self._tell_apart()
+                        return
                     if guard is None:
                         raise SizesError(
                             f"trace: no condition on the sizes was found that tells {_text(one.points[0])} from {_text(other.points[0])}, "
@@ -448,11 +482,31 @@ class Finder:
                                      f"{_text(failed[0])}, where the callable raises {type(error).__name__}: {error}")  # fmt: skip
                 piece.bounds.append(guard)
 
+    def _divide(self, one: Piece, other: Piece) -> bool:
+        """Make two pieces of one that holds in several cases, such as where any of two sizes is 1. Return whether that was possible."""
+        for guard in self._special(one):
+            inside = [sizes for sizes in one.points if guard(sizes)]
+            rest = [sizes for sizes in one.points if not guard(sizes)]
+            if guard.relation != "==" or not inside or not rest or len(self.pieces) >= _PIECES:
+                continue
+            part = Piece(self._taken(inside[0]), inside)
+            part.expressions, part.paths, part.bounds, part.notes = one.expressions, list(one.paths), [*one.bounds, guard], one.notes
+            if self._between(part, other) is not None:
+                one.points, one.bounds, one.taken = rest, [*one.bounds, guard.negated()], self._taken(rest[0])
+                self.pieces.append(part)
+                return True
+        return False
+
     def _between(self, one: Piece, other: Piece) -> Guard | None:
         """Return the simplest condition that holds at the sizes of one piece, and at none of the other's."""
         def separates(guard: Guard) -> bool:
             return all(guard(s) for s in one.points) and not any(guard(s) for s in other.points)
 
+        for part, outcome in ((one, True), (other, False)):
+            for seen in dict.fromkeys(guard for path in part.paths for guard in path):
+                guard = seen if outcome else seen.negated()
+                if separates(guard):
+                    return guard
         for n in self.names:
             guard = Guard(name(n), "==", one.points[0][n])
             if len(one.points) > 1 and separates(guard):
@@ -471,7 +525,8 @@ class Finder:
                     if edge is not None:
                         return Guard(name(n), relation, edge)
         for n in self.names:
-            for k in range(2, 65):
+            common = [math.gcd(*(sizes[n] for sizes in part.points)) for part in (one, other)]
+            for k in dict.fromkeys((*range(2, 65), *(k for k in common if k > 64))):
                 guard = Guard(name(n) % k, "==", 0)
                 if separates(guard):
                     return guard

@@ -41,6 +41,8 @@ class Fitter:
         self.pool: list[tuple[Column, Any]] = []
         self.recent: list[tuple[Column, Any]] = []
         self.reals: dict[Column, Any] = {}
+        self.doubts: list[tuple[Any, Any]] = []
+        """Pairs of expressions that have the same numbers at all points, where others may differ."""
         self._failed: set[Column] = set()
         for one in self.names:
             self._add(tuple(point[one] for point in points), name(one))
@@ -129,7 +131,7 @@ class Fitter:
 
         Sizes are often quotients of sizes before them, with small divisors. These are determined by few numbers.
         """
-        best: tuple[Any, Any] | None = None
+        best: tuple[Any, Any, Any] | None = None
         alone = [(tuple(point[one] for point in self.points), name(one)) for one in self.names]
         for values, x in [*alone, *reversed(self.recent[-_RECENT:])]:
             pairs = _pairs(values, column)
@@ -138,9 +140,13 @@ class Fitter:
             for sign in signs:
                 found = _stairs(pairs if not sign else [(n, v - sign * n) for n, v in pairs], x, best[0] if best else None)
                 if found is not None:
-                    cost, made = found
-                    best = cost, made + sign * x if sign else made
-        return None if best is None else best[1]
+                    cost, made, others = found
+                    best = cost, made + sign * x if sign else made, others
+        if best is None:
+            return None
+        if best[2] is not None:
+            self.doubts.append(best[2])
+        return best[1]
 
     def _sum_of_two(self, column: Column) -> Any:
         """Return ``a*x + b*y + c`` or ``a*x*y + c`` of known expressions."""
@@ -313,8 +319,11 @@ def _pairs(values: Column, column: Column) -> list[tuple[int, int]] | None:
     return sorted(found.items())
 
 
-def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any, Any] | None:
-    """Return ``k*((p*x + a)//b) + c`` for numbers by those of `x`, with its cost, or None if none costs less than `best`."""
+def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any, Any, Any] | None:
+    """Return ``k*((p*x + a)//b) + c`` for numbers by those of `x`, if it costs less than `best`.
+
+    The result is its cost, the expression, and two between which the numbers leave a choice, or None.
+    """
     steps = [v - pairs[0][1] for _, v in pairs]
     k = math.gcd(*steps)
     if not k or len(pairs) < 2:
@@ -324,14 +333,14 @@ def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any
         if not share or any(share * n != v for n, v in pairs) or share.denominator > 64:
             return None
         cost = (share.numerator, False, 0, 9, share.denominator)
-        return (cost, quotient(x * share.numerator, share.denominator)) if best is None or cost < best else None
+        return (cost, quotient(x * share.numerator, share.denominator), None) if best is None or cost < best else None
     k = k if steps[-1] > 0 else -k
     units = [(size, step // k) for (size, _), step in zip(pairs, steps)]
     rise, run = units[-1][1], units[-1][0] - units[0][0]
     if rise <= 0:
         return None
     single = len({u for _, u in units}) < 3  # one step is hardly a stair
-    found: tuple[Any, int, int, int] | None = None
+    found: tuple[Any, int, int, int, int, int] | None = None
     for p in range(1, 9):
         lowest, highest = p * run // (rise + 1), p * run // max(rise - 1, 1) + 1
         for b in range(max(lowest, 2), min(highest, _WIDEST) + 1):
@@ -344,13 +353,14 @@ def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any
             a, rank = _nicest(low, high, b)
             cost = (p, _roundness(b) > 1, (high - low + 1).bit_length(), rank + _roundness(b), b)
             if (found is None or cost < found[0]) and (best is None or cost < best):
-                found = cost, p, b, a
+                found = cost, p, b, a, low, high
         if found is not None:
             break
     if found is None:
         return None
-    cost, p, b, a = found
-    return cost, quotient(x * p + a, b) * k + pairs[0][1]
+    cost, p, b, a, low, high = found
+    ends = None if low == high else (quotient(x * p + low, b), quotient(x * p + high, b))
+    return cost, quotient(x * p + a, b) * k + pairs[0][1], ends
 
 
 def _nicest(low: int, high: int, b: int) -> tuple[int, int]:
