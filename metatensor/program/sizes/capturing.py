@@ -23,9 +23,13 @@ __all__ = ["trace_sizes"]
 
 
 def trace_sizes(
-    run: Callable[..., Program], fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any], sizes: Any, dims: Any
-) -> SizedProgram:
-    """Trace a callable with named sizes. ``run(fn, args, kwargs, observing)`` traces it once."""
+    run: Callable[..., Program], fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any], sizes: Any, dims: Any, tried: Any = None,
+    complete: Callable[[Program], Program] = lambda program: program,
+) -> SizedProgram:  # fmt: skip
+    """Trace a callable with named sizes. ``run(fn, args, kwargs, observing)`` traces it once.
+
+    `tried` has ranges within those of `sizes` in which captures are made. Default: the same. `complete` changes each program.
+    """
     ranges = ranges_of(sizes)
     named = Named(fn, args, kwargs, dims, ranges)
     state = _State([module for _, module in referenced_modules(fn, args, kwargs)])
@@ -34,7 +38,8 @@ def trace_sizes(
         if notes is None:
             given, keywords = named.at(at)
             with state.kept():
-                return run(fn, given, keywords, None)
+                program = run(fn, given, keywords, None)
+            return complete(program)
         given, keywords = named.at(at, lambda e, s: followed(evaluate(e, s), e, notes))
 
         @contextmanager
@@ -47,12 +52,13 @@ def trace_sizes(
                 observe(None)
 
         with state.kept():
-            return run(fn, given, keywords, observing)
+            program = run(fn, given, keywords, observing)
+        return complete(program)
 
     collecting = gc.isenabled()
     gc.disable()  # what is kept are many small objects, which the collector would visit again and again
     try:
-        return found(make, ranges, named.base)
+        return found(make, ranges, named.base, tried)
     finally:
         if collecting:
             gc.enable()

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Union
 
-__all__ = ["MOST", "Expression", "ExpressionError", "Number", "Real", "RealSize", "Size", "bounds", "evaluate", "name", "names_in", "parse", "python"]
+__all__ = ["MOST", "Expression", "ExpressionError", "Number", "Real", "RealSize", "Size", "bounds", "evaluate", "linear", "name", "names_in", "parse", "python"]
 
 MOST = 1 << 62
 """Numbers from this on are no sizes."""
@@ -299,6 +299,16 @@ def names_in(value: Any) -> Iterator[str]:
     elif isinstance(value, Real):
         for a in value.args:
             yield from names_in(a)
+
+
+def linear(expression: Expression) -> tuple[str, int, int] | None:
+    """Return the name, the factor and the constant of an expression ``factor*name + constant``, or None if it is no such."""
+    names = {*names_in(expression)}
+    if len(names) != 1:
+        return None
+    one = names.pop()
+    factor, rest = expression.terms.get((one,), 0), expression.terms.get((), 0)
+    return (one, factor, rest) if factor and expression == name(one) * factor + rest else None
 
 
 # Text ------------------------------------------------------------------------------------------------------

@@ -106,9 +106,14 @@ class Finder:
         The sizes that each name may have.
     base : dict of int
         Sizes at which `make` works.
+    wide : dict of range, optional
+        The sizes that the result is for, if `ranges` has those that may be tried.
     """
 
-    def __init__(self, make: Callable[..., Program], ranges: Mapping[str, range], base: Sizes) -> None:
+    def __init__(
+        self, make: Callable[..., Program], ranges: Mapping[str, range], base: Sizes, wide: Mapping[str, range] | None = None
+    ) -> None:
+        self.wide = wide or ranges
         self.make, self.ranges, self.base, self.names = make, ranges, base, list(ranges)
         self.random = random.Random(0)
         self.known: dict[tuple[int, ...], Taken | Exception] = {}
@@ -170,7 +175,7 @@ class Finder:
             short = guard.simple()
             if not isinstance(short.left, (Expression,)) and not list(names_in(short.left)):
                 continue
-            if not always(short, self.ranges) and short(sizes):
+            if not always(short, self.wide) and short(sizes):
                 found[short] = None
                 self.places.setdefault(short, place)
         return tuple(found)

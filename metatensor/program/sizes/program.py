@@ -9,7 +9,7 @@ import metatensor as mt
 from metatensor._core.tensor import Tensor
 from metatensor.program.program import Program
 from metatensor.program.sizes.dims import _range_text, pairs, solved
-from metatensor.program.sizes.expressions import Expression, ExpressionError, Real, RealSize, Size, name, names_in
+from metatensor.program.sizes.expressions import Expression, ExpressionError, Real, RealSize, Size, linear, names_in
 from metatensor.program.sizes.finding import Finder, Piece, Refused
 from metatensor.program.sizes.guards import Guard
 from metatensor.program.sizes.numbers import filled
@@ -144,6 +144,13 @@ class SizedProgram(Program):
         made = made.replace(tensors={name: self.tensors[name] for name in made.held if name in self.tensors})
         return made
 
+    def listed_at(self, sizes: Mapping[str, int]) -> Program:
+        """Return the program with fixed sizes, if its calls are those that are listed. Raise ValueError otherwise."""
+        checked = self._checked(sizes)
+        if not self.pieces[0].holds(checked):
+            raise ValueError(f"{self.name}: the calls are others for {_text(checked)}: these need {self.conditions()[0].rpartition(':')[0]}")
+        return self.at(**checked)
+
     def _refusal(self, sizes: Mapping[str, int]) -> str:
         """Return why there is no program at sizes."""
         failed: list[str] = []
@@ -265,13 +272,10 @@ def _text(sizes: Mapping[str, int]) -> str:
 
 def _inverse(expression: Expression, text: str) -> tuple[str, str] | None:
     """Return a name, and source for its size where an expression of it alone has the value of `text`. None if it is not linear."""
-    names = {*names_in(expression)}
-    if len(names) != 1:
+    found = linear(expression)
+    if found is None:
         return None
-    one = names.pop()
-    factor, rest = expression.terms.get((one,), 0), expression.terms.get((), 0)
-    if not factor or expression != name(one) * factor + rest:
-        return None
+    one, factor, rest = found
     text = text if not rest else f"({text} - {rest})" if rest > 0 else f"({text} + {-rest})"
     return one, text if factor == 1 else f"{text}//{factor}"
 
@@ -318,9 +322,11 @@ def _tensors(pieces: list[Piece]) -> dict[str, Tensor]:
     return made
 
 
-def found(make: Callable[..., Program], ranges: Mapping[str, range], base: dict[str, int]) -> SizedProgram:
+def found(
+    make: Callable[..., Program], ranges: Mapping[str, range], base: dict[str, int], tried: Mapping[str, range] | None = None
+) -> SizedProgram:
     """Return the program with named sizes that `make` gives at sizes. See `Finder`."""
-    finder = Finder(make, ranges, base)
+    finder = Finder(make, tried or ranges, base, ranges)
     finder.run()
     pieces = sorted(finder.pieces, key=lambda piece: not piece.holds(base))
     for piece in pieces:

@@ -24,8 +24,10 @@ _PIECES, _EXPRESSIONS, _GUARDS, _CHARACTERS = 64, 100_000, 10_000, 10_000_000
 Reading = Callable[[str], Program]
 
 
-def save(program: SizedProgram, f: Any, *, parameters: bool = True) -> None:
-    """Save a program with named sizes. See `Program.save`."""
+def save(
+    program: SizedProgram, f: Any, *, parameters: bool = True, extra: Mapping[str, bytes | str] | None = None
+) -> None:
+    """Save a program with named sizes. See `Program.save`; `extra` has further members of the file."""
     texts: dict[Any, int] = {}
     members: dict[str, bytes] = {}
     pieces = []
@@ -44,7 +46,7 @@ def save(program: SizedProgram, f: Any, *, parameters: bool = True) -> None:
     }  # fmt: skip
     members[saving.SIZES] = json.dumps(sizes).encode()
     base = program.pieces[0].taken.program.replace(tensors=program.tensors)
-    saving.save(base, f, parameters=parameters, members=members)
+    saving.save(base, f, parameters=parameters, extra=extra, members=members)
 
 
 # Reading ---------------------------------------------------------------------------------------------------
