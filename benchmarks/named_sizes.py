@@ -27,6 +27,10 @@ RECORDED = Path(__file__).parent.parent / "tests" / "libraries"
 BATCH, SEQUENCE = (1, 32), (1, 300)
 
 
+class Late(BaseException):
+    """A model took too long. It is no `Exception`, which a trace takes for one of the model's."""
+
+
 def _recorded() -> Any:
     spec = importlib.util.spec_from_file_location("libraries_measure", RECORDED / "measure.py")
     assert spec is not None and spec.loader is not None
@@ -156,7 +160,7 @@ def main() -> None:
         cases = {name: record for name, record in cases.items() if name in options.names}
 
     def late(*_: Any) -> None:
-        raise TimeoutError(f"more than {options.limit} s")
+        raise Late(f"more than {options.limit} s")
 
     signal.signal(signal.SIGALRM, late)
     results = {}
@@ -166,7 +170,7 @@ def main() -> None:
             with torch.device("meta"):
                 model = getattr(recorded, f"build_{options.library}")(name)
             results[name] = measured(model.to("meta").eval(), recorded, record)
-        except Exception as error:
+        except (Exception, Late) as error:
             results[name] = {"error": f"{type(error).__name__}: {error}"[:400]}
         finally:
             signal.alarm(0)
@@ -177,7 +181,8 @@ def main() -> None:
             Path(options.json).write_text(json.dumps(results, indent=1))
     whole = [r for r in results.values() if r.get("equal", 0) >= 10 and not r["different"]]
     times = sorted(r["seconds"] for r in results.values() if "seconds" in r)
-    print(f"{len(whole)} of {len(results)} models equal at ten sizes; median {times[len(times) // 2] if times else 0:.2f} s", file=sys.stderr)
+    median = times[len(times) // 2] if times else 0
+    print(f"{len(whole)} of {len(results)} models equal at ten sizes; median {median:.2f} s", file=sys.stderr)
 
 
 if __name__ == "__main__":

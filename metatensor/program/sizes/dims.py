@@ -13,7 +13,7 @@ from metatensor._core.capture import Value
 from metatensor._core.tensor import Tensor
 from metatensor.program.sizes.expressions import Expression, ExpressionError, evaluate, names_in, parse
 
-__all__ = ["Named", "pairs", "ranges_of", "resized", "solved"]
+__all__ = ["Named", "by_place", "pairs", "range_text", "ranges_of", "resized", "solved"]
 
 
 def ranges_of(sizes: Any) -> dict[str, range]:
@@ -53,7 +53,7 @@ class Named:
 
     def __init__(self, fn: Any, args: tuple, kwargs: dict[str, Any], dims: Any, ranges: Mapping[str, range]) -> None:
         self.args, self.kwargs, self.ranges = args, kwargs, ranges
-        specs = _by_place(fn, args, kwargs, dims)
+        specs = by_place(fn, args, kwargs, dims)
         self.specs = {key: _spec(spec, args[key] if isinstance(key, int) else kwargs[key], _shown(key), ranges)
                       for key, spec in specs.items()}  # fmt: skip
         found = list(self._constraints())
@@ -64,7 +64,7 @@ class Named:
         self.base = solved(found, ranges)
         for name, size in self.base.items():
             if size not in ranges[name]:
-                raise ValueError(f"trace: the arguments have {name}={size}, which is not in {_range_text(ranges[name])}")
+                raise ValueError(f"trace: the arguments have {name}={size}, which is not in {range_text(ranges[name])}")
 
     def _constraints(self) -> Iterator[tuple[Any, int, str]]:
         for key, spec in self.specs.items():
@@ -81,7 +81,8 @@ class Named:
         return tuple(args), kwargs
 
 
-def _range_text(sizes: range) -> str:
+def range_text(sizes: range) -> str:
+    """Return a range as text, with both ends."""
     return f"{sizes[0]}..{sizes[-1]}" + (f" step {sizes.step}" if sizes.step != 1 else "")
 
 
@@ -89,7 +90,7 @@ def _shown(key: Any) -> str:
     return f"argument {key!r}"
 
 
-def _by_place(fn: Any, args: tuple, kwargs: Mapping[str, Any], dims: Any) -> dict[Any, Any]:
+def by_place(fn: Any, args: tuple, kwargs: Mapping[str, Any], dims: Any) -> dict[Any, Any]:
     """Return the descriptions by the index or the keyword of an argument."""
     if isinstance(dims, (list, tuple)):
         if len(dims) > len(args):
@@ -204,7 +205,8 @@ def resized(t: Tensor, shape: list[int]) -> Tensor:
     """Return a tensor of another shape with the values of `t`, repeated where it is larger. It has `t`'s order of dimensions in memory."""
     if list(t.shape) == shape:
         return t
-    order = sorted(range(t.dim()), key=lambda dim: (-t.stride(dim), dim))
+    strides = t.stride()
+    order = sorted(range(t.dim()), key=lambda dim: (-strides[dim], dim))
     if t.is_contiguous():
         order = list(range(t.dim()))
     made = mt.empty([shape[dim] for dim in order], dtype=t.dtype, device=t.device)
@@ -267,8 +269,8 @@ def solved(equations: Any, names: Mapping[str, Any]) -> dict[str, int]:
                 raise ValueError(f"{where} is {number}, which is no size")
     for name in names:
         if name not in found:
-            raise ValueError(f"the size {name!r} is not determined by the arguments; it must be a dimension of its own, or be in a sum with "
-                             "numbers and other names")  # fmt: skip
+            raise ValueError(f"the size {name!r} is not determined by the arguments; it must be a dimension of its own, or be in a sum "
+                             "with numbers and other names")  # fmt: skip
     for expression, number, where in equations:
         if evaluate(expression, found) != number:
             known = ", ".join(f"{name}={found[name]}" for name in dict.fromkeys(names_in(expression)))

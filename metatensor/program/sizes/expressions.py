@@ -13,7 +13,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Union
 
-__all__ = ["MOST", "Expression", "ExpressionError", "Number", "Real", "RealSize", "Size", "bounds", "evaluate", "linear", "name", "names_in", "parse", "python"]
+__all__ = ["MOST", "Expression", "ExpressionError", "Number", "Real", "RealSize", "Size", "bounds", "evaluate", "linear", "name",
+           "names_in", "parse", "python"]  # fmt: skip
 
 MOST = 1 << 62
 """Numbers from this on are no sizes."""

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+from array import array
 from collections.abc import Callable
 from operator import index
 from typing import Any, NamedTuple
 
+import metatensor as mt
 from metatensor._core.capture import ProgramCall, Ticket, Value
 from metatensor.program.program import Effect, Program
 from metatensor.program.structure import _opens, leaves
 
 __all__ = ["Taken", "filled", "first_difference", "owner", "taken"]
 
-Take = Callable[[Any], Any]
+_LONGEST = 1024
+"""Bytes that a tensor of the host's may have for its elements to be numbers of the program."""
+_CODES = {mt.int64: "q", mt.int32: "i", mt.int16: "h", mt.int8: "b", mt.uint8: "B"}
+
+Take = Callable[[], Any]
 
 
 class Taken(NamedTuple):
@@ -46,9 +52,10 @@ def taken(program: Program) -> Taken:
         numbers.append(value.offset)
         numbers += value.shape
         numbers += value.stride
-        values.append((value.number, value.storage, len(value.shape), value.dtype, value.device, value.conj, value.neg, value.requires_grad))
+        values.append((value.number, value.storage, len(value.shape), value.dtype, value.device, value.conj, value.neg,
+                       value.requires_grad))  # fmt: skip
     rows = [
-        (call.op.name, _apart(call.args, numbers), _apart(call.kwargs, numbers), _apart(call.result, numbers),
+        (call.op.name, _opened(call, numbers) or _apart(call.args, numbers), _apart(call.kwargs, numbers), _apart(call.result, numbers),
          [value.number for value in call.writes], call.grad, call.backward, call.module)
         for call in program.calls
     ]  # fmt: skip
@@ -58,6 +65,27 @@ def taken(program: Program) -> Taken:
         [(at, op, value.number) for at, op, value in program.reads],
     ]  # fmt: skip
     return Taken(program, head, values, rows, numbers)
+
+
+def _opened(call: ProgramCall, numbers: list[Any]) -> Any:
+    """Take the arguments of a call that makes a tensor of the host's ints apart, each of which is a number. Return None for others."""
+    if call.op.name != "_from_host" or len(call.args) < 4 or not isinstance(call.args[0], bytes):
+        return None
+    code: Any = _CODES.get(call.args[3])
+    if code is None or len(call.args[0]) > _LONGEST or len(call.args[0]) % call.args[3].itemsize:
+        return None
+    content = memoryview(call.args[0]).cast(code).tolist()
+    numbers += content
+    return len(content), _apart(call.args[1:], numbers)
+
+
+def _packed(call: ProgramCall, take: Take, made: dict[int, Value]) -> Any:
+    """Return the arguments of a call that `_opened` takes apart, with other numbers. Return None for others."""
+    if _opened(call, []) is None:
+        return None
+    dtype = call.args[3]
+    content = array(_CODES[dtype], [take() for _ in range(len(call.args[0]) // dtype.itemsize)]).tobytes()
+    return (content, *_together(call.args[1:], take, made))
 
 
 def _apart(value: Any, numbers: list[Any]) -> Any:
@@ -114,7 +142,8 @@ def filled(program: Program, numbers: list[Any]) -> Program:
     calls: list[ProgramCall] = []
     for call in program.calls:
         calls.append(call.replace(
-            args=_together(call.args, take, made), kwargs=_together(call.kwargs, take, made), result=_together(call.result, take, made),
+            args=_packed(call, take, made) or _together(call.args, take, made),
+            kwargs=_together(call.kwargs, take, made), result=_together(call.result, take, made),
             writes=[made[value.number] for value in call.writes],
         ))  # fmt: skip
     found = program.replace(
@@ -178,7 +207,9 @@ def owner(program: Program, position: int) -> str:
         at += width
     for i, call in enumerate(program.calls):
         numbers: list[Any] = []
-        _apart((call.args, call.kwargs, call.result), numbers)
+        if not _opened(call, numbers):
+            _apart(call.args, numbers)
+        _apart((call.kwargs, call.result), numbers)
         if position < at + len(numbers):
             return f"a number given to {describe(i, call)}"
         at += len(numbers)

@@ -8,11 +8,12 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.tensor import Tensor
 from metatensor.program.program import Program
-from metatensor.program.sizes.dims import _range_text, pairs, solved
+from metatensor.program.sizes.dims import pairs, range_text, solved
 from metatensor.program.sizes.expressions import Expression, ExpressionError, Real, RealSize, Size, linear, names_in
-from metatensor.program.sizes.finding import Finder, Piece, Refused
+from metatensor.program.sizes.finding import Finder
 from metatensor.program.sizes.guards import Guard
 from metatensor.program.sizes.numbers import filled
+from metatensor.program.sizes.pieces import Piece, Refused, sizes_text
 
 __all__ = ["Size", "SizedProgram", "found"]
 
@@ -108,7 +109,7 @@ class SizedProgram(Program):
             if name not in self.sizes:
                 raise ValueError(f"{self.name}: there is no size {name!r}; there are {', '.join(self.sizes)}")
             if not isinstance(given, int) or given not in self.sizes[name]:
-                raise ValueError(f"{self.name}: the size {name}={given!r} is not in {_range_text(self.sizes[name])}")
+                raise ValueError(f"{self.name}: the size {name}={given!r} is not in {range_text(self.sizes[name])}")
         for name in self.sizes:
             if name not in sizes:
                 raise ValueError(f"{self.name}: the size {name!r} is missing")
@@ -137,7 +138,7 @@ class SizedProgram(Program):
             try:
                 made = filled(piece.taken.program, piece.numbers(checked))
             except (ExpressionError, OverflowError) as error:
-                raise ValueError(f"{self.name}: {error}, at {_text(checked)}") from None
+                raise ValueError(f"{self.name}: {error}, at {sizes_text(checked)}") from None
             while len(self._at) >= _KEPT:
                 self._at.pop(next(iter(self._at)))
             self._at[key] = made
@@ -148,7 +149,8 @@ class SizedProgram(Program):
         """Return the program with fixed sizes, if its calls are those that are listed. Raise ValueError otherwise."""
         checked = self._checked(sizes)
         if not self.pieces[0].holds(checked):
-            raise ValueError(f"{self.name}: the calls are others for {_text(checked)}: these need {self.conditions()[0].rpartition(':')[0]}")
+            needed = self.conditions()[0].rpartition(":")[0]
+            raise ValueError(f"{self.name}: the calls are others for {sizes_text(checked)}: these need {needed}")
         return self.at(**checked)
 
     def _refusal(self, sizes: Mapping[str, int]) -> str:
@@ -162,7 +164,7 @@ class SizedProgram(Program):
                     failed.append(f"{guard}{'' if place is None else f' ({place})'}")
         raised = next((one.error for one in self.refused if one.guards and all(guard(sizes) for guard in one.guards)), None)
         why = f"; the callable raises {raised}" if raised else "; trace again for such sizes"
-        return f"{self.name}: there is no program for {_text(sizes)}: it needs {' or '.join(dict.fromkeys(failed[:4]))}{why}"
+        return f"{self.name}: there is no program for {sizes_text(sizes)}: it needs {' or '.join(dict.fromkeys(failed[:4]))}{why}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program on arguments of any sizes within the ranges, and return what the callable would return.
@@ -258,16 +260,12 @@ class SizedProgram(Program):
         return f"{head}{start}{parameters}{keywords}):\n" + "\n".join([*lines, body])
 
     def __str__(self) -> str:
-        ranges = ", ".join(f"{name} in {_range_text(sizes)}" for name, sizes in self.sizes.items())
+        ranges = ", ".join(f"{name} in {range_text(sizes)}" for name, sizes in self.sizes.items())
         lines = [f"sizes: {ranges}", *(f"  {line}" for line in self.conditions())] if self.sizes else []
         return "\n".join([*lines, super().__str__()])
 
     def __repr__(self) -> str:
         return f"Sized{super().__repr__()[:-1]}, sizes={list(self.sizes)})"
-
-
-def _text(sizes: Mapping[str, int]) -> str:
-    return ", ".join(f"{name}={n}" for name, n in sizes.items())
 
 
 def _inverse(expression: Expression, text: str) -> tuple[str, str] | None:

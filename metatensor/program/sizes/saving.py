@@ -11,9 +11,9 @@ from metatensor.program.encoding import Malformed
 from metatensor.program.program import Program
 from metatensor.program.sizes.dims import ranges_of
 from metatensor.program.sizes.expressions import Expression, ExpressionError, Real, names_in, parse
-from metatensor.program.sizes.finding import Piece, Refused
 from metatensor.program.sizes.guards import Guard, parse_guard
 from metatensor.program.sizes.numbers import taken
+from metatensor.program.sizes.pieces import Piece, Refused
 from metatensor.program.sizes.program import SizedProgram
 
 __all__ = ["rebuilt", "save"]
@@ -34,8 +34,8 @@ def save(
     for i, piece in enumerate(program.pieces):
         prefix = f"piece{i}/" if i else ""
         numbers = [[at, texts.setdefault(e, len(texts))] for at, e in sorted(piece.expressions.items())]
-        pieces.append({"member": prefix, "bounds": [str(g) for g in piece.bounds], "paths": [[str(g) for g in path] for path in piece.paths],
-                       "numbers": numbers})  # fmt: skip
+        paths = [[str(guard) for guard in path] for path in piece.paths]
+        pieces.append({"member": prefix, "bounds": [str(guard) for guard in piece.bounds], "paths": paths, "numbers": numbers})
         if i:
             head, lines = saving.described(piece.taken.program)
             members[prefix + saving.HEAD] = json.dumps(head).encode()

@@ -5,7 +5,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metatensor.program.sizes.expressions import (
-    Expression, ExpressionError, Real, bounds, evaluate, name, names_in, parse, python,
+    Expression,
+    ExpressionError,
+    Real,
+    bounds,
+    evaluate,
+    name,
+    names_in,
+    parse,
+    python,
 )  # fmt: skip
 from metatensor.program.sizes.guards import Guard, always, parse_guard
 

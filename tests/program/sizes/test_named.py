@@ -111,6 +111,16 @@ def test_floats_and_python_numbers():
         assert program(meta(b, s), n)[1] == b * s + 1
 
 
+def test_tensors_made_of_sizes():
+    def fn(x):
+        return mt.tensor([x.shape[0], x.shape[1] // 2, 7], device="cpu") + 1
+
+    program = mt.program.trace(fn, mt.ones(4, 6, device="cpu"), sizes={"a": (1, 40), "b": (1, 40)}, dims=[["a", "b"]])
+    for a, b in ((1, 1), (40, 39), (7, 2)):
+        assert program(mt.ones(a, b, device="cpu")).tolist() == [a + 1, b // 2 + 1, 8]
+    check(program, fn, lambda a, b: [mt.ones(a, b, device="cpu")], {"a": 3, "b": 9}, {"a": 1, "b": 40})
+
+
 def test_a_convolutional_model():
     model = nn.Sequential(
         nn.Conv2d(3, 8, 7, 2, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.Conv2d(8, 8, 3, 2),

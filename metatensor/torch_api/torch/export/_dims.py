@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from metatensor.program import Program
 from metatensor.program.sizes.capturing import trace_sizes
-from metatensor.program.sizes.dims import _by_place
+from metatensor.program.sizes.dims import by_place
 from metatensor.program.sizes.expressions import names_in, parse
 from metatensor.program.tracing import _run
 from metatensor.torch_api.torch.export import Dim, _DimHint
@@ -70,7 +70,7 @@ def named_dims(mod: Any, args: tuple, kwargs: dict[str, Any], shapes: Any) -> Di
             explicit.append(root.__name__)
         return one.__name__
 
-    found = {key: made for key, spec in _by_place(mod, args, kwargs, shapes).items()
+    found = {key: made for key, spec in by_place(mod, args, kwargs, shapes).items()
              if (made := of(spec, args[key] if isinstance(key, int) else kwargs[key])) is not None}  # fmt: skip
     if not found:
         return None

@@ -40,7 +40,7 @@ def save(
     if not isinstance(ep, ExportedProgram):
         raise TypeError(f"torch.export.save: expected an ExportedProgram, got {type(ep).__name__}")
     head = {"names": ep._names, "non_persistent": ep._non_persistent, "functional": ep._functional}
-    write = sized.save if isinstance(ep.program, sized.SizedProgram) else saving.save
+    write: Any = sized.save if isinstance(ep.program, sized.SizedProgram) else saving.save
     write(ep.program, f, extra={**(extra_files or {}), _NAMES: json.dumps(head)})
 
 
