@@ -18,6 +18,8 @@ _CONFIRM = 3
 """Sizes, not used to fit, at which the result must be that of a capture."""
 _ROUNDS = 8
 """How often numbers are fitted again after a size at which they were wrong."""
+_OUTSIDE = 12
+"""Sizes to try for which there seems to be no program."""
 _STEPS = 3
 """Quotients of which the steps are tried."""
 
@@ -95,8 +97,10 @@ class Finder(Fitting):
         return piece is not None or len(self.refused) > before and bool(self.refused[-1].guards)
 
     def _covered(self, sizes: Sizes) -> bool:
-        return any(any(all(guard(sizes) for guard in path) for path in piece.paths) for piece in self.pieces) or any(
-            one.guards and all(guard(sizes) for guard in one.guards) for one in self.refused)  # fmt: skip
+        return self._refuses(sizes) or any(any(all(guard(sizes) for guard in path) for path in piece.paths) for piece in self.pieces)
+
+    def _refuses(self, sizes: Sizes) -> bool:
+        return any(one.guards and all(guard(sizes) for guard in one.guards) for one in self.refused)
 
     def _beyond(self, guard: Guard, guards: tuple[Guard, ...]) -> Sizes | None:
         """Return sizes at which a condition does not hold, and those before it do."""
@@ -137,6 +141,13 @@ class Finder(Fitting):
                     piece.followed = False
                     return False
                 self.confirmed += 1
+        for _ in range(_OUTSIDE):  # conditions that were found by trying may exclude too much
+            sizes = self.anywhere()
+            if self.piece_at(sizes) is None and self.key(sizes) not in self.known and not self._refuses(sizes):
+                piece = self.sort(sizes)
+                if piece is not None:
+                    self.follow_piece(piece)
+                    return False
         for piece in self.pieces:
             for sizes in piece.points:
                 if self.piece_at(sizes) is not piece:

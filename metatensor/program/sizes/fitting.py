@@ -15,8 +15,8 @@ __all__ = ["Fitter"]
 Column = tuple[Any, ...]
 _DEPTH = 5
 """Factors that are taken out of a number."""
-_POOL = 96
-"""Expressions that are tried as parts of others."""
+_POOL, _OFFERED = 96, 32
+"""Expressions that are tried as parts of others, and how many of them may be those that the code computed."""
 _RECENT = 6
 """Expressions before a number that are tried as what it is a quotient of."""
 _WIDEST = 4096
@@ -58,12 +58,12 @@ class Fitter:
         if isinstance(candidate, Real):
             self.reals.setdefault(column, candidate)
         elif any(n != column[0] for n in column):
-            self._add(column, candidate)
+            self._add(column, candidate, _OFFERED)
 
-    def _add(self, column: Column, expression: Any) -> None:
+    def _add(self, column: Column, expression: Any, most: int = _POOL) -> None:
         if column not in self.known:
             self.known[column] = expression
-            if len(self.pool) < _POOL:
+            if len(self.pool) < most:
                 self.pool.append((column, expression))
 
     def fit(self, column: Column) -> Any:
@@ -246,6 +246,12 @@ class Fitter:
             whole = self.fit(tuple(int(n) for n in column))
             if whole is not None:
                 yield Real("float", whole)
+        for d in (2, 4, 8, 10, 16, 32, 64, 100):
+            if all(float(n * d).is_integer() for n in column):
+                whole = self.fit(tuple(int(n * d) for n in column))
+                if whole is not None:
+                    yield Real("/", whole, d)
+                break
         first = column[0]
         for values, x in self.pool:
             n = values[0]

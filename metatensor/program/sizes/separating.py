@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 
 from metatensor.program.sizes.captures import PIECES, Captures
 from metatensor.program.sizes.expressions import Expression, evaluate, name
 from metatensor.program.sizes.guards import Guard
 from metatensor.program.sizes.numbers import first_difference
-from metatensor.program.sizes.pieces import Piece, SizesError, sizes_text
+from metatensor.program.sizes.pieces import Piece, Sizes, SizesError, sizes_text
 
 __all__ = ["Separating"]
 
@@ -53,14 +54,24 @@ class Separating(Captures):
                             part.bounds.append(own)
 
         for piece in self.pieces:
-            failed = [sizes for sizes in self.failed if piece.holds(sizes)]
-            if failed:
+            for failed in self._failures(piece):
+                if not any(piece.holds(sizes) for sizes in failed):
+                    continue  # a condition for other errors excludes these as well
                 guard = self.between(piece, Piece(piece.taken, failed))
                 if guard is None:
                     error = self.known[self.key(failed[0])]
                     raise SizesError(f"trace: no condition on the sizes was found that tells {sizes_text(piece.points[0])} from "
                                      f"{sizes_text(failed[0])}, where the callable raises {type(error).__name__}: {error}")  # fmt: skip
                 piece.bounds.append(guard)
+
+    def _failures(self, piece: Piece) -> list[list[Sizes]]:
+        """Return sizes of a piece at which the callable raises, those with the same kind of error together."""
+        found: dict[str, list[Sizes]] = {}
+        for sizes in self.failed:
+            if piece.holds(sizes):
+                error = self.known[self.key(sizes)]
+                found.setdefault(type(error).__name__ + re.sub(r"\d+", "", str(error)), []).append(sizes)
+        return list(found.values())
 
     def _divide(self, one: Piece, other: Piece) -> bool:
         """Make two pieces of one that holds in several cases, such as where any of two sizes is 1. Return whether that was possible."""
