@@ -276,6 +276,8 @@ class Builder:
             return self.nodes[argument.number]
         if kind is tuple or kind is list:
             return kind([self.given(a) for a in argument])
+        if kind is mt.Size:
+            return tuple([self.given(a) for a in argument])
         if kind is dict:
             return {key: self.given(a) for key, a in argument.items()}
         if kind is Size or kind is RealSize:

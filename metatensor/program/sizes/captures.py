@@ -28,8 +28,8 @@ class Captures:
     def __init__(
         self, make: Callable[..., Program], ranges: Mapping[str, range], base: Sizes, wide: Mapping[str, range] | None = None
     ) -> None:
-        self.wide = wide or ranges
-        self.make, self.ranges, self.base, self.names = make, ranges, base, list(ranges)
+        self.wide = wide or dict(ranges)
+        self.make, self.ranges, self.base, self.names = make, dict(ranges), base, list(ranges)
         self.random = random.Random(0)
         self.known: dict[tuple[int, ...], Taken | Exception] = {}
         self.pieces: list[Piece] = []

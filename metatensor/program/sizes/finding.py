@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from metatensor.program.sizes.captures import PIECES
-from metatensor.program.sizes.expressions import Expression, ExpressionError, evaluate, names_in
+from metatensor.program.sizes.expressions import Expression, ExpressionError, evaluate, name, names_in
 from metatensor.program.sizes.fitted import PATHS, Fitting
 from metatensor.program.sizes.guards import Guard
 from metatensor.program.sizes.numbers import Taken
@@ -20,6 +20,8 @@ _ROUNDS = 8
 """How often numbers are fitted again after a size at which they were wrong."""
 _OUTSIDE = 12
 """Sizes to try for which there seems to be no program."""
+_FURTHER = 512
+"""The side of a comparison that no size to try reaches is tried at sizes up to this, if they are within the ranges."""
 _STEPS = 3
 """Quotients of which the steps are tried."""
 
@@ -59,6 +61,7 @@ class Finder(Fitting):
             self.tell_apart()
             self.resolve()
             if self._confirm():
+                self._restrict()
                 return
         raise SizesError(f"trace: sizes were found again and again at which the numbers or the calls are others{self.example()}")
 
@@ -89,12 +92,22 @@ class Finder(Fitting):
         if self._covered(sizes) or self.key(sizes) in self.known:
             return False
         before = len(self.refused)
+        for one, n in sizes.items():
+            if n not in self.ranges[one]:  # a piece there needs more sizes
+                known, wide = self.ranges[one], self.wide[one]
+                self.ranges[one] = range(known.start, min(2 * n, wide.stop), known.step)
         piece = self.sort(sizes)
         if piece is not None:
             self.follow_piece(piece)
         if len(self.pieces) > PIECES:
             self.too_many()
         return piece is not None or len(self.refused) > before and bool(self.refused[-1].guards)
+
+    def _spread(self, one: str, values: range) -> list[int]:
+        """Return the indices of some sizes of a name, more of them where they are small. Those outside of what may be tried are few."""
+        count = len(self.ranges[one])
+        inside = {*range(min(64, count)), *(count * k // 64 for k in range(64)), count - 1}
+        return sorted(i for i in {*inside, *range(count, min(_FURTHER, len(values)), 8)} if i < len(values))
 
     def _covered(self, sizes: Sizes) -> bool:
         return self._refuses(sizes) or any(any(all(guard(sizes) for guard in path) for path in piece.paths) for piece in self.pieces)
@@ -110,9 +123,9 @@ class Finder(Fitting):
             return sizes
         names = list(dict.fromkeys([*names_in(guard.left), *names_in(guard.right)]))
         for one in names:  # along one name, where random sizes do not reach
-            values = self.ranges[one]
+            values = self.wide[one] if self.wide[one][0] == self.ranges[one][0] else self.ranges[one]
             for start in (self.base, {other: part[-1] for other, part in self.ranges.items()}):
-                for i in sorted({*range(min(64, len(values))), *(len(values) * k // 64 for k in range(64)), len(values) - 1}):
+                for i in self._spread(one, values):
                     made = {**start, one: values[i]}
                     if opposite(made) and all(g(made) for g in before):
                         return made
@@ -155,6 +168,15 @@ class Finder(Fitting):
                         piece.paths.append(self.follow(sizes, piece))
                     return False
         return True
+
+    def _restrict(self) -> None:
+        """Restrict pieces that are known for one size of a name only to that size."""
+        for piece in self.pieces:
+            for one in self.names:
+                values = {sizes[one] for sizes in piece.points}
+                guard = Guard(name(one), "==", min(values))
+                if len(values) == 1 and len(self.wide[one]) > 1 and guard not in piece.bounds:
+                    piece.bounds.append(guard)
 
     @staticmethod
     def _predicts(piece: Piece, sizes: Sizes, got: Taken) -> bool:

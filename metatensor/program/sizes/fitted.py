@@ -73,7 +73,7 @@ class Fitting(Separating):
         known: dict[tuple[Any, ...], Any] = {}
         for at, column in enumerate(zip(*[t.numbers for t in takes])):
             n = column[0]
-            if column.count(n) == len(column) and (n or not isinstance(n, float)):
+            if column.count(n) == len(column) and (n or not isinstance(n, float) or len({*map(repr, column)}) == 1):
                 continue
             if column not in known:
                 known[column] = fitter.fit(column)

@@ -71,7 +71,7 @@ class Fitter:
         first = column[0]
         if isinstance(first, bytes):
             return first if all(data == first for data in column) else None
-        if all(n == first and type(n) is type(first) for n in column) and (first or not isinstance(first, float)):
+        if all(n == first and type(n) is type(first) for n in column) and len({*map(repr, column)}) == 1:  # -0.0 is not 0.0
             return first
         if isinstance(first, float) or not all(isinstance(n, int) for n in column):
             return self._real(column)

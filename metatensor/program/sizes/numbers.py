@@ -175,6 +175,8 @@ def _together(value: Any, take: Take, made: dict[int, Value]) -> Any:
         return new
     if isinstance(value, (list, tuple)):
         items = [_together(item, take, made) for item in value]
+        if kind is mt.Size:
+            return tuple.__new__(kind, items)  # whose items may be ints with expressions
         return kind(*items) if hasattr(value, "_fields") else kind(items)
     if isinstance(value, (int, float)) or hasattr(value, "__index__"):
         return take()

@@ -145,14 +145,6 @@ class SizedProgram(Program):
         made = made.replace(tensors={name: self.tensors[name] for name in made.held if name in self.tensors})
         return made
 
-    def listed_at(self, sizes: Mapping[str, int]) -> Program:
-        """Return the program with fixed sizes, if its calls are those that are listed. Raise ValueError otherwise."""
-        checked = self._checked(sizes)
-        if not self.pieces[0].holds(checked):
-            needed = self.conditions()[0].rpartition(":")[0]
-            raise ValueError(f"{self.name}: the calls are others for {sizes_text(checked)}: these need {needed}")
-        return self.at(**checked)
-
     def _refusal(self, sizes: Mapping[str, int]) -> str:
         """Return why there is no program at sizes."""
         failed: list[str] = []

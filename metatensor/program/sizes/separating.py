@@ -58,11 +58,32 @@ class Separating(Captures):
                 if not any(piece.holds(sizes) for sizes in failed):
                     continue  # a condition for other errors excludes these as well
                 guard = self.between(piece, Piece(piece.taken, failed))
+                if guard is None and self._exclude(piece, failed):
+                    continue
                 if guard is None:
                     error = self.known[self.key(failed[0])]
                     raise SizesError(f"trace: no condition on the sizes was found that tells {sizes_text(piece.points[0])} from "
                                      f"{sizes_text(failed[0])}, where the callable raises {type(error).__name__}: {error}")  # fmt: skip
                 piece.bounds.append(guard)
+
+    def _exclude(self, piece: Piece, failed: list[Sizes]) -> bool:
+        """Add conditions to a piece that together exclude sizes, such as that two names are multiples of 8. Return whether they do."""
+        wishes = []
+        for n in self.names:
+            values = [sizes[n] for sizes in piece.points]
+            wishes.append(Guard(name(n), "==", values[0]))
+            wishes += [Guard(name(n) % k, "==", 0) for k in (math.gcd(*values),) if k > 1]
+            wishes += [Guard(name(n), "==", name(other)) for other in self.names if other > n]
+        chosen: list[Guard] = []
+        for guard in wishes:
+            rest = [sizes for sizes in failed if not guard(sizes)]
+            if rest and all(guard(sizes) for sizes in piece.points):
+                chosen.append(guard)
+                failed = [sizes for sizes in failed if guard(sizes)]
+        if failed or len(piece.points) < 2:
+            return False
+        piece.bounds += chosen
+        return True
 
     def _failures(self, piece: Piece) -> list[list[Sizes]]:
         """Return sizes of a piece at which the callable raises, those with the same kind of error together."""

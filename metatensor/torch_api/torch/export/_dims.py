@@ -14,6 +14,8 @@ from metatensor.torch_api.torch.export import Dim, _DimHint
 
 __all__ = ["Dims", "named_dims", "trace_dims"]
 
+_TRIED = 24
+"""Least upper bound of the sizes that are tried."""
 _LARGEST = 1 << 40
 """Upper bound of sizes without one."""
 
@@ -57,7 +59,7 @@ def named_dims(mod: Any, args: tuple, kwargs: dict[str, Any], shapes: Any) -> Di
             if sample < 2 and one.name == "AUTO":
                 return None
             name = f"s{len(ranges)}"
-            ranges[name], samples[name] = range(min(sample, 2), _LARGEST), sample
+            ranges[name], samples[name] = range(1, _LARGEST), sample
             explicit.extend([name] if one.name == "DYNAMIC" else [])
             return name
         if not isinstance(one, Dim):
@@ -77,7 +79,7 @@ def named_dims(mod: Any, args: tuple, kwargs: dict[str, Any], shapes: Any) -> Di
     tried = {}
     for name, sizes in ranges.items():
         sample = samples.get(name, 4)
-        tried[name] = range(max(sizes.start, 1), min(sizes.stop, max(2 * sample, 8) + 1))
+        tried[name] = range(max(sizes.start, 1), min(sizes.stop, max(2 * sample, _TRIED) + 1))
     return Dims(ranges, found, tried, explicit)
 
 

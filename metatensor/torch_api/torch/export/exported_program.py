@@ -212,17 +212,34 @@ class _ExportedModule(GraphModule):
     _sized: Any = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph and return its output. Raise AssertionError if the arguments do not meet the guards of the graph."""
+        """Run the graph, or the calls for the sizes of the arguments if these are others. Raise AssertionError if there are none."""
         if self._checks and self.graph.arguments is not None:
             try:
                 wanted = self.graph.arguments
                 if self._sized is not None:
-                    wanted = self._sized.listed_at(self._sized.sizes_of(*args, **kwargs)).arguments
+                    sizes = self._sized.sizes_of(*args, **kwargs)
+                    wanted = self._sized.at(**sizes).arguments
                 _match(wanted[0], args, {}, "forward")
                 _match(wanted[1], kwargs, {}, "forward")
             except ValueError as error:
                 raise AssertionError(str(error)) from None
+        if self._sized is not None and not self._sized.pieces[0].holds(self._sized.sizes_of(*args, **kwargs)):
+            return self._others(*args, **kwargs)
         return super().forward(*args, **kwargs)
+
+    def _others(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the calls for sizes at which they are not those of the graph, with the tensors of this module."""
+        names = {**self._sized.tensors}
+        tensors = {}
+        for name in names:
+            above, _, last = name.rpartition(".")
+            tensors[name] = getattr(self.get_submodule(above), last)
+        program = self._sized.replace(tensors=tensors)
+        made = program(*args, **kwargs)
+        for name, tensor in tensors.items():
+            if program.tensors[name] is not tensor:
+                tensor.data = program.tensors[name]
+        return made
 
     def train(self, mode: bool = True) -> Any:
         """Raise NotImplementedError: the mode is that in which the module was exported."""
