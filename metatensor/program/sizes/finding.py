@@ -181,7 +181,8 @@ class Finder(Fitting):
     @staticmethod
     def _predicts(piece: Piece, sizes: Sizes, got: Taken) -> bool:
         try:
-            return piece.numbers(sizes) == got.numbers
+            numbers = piece.numbers(sizes)
+            return numbers == got.numbers and list(map(type, numbers)) == list(map(type, got.numbers))
         except ExpressionError:
             return False
 

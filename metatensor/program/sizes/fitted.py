@@ -75,11 +75,12 @@ class Fitting(Separating):
             n = column[0]
             if column.count(n) == len(column) and (n or not isinstance(n, float) or len({*map(repr, column)}) == 1):
                 continue
-            if column not in known:
-                known[column] = fitter.fit(column)
-                if known[column] is None:
+            key = type(n), column  # 16 and 16.0 are equal
+            if key not in known:
+                known[key] = fitter.fit(column)
+                if known[key] is None:
                     return at
-            piece.expressions[at] = known[column]
+            piece.expressions[at] = known[key]
         piece.doubts = fitter.doubts
         return None
 

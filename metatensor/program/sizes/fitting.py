@@ -334,7 +334,7 @@ def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any
     k = math.gcd(*steps)
     if not k or len(pairs) < 2:
         return None
-    if len(pairs) < 4:  # too few for anything but a constant ratio
+    if len(pairs) < 3:  # too few for anything but a constant ratio
         share = Fraction(pairs[0][1], pairs[0][0] or 1)
         if not share or any(share * n != v for n, v in pairs) or share.denominator > 64:
             return None
@@ -350,7 +350,7 @@ def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any
     for p in range(1, 9):
         lowest, highest = p * run // (rise + 1), p * run // max(rise - 1, 1) + 1
         for b in range(max(lowest, 2), min(highest, _WIDEST) + 1):
-            if math.gcd(p, b) != 1 or single and (p > 1 or b & (b - 1)):
+            if math.gcd(p, b) != 1 or single and (p > 1 or b & (b - 1)) or len(pairs) < 4 and (p > 1 or _roundness(b) > 1):
                 continue
             low = max(b * u - p * size for size, u in units)
             high = min(b * u + b - 1 - p * size for size, u in units)

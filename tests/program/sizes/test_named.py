@@ -101,7 +101,7 @@ def test_numbers_without_an_expression_are_refused():
 
 def test_floats_and_python_numbers():
     def fn(x, n):
-        return x / x.shape[-1] ** 0.5 * (1 / n), x.numel() + 1, x.shape[0] / 3
+        return x / x.shape[-1] ** 0.5 * (1 / n) / float(x.shape[0]) / x.shape[0], x.numel() + 1, x.shape[0] / 3
 
     program = mt.program.trace(fn, meta(2, 6), 4, sizes={"b": (1, 9), "s": (1, 99), "n": (1, 50)}, dims={"x": ["b", "s"], "n": "n"})
     for b, s, n in ((1, 1, 1), (9, 99, 50), (3, 7, 11)):
