@@ -1,7 +1,7 @@
 """Expressions of named sizes: polynomials with integer coefficients of names, quotients, remainders, least and greatest values.
 
 Two expressions that are the same polynomial are equal, however they were written. `Real` has expressions with a
-floating-point result, which are computed in the order in which they are written.
+floating-point result, whose operations stay as they are written, because others would round differently.
 """
 
 from __future__ import annotations

@@ -88,4 +88,5 @@ def divisors(expression: Any) -> Iterator[int]:
 
 
 def sizes_text(sizes: Mapping[str, int]) -> str:
+    """Return sizes as text for messages."""
     return ", ".join(f"{one}={n}" for one, n in sizes.items())
