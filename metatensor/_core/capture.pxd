@@ -41,10 +41,10 @@ cdef class Ticket:
 
 
 cdef enum:
-    KNOWN = 256                         # a power of two
+    RECENT = 256                         # a power of two
 
 
-cdef struct Known:
+cdef struct Recent:
     size_t address                      # of a tensor
     PyObject* value                     # borrowed from `by_object`
 
@@ -57,7 +57,7 @@ cdef class Capture(Mode):
     cdef public int module
     cdef list nodes, callers            # before each call that may make a node of the graph: the latest node, and the module
     cdef dict by_object                 # address of a tensor -> its latest value
-    cdef Known known[KNOWN]             # some of `by_object`, found faster
+    cdef Recent recent[RECENT]            # some of `by_object`, found faster
     cdef dict by_storage                # what identifies a storage -> the list of its values
     cdef list generators                # pairs of a Generator and its state when it was first used
     cdef set held                       # the storages of the leaves
@@ -65,7 +65,8 @@ cdef class Capture(Mode):
     cdef int n_values
 
     cdef long long key_of(self, Storage s)
-    cdef PyObject* known_as(self, size_t address) except? NULL
+    cdef PyObject* latest(self, size_t address) except? NULL
+    cdef Value existing(self, Tensor t, long long key, list others)
     cdef int remember(self, size_t address, Value v) except -1
     cdef list counted_late(self, Tensor t, long long key)
     cdef int view_of_storage(self, Value v, list others) except -1

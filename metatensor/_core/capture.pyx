@@ -161,18 +161,23 @@ cdef class Capture(Mode):
         """Return the value of a tensor that existed before, or that a call returned."""
         return self.value_of(t, False)
 
+    def known(self, Tensor t not None):
+        """Return the value of a tensor, or None if it has none yet."""
+        cdef long long key = self.key_of(t.storage)
+        return self.existing(t, key, self.by_storage.get(key))
+
     cdef long long key_of(self, Storage s):
         return s.number if s.scope is not None else -<long long><size_t><PyObject*>s
 
-    cdef PyObject* known_as(self, size_t address) except? NULL:
+    cdef PyObject* latest(self, size_t address) except? NULL:
         """Return the latest value of the tensor at an address, a borrowed reference, or NULL. Another tensor may be there now."""
-        cdef Known* k = &self.known[(address >> 4) & (KNOWN - 1)]
+        cdef Recent* k = &self.recent[(address >> 4) & (RECENT - 1)]
         if k.address == address:
             return k.value
         return PyDict_GetItem(self.by_object, address)
 
     cdef int remember(self, size_t address, Value v) except -1:
-        cdef Known* k = &self.known[(address >> 4) & (KNOWN - 1)]
+        cdef Recent* k = &self.recent[(address >> 4) & (RECENT - 1)]
         self.by_object[address] = v
         k.address, k.value = address, <PyObject*>v
         return 0
@@ -182,19 +187,17 @@ cdef class Capture(Mode):
         cdef size_t address = <size_t><PyObject*>t
         cdef Value v
         cdef list others
-        cdef Py_ssize_t i
-        cdef PyObject* found = NULL if made else self.known_as(address)
+        cdef PyObject* found = NULL if made else self.latest(address)
         if found != NULL and _fits(<Value>found, t, key):
             return <Value>found
         others = self.by_storage.get(key)
-        if others is None and key > 0 and not made:
-            others = self.counted_late(t, key)
-        if others is not None and not made:
-            for i in range(len(others) - 1, -1, -1):        # the newest first
-                if _fits(<Value>others[i], t, key):
-                    v = <Value>others[i]
-                    self.remember(address, v)
-                    return v
+        if not made:
+            if others is None and key > 0:
+                others = self.counted_late(t, key)
+            v = self.existing(t, key, others)
+            if v is not None:
+                self.remember(address, v)
+                return v
         v = Value.__new__(Value)
         v.number = self.n_values
         self.n_values += 1
@@ -219,6 +222,18 @@ cdef class Capture(Mode):
         others.append(v)
         self.remember(address, v)
         return v
+
+    cdef Value existing(self, Tensor t, long long key, list others):
+        """Return the value of a tensor, given those of its storage or None. Return None if there is none yet."""
+        cdef PyObject* found = self.latest(<size_t><PyObject*>t)
+        cdef Py_ssize_t i
+        if found != NULL and _fits(<Value>found, t, key):
+            return <Value>found
+        if others is not None:
+            for i in range(len(others) - 1, -1, -1):        # the newest first
+                if _fits(<Value>others[i], t, key):
+                    return <Value>others[i]
+        return None
 
     cdef list counted_late(self, Tensor t, long long key):
         """Return the values of a storage that was counted only after the call that made it, or None."""
@@ -269,7 +284,7 @@ cdef class Capture(Mode):
         if isinstance(result, Tensor):
             for i in range((<Overload>c.overload).nslots):
                 is_given = is_given or c.args[i] == <PyObject*>result
-            given = self.known_as(<size_t><PyObject*>result) if is_given else NULL
+            given = self.latest(<size_t><PyObject*>result) if is_given else NULL
             if given != NULL and _fits(<Value>given, <Tensor>result, self.key_of((<Tensor>result).storage)):
                 return <Value>given         # the argument itself, with the layout that it had
             return self.value_of(<Tensor>result, True)

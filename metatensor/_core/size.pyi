@@ -1,6 +1,9 @@
 """Size, the shape of a tensor."""
 
+from collections.abc import Callable
 from typing import Any, SupportsIndex, overload
+
+from metatensor._core.tensor import Tensor
 
 class Size(tuple[int, ...]):
     """The shape of a tensor, a tuple of ints."""
@@ -14,3 +17,5 @@ class Size(tuple[int, ...]):
     def __radd__(self, other: tuple[Any, ...]) -> Size: ...
     def __mul__(self, times: SupportsIndex) -> Size: ...
     def __rmul__(self, times: SupportsIndex) -> Size: ...
+
+def observe(observer: Callable[[Tensor, tuple[int, ...], bool], tuple[int, ...]] | None) -> None: ...

@@ -6,13 +6,14 @@ from metatensor._core.device cimport META, Device
 from metatensor._core.dtype cimport F32, DType, by_code
 from metatensor._core.instances cimport make_instance, setup_tensor
 from metatensor._core.layout cimport Layout, copy_dims, count, extent, is_row_major, mul_dims, row_major
-from metatensor._core.size cimport make_size, make_tuple
+from metatensor._core.size cimport make_size, make_tuple, observed, observers
 from metatensor._core.storage cimport Storage, has_values, new_storage
 from metatensor._core.types cimport (
     INLINE_DIMS, MAX_DIMS, KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONSTANT, T_CONTIGUOUS, T_FRESH, T_INFERENCE, T_NEG,
     T_FIXED_VIEW, T_MULTI_VIEW, T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW, dim_t,
 )
 import warnings
+from math import prod
 
 from metatensor._core.late import later
 
@@ -306,16 +307,24 @@ cdef class Tensor:
     @property
     def shape(self):
         """The sizes as a Size."""
+        if observers:
+            return observed(self, make_size(self.ndim, self.sizes), False)
         return make_size(self.ndim, self.sizes)
 
     def size(self, dim=None):
         """Return the sizes as a Size, or the size of dimension `dim` as an int."""
+        if observers:
+            shape = self.shape
+            return shape if dim is None else shape[wrap_dim(self, dim, "size")]
         if dim is None:
             return make_size(self.ndim, self.sizes)
         return self.sizes[wrap_dim(self, dim, "size")]
 
     def stride(self, dim=None):
         """Return the strides, in elements, as a tuple, or the stride of dimension `dim` as an int."""
+        if observers:
+            strides = observed(self, make_tuple(self.ndim, self.strides), True)
+            return strides if dim is None else strides[wrap_dim(self, dim, "stride")]
         if dim is None:
             return make_tuple(self.ndim, self.strides)
         return self.strides[wrap_dim(self, dim, "stride")]
@@ -338,11 +347,11 @@ cdef class Tensor:
 
     def numel(self):
         """Return the number of elements."""
-        return self.total
+        return prod(self.shape) if observers else self.total
 
     def nelement(self):
         """Return the number of elements."""
-        return self.total
+        return prod(self.shape) if observers else self.total
 
     @property
     def device(self):

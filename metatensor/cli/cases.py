@@ -9,10 +9,10 @@ import click
 
 from metatensor.analysis.named_sizes import combinations, parse_sizes
 from metatensor.checkpoint.errors import printable
-from metatensor.cli.inputs import InputError, names_in, parse_arguments, parse_input
+from metatensor.cli.inputs import InputError, dims_of, names_in, parse_arguments, parse_input
 from metatensor.cli.sizes import SizeError
 
-__all__ = ["Case", "cases_of", "inputs_of", "sizes_options"]
+__all__ = ["Case", "cases_of", "inputs_of", "named_inputs", "ranges_of", "sizes_options"]
 
 
 class Case(NamedTuple):
@@ -39,6 +39,37 @@ def sizes_options(command: Callable[..., Any]) -> Callable[..., Any]:
     ):  # fmt: skip
         command = option(command)
     return command
+
+
+def ranges_of(where: tuple[str, ...]) -> dict[str, range]:
+    """Return the range of each named size, for commands that trace with all of them. Invalid texts raise usage errors."""
+    try:
+        sizes = parse_sizes("; ".join(where))
+    except SizeError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--where") from None
+    found = {}
+    for name, values in sizes.items():
+        step = values[1] - values[0] if len(values) > 1 else 1
+        found[name] = range(values[0], values[-1] + 1, max(step, 1))
+        if list(found[name]) != values:
+            raise click.BadParameter(printable(f"the values of {name!r} must be one range, such as 1..64, or 32..512 step 32"),
+                                     param_hint="--where")  # fmt: skip
+    return found
+
+
+def named_inputs(texts: tuple[str, ...], sizes: dict[str, range]) -> tuple[list[Any], dict[str, Any], dict[Any, Any]]:
+    """Return positional and keyword arguments at sizes in the middle of ranges, and which of their sizes have names."""
+    try:
+        args, kwargs = inputs_of(texts, {name: values[len(values) // 2] for name, values in sizes.items()})
+        dims: dict[Any, Any] = {}
+        place = 0
+        for text in texts:
+            name, spec = dims_of(text)
+            dims[place if name is None else name] = spec
+            place += name is None
+    except InputError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--input") from None
+    return args, kwargs, dims
 
 
 def cases_of(inputs: tuple[str, ...], cases: tuple[str, ...], where: tuple[str, ...]) -> list[Case]:

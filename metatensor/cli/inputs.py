@@ -15,7 +15,7 @@ from typing import Any
 
 import metatensor as mt
 
-__all__ = ["InputError", "names_in", "parse_arguments", "parse_input", "parse_value"]
+__all__ = ["InputError", "dims_of", "names_in", "parse_arguments", "parse_input", "parse_value"]
 
 SHORT = {
     "f16": "float16", "f32": "float32", "f64": "float64", "bf16": "bfloat16",
@@ -88,6 +88,29 @@ def names_in(text: str) -> set[str]:
     tree = _parse(f"f({text[named.end():] if named else text})", text)
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - {"f"}
     return {name for name in names if dtype_named(name) is None and name not in ("torch", "metatensor")}
+
+
+def dims_of(text: str) -> tuple[str | None, Any]:
+    """Return the name of the argument that an ``--input`` gives, or None, and which of its sizes have names, as `trace` takes it."""
+    named = _NAMED.match(text)
+    node = _parse(text[named.end() :] if named else text)
+    try:
+        return (named[1] if named else None), _dims(node)
+    except RecursionError:
+        raise InputError(f"{_shown(text)} is nested too deeply") from None
+
+
+def _dims(node: ast.expr) -> Any:
+    if isinstance(node, ast.Subscript):
+        items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        return [None if isinstance(item, ast.Constant) else ast.unparse(item) for item in items]
+    if isinstance(node, (ast.Name, ast.BinOp)):
+        return ast.unparse(node)
+    if isinstance(node, (ast.Tuple, ast.List)):
+        return dict(enumerate(map(_dims, node.elts)))
+    if isinstance(node, ast.Dict):
+        return {ast.literal_eval(key): _dims(value) for key, value in zip(node.keys, node.values, strict=True) if key}
+    return None
 
 
 def _value(node: ast.expr, text: str, sizes: Sizes) -> Any:

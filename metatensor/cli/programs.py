@@ -93,20 +93,29 @@ def _nbytes(value: Any) -> int:
     return math.prod(value.shape) * value.dtype.itemsize
 
 
+def _sizes(program: Program) -> dict[str, Any]:
+    """Return the ranges of named sizes, and the conditions under which a program has which calls, or nothing if all sizes are fixed."""
+    sizes = getattr(program, "sizes", None)
+    if sizes is None:
+        return {}
+    return {"sizes": {name: [r[0], r[-1], r.step] for name, r in sizes.items()}, "conditions": program.conditions()}  # type: ignore[attr-defined]
+
+
 def described(program: Program, stored: set[str]) -> dict[str, Any]:
     """Return what a program is, as JSON types. Sizes are in bytes. `stored` has the names of the tensors with data."""
     from metatensor._core.capture import Ticket, Value
     from metatensor.program.structure import leaves
 
     def row(value: Any) -> dict[str, Any]:
-        return {"dtype": value.dtype.name, "shape": list(value.shape), "bytes": _nbytes(value)}
+        shape = [n if type(n) is int else str(n) for n in value.shape]  # named sizes as expressions
+        return {"dtype": value.dtype.name, "shape": shape, "bytes": _nbytes(value)}
 
     calls = program.calls
     held = {}
     for name, value in program.held.items():
         held[name] = {"kind": program.kinds[name], **row(value), "data": name in stored}
     return {
-        "name": program.name,
+        "name": program.name, **_sizes(program),
         "inputs": [{"name": name, **row(value)} for name, value in _inputs(program)],
         "outputs": [{"name": f"output{place}", **row(value)} for place, value in places(Value, program.output)],
         "tensors": held, "tied": dict(program.tied), "calls": len(calls), "operators": dict(program.operators().most_common()),
@@ -139,6 +148,10 @@ def print_program(path: str, as_json: bool, calls: bool, html: str | None = None
     if calls:
         click.echo(printable_lines(str(program)))
         return
+    for name, (first, last, step) in found.get("sizes", {}).items():
+        console.print(text(f"size {name}: {first}..{last}{f' step {step}' if step > 1 else ''}"))
+    for condition in found.get("conditions", ()):
+        console.print(text(f"where {condition}"))
     for title, rows in (("input", found["inputs"]), ("output", found["outputs"])):
         for row in rows:
             name = row["name"] if title == "input" else row["name"].removeprefix("output")

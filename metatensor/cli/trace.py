@@ -15,8 +15,10 @@ from metatensor.analysis.estimate import at_inference, has_lazy
 from metatensor.analysis.training import mean_loss, optimizer_named
 from metatensor.checkpoint.atomic import replacing
 from metatensor.checkpoint.errors import printable
+from metatensor.cli.cases import inputs_of, named_inputs, ranges_of
 from metatensor.cli.configs import without_cache
 from metatensor.cli.contents import printable_lines
+from metatensor.cli.inputs import InputError
 from metatensor.cli.request import Request, model_options
 from metatensor.cli.terminal import output_on_stderr
 from metatensor.cli.training_options import loss_of
@@ -28,10 +30,14 @@ __all__ = ["command"]
 @model_options
 @click.option("--output", "-o", metavar="FILE", required=True, type=click.Path(dir_okay=False, writable=True),
               help="Where to write: a program (.mtp), Python source (.py), or a page that draws the graph (.html).")  # fmt: skip
+@click.option("--where", metavar="SIZES", multiple=True,
+              help='Ranges of named sizes in inputs, which then vary in the program: "batch in 1..64; h in 224..512 step 32".')
 @click.option("--train", is_flag=True, help="Trace a training step: forward, loss, backward and optimizer. Default: an inference.")
 @click.option("--loss", metavar="FILE.py:NAME", help="With --train: function of the output that returns the loss [default: the mean].")
 @click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim [default: adamw].")
-def command(request: Request, output: str, train: bool, loss: str | None, optimizer: str | None) -> None:
+def command(
+    request: Request, output: str, where: tuple[str, ...], train: bool, loss: str | None, optimizer: str | None
+) -> None:
     """Build MODEL on meta, run its forward there, and write the calls of operators to a file.
 
     MODEL is FILE.py:NAME, where NAME is a model, or a class or function that returns one when called with --args; or a folder
@@ -42,6 +48,7 @@ def command(request: Request, output: str, train: bool, loss: str | None, optimi
     metatensor trace model.py:Net -i "float32[8,512]" --train --optimizer sgd -o step.mtp
     metatensor trace model.py:Net -i "float32[8,512]" -o net.py
     metatensor trace model.py:Net -i "float32[8,512]" -o graph.html
+    metatensor trace model.py:Net -i "float32[batch,3,h,h]" --where "batch in 1..64; h in 64..512 step 32" -o net.mtp
     """
     suffix = os.path.splitext(output)[1].lower()
     if suffix not in (".mtp", ".py", ".html"):
@@ -51,6 +58,14 @@ def command(request: Request, output: str, train: bool, loss: str | None, optimi
         if value is not None and not train:
             raise click.UsageError(f"{name} needs --train")
     chosen = _optimizer(optimizer)
+    named: dict[str, Any] = {}
+    if where:
+        sizes = ranges_of(where)
+        args, kwargs, dims = named_inputs(request.texts, sizes)
+        named = {"sizes": sizes, "dims": dims}
+    else:
+        args, kwargs = _inputs(request)
+    request = request._replace(inputs=args, named_inputs=kwargs)
     criterion = mean_loss if loss is None else loss_of(loss, request.torch)
     model = request.made()
     if isinstance(model, CheckResult):
@@ -59,12 +74,14 @@ def command(request: Request, output: str, train: bool, loss: str | None, optimi
         raise click.UsageError(f"{request.target} is a {type(model).__name__}; --train needs a module")
     try:
         with output_on_stderr():
-            program = _step(model, request, criterion, chosen) if train else _forward(model, request)
+            program = _step(model, request, criterion, chosen, named) if train else _forward(model, request, named)
     except (Exception, SystemExit) as error:
         _fail(request.failure(error))
     _write(program, output, suffix)
     click.echo(printable(f"{output}: {program.name}, {len(program)} calls of {len(program.operators())} operators, "
                          f"{len(program.parameters)} parameters; {bytes_text(os.path.getsize(output))}"))  # fmt: skip
+    for line in program.conditions() if named else ():
+        click.echo(printable(f"note: {line}"), err=True)
     if program.reads:
         click.echo(f"note: the run read {len(program.reads)} values of tensors; the program has them as fixed numbers", err=True)
 
@@ -77,15 +94,22 @@ def _optimizer(name: str | None) -> Callable[..., Any]:
     return found
 
 
-def _forward(model: Any, request: Request) -> Any:
+def _inputs(request: Request) -> tuple[list[Any], dict[str, Any]]:
+    try:
+        return inputs_of(request.texts, {})
+    except InputError as error:
+        raise click.BadParameter(str(error), param_hint="--input") from None
+
+
+def _forward(model: Any, request: Request, named: dict[str, Any]) -> Any:
     args, kwargs = tuple(request.inputs), request.named_inputs
     with at_inference(model, args, kwargs):
         if has_lazy(model):
             model(*args, **kwargs)
-        return mt.program.trace(model, *args, **kwargs)
+        return mt.program.trace(model, *args, **kwargs, **named)
 
 
-def _step(model: Any, request: Request, criterion: Callable[[Any], Any], optimizer: Callable[..., Any]) -> Any:
+def _step(model: Any, request: Request, criterion: Callable[[Any], Any], optimizer: Callable[..., Any], named: dict[str, Any]) -> Any:
     """Trace the second training step: the first makes the optimizer's state."""
     args, kwargs = tuple(request.inputs), request.named_inputs
     model = without_cache(model.train())
@@ -103,7 +127,7 @@ def _step(model: Any, request: Request, criterion: Callable[[Any], Any], optimiz
         training_step(*args, **kwargs)
         updates = optimizer([p for p in model.parameters() if p.requires_grad])
         updates.step()
-        return mt.program.trace(training_step, *args, **kwargs)
+        return mt.program.trace(training_step, *args, **kwargs, **named)
 
 
 def _write(program: Any, output: str, suffix: str) -> None:

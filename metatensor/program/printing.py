@@ -18,6 +18,7 @@ from metatensor._core.formats import LayoutTag, MemoryFormatTag
 from metatensor._core.op import Op
 from metatensor.program.program import Program
 from metatensor.program.running import uncounted_writes
+from metatensor.program.sizes.expressions import RealSize, Size, python
 from metatensor.program.structure import leaves
 
 __all__ = ["arguments_of", "code", "names_of", "text"]
@@ -80,6 +81,8 @@ class _Writer:
             if isinstance(argument, list):
                 return f"[{inner}]"
             return f"({inner},)" if len(argument) == 1 else f"({inner})"
+        if isinstance(argument, (Size, RealSize)):
+            return python(argument.expression)
         if isinstance(argument, Ticket):
             self.tickets = True
             return f"ticket({argument.number})"

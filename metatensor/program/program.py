@@ -93,6 +93,11 @@ class Program:
         found = [*self.inputs, *self.held.values(), *(v for call in self.calls for v in leaves(Value, call.result))]
         return {value.number: value for value in found}
 
+    @property
+    def parts(self) -> list[Program]:
+        """The program itself. Where sizes have names, the programs for different sizes."""
+        return [self]
+
     def operators(self) -> Counter[str]:
         """Return the number of calls of each operator."""
         return Counter(call.op.name for call in self.calls)

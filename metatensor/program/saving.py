@@ -27,8 +27,9 @@ from metatensor.program.structure import leaves
 
 __all__ = ["VERSION", "load", "names_with_data", "save"]
 
-FORMAT, VERSION = "metatensor program", 1
-HEAD, CALLS, TENSORS = "program.json", "calls.jsonl", "tensors.safetensors"
+FORMAT, VERSION, SIZED = "metatensor program", 1, 2
+"""Files of programs with named sizes are of version 2; others stay readable by those that read version 1."""
+HEAD, CALLS, TENSORS, SIZES = "program.json", "calls.jsonl", "tensors.safetensors", "sizes.json"
 EXTRA = "extra/"
 MOST = 1 << 30
 """Bytes of text that a program may have."""
@@ -37,12 +38,28 @@ _PER_CALL = 2000
 
 
 def save(
-    program: Program, f: str | os.PathLike[str] | BinaryIO, *, parameters: bool = True, extra: Mapping[str, bytes | str] | None = None
-) -> None:
-    """Save a program to a file. See `Program.save`. `extra` has further members of the file, by names below ``extra/``."""
+    program: Program, f: str | os.PathLike[str] | BinaryIO, *, parameters: bool = True, extra: Mapping[str, bytes | str] | None = None,
+    members: Mapping[str, bytes] | None = None,
+) -> None:  # fmt: skip
+    """Save a program to a file. See `Program.save`. `extra` has further members of the file, by names below ``extra/``.
+
+    `members` has those of a program with named sizes, which is of a later version.
+    """
+    head, lines = described(program, SIZED if members else VERSION)
+    data = {name: t.detach().contiguous() for name, t in program.tensors.items() if not t.is_meta and _readable(t)} if parameters else {}
+    whole = {**{EXTRA + name: content for name, content in (extra or {}).items()}, **(members or {})}
+    if not isinstance(f, (str, bytes, os.PathLike)):
+        _write(f, head, lines, data, whole)
+    else:
+        with replacing(os.fsdecode(os.fspath(f))) as file:
+            _write(file, head, lines, data, whole)
+
+
+def described(program: Program, version: int = 1) -> tuple[dict[str, Any], list[str]]:
+    """Return what a file says of a program, and a line for each call."""
     values = program.values
     head = {
-        "format": FORMAT, "version": VERSION, "name": program.name, "arguments": encoded(list(program.arguments), None),
+        "format": FORMAT, "version": version, "name": program.name, "arguments": encoded(list(program.arguments), None),
         "output": encoded(program.output, None),
         "held": [[name, value.number, program.kinds[name], bool(value.requires_grad)] for name, value in program.held.items()],
         "tied": program.tied, "effects": [[e.kind, e.name, e.value.number] for e in program.effects],
@@ -51,12 +68,7 @@ def save(
         "values": [_row(value) for value in values.values()],
     }  # fmt: skip
     lines = [json.dumps(_call_row(call, f"call {i} of {call.op.name}"), separators=(",", ":")) for i, call in enumerate(program.calls)]
-    data = {name: t.detach().contiguous() for name, t in program.tensors.items() if not t.is_meta and _readable(t)} if parameters else {}
-    if not isinstance(f, (str, bytes, os.PathLike)):
-        _write(f, head, lines, data, extra or {})
-    else:
-        with replacing(os.fsdecode(os.fspath(f))) as file:
-            _write(file, head, lines, data, extra or {})
+    return head, lines
 
 
 def _call_row(call: ProgramCall, where: str) -> list[Any]:
@@ -74,12 +86,12 @@ def _row(value: Value) -> list[Any]:
             value.conj, value.neg, value.requires_grad]  # fmt: skip
 
 
-def _write(file: BinaryIO, head: dict[str, Any], lines: list[str], data: dict[str, Tensor], extra: Mapping[str, bytes | str]) -> None:
+def _write(file: BinaryIO, head: dict[str, Any], lines: list[str], data: dict[str, Tensor], members: Mapping[str, bytes | str]) -> None:
     writer = ZipWriter(file)
     writer.add(HEAD, json.dumps(head, indent=1).encode())
     writer.add(CALLS, "\n".join(lines).encode())
-    for name, content in extra.items():
-        writer.add(EXTRA + name, content.encode() if isinstance(content, str) else bytes(content))
+    for name, content in members.items():
+        writer.add(name, content.encode() if isinstance(content, str) else bytes(content))
     if data:
         owned: set[int] = set()
         alone = {}
@@ -164,8 +176,7 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None) 
         if HEAD not in directory or CALLS not in directory:
             raise CheckpointError(name, f"it is no program: it has no {HEAD if HEAD not in directory else CALLS}")
         try:
-            head, rows = json.loads(directory.read(HEAD, MOST)), directory.read(CALLS, MOST).decode("utf-8").splitlines()
-            program = _Reader(head).program(rows)
+            program = _program(directory, "")
         except (Malformed, UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
             raise CheckpointError(name, f"it is no program: {error}") from None
         for key in extra or ():
@@ -178,7 +189,9 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None) 
             begin, size = directory.place_of(TENSORS)
             on_meta = device is not None and mt.device(device).type == "meta"  # then no data is read
             data = load_tensors(io.BufferedReader(_Window(file, begin, size)), "meta" if on_meta else None)  # type: ignore[arg-type]
-        program.tensors = _rebuilt(program, data, device, name)
+        for part in program.parts:
+            rest = {name: value for name, value in part.held.items() if name not in program.tensors}
+            program.tensors.update(_rebuilt(part.replace(held=rest), data, device, name))
     return program
 
 
@@ -193,6 +206,21 @@ def _of_torch(directory: Directory, name: str, device: Any, extra: dict[str, Any
         raise CheckpointError(name, "it is a TorchScript archive, which has no sizes: load it with metatensor.program.torchscript.load, "
                               "and trace that module")  # fmt: skip
     raise CheckpointError(name, f"it is no program: it has no {HEAD}")
+
+
+def _program(directory: Directory, prefix: str) -> Program:
+    """Return the program in the members below a prefix, with its further ones if it has named sizes."""
+    if prefix + HEAD not in directory or prefix + CALLS not in directory:
+        raise Malformed(f"there is no program in {prefix!r:.40}")
+    head, rows = json.loads(directory.read(prefix + HEAD, MOST)), directory.read(prefix + CALLS, MOST).decode("utf-8").splitlines()
+    program = _Reader(head).program(rows)
+    if head["version"] != SIZED or prefix:
+        return program
+    if SIZES not in directory:
+        raise Malformed(f"it has no {SIZES}")
+    from metatensor.program.sizes.saving import rebuilt
+
+    return rebuilt(json.loads(directory.read(SIZES, MOST)), program, lambda prefix: _program(directory, prefix))
 
 
 def names_with_data(path: str) -> set[str]:
@@ -280,8 +308,8 @@ class _Reader:
     def __init__(self, head: Any) -> None:
         if not isinstance(head, dict) or head.get("format") != FORMAT:
             raise Malformed(f"{HEAD} does not say that it is one")
-        if head.get("version") != VERSION:
-            raise Malformed(f"its version is {head.get('version')!r:.20}, this reads version {VERSION}")
+        if type(head.get("version")) is not int or head["version"] not in (VERSION, SIZED):
+            raise Malformed(f"its version is {head.get('version')!r:.20}, this reads versions {VERSION} and {SIZED}")
         self.head = head
         self.values = {value.number: value for value in map(_value, self.of("values", list))}
 

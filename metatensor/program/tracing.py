@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import metatensor as mt
@@ -19,7 +20,7 @@ from metatensor.program.structure import leaves, mapped
 __all__ = ["trace"]
 
 
-def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
+def trace(fn: Callable[..., Any], /, *args: Any, sizes: Any = None, **kwargs: Any) -> Program:
     """Run ``fn(*args, **kwargs)`` once, and return what it did as a `Program`.
 
     The calls of operators are captured below Python, so it works for every callable that runs: modules, closures, custom
@@ -33,6 +34,10 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
         What to run. Parameters and buffers are those of the modules that it is, calls or refers to.
     *args, **kwargs
         Its arguments. Tensors among them are the inputs of the program; everything else is fixed.
+    sizes : dict, optional
+        Names of sizes, and for each of them the least and the greatest value, or a range. The run is then repeated at several
+        sizes, and the result is a `SizedProgram`, which runs at all of them. The further argument `dims` says which sizes of
+        which arguments have these names, such as ``dims={"x": ["batch", None]}``. See docs/sizes.md.
 
     Returns
     -------
@@ -42,7 +47,10 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
     Raises
     ------
     RuntimeError
-        If the seed of a random number generator is changed during the run.
+        If the seed of a random number generator is changed during the run. With `sizes`, also if the numbers are no
+        expressions of the sizes, or the calls are others at nearly every size.
+    TypeError, ValueError
+        If `sizes` and `dims` do not fit the arguments.
 
     Examples
     --------
@@ -53,12 +61,22 @@ def trace(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Program:
     >>> program(mt.empty(2, 3, device="meta"), mt.empty(3, 4, device="meta")).shape
     metatensor.Size([2, 4])
     """
+    if sizes is None:
+        return _run(fn, args, kwargs, None)
+    from metatensor.program.sizes.capturing import trace_sizes
+
+    return trace_sizes(_run, fn, args, kwargs, sizes, kwargs.pop("dims", None))
+
+
+def _run(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any], observing: Callable[[Capture], Any] | None) -> Program:
+    """Trace a callable once. ``observing(capture)`` returns a context for its run."""
     state = State([module for _, module in referenced_modules(fn, args, kwargs)])
     capture, log = Capture(), MemoryLog(plain=True)
     with keep_constants(), Follower(capture, state.paths), log:
         with capture:
             given = mapped(capture.input, Tensor, (args, kwargs))
-            result = fn(*args, **kwargs)
+            with nullcontext() if observing is None else observing(capture):
+                result = fn(*args, **kwargs)
         output = mapped(capture.value, Tensor, result)
         effects = state.effects(capture)
         del result

@@ -177,3 +177,25 @@ def test_run_on_cpu(traced, run):
 def test_run_failures(traced, run, arguments, status, words):
     result = run("run", *arguments)
     assert result.exit_code == status and words in result.output, result.output
+
+
+def test_trace_with_named_sizes(models, run):
+    inputs = ("-i", "float32[batch,8]", "-i", "scale=2.0", "--where", "batch in 1..64")
+    result = run("trace", "models.py:Net", *inputs, "-o", "sized.mtp")
+    assert result.exit_code == 0, result.output
+    program = mt.program.load("sized.mtp")
+    assert program(mt.empty(5, 8, device="meta"), scale=2.0).shape == program.at(batch=5).outputs[0].shape == (5, 8)
+    shown = run("inspect", "sized.mtp")
+    assert "size batch: 1..64" in shown.stdout and "input 0: float32[batch,8]" in shown.stdout
+    facts = json.loads(run("inspect", "sized.mtp", "--json").stdout)
+    assert facts["sizes"] == {"batch": [1, 64, 1]} and facts["inputs"][0]["shape"] == ["batch", 8]
+    assert run("run", "sized.mtp").exit_code == 0
+
+
+@pytest.mark.parametrize(("inputs", "where", "words"), [
+    ("float32[batch,8]", "batch in 1,2,7", "one range"), ("float32[batch,8]", "batch of 7", "not of the form"),
+    ("float32[other,8]", "batch in 1..7", "other"),
+])  # fmt: skip
+def test_named_sizes_that_are_refused(models, run, inputs, where, words):
+    result = run("trace", "models.py:Net", "-i", inputs, "--where", where, "-o", "sized.mtp")
+    assert result.exit_code == 2 and words in result.stderr

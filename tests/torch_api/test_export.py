@@ -193,8 +193,8 @@ def test_what_is_refused():
         torch.export.export(lambda x: x, (mt.ones(2),))
     with pytest.raises(RuntimeError, match="tuple"):
         torch.export.export(torch.nn.ReLU(), mt.ones(2))
-    with pytest.raises(NotImplementedError, match="sizes"):
-        torch.export.export(torch.nn.ReLU(), (mt.ones(2),), dynamic_shapes={"input": {0: torch.export.Dim("batch")}})
+    with pytest.raises(TypeError, match="Dim objects"):
+        torch.export.export(torch.nn.ReLU(), (mt.ones(2),), dynamic_shapes={"input": {0: "batch"}})
     torch.export.export(torch.nn.ReLU(), (mt.ones(2),), dynamic_shapes={"input": {0: torch.export.Dim.STATIC}})
 
 
@@ -212,3 +212,67 @@ def test_on_meta():
         model, args, kwargs = network(torch)
         exported = torch.export.export(model, args, kwargs)
         assert exported.module()(*args, **kwargs)["a"].shape == (2, 4) and len(exported.graph_signature.parameters) == 5
+
+
+class Sized(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.line = torch.nn.Linear(8, 8)
+
+    def forward(self, x, other=None):
+        b, s, c = x.shape
+        if s > 100:
+            x = x * 2
+        if other is not None:
+            x = x + other["a"]
+        return self.line(x).view(b * s, c) / s, s + 1
+
+
+def test_sizes_that_vary():
+    model, Dim = Sized(), torch.export.Dim
+    exported = torch.export.export(model, (torch.rand(2, 7, 8),), dynamic_shapes={"x": {0: Dim("batch", min=1, max=64), 1: Dim.AUTO}})
+    assert {name: tuple(r)[0] for name, r in exported.range_constraints.items()} == {"batch": 1, "s1": 1}
+    file = io.BytesIO()
+    torch.export.save(exported, file)
+    file.seek(0)
+    for one in (exported, torch.export.load(file), exported.run_decompositions()):
+        module = one.module()
+        for shape in ((2, 7, 8), (64, 100, 8), (5, 2, 8)):
+            x = torch.rand(*shape)
+            (y, n), (z, m) = module(x), model(x)
+            assert mt.equal(y, z) and n == m
+        x = torch.rand(2, 101, 8)
+        assert mt.equal(module(x)[0], model(x)[0])  # other calls than those of the graph
+        with pytest.raises(AssertionError, match="batch=65 is not in 1..64"):
+            module(torch.rand(65, 10, 8))
+    assert [node.name for node in exported.graph.nodes].count("sym_size_int") == 1
+
+
+def test_other_calls_change_the_buffers_of_the_module():
+    class Counts(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("n", torch.zeros(1))
+
+        def forward(self, x):
+            self.n = self.n + (2 if x.shape[0] > 5 else 1)
+            return torch.nn.functional.interpolate(x, size=x.shape[2] + 1) + self.n
+
+    module = torch.export.export(Counts(), (torch.zeros(2, 3, 4),), dynamic_shapes=({0: torch.export.Dim.AUTO},)).module()
+    assert [module(torch.zeros(n, 3, 4)).max().item() for n in (2, 6, 3, 9)] == [1, 3, 4, 6]
+
+
+def test_derived_sizes_and_nested_arguments():
+    half = torch.export.Dim("half", min=1, max=20)
+    shapes = {"x": {1: 2 * half + 1}, "other": {"a": {1: 2 * half + 1, 0: None}}}
+    x = torch.rand(2, 9, 8)
+    exported = torch.export.export(Sized(), (x, {"a": torch.rand(2, 9, 8)}), dynamic_shapes=shapes)
+    assert exported.module()(torch.rand(2, 5, 8), {"a": torch.rand(2, 5, 8)})[1] == 6
+    with pytest.raises(AssertionError):
+        exported.module()(torch.rand(2, 6, 8), {"a": torch.rand(2, 6, 8)})
+
+
+def test_a_size_that_cannot_vary():
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2))
+    with pytest.raises(RuntimeError, match="the size length cannot vary: the module needs length == 4"):
+        torch.export.export(model, (torch.rand(2, 3, 4),), dynamic_shapes=({2: torch.export.Dim("length")},))

@@ -16,6 +16,8 @@ from metatensor.program.fx.node import Node, has_side_effect
 from metatensor.program.fx.passes.shape_prop import TensorMetadata
 from metatensor.program.program import Program
 from metatensor.program.running import uncounted_writes
+from metatensor.program.sizes.expressions import RealSize, Size
+from metatensor.program.sizes.graphs import Numbers
 from metatensor.program.structure import leaves, mapped
 from metatensor.program.tickets import Tickets
 
@@ -190,10 +192,13 @@ class Builder:
         self.nodes: dict[int, Node] = {}
         self._tickets: Node | None = None
         self.inputs = program.inputs
+        self.numbers = Numbers(self.graph)
 
     def placeholder(self, value: Value | None, name: str, default: Any = ...) -> Node:
         """Add a placeholder for a value, or None for an argument that is no tensor."""
         node = self.graph.placeholder(name, default_value=default)
+        if value is not None:
+            self.numbers.source(value, node)
         return node if value is None or value.number in self.nodes else self.note(value, node)
 
     def note(self, value: Value, node: Node) -> Node:
@@ -271,8 +276,12 @@ class Builder:
             return self.nodes[argument.number]
         if kind is tuple or kind is list:
             return kind([self.given(a) for a in argument])
+        if kind is mt.Size:
+            return tuple([self.given(a) for a in argument])
         if kind is dict:
             return {key: self.given(a) for key, a in argument.items()}
+        if kind is Size or kind is RealSize:
+            return self.numbers.node(argument.expression)
         if kind is Ticket:
             return self.graph.call_function(ticket, (self._tickets, argument.number, argument.generator))
         return argument
@@ -289,7 +298,8 @@ class Builder:
     def output(self) -> Any:
         """Return the result of the graph: nodes in tuples, lists and dicts, or a node that builds an object."""
         if _plain(self.program.output):
-            return mapped(lambda value: self.nodes[value.number], Value, self.program.output)
+            return mapped(lambda leaf: self.nodes[leaf.number] if isinstance(leaf, Value) else self.given(leaf), (Value, Size, RealSize),
+                          self.program.output)  # fmt: skip
         return self.graph.call_function(Rebuild(self.program.output), tuple(self.nodes[value.number] for value in self.program.outputs))
 
 

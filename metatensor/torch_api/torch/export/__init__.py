@@ -1,4 +1,4 @@
-"""Export of modules as graphs of operators. All sizes in them are fixed, though descriptions of dynamic shapes can be created."""
+"""Export of modules as graphs of operators. Sizes in them are fixed, except those that `dynamic_shapes` names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __getattr__, __dir__ = attributes(
         "ExportedProgram", "ModuleCallEntry", "ModuleCallSignature", "default_decompositions")},
 )  # fmt: skip
 
-_WHY = "exported programs of metatensor have fixed sizes and are not nested"
+_WHY = "exported programs of metatensor are not nested"
 
 
 class _DimHint:
@@ -66,10 +66,11 @@ class Dim:
         if not name.isidentifier():
             raise AssertionError(f"Dim: the name must be an identifier, got {name!r}")
         self.__name__, self.min, self.max = name, low, max
+        self._root = self
 
     def _derived(self, name: str, min: int, max: int | None) -> Dim:
         made = object.__new__(Dim)
-        made.__name__, made.min, made.max = name, min, max
+        made.__name__, made.min, made.max, made._root = name, min, max, self._root
         return made
 
     def __add__(self, other: int) -> Dim:
@@ -81,7 +82,8 @@ class Dim:
     def __mul__(self, other: int) -> Dim:
         if _int(other) <= 0:
             raise NotImplementedError(f"Dim: the factor must be positive, got {other}")
-        return self._derived(f"{other}*{self.__name__}", self.min * other, None if self.max is None else self.max * other)
+        inner = self.__name__ if self is self._root else f"({self.__name__})"
+        return self._derived(f"{other}*{inner}", self.min * other, None if self.max is None else self.max * other)
 
     __radd__, __rmul__ = __add__, __mul__
 

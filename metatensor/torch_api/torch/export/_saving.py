@@ -7,6 +7,7 @@ from typing import Any
 
 from metatensor.checkpoint import CheckpointError
 from metatensor.program import saving
+from metatensor.program.sizes import saving as sized
 from metatensor.torch_api.torch.export._archives import load_archive
 from metatensor.torch_api.torch.export.exported_program import ExportedProgram
 
@@ -40,7 +41,8 @@ def save(
     if not isinstance(ep, ExportedProgram):
         raise TypeError(f"torch.export.save: expected an ExportedProgram, got {type(ep).__name__}")
     head = {"names": ep._names, "non_persistent": ep._non_persistent, "functional": ep._functional}
-    saving.save(ep.program, f, extra={**(extra_files or {}), _NAMES: json.dumps(head)})
+    write: Any = sized.save if isinstance(ep.program, sized.SizedProgram) else saving.save
+    write(ep.program, f, extra={**(extra_files or {}), _NAMES: json.dumps(head)})
 
 
 def load(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
 import metatensor as mt
@@ -12,6 +11,7 @@ from metatensor.program import Program, trace
 from metatensor.program.reads import dependent_reads, describe
 from metatensor.program.restoring import restoring
 from metatensor.torch_api.torch.compiler import compiling
+from metatensor.torch_api.torch.export._dims import named_dims, trace_dims
 from metatensor.torch_api.torch.export.exported_program import ExportedProgram, _opened
 from metatensor.utils import _pytree as pytree
 
@@ -32,8 +32,9 @@ def export(
         The module.
     args, kwargs : tuple and dict
         Its arguments. Sizes, and values that are no tensors, are fixed.
-    dynamic_shapes
-        Must not name a size: all sizes are those of the example.
+    dynamic_shapes : dict, tuple or list, optional
+        For each argument the sizes that vary: a dict or a sequence with a `Dim`, ``Dim.AUTO`` or ``Dim.DYNAMIC`` for such
+        dimensions. The module then runs several times, at different sizes. Default: all sizes are those of the example.
     strict, preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards
         Ignored.
 
@@ -41,42 +42,31 @@ def export(
     ------
     ValueError
         If `mod` is no module.
-    NotImplementedError
-        If `dynamic_shapes` names a size that varies.
     RuntimeError
-        If the module reads a number from a tensor that depends on its arguments, parameters or buffers.
+        If the module reads a number from a tensor that depends on its arguments, parameters or buffers, if a size that shall
+        vary must have one value, or if the numbers in the graph are no expressions of the sizes.
     """
     if not isinstance(mod, mt.nn.Module):
         raise ValueError(f"torch.export.export: expected a torch.nn.Module, got {type(mod).__name__}")
     if not isinstance(args, tuple):
         raise RuntimeError(f"torch.export.export: the arguments must be a tuple, got {type(args).__name__}")
-    if any(True for _ in _varying(dynamic_shapes)):
-        raise NotImplementedError(
-            "torch.export.export: sizes cannot vary in metatensor; leave out dynamic_shapes, and export again for other sizes"
-        )
     kwargs = dict(kwargs or {})
     with restoring(mod), compiling("export"):
-        program = trace(mod, *args, **kwargs)
+        found = named_dims(mod, args, kwargs, dynamic_shapes) if dynamic_shapes else None
+        if found is None:
+            program = trace(mod, *args, **kwargs)
+        else:
+            program = trace_dims(mod, args, kwargs, found, lambda one: _complete(one, mod))
+    if found is None:
+        program = _complete(program, mod)
     reads = dependent_reads(program)
     if reads:
         raise RuntimeError(
             f"torch.export.export: {program.name} reads a number that depends on its arguments or parameters, and a graph has no branches: "
             f"{describe(program, reads[0])}"
         )
-    program = _complete(program, mod)
     skipped = {f"{path}.{name}".lstrip(".") for path, module in mod.named_modules() for name in module._non_persistent_buffers_set}
     return ExportedProgram(program, _names(mod, program), skipped, (args, kwargs))
-
-
-def _varying(shapes: Any) -> Iterator[Any]:
-    """Yield the sizes that vary."""
-    if isinstance(shapes, dict):
-        shapes = list(shapes.values())
-    if isinstance(shapes, (list, tuple)):
-        for one in shapes:
-            yield from _varying(one)
-    elif shapes is not None and not isinstance(shapes, int) and getattr(shapes, "name", "") != "STATIC":
-        yield shapes
 
 
 def _complete(program: Program, mod: Any) -> Program:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from metatensor._core.capture import Value
 from metatensor.program import Program
@@ -58,12 +58,19 @@ class CallSpec:
     out_spec: Any
 
 
+class ValueRanges(NamedTuple):
+    """The least and the greatest value of a size."""
+
+    lower: int
+    upper: int
+
+
 class ExportedProgram:
     """A module as a graph. `export` makes it.
 
     The graph has a placeholder for each parameter, buffer and constant, then one for each argument, and returns a flat tuple.
-    Targets are overloads of ``torch.ops``, or operators of metatensor where there is none. Sizes and values that are no
-    tensors are those of the example.
+    Targets are overloads of ``torch.ops``, or operators of metatensor where there is none. Values that are no tensors are
+    those of the example, and so are sizes, except those that vary: the graph computes them from the sizes of its arguments.
 
     Parameters
     ----------
@@ -87,7 +94,7 @@ class ExportedProgram:
     graph_signature : ExportGraphSignature
         What the placeholders and the outputs stand for.
     range_constraints : dict
-        Empty: no size varies.
+        The least and the greatest value of each size that varies, by its name.
     """
 
     def __init__(
@@ -95,7 +102,8 @@ class ExportedProgram:
     ) -> None:
         self.program, self._names, self._non_persistent, self._functional = program, list(names), sorted(non_persistent), functional
         self.example_inputs = example_inputs
-        self.range_constraints: dict[Any, Any] = {}
+        sizes = getattr(program, "sizes", {})
+        self.range_constraints: dict[Any, Any] = {name: ValueRanges(r[0], r[-1]) for name, r in sizes.items()}
         graph, self.graph_signature = _lifted(self)
         self.graph_module = GraphModule({}, graph)
         args, kwargs = program.arguments
@@ -161,6 +169,7 @@ class ExportedProgram:
             above, _, last = name.rpartition(".")
             made.get_submodule(above)._non_persistent_buffers_set.add(last)
         made._checks = check_guards
+        made._sized = self.program if self.range_constraints else None
         return made
 
     def run_decompositions(self, decomp_table: Any = None, decompose_custom_triton_ops: bool = False) -> ExportedProgram:
@@ -200,16 +209,37 @@ class _ExportedModule(GraphModule):
     """The module that `ExportedProgram.module` returns."""
 
     _checks = True
+    _sized: Any = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph and return its output."""
+        """Run the graph, or the calls for the sizes of the arguments if these are others. Raise AssertionError if there are none."""
         if self._checks and self.graph.arguments is not None:
             try:
-                _match(self.graph.arguments[0], args, {}, "forward")
-                _match(self.graph.arguments[1], kwargs, {}, "forward")
+                wanted = self.graph.arguments
+                if self._sized is not None:
+                    sizes = self._sized.sizes_of(*args, **kwargs)
+                    wanted = self._sized.at(**sizes).arguments
+                _match(wanted[0], args, {}, "forward")
+                _match(wanted[1], kwargs, {}, "forward")
             except ValueError as error:
                 raise AssertionError(str(error)) from None
+        if self._sized is not None and not self._sized.pieces[0].holds(self._sized.sizes_of(*args, **kwargs)):
+            return self._others(*args, **kwargs)
         return super().forward(*args, **kwargs)
+
+    def _others(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the calls for sizes at which they are not those of the graph, with the tensors of this module."""
+        names = {**self._sized.tensors}
+        tensors = {}
+        for name in names:
+            above, _, last = name.rpartition(".")
+            tensors[name] = getattr(self.get_submodule(above), last)
+        program = self._sized.replace(tensors=tensors)
+        made = program(*args, **kwargs)
+        for name, tensor in tensors.items():
+            if program.tensors[name] is not tensor:
+                tensor.data = program.tensors[name]
+        return made
 
     def train(self, mode: bool = True) -> Any:
         """Raise NotImplementedError: the mode is that in which the module was exported."""
@@ -301,7 +331,7 @@ def _lifted(exported: ExportedProgram) -> tuple[Any, ExportGraphSignature]:
         outputs.append(OutputSpec(OutputKind.BUFFER_MUTATION, TensorArgument(node.name), name))
         results.append(node)
     for leaf in pytree.tree_leaves(_opened(program.output)):
-        results.append(builder.nodes[leaf.number] if isinstance(leaf, Value) else leaf)
+        results.append(builder.given(leaf))
         argument = TensorArgument(results[-1].name) if isinstance(leaf, Value) else ConstantArgument("", leaf)
         outputs.append(OutputSpec(OutputKind.USER_OUTPUT, argument, None))
     return builder.finish(tuple(results)), ExportGraphSignature(inputs, outputs)

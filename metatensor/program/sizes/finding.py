@@ -1,0 +1,204 @@
+"""Capture at several sizes: which calls there are where, expressions for their numbers, and conditions for the calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from metatensor.program.sizes.captures import PIECES
+from metatensor.program.sizes.expressions import Expression, ExpressionError, evaluate, name, names_in
+from metatensor.program.sizes.fitted import PATHS, Fitting
+from metatensor.program.sizes.guards import Guard
+from metatensor.program.sizes.numbers import Taken
+from metatensor.program.sizes.pieces import Piece, Sizes, SizesError, divisors, unusual
+
+__all__ = ["Finder"]
+
+_CONFIRM = 3
+"""Sizes, not used to fit, at which the result must be that of a capture."""
+_ROUNDS = 8
+"""How often numbers are fitted again after a size at which they were wrong."""
+_OUTSIDE = 12
+"""Sizes to try for which there seems to be no program."""
+_FURTHER = 512
+"""The side of a comparison that no size to try reaches is tried at sizes up to this, if they are within the ranges."""
+_STEPS = 3
+"""Quotients of which the steps are tried."""
+
+
+class Finder(Fitting):
+    """Finds the pieces.
+
+    Parameters
+    ----------
+    make : callable
+        ``make(sizes)`` returns the program at sizes. ``make(sizes, notes, expressions)`` also follows sizes, where `expressions`
+        has those of the numbers of values that are known, by position, or is None.
+    ranges : dict of range
+        The sizes that each name may have.
+    base : dict of int
+        Sizes at which `make` works.
+    wide : dict of range, optional
+        The sizes that the result is for, if `ranges` has those that may be tried.
+    """
+
+    def run(self) -> None:
+        """Find all pieces. Raise `SizesError` if that is impossible; raise what the callable raises at the user's sizes."""
+        first = self.take(self.base)
+        if isinstance(first, Exception):
+            raise first
+        self.sort(self.base)
+        for sizes in self.starts():
+            self.sort(sizes)
+            if len(self.pieces) > PIECES:
+                self.too_many()
+        self.follow_all()
+        for _ in range(_ROUNDS):
+            self._explore()
+            self.fit_all()
+            if self._explore():  # sizes of results have names now, and so have comparisons of them
+                continue
+            self.tell_apart()
+            self.resolve()
+            if self._confirm():
+                self._restrict()
+                return
+        raise SizesError(f"trace: sizes were found again and again at which the numbers or the calls are others{self.example()}")
+
+    def follow_all(self) -> None:
+        """Follow the way through the code at one size of each piece, and at others where its conditions do not hold."""
+        for piece in list(self.pieces):
+            self.follow_piece(piece)
+
+    def _explore(self) -> bool:
+        """Capture where no known condition holds. Return whether something new was found."""
+        new = False
+        for _ in range(3):
+            found = False
+            for guards in [*(path for piece in self.pieces for path in piece.paths), *(one.guards for one in self.refused)]:
+                for guard in guards:
+                    sizes = self._beyond(guard, guards)
+                    if sizes is not None:
+                        found |= self._visit(sizes)
+            for _ in range(16):
+                found |= self._visit(self.anywhere())
+            new |= found
+            if not found or len(self.refused) > PATHS:
+                break
+        return new
+
+    def _visit(self, sizes: Sizes) -> bool:
+        """Capture at sizes and follow the code there, if no known condition holds. Return whether something new was found."""
+        if self._covered(sizes) or self.key(sizes) in self.known:
+            return False
+        before = len(self.refused)
+        for one, n in sizes.items():
+            if n not in self.ranges[one]:  # a piece there needs more sizes
+                known, wide = self.ranges[one], self.wide[one]
+                self.ranges[one] = range(known.start, min(2 * n, wide.stop), known.step)
+        piece = self.sort(sizes)
+        if piece is not None:
+            self.follow_piece(piece)
+        if len(self.pieces) > PIECES:
+            self.too_many()
+        return piece is not None or len(self.refused) > before and bool(self.refused[-1].guards)
+
+    def _spread(self, one: str, values: range) -> list[int]:
+        """Return the indices of some sizes of a name, more of them where they are small. Those outside of what may be tried are few."""
+        count = len(self.ranges[one])
+        inside = {*range(min(64, count)), *(count * k // 64 for k in range(64)), count - 1}
+        return sorted(i for i in {*inside, *range(count, min(_FURTHER, len(values)), 8)} if i < len(values))
+
+    def _covered(self, sizes: Sizes) -> bool:
+        return self._refuses(sizes) or any(any(all(guard(sizes) for guard in path) for path in piece.paths) for piece in self.pieces)
+
+    def _refuses(self, sizes: Sizes) -> bool:
+        return any(one.guards and all(guard(sizes) for guard in one.guards) for one in self.refused)
+
+    def _beyond(self, guard: Guard, guards: tuple[Guard, ...]) -> Sizes | None:
+        """Return sizes at which a condition does not hold, and those before it do."""
+        before = guards[: guards.index(guard)]
+        opposite = guard.negated()
+        for sizes in self.near([*before, opposite], self.base, 60):
+            return sizes
+        names = list(dict.fromkeys([*names_in(guard.left), *names_in(guard.right)]))
+        for one in names:  # along one name, where random sizes do not reach
+            values = self.wide[one] if self.wide[one][0] == self.ranges[one][0] else self.ranges[one]
+            for start in (self.base, {other: part[-1] for other, part in self.ranges.items()}):
+                for i in self._spread(one, values):
+                    made = {**start, one: values[i]}
+                    if opposite(made) and all(g(made) for g in before):
+                        return made
+        return None
+
+    def _confirm(self) -> bool:
+        """Compare with captures at sizes that were not used. Return False after adding some at which something is wrong."""
+        self.confirmed = 0
+        for piece in list(self.pieces):
+            left = _CONFIRM + sum(3 for e in dict.fromkeys(piece.expressions.values()) if any(map(unusual, divisors(e))))
+            left = min(left, 4 * _CONFIRM)
+            guards = [*self.random.choice(piece.paths or [()]), *piece.bounds]
+            steps = list(self._steps(piece))
+            for sizes in chain(steps, self.near(guards, piece.points[0])):
+                if not left:
+                    break
+                if sizes in piece.points or self.piece_at(sizes) is not piece:
+                    continue
+                left -= sizes not in steps
+                got = self.take(sizes)
+                if not isinstance(got, Taken):
+                    self.sort(sizes)
+                    return False
+                if not piece.taken.same_calls(got) or not self._predicts(piece, sizes, got):
+                    self.sort(sizes)
+                    piece.followed = False
+                    return False
+                self.confirmed += 1
+        for _ in range(_OUTSIDE):  # conditions that were found by trying may exclude too much
+            sizes = self.anywhere()
+            if self.piece_at(sizes) is None and self.key(sizes) not in self.known and not self._refuses(sizes):
+                piece = self.sort(sizes)
+                if piece is not None:
+                    self.follow_piece(piece)
+                    return False
+        for piece in self.pieces:
+            for sizes in piece.points:
+                if self.piece_at(sizes) is not piece:
+                    if not piece.holds(sizes):
+                        piece.paths.append(self.follow(sizes, piece))
+                    return False
+        return True
+
+    def _restrict(self) -> None:
+        """Restrict pieces that are known for one size of a name only to that size."""
+        for piece in self.pieces:
+            for one in self.names:
+                values = {sizes[one] for sizes in piece.points}
+                guard = Guard(name(one), "==", min(values))
+                if len(values) == 1 and len(self.wide[one]) > 1 and guard not in piece.bounds:
+                    piece.bounds.append(guard)
+
+    @staticmethod
+    def _predicts(piece: Piece, sizes: Sizes, got: Taken) -> bool:
+        try:
+            numbers = piece.numbers(sizes)
+            return numbers == got.numbers and list(map(type, numbers)) == list(map(type, got.numbers))
+        except ExpressionError:
+            return False
+
+    def _steps(self, piece: Piece) -> Iterator[Sizes]:
+        """Yield sizes at which quotients in the expressions of a piece take their next value, and those before."""
+        atoms = dict.fromkeys(atom for e in dict.fromkeys(piece.expressions.values()) if isinstance(e, Expression)
+                              for product in e.terms for atom in product if not isinstance(atom, str) and atom[0] == "//")  # fmt: skip
+        chosen = [a for a in atoms if len({*names_in(a[1])}) == 1 and isinstance(a[2], int)]
+        for atom in self.random.sample(chosen, min(_STEPS, len(chosen))):
+            one = next(names_in(atom[1]))
+            sizes = self.ranges[one]
+            start = {**self.random.choice(piece.points)}
+            at = self.random.randrange(len(sizes))
+            for i in range(at + 1, min(at + 2 * atom[2] + 1, len(sizes))):
+                before, after = {**start, one: sizes[i - 1]}, {**start, one: sizes[i]}
+                if evaluate(atom[1], before) // atom[2] != evaluate(atom[1], after) // atom[2]:
+                    yield before
+                    yield after
+                    break

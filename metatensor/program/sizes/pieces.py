@@ -1,0 +1,92 @@
+"""Pieces of a program with named sizes: the sizes at which the calls are the same."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from metatensor.program.sizes.expressions import Expression, ExpressionError, evaluate
+from metatensor.program.sizes.guards import Guard
+from metatensor.program.sizes.numbers import Taken
+
+__all__ = ["Piece", "Refused", "Sizes", "SizesError", "divisors", "sizes_text", "unusual"]
+
+Sizes = dict[str, int]
+Expressions = dict[int, Any]
+"""Expressions of the numbers of a program, by their positions."""
+
+
+class SizesError(RuntimeError):
+    """No expressions of the named sizes describe what the callable does."""
+
+
+class Refused(NamedTuple):
+    """Sizes at which the callable raises."""
+
+    guards: tuple[Guard, ...]
+    error: str
+
+
+class Piece:
+    """Sizes with the same calls: one program, and expressions for its numbers.
+
+    Attributes
+    ----------
+    taken : Taken
+        The program at one of the sizes.
+    expressions : dict
+        Expressions of its numbers, by position. The others are the same at all sizes.
+    paths : list of tuple of Guard
+        Conditions, each of them for one way through the code. The piece holds where all of one of them hold.
+    bounds : list of Guard
+        Conditions that tell the piece from others, found by trying sizes. All of them must hold.
+    points : list of dict
+        The sizes of captures.
+    """
+
+    def __init__(self, first: Taken, points: list[Sizes]) -> None:
+        self.taken, self.points = first, list(points)
+        self.layouts = sum(1 + 2 * row[2] for row in first.values)
+        self.expressions: Expressions = {}
+        self.paths: list[tuple[Guard, ...]] = []
+        self.bounds: list[Guard] = []
+        self.notes: dict[Any, None] = {}
+        self.followed = False
+        self.doubts: list[tuple[Any, Any]] = []
+
+    def holds(self, sizes: Mapping[str, int]) -> bool:
+        """Return whether the piece is that of sizes."""
+        return all(guard(sizes) for guard in self.bounds) and (not self.paths or any(all(g(sizes) for g in path) for path in self.paths))
+
+    def numbers(self, sizes: Mapping[str, int]) -> list[Any]:
+        """Return the numbers of the program at sizes."""
+        found, known = list(self.taken.numbers), {}
+        for at, expression in self.expressions.items():
+            if expression not in known:
+                known[expression] = evaluate(expression, sizes)
+            found[at] = known[expression]
+            if at < self.layouts and found[at] < 0:
+                raise ExpressionError(f"a size, stride or offset of {expression} is {found[at]}")
+        return found
+
+
+def unusual(divisor: int) -> bool:
+    """Return True for divisors that hardly come from a model, such as 23: expressions that have one may be coincidences."""
+    return divisor // (divisor & -divisor) > 15
+
+
+def divisors(expression: Any) -> Iterator[int]:
+    """Yield the numbers by which parts of an expression are divided."""
+    if isinstance(expression, Expression):
+        for product in expression.terms:
+            for atom in product:
+                if not isinstance(atom, str):
+                    if atom[0] in ("//", "%") and isinstance(atom[2], int):
+                        yield abs(atom[2])
+                    for a in atom[1:]:
+                        yield from divisors(a)
+
+
+def sizes_text(sizes: Mapping[str, int]) -> str:
+    """Return sizes as text for messages."""
+    return ", ".join(f"{one}={n}" for one, n in sizes.items())
