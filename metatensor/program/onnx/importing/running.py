@@ -43,8 +43,11 @@ class Run:
         self._depth = 0
         self._meet = meet
 
-    def graph(self, graph: Graph, outer: dict[str, Any], inputs: list[Any]) -> list[Any]:
-        """Run a graph and return its outputs. Names that it does not make itself are those of `outer`."""
+    def graph(self, graph: Graph, outer: dict[str, Any], inputs: list[Any], optional: bool = False) -> list[Any]:
+        """Run a graph and return its outputs. Names that it does not make itself are those of `outer`.
+
+        With `optional`, outputs that nothing makes are None.
+        """
         if self._depth > MAX_DEPTH:
             raise CheckpointError(self.builder.file, "graphs or functions are nested too deeply")
         env: dict[str, Any] = {name: outer[name] for name in graph.captured if name in outer}
@@ -70,7 +73,7 @@ class Run:
                     env.pop(name, None)
         finally:
             self._depth -= 1
-        return [self._named(env, name, None) for name in graph.outputs]
+        return [env.get(name) if optional else self._named(env, name, None) for name in graph.outputs]
 
     def _named(self, env: dict[str, Any], name: str, step: Step | None) -> Any:
         if not name:
@@ -169,7 +172,7 @@ class Run:
         if body is None:
             kind = f"{step.domain}.{step.kind}" if step.domain else step.kind
             raise NotImplementedError(f"the operator {kind} is not supported")
-        return tuple(self.graph(body, {}, values + [None] * (len(body.inputs) - len(values))))
+        return tuple(self.graph(body, {}, values + [None] * (len(body.inputs) - len(values)), True))
 
 
 _OWN = (DataDependentError, NotImplementedError)

@@ -210,7 +210,8 @@ def _space_to_depth(node: Node, x: Tensor) -> Tensor:
     k = node.need("blocksize")
     if k < 1 or h % k or w % k:
         raise OnnxError(f"an image of {h} by {w} cannot be divided into blocks of size {k}")
-    return x.reshape(b, c, h // k, k, w // k, k).permute(0, 3, 5, 1, 2, 4).reshape(b, c * k * k, h // k, w // k)
+    order = (0, 1, 3, 5, 2, 4) if node.get("mode", "DCR") == "CRD" else (0, 3, 5, 1, 2, 4)
+    return x.reshape(b, c, h // k, k, w // k, k).permute(order).reshape(b, c * k * k, h // k, w // k)
 
 
 @operator("Trilu", host=(1,))
