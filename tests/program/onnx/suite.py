@@ -2,6 +2,7 @@
 
 import functools
 import warnings
+from pathlib import Path
 
 import numpy as np
 import onnx
@@ -143,3 +144,39 @@ def check_metadata(case):
     return "all"
 
 
+
+
+# Models with their inputs and outputs in files ---------------------------------------------------------
+
+
+def stored(kind):
+    """Return the tests of a kind that have no strings."""
+    from onnx.backend.test.loader import load_model_tests
+
+    return [case for case in load_model_tests(kind=kind) if STRING not in kinds(model_of(case).graph)]
+
+
+def _file(path, value):
+    content = path.read_bytes()
+    form = value.type.WhichOneof("value")
+    if form == "sequence_type":
+        return tensor(numpy_helper.to_list(onnx.SequenceProto.FromString(content)))
+    return tensor(TensorProto.FromString(content))
+
+
+def check_stored(case):
+    """Compare values on cpu, and dtypes and shapes on meta."""
+    folder = Path(case.model_dir)
+    graph = model_of(case).graph
+    for device in ("cpu", "meta"):
+        net = OnnxModel(folder / "model.onnx", device=device)
+        names = [one.name for one in net.inputs]
+        for data in sorted(folder.glob("test_data_set_*")):
+            inputs = {v.name: _file(data / f"input_{i}.pb", v) for i, v in enumerate(graph.input) if v.name in names}
+            outputs = [_file(data / f"output_{i}.pb", v) for i, v in enumerate(graph.output)]
+            if device == "meta":
+                inputs = {name: Metadata(True)(value) for name, value in inputs.items()}
+            with mt.no_grad():
+                found = net(*[inputs[name] for name in names])
+            for one, other in zip(found if isinstance(found, tuple) else (found,), outputs, strict=True):
+                compare(one, other, case.rtol, max(case.atol, 1e-6))

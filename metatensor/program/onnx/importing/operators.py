@@ -19,7 +19,10 @@ class Operator(NamedTuple):
     """How the nodes of one type are computed."""
 
     fn: Callable[..., Any]
-    """Takes the `Node` and the inputs. Returns an output, or a tuple of outputs. A list is a sequence."""
+    """Takes the `Node` and the inputs. Returns an output, or a tuple of outputs. A list is a sequence.
+
+    NotImplemented means that the function by which the ``onnx`` package defines the operator computes it.
+    """
     host: frozenset[int] | bool
     """Positions of the inputs that are read as numbers: they are not moved to the device. True: all."""
     folds: bool

@@ -39,7 +39,7 @@ class Run:
         self, builder: Builder, device: mt.device, limit: int, partial: bool = False, meet: Callable[[str, Any], None] | None = None,
     ) -> None:
         self.builder, self.device, self.partial = builder, device, partial
-        self._limit = self._left = limit
+        self.limit = self._left = limit
         self._depth = 0
         self._meet = meet
 
@@ -61,7 +61,7 @@ class Run:
             for step in graph.steps:
                 self._left -= 1
                 if self._left < 0:
-                    raise OnnxError(f"more than {self._limit:,} nodes were computed; limit= sets the bound")
+                    raise OnnxError(f"more than {self.limit:,} nodes were computed; limit= sets the bound")
                 results = self._results(step, env)
                 for name, value in zip(step.outputs, results, strict=False):
                     if name:
@@ -129,7 +129,8 @@ class Run:
             found = self._folded(step, op, values)
             if found is not None:
                 return found
-        return self._computed(step, op, values, self.device, env)
+        found = self._computed(step, op, values, self.device, env)
+        return self._function(step, values) if found is NotImplemented else found
 
     def _computed(self, step: Step, op: Operator, values: list[Any], device: mt.device, env: dict[str, Any] | None = None) -> Any:
         node = Node(step, self, device)
@@ -158,6 +159,8 @@ class Run:
             except DataDependentError:
                 pass
             else:
+                if tried is NotImplemented:
+                    return self._function(step, values)
                 for one in tried if isinstance(tried, tuple) else (tried,):
                     tensor = one.tensor if isinstance(one, Small) else one
                     if isinstance(tensor, Tensor) and tensor.numel() > LIMIT:

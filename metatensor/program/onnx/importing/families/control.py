@@ -9,7 +9,7 @@ from metatensor._core.errors import DataDependentError
 from metatensor._core.tensor import Tensor
 from metatensor.program.onnx.importing.graph import Graph
 from metatensor.program.onnx.importing.operators import Node, operator
-from metatensor.program.onnx.importing.values import Known, OnnxError, Small, Unknown, described, element_kind
+from metatensor.program.onnx.importing.values import Known, OnnxError, Small, Unknown, beside_the_run, described, element_kind
 
 __all__: list[str] = []
 
@@ -77,7 +77,9 @@ def _loop(node: Node, env: dict[str, Any], count: Any = None, going: Any = None,
         if not node.run.partial:
             raise
         return _once(node, env, body, list(states), len(rows), error)
-    return (*carried, *(_stacked(node, row, _empty(node, body, len(states) + at)) for at, row in enumerate(rows)))
+    if rows and not i:
+        return (*carried, *_none(node, env, body, [node.known(0), node.known(True, mt.bool), *carried], 1 + len(carried)))
+    return (*carried, *(_stacked(node, row) for row in rows))
 
 
 def _once(node: Node, env: dict[str, Any], body: Graph, states: list[Any], rows: int, error: Exception) -> Any:
@@ -90,14 +92,36 @@ def _once(node: Node, env: dict[str, Any], body: Graph, states: list[Any], rows:
     return tuple(node.lift(one) for one in results[: len(states)]) + (unknown,) * rows
 
 
-def _empty(node: Node, body: Graph, at: int) -> Any:
-    return None
+def _none(node: Node, env: dict[str, Any], body: Graph, states: list[Any], kept: int) -> list[Any]:
+    """Return the results of no iterations: empty tensors, whose shapes an iteration on meta tells.
+
+    `states` are the inputs of the iteration, of which the first `kept` are outputs as well.
+    """
+    from metatensor.program.onnx.importing.running import Run
+
+    def shaped(value: Any) -> Any:
+        if isinstance(value, list):
+            return [shaped(one) for one in value]
+        if isinstance(value, Small):
+            return Small(value.tensor.to("meta"), value.kind)
+        return value.to("meta") if isinstance(value, Tensor) else value
+
+    with beside_the_run():
+        run = Run(node.run.builder, mt.device("meta"), node.run.limit)
+        results = run.graph(body, {name: shaped(value) for name, value in env.items()}, list(map(shaped, states)))[kept:]
+    found: list[Any] = []
+    for one in results:
+        value = one.on(mt.device("meta")) if isinstance(one, Known) else one
+        tensor = value.tensor if isinstance(value, Small) else value
+        if not isinstance(tensor, Tensor):
+            raise OnnxError(f"the results of iterations are {described(one)}, not tensors")
+        empty = mt.zeros((0, *tensor.shape), dtype=tensor.dtype, device=node.device)
+        found.append(Small(empty, value.kind) if isinstance(value, Small) else empty)
+    return found
 
 
-def _stacked(node: Node, row: list[Any], empty: Any) -> Any:
+def _stacked(node: Node, row: list[Any]) -> Any:
     """Return the values of all iterations in one tensor."""
-    if not row:
-        raise NotImplementedError("a loop without iterations, whose results have no known shape, is not supported")
     unknown = next((one for one in row if isinstance(one, Unknown)), None)
     if unknown is not None:
         return unknown
@@ -136,9 +160,14 @@ def _scanned(node: Node, env: dict[str, Any], body: Graph, scanned: int, inputs:
         states = results[:kept]
         for row, value in zip(rows, results[kept:], strict=True):
             row.append(value)
+    if not steps:
+        parts = [mt.zeros([n for d, n in enumerate(x.shape) if d != axis % x.ndim], dtype=x.dtype, device="meta")
+                 for x, axis in zip(sequences, axes, strict=True)]  # fmt: skip
+        empty = _none(node, env, body, [*states, *parts], kept)
+        return (*states, *(y.movedim(0, axis) if axis else y for y, axis in zip(empty, ends, strict=True)))
     found = []
     for row, axis, way in zip(rows, ends, back, strict=True):
-        y = _stacked(node, row[::-1] if way else row, None)
+        y = _stacked(node, row[::-1] if way else row)
         found.append(y.movedim(0, axis) if axis and isinstance(y, Tensor) else y)
     return (*states, *found)
 

@@ -64,11 +64,11 @@ def _small_integers(x: Tensor, kind: int) -> Tensor:
 
 
 def to_float4(x: Tensor) -> Tensor:
-    """Round to the nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, ties to the even mantissa, with a sign; greater ones become 6."""
+    """Round to the nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, ties to the even mantissa, with a sign; greater ones become 6, and NaN -0."""
     size = mt.clamp(mt.abs(x), max=6.0)
     step = mt.where(size < 2, 0.5, mt.where(size < 4, 1.0, 2.0))
     rounded = mt.round(size / step) * step
-    return mt.copysign(mt.where(mt.isnan(x), 6.0, rounded), x).to(mt.float8_e4m3fn)
+    return mt.where(mt.isnan(x), -0.0, mt.copysign(rounded, x)).to(mt.float8_e4m3fn)
 
 
 def _to_float8(x: Tensor, dtype: mt.dtype, kind: int, saturate: bool) -> Tensor:

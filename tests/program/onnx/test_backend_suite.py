@@ -1,0 +1,85 @@
+"""The node tests of the ``onnx`` package: values on cpu, dtypes and shapes on meta. What does not pass is listed with its reason."""
+
+import random
+
+import pytest
+
+pytest.importorskip("onnx")
+pytest.importorskip("numpy")
+
+import metatensor as mt  # noqa: E402
+from program.onnx import suite  # noqa: E402
+
+RANDOM = "random numbers, which differ from NumPy's"
+IMAGES = "decodes images"
+TREES = "trees of decisions"
+ROUNDING = "one element differs by a unit in the last place of float16"
+
+NO_METADATA = {
+    **dict.fromkeys([
+        f"test_image_decoder_decode_{form}" for form in
+        ("jpeg_rgb", "jpeg_grayscale", "jpeg_bgr", "jpeg2k_rgb", "bmp_rgb", "png_rgb", "tiff_rgb", "webp_rgb", "pnm_rgb")
+    ], IMAGES),
+    "test_ai_onnx_ml_tree_ensemble_single_tree": TREES,
+    "test_ai_onnx_ml_tree_ensemble_set_membership": TREES,
+}  # fmt: skip
+"""Tests whose dtypes and shapes are not right on meta."""
+
+NO_VALUES = {
+    **NO_METADATA,
+    **dict.fromkeys([f"test_bernoulli{kind}{form}" for kind in ("", "_double", "_seed") for form in ("", "_expanded")], RANDOM),
+    **dict.fromkeys([f"test_training_dropout{kind}" for kind in ("", "_mask", "_default", "_default_mask")], RANDOM),
+    "test_attention_4d_causal_fp16_expanded": ROUNDING,
+}
+"""Tests whose values are not right on cpu."""
+
+ALWAYS = ("test_add", "test_if", "test_loop11", "test_scan9_sum", "test_lstm_with_peepholes", "test_resize_upsample_scales_cubic",
+          "test_quantizelinear_int4", "test_cast_FLOAT_to_FLOAT4E2M1", "test_maxpool_2d_ceil", "test_convtranspose_output_shape",
+          "test_sequence_insert_at_back", "test_scatternd_max", "test_roialign_aligned_true", "test_dft", "test_attention_3d")  # fmt: skip
+
+
+def numeric():
+    return {name: case for name, case in suite.cases().items() if not suite.is_text(case)}
+
+
+def failures(check, names):
+    """Return the names of tests that do not pass."""
+    found = set()
+    for name in names:
+        mt.manual_seed(0)
+        try:
+            check(suite.cases()[name])
+        except Exception:
+            found.add(name)
+    return found
+
+
+@pytest.mark.parametrize(("check", "listed"), [(suite.check_values, NO_VALUES), (suite.check_metadata, NO_METADATA)])
+def test_a_sample(check, listed):
+    names = sorted(numeric())
+    sample = {*random.Random(0).sample(names, 150), *ALWAYS}
+    assert failures(check, sample - set(listed)) == set()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("check", "listed", "share"), [(suite.check_values, NO_VALUES, 0.95), (suite.check_metadata, NO_METADATA, 0.99)])
+def test_all(check, listed, share):
+    names = numeric()
+    known = {name for name in listed if name in names}  # the suite grows with the versions of the package
+    assert failures(check, names) == known
+    assert 1 - len(known) / len(names) >= share
+
+
+@pytest.mark.slow
+def test_few_models_need_values_for_their_shapes():
+    needed = [suite.check_metadata(case) for name, case in numeric().items() if name not in NO_METADATA]
+    assert needed.count("all") / len(needed) < 0.05
+    assert needed.count("none") / len(needed) > 0.75
+
+
+@pytest.mark.parametrize("kind", ["simple", "pytorch-converted", "pytorch-operator"])
+def test_models_of_the_package(kind):
+    listed = {"test_gradient_of_add", "test_gradient_of_add_and_mul"}  # Gradient: training inside a model
+    for case in suite.stored(kind):
+        if case.name not in listed:
+            suite.check_stored(case)
