@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from metatensor.program.onnx import OnnxModel, from_onnx
 
 __all__ = [
-    "OnnxModel", "Parts", "Program", "Tickets", "change_dtype", "common_subexpressions", "constant_folding", "dead_code", "decompose", "diff", "equal",
-    "from_onnx", "functionalize", "fuse_batch_norm", "load", "split", "trace", "views_and_copies",
+    "OnnxModel", "Parts", "Program", "Tickets", "change_dtype", "common_subexpressions", "constant_folding", "dead_code", "decompose",
+    "diff", "equal", "from_onnx", "functionalize", "fuse_batch_norm", "load", "split", "trace", "views_and_copies",
 ]
 
 

@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("onnx")
 pytest.importorskip("numpy")
 
-import metatensor as mt  # noqa: E402
-from program.onnx import suite  # noqa: E402
+import metatensor as mt
+from program.onnx import suite
 
 RANDOM = "random numbers, which differ from NumPy's"
 IMAGES = "decodes images"

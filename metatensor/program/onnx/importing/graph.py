@@ -62,7 +62,7 @@ class Graph:
             uses.append(used)
             captured |= used - made
             made |= set(step.outputs)
-        self.captured = captured | (set(outputs) - made)
+        self.captured: set[str] = captured | (set(outputs) - made)
         last: set[str] = set(outputs) | set(constants) | {""}
         for step, used in zip(reversed(steps), reversed(uses), strict=True):
             step.frees = [name for name in (used | set(step.outputs)) - last if name not in captured]

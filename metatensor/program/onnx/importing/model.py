@@ -161,7 +161,8 @@ class OnnxModel(Module):
         names = {one.name: one for one in self._all_inputs}
         for name, value in kwargs.items():
             if name not in names:
-                raise TypeError(printable(f"{self._file}: there is no input {shown(name)}; its inputs are {', '.join(map(str, self.inputs))}"))
+                known = ", ".join(map(str, self.inputs))
+                raise TypeError(printable(f"{self._file}: there is no input {shown(name)}; its inputs are {known}"))
             if name in given:
                 raise TypeError(printable(f"{self._file}: the input {shown(name)} is given twice"))
             given[name] = value
@@ -199,7 +200,7 @@ class OnnxModel(Module):
             if unknown:
                 names = ", ".join(dict.fromkeys(f"{n}=" for n in unknown if n is not None)) or "a shape without unknown sizes"
                 raise ValueError(printable(f"{self._file}: the input {one} has unknown sizes; give {names}"))
-            shape = tuple(sizes[n] if isinstance(n, str) else n for n in one.shape)  # type: ignore[index]
+            shape = [sizes[n] if isinstance(n, str) else n for n in one.shape if n is not None]
             found[one.name] = mt.empty(shape, dtype=dtype_of(one.kind), device="meta")
         extra = set(sizes) - self.size_names()
         if extra:

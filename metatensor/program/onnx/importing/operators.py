@@ -9,6 +9,7 @@ import metatensor as mt
 from metatensor._core.tensor import Tensor
 from metatensor.program.onnx.dtypes import dtype_of
 from metatensor.program.onnx.importing.values import Known, OnnxError, beside_the_run, read
+from metatensor.program.onnx.importing.values import plain as plain_tensor
 
 __all__ = ["CONTRIB", "TABLE", "Node", "Operator", "operator", "plain"]
 
@@ -132,8 +133,7 @@ class Node:
     def tensor(self, numbers: Any, dtype: mt.dtype) -> Tensor:
         """Return a tensor of numbers on the device."""
         if self.device.type == "meta":
-            made: Tensor = self.known(numbers, dtype).on(self.device)  # a trace must know the values
-            return made
+            return plain_tensor(self.known(numbers, dtype).on(self.device))  # a trace must know the values
         return mt.tensor(numbers, dtype=dtype, device=self.device)
 
     def known(self, numbers: Any, dtype: mt.dtype = mt.int64) -> Known:

@@ -13,7 +13,8 @@ from metatensor._core.modes import _disable_modes, _restore_modes
 from metatensor._core.tensor import Tensor
 from metatensor.program.onnx.dtypes import NAMES, kind_of
 
-__all__ = ["LIMIT", "Known", "OnnxError", "Small", "Texts", "Unknown", "beside_the_run", "described", "element_kind", "lifts", "read"]
+__all__ = ["LIMIT", "Known", "OnnxError", "Small", "Texts", "Unknown", "beside_the_run", "described", "element_kind", "lifts", "plain",
+           "read"]  # fmt: skip
 
 LIMIT = 1 << 14
 """Largest number of elements of a tensor that is computed on the host because all that it depends on is known."""
@@ -49,15 +50,17 @@ class Known:
         found = self._lifted.get(key)
         if found is None:
             with beside_the_run():
-                if isinstance(self.host, Small):
-                    found = Small(self.host.tensor.to(device), self.host.kind)
-                else:
-                    found = self.host.to(device)
+                found = Small(plain(self.host).to(device), self.host.kind) if isinstance(self.host, Small) else self.host.to(device)
             self._lifted[key] = found
         log = getattr(_lifts, "log", None)
         if log is not None:
-            log.append((found.tensor, self.host.tensor) if isinstance(found, Small) else (found, self.host))
+            log.append((plain(found), plain(self.host)))
         return found
+
+
+def plain(value: Tensor | Small) -> Tensor:
+    """Return the tensor that has the elements."""
+    return value.tensor if isinstance(value, Small) else value
 
 
 class Unknown:

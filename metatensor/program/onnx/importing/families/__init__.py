@@ -7,7 +7,7 @@ from importlib import import_module
 __all__ = ["MODULES", "load"]
 
 MODULES = (
-    "attention", "classic", "control", "conversions", "convolutions", "creation", "elementwise", "indexing", "linear", "losses", "normalising",
+    "attention", "classic", "control", "conversions", "convolutions", "creation", "elementwise", "indexing", "linear", "normalising",
     "pooling", "quantised", "recurrent", "reductions", "resizing", "sequences", "shaping", "signals", "sorting", "training", "vision",
 )  # fmt: skip
 

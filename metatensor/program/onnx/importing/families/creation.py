@@ -7,7 +7,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.tensor import Tensor
 from metatensor.program.onnx.importing.operators import Node, operator
-from metatensor.program.onnx.importing.values import Known, OnnxError, Small
+from metatensor.program.onnx.importing.values import Known, OnnxError, Small, plain
 
 __all__: list[str] = []
 
@@ -18,7 +18,7 @@ def _constant_of_shape(node: Node, shape: Any) -> Any:
     value = node.get("value")
     if value is None:
         return mt.zeros(sizes, dtype=mt.float32, device=node.device)
-    held = value.host.tensor if isinstance(value.host, Small) else value.host
+    held = plain(value.host)
     made = mt.full(sizes, held.reshape(()).to(mt.float32).item() if held.dtype.itemsize == 1 and held.is_floating_point() else held.item(),
                    dtype=held.dtype, device=node.device)  # fmt: skip
     return Small(made, value.host.kind) if isinstance(value.host, Small) else made
@@ -29,8 +29,7 @@ def _range(node: Node, start: Any, limit: Any, delta: Any) -> Tensor:
     ends = [node.number(value, what) for value, what in ((start, "the start"), (limit, "the end"), (delta, "the step"))]
     if ends[2] == 0:
         raise OnnxError("the step of a range is 0")
-    first = start.host if isinstance(start, Known) else start
-    dtype = first.dtype
+    dtype = plain(start.host if isinstance(start, Known) else start).dtype
     wide = mt.float32 if dtype.is_floating_point and dtype.itemsize < 4 else dtype
     if (ends[1] - ends[0]) / ends[2] <= 0:
         return mt.zeros(0, dtype=dtype, device=node.device)

@@ -8,7 +8,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.tensor import Tensor
 from metatensor.program.onnx.importing.operators import Node, operator
-from metatensor.program.onnx.importing.values import Known, OnnxError, Small, read
+from metatensor.program.onnx.importing.values import Known, OnnxError, plain, read
 
 __all__ = ["wrapped"]
 
@@ -23,13 +23,13 @@ def wrapped(index: Tensor, size: int) -> Tensor:
 
 def _places(node: Node, index: Any, size: int) -> Tensor:
     """Return indices on the device. Known ones are checked and made positive on the host."""
-    if isinstance(index, Known) and index.folds and not isinstance(index.host, Small):
-        host = index.host
+    host = index.host if isinstance(index, Known) else None
+    if isinstance(index, Known) and index.folds and isinstance(host, Tensor):
         flat = host.reshape(-1).tolist()
         if any(not -size <= i < size for i in flat):
             raise OnnxError(f"an index is out of range for a dimension of size {size}")
         if any(i < 0 for i in flat) or host.dtype is not mt.int64:
-            return node.known([i + size if i < 0 else i for i in flat]).on(node.device).reshape(host.shape)
+            return plain(node.known([i + size if i < 0 else i for i in flat]).on(node.device)).reshape(host.shape)
         found: Tensor = index.on(node.device)  # type: ignore[assignment]
         return found
     return wrapped(node.lift(index), size)

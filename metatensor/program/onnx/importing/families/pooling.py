@@ -51,7 +51,8 @@ class _Windows:
     @property
     def simple(self) -> bool:
         """Whether the operators of metatensor know such windows."""
-        return self.rank in _MAX and self.begins == self.ends and all(0 <= p <= k // 2 for p, k in zip(self.begins, self.kernel, strict=True))
+        fits = all(0 <= p <= k // 2 for p, k in zip(self.begins, self.kernel, strict=True))
+        return self.rank in _MAX and self.begins == self.ends and fits
 
     def of(self, x: Tensor, value: Any) -> Tensor:
         """Return the windows: a tensor with the counts of windows, and one more dimension with their elements."""
@@ -61,7 +62,8 @@ class _Windows:
         for i in range(self.rank):
             x = x.unfold(2 + i, self.wide[i], self.strides[i])
         if any(d > 1 for d in self.dilations):
-            x = x[(..., *(slice(None, None, d) for d in self.dilations))]
+            index: list[Any] = [..., *(slice(None, None, d) for d in self.dilations)]
+            x = x[tuple(index)]
         return x.flatten(2 + self.rank)
 
 

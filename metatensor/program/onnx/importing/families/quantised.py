@@ -10,7 +10,7 @@ from metatensor.program.onnx.dtypes import SMALL, dtype_of
 from metatensor.program.onnx.importing.families.conversions import BITS, cast
 from metatensor.program.onnx.importing.families.convolutions import convolved
 from metatensor.program.onnx.importing.operators import CONTRIB, Node, operator
-from metatensor.program.onnx.importing.values import OnnxError, Small, element_kind
+from metatensor.program.onnx.importing.values import OnnxError, Small, element_kind, plain
 
 __all__: list[str] = []
 
@@ -36,17 +36,16 @@ def _limits(kind: int) -> tuple[int, int]:
     return info.min, info.max
 
 
-def _quantised(x: Tensor, scale: Tensor, zero: Any, kind: int, saturate: bool = True) -> Any:
+def _quantised(x: Tensor, scale: Tensor, zero: Tensor | None, kind: int, saturate: bool = True) -> Any:
     """Return numbers of an element type."""
     wide = mt.float32 if x.dtype.itemsize <= 2 or not x.is_floating_point() else x.dtype
     y = x.to(wide) / scale.to(wide)
-    number = None if zero is None else (zero.tensor if isinstance(zero, Small) else zero)
     if kind == 23 or kind not in SMALL and dtype_of(kind).is_floating_point:
-        return cast(y if number is None else y + number.to(wide), kind, saturate)
+        return cast(y if zero is None else y + zero.to(wide), kind, saturate)
     low, high = _limits(kind)
     rounded = mt.round(y)
-    if number is not None:
-        rounded = rounded + number.to(wide)
+    if zero is not None:
+        rounded = rounded + zero.to(wide)
     made = mt.clamp(rounded, low, high).to(dtype_of(kind))
     return Small(made, kind) if kind in SMALL else made
 
@@ -59,16 +58,13 @@ def _quantize(node: Node, x: Tensor, scale: Tensor, zero: Any = None) -> Any:
     axis = axis % x.ndim if x.ndim else 0
     precision = node.get("precision", 0)
     x = x.to(dtype_of(precision)) if precision else x
-    spread = None
-    if zero is not None:
-        spread = _spread(zero.tensor if isinstance(zero, Small) else zero, x, axis, block)
-        spread = Small(spread, kind) if isinstance(zero, Small) else spread
+    spread = None if zero is None else _spread(plain(zero), x, axis, block)
     return _quantised(x, _spread(scale, x, axis, block), spread, kind, bool(node.get("saturate", 1)))
 
 
 def _numbers(value: Any) -> Tensor:
     """Return the numbers of a quantised tensor as int32, or as float32."""
-    t: Tensor = value.tensor if isinstance(value, Small) else value
+    t = plain(value)
     return t.to(mt.float32 if t.is_floating_point() else mt.int32)
 
 

@@ -148,7 +148,9 @@ def _gru(node: Node, x: Tensor, w: Tensor, r: Tensor, b: Any = None, lengths: An
 
 
 @operator("LSTM")
-def _lstm(node: Node, x: Tensor, w: Tensor, r: Tensor, b: Any = None, lengths: Any = None, h: Any = None, c: Any = None, p: Any = None) -> Any:
+def _lstm(
+    node: Node, x: Tensor, w: Tensor, r: Tensor, b: Any = None, lengths: Any = None, h: Any = None, c: Any = None, p: Any = None,
+) -> Any:
     layer = _Layer(node, 4, x, w, r, b, lengths, h, ["Sigmoid", "Tanh", "Tanh"])
     n, coupled = layer.hidden, bool(node.get("input_forget", 0))
     cell = layer.state(c)

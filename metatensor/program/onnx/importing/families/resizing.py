@@ -66,7 +66,8 @@ class _Axis:
     def nearest(self) -> list[int]:
         """Return the index that is nearest to each position."""
         mode = self.node.get("nearest_mode", "round_prefer_floor" if self.node.version >= 11 else "floor")
-        rounds = {"round_prefer_floor": lambda x: ceil(x - 0.5), "round_prefer_ceil": lambda x: floor(x + 0.5), "floor": floor, "ceil": ceil}
+        rounds = {"floor": floor, "ceil": ceil, "round_prefer_floor": lambda x: ceil(x - 0.5),
+                  "round_prefer_ceil": lambda x: floor(x + 0.5)}  # fmt: skip
         if mode not in rounds:
             raise OnnxError(f"the nearest_mode {mode!r} is not known")
         return [min(max(rounds[mode](x), 0), self.size - 1) for x in self.places]
@@ -83,7 +84,8 @@ class _Axis:
         indices, weights = [], []
         for x in self.places:
             base = floor(x)
-            own = [_cubic(scale * (k - (x - base)), a) if cubic else max(1 - abs(scale * (k - (x - base))), 0.0) for k in offsets]
+            far = [scale * (k - (x - base)) for k in offsets]
+            own = [_cubic(d, a) if cubic else max(1 - abs(d), 0.0) for d in far]
             at = [base + k for k in offsets]
             if self.node.get("exclude_outside", 0):
                 own = [w if 0 <= i < self.size else 0.0 for w, i in zip(own, at, strict=True)]

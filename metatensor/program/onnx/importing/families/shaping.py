@@ -70,7 +70,6 @@ def _concat(node: Node, *tensors: Tensor) -> Tensor:
     rank = tensors[0].ndim
     if not -rank <= axis < rank or any(t.ndim != rank for t in tensors):
         raise OnnxError(f"tensors of {[t.ndim for t in tensors]} dimensions cannot be joined along axis {axis}")
-    # Unlike PyTorch's cat, no tensor is left out because it is empty.
     return mt.cat(tensors, axis)
 
 

@@ -54,13 +54,16 @@ def _roi_align(node: Node, x: Tensor, rois: Tensor, batch: Tensor) -> Tensor:
     mode = node.get("mode", "avg")
     if ratio < 1:  # as many samples as pixels, for each region
         sizes = ((rois[:, 2:] - rois[:, :2]) * scale).tolist()
-        counts = [(max(ceil((b if half else max(b, 1.0)) / rows), 1), max(ceil((a if half else max(a, 1.0)) / columns), 1)) for a, b in sizes]
+        least = 0.0 if half else 1.0
+        counts = [(max(ceil(max(b, least) / rows), 1), max(ceil(max(a, least) / columns), 1)) for a, b in sizes]
         parts = [_aligned(x, rois[i : i + 1], batch[i : i + 1], (rows, columns), n, scale, half, mode) for i, n in enumerate(counts)]
         return mt.cat(parts) if parts else x.new_zeros((0, x.shape[1], rows, columns))
     return _aligned(x, rois, batch, (rows, columns), (ratio, ratio), scale, half, mode)
 
 
-def _aligned(x: Tensor, rois: Tensor, batch: Tensor, out: tuple[int, int], ratio: tuple[int, int], scale: float, half: bool, mode: str) -> Tensor:
+def _aligned(
+    x: Tensor, rois: Tensor, batch: Tensor, out: tuple[int, int], ratio: tuple[int, int], scale: float, half: bool, mode: str,
+) -> Tensor:  # fmt: skip
     n, c, (h, w) = rois.shape[0], x.shape[1], x.shape[2:]
     corners = rois * scale - (0.5 if half else 0.0)
     begin, size = corners[:, :2], corners[:, 2:] - corners[:, :2]
