@@ -18,6 +18,8 @@ MAX_DEPTH = 32
 """How deeply graphs and functions may be nested."""
 
 DOMAINS = {"ai.onnx": ""}
+_GRAPHS = (5, 10)
+"""Types of attributes that have graphs."""
 
 
 class Step:
@@ -108,7 +110,8 @@ class Builder:
             raise CheckpointError(self.file, f"it has more than {MAX_NODES:,} nodes")
         domain = DOMAINS.get(proto.domain, proto.domain)
         step = Step(proto, domain, opsets.get(domain, 1))
-        label = f"{prefix}{proto.name or next(iter(proto.output), '')}"
+        nested = any(attribute.type in _GRAPHS for attribute in proto.attribute)
+        label = f"{prefix}{proto.name or next(iter(proto.output), '')}" if nested else ""
         for attribute in proto.attribute:
             if attribute.ref_attr_name:
                 if given is not None and attribute.ref_attr_name in given:

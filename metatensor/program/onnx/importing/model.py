@@ -9,15 +9,17 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.errors import DataDependentError
 from metatensor._core.tensor import Tensor
+from metatensor.checkpoint.budget import Budget
 from metatensor.checkpoint.errors import CheckpointError, printable
 from metatensor.checkpoint.reading import shown
 from metatensor.nn import Module, Parameter
 from metatensor.program.onnx.dtypes import NAMES, SMALL, STRING, dtype_of
 from metatensor.program.onnx.importing import families
+from metatensor.program.onnx.importing.expressions import MOST_NAMES
 from metatensor.program.onnx.importing.graph import DOMAINS, Builder, Graph
-from metatensor.program.onnx.importing.reading import Declared, declared, read_model
+from metatensor.program.onnx.importing.reading import Declared, declared, read_model, size_names_of
 from metatensor.program.onnx.importing.running import Run
-from metatensor.program.onnx.importing.shapes import ValueShape, infer
+from metatensor.program.onnx.importing.shapes import ValueShape, infer, named
 from metatensor.program.onnx.importing.tensors import shape_of, tensor_from, texts_from
 from metatensor.program.onnx.importing.values import LIMIT, Known, Small, Texts, beside_the_run, lifts
 from metatensor.program.program import Program
@@ -25,10 +27,8 @@ from metatensor.program.tracing import trace
 
 __all__ = ["OnnxModel", "from_onnx"]
 
-STEPS = 1_000_000
+STEPS = 250_000
 """Default of the largest number of nodes that a run computes."""
-MAX_DENSE = 1 << 24
-"""Largest number of elements of a sparse constant, which becomes a dense tensor."""
 
 
 class OnnxModel(Module):
@@ -83,6 +83,7 @@ class OnnxModel(Module):
         self._given = mt.device(mt.get_default_device() if device is None else device)
         self._limit = limit
         self._held: dict[str, Any] = {}
+        self._budget = Budget()
         opsets = {DOMAINS.get(one.domain, one.domain): one.version for one in proto.opset_import}
         opsets.setdefault("", 1)
         functions = {(DOMAINS.get(one.domain, one.domain), one.name): one for one in proto.functions}
@@ -182,25 +183,27 @@ class OnnxModel(Module):
         Parameters
         ----------
         sizes : mapping of int, optional
-            The sizes that the model names.
+            The sizes that the model names (`size_names`).
 
         Raises
         ------
         ValueError
             If a size is not known. The message tells which.
         """
-        sizes = dict(sizes or {})
+        return self._empty(self.inputs, dict(sizes or {}))
+
+    def _empty(self, inputs: list[Declared], sizes: dict[str, int]) -> dict[str, Tensor]:
         found = {}
-        for one in self.inputs:
+        for one in inputs:
             if one.form == "optional":
                 continue
             if one.form != "tensor" or one.shape is None or one.kind in (0, STRING):
                 raise ValueError(printable(f"{self._file}: the shape and dtype of the input {one} are not declared; give tensors"))
-            unknown = [n for n in one.shape if n is None or isinstance(n, str) and n not in sizes]
-            if unknown:
-                names = ", ".join(dict.fromkeys(f"{n}=" for n in unknown if n is not None)) or "a shape without unknown sizes"
-                raise ValueError(printable(f"{self._file}: the input {one} has unknown sizes; give {names}"))
-            shape = [sizes[n] if isinstance(n, str) else n for n in one.shape if n is not None]
+            own = size_names_of(one)
+            if any(isinstance(n, str) and n not in sizes for n in own):
+                names = ", ".join(dict.fromkeys(repr(n) for n in own if isinstance(n, str) and n not in sizes))
+                raise ValueError(printable(f"{self._file}: the input {one} has sizes that vary; give sizes for {names}"))
+            shape = [sizes[n] if isinstance(n, str) else n for n in own]
             found[one.name] = mt.empty(shape, dtype=dtype_of(one.kind), device="meta")
         extra = set(sizes) - self.size_names()
         if extra:
@@ -208,8 +211,8 @@ class OnnxModel(Module):
         return found
 
     def size_names(self) -> set[str]:
-        """Return the names of sizes in the declared shapes of the inputs."""
-        return {n for one in self.inputs for n in one.shape or () if isinstance(n, str)}
+        """Return the names of sizes in the declared shapes of the inputs. A size without a name is called ``input[dimension]``."""
+        return {n for one in self.inputs for n in size_names_of(one) if isinstance(n, str)}
 
     def shapes(self, *args: Any, sizes: Mapping[str, int] | None = None, **kwargs: Any) -> list[ValueShape]:
         """Return dtype and shape of every value of the graph, without computing data.
@@ -219,7 +222,8 @@ class OnnxModel(Module):
         *args, **kwargs
             Inputs, as for a call. Those that are not given are made on meta with the declared shapes.
         sizes : mapping of int, optional
-            The sizes that the model names.
+            Sizes that the model names (`size_names`). For the others, shapes are expressions of the names, such as
+            ``4*seq``, found by evaluating at several sizes.
 
         Returns
         -------
@@ -227,15 +231,20 @@ class OnnxModel(Module):
             The inputs and the outputs of each node, in order. Where a shape is not known, `ValueShape.reason` says why.
         """
         given = {one.name: value for one, value in zip(self.inputs, args, strict=False)} | kwargs
-        if len(given) < len(self.inputs):
-            others = [one for one in self.inputs if one.name not in given]
-            whole, self.inputs = self.inputs, others
-            try:
-                given = {**given, **self.empty_inputs(sizes)}
-            finally:
-                self.inputs = whole
-        given = self._bound((), given)
-        return infer(self._builder, self._graph, self._all_inputs, self._values(given, mt.device("meta")), self._limit)
+        others = [one for one in self.inputs if one.name not in given]
+        sizes = dict(sizes or {})
+
+        def run(more: Mapping[str, int]) -> list[ValueShape]:
+            inputs = {**given, **self._empty(others, {**sizes, **more})}
+            values = self._values(self._bound((), inputs), mt.device("meta"))
+            return infer(self._builder, self._graph, self._all_inputs, values, self._limit)
+
+        left = sorted({n for one in others for n in size_names_of(one) if isinstance(n, str)} - set(sizes))
+        if not left:
+            return run({})
+        if len(left) > MOST_NAMES:
+            raise ValueError(printable(f"{self._file}: {len(left)} sizes vary; give sizes for some of {', '.join(map(repr, left))}"))
+        return named(run, left)
 
     # Contents ---------------------------------------------------------------------------------------------
 
@@ -267,8 +276,9 @@ class OnnxModel(Module):
     def _dense(self, message: Any) -> Tensor:
         """Return the dense tensor of a sparse one."""
         dims = list(message.dims)
-        if any(n < 0 for n in dims) or prod(dims) > MAX_DENSE:
-            raise CheckpointError(self._file, f"a sparse constant of shape {shown(dims)} is too large")
+        if len(dims) > 64 or any(not 0 <= n < 1 << 40 for n in dims):
+            raise CheckpointError(self._file, f"a sparse constant of shape {shown(dims)} is not possible")
+        self._budget.charge(self._file, 8 * prod(dims), "its sparse constants are large")
         with beside_the_run():
             values, indices = tensor_from(message.values, self._path), tensor_from(message.indices, self._path)
             if not isinstance(values, Tensor) or not isinstance(indices, Tensor) or indices.ndim not in (1, 2):

@@ -12,7 +12,7 @@ from metatensor.checkpoint.reading import shown
 from metatensor.checkpoint.source import opened
 from metatensor.program.onnx.dtypes import NAMES, onnx_package
 
-__all__ = ["Declared", "declared", "read_model"]
+__all__ = ["Declared", "declared", "read_model", "size_names_of"]
 
 
 class Declared(NamedTuple):
@@ -70,6 +70,11 @@ def declared(message: Any, file: str) -> Declared:
             form = what.removesuffix("_type")
         kind = getattr(kind, what).elem_type
     raise CheckpointError(file, f"the type of {shown(message.name)} is nested too deeply")
+
+
+def size_names_of(one: Declared) -> list[int | str]:
+    """Return the shape of an input, in which sizes that are not declared have a name as well."""
+    return [f"{one.name}[{i}]" if n is None else n for i, n in enumerate(one.shape or ())]
 
 
 def _size(dim: Any, name: str, file: str) -> int | str | None:

@@ -13,9 +13,22 @@ from metatensor.checkpoint.reading import shown
 from metatensor.program.onnx.dtypes import NAMES
 from metatensor.program.onnx.importing.graph import MAX_DEPTH, Builder, Graph, Step
 from metatensor.program.onnx.importing.operators import Node, Operator
-from metatensor.program.onnx.importing.values import LIMIT, Known, OnnxError, Small, Unknown, beside_the_run, described, element_kind
+from metatensor.program.onnx.importing.values import (
+    LIMIT,
+    Known,
+    OnnxError,
+    Small,
+    Unknown,
+    beside_the_run,
+    described,
+    element_kind,
+    plain,
+)
 
 __all__ = ["Run"]
+
+HOST_BYTES = 1 << 28
+"""Largest size of all tensors together that a run computes on the host. What goes beyond is computed on the device."""
 
 
 class Run:
@@ -41,6 +54,7 @@ class Run:
         self.builder, self.device, self.partial = builder, device, partial
         self.limit = self._left = limit
         self._depth = 0
+        self._room = HOST_BYTES
         self._meet = meet
 
     def graph(self, graph: Graph, outer: dict[str, Any], inputs: list[Any], optional: bool = False) -> list[Any]:
@@ -55,13 +69,12 @@ class Run:
         if len(inputs) > len(graph.inputs):
             raise OnnxError(f"a graph takes {len(graph.inputs)} inputs, got {len(inputs)}")
         env.update(zip(graph.inputs, inputs, strict=False))
+        self.spend(1)
         self._depth += 1
         meet = self._meet if self._depth == 1 else None
         try:
             for step in graph.steps:
-                self._left -= 1
-                if self._left < 0:
-                    raise OnnxError(f"more than {self.limit:,} nodes were computed; limit= sets the bound")
+                self.spend(1)
                 results = self._results(step, env)
                 for name, value in zip(step.outputs, results, strict=False):
                     if name:
@@ -74,6 +87,12 @@ class Run:
         finally:
             self._depth -= 1
         return [env.get(name) if optional else self._named(env, name, None) for name in graph.outputs]
+
+    def spend(self, count: int) -> None:
+        """Count nodes, or work that takes as long. Raise `OnnxError` if the limit is exceeded."""
+        self._left -= count
+        if self._left < 0:
+            raise OnnxError(f"it computes more than {self.limit:,} nodes, or as much; limit= sets the bound")
 
     def _named(self, env: dict[str, Any], name: str, step: Step | None) -> Any:
         if not name:
@@ -91,7 +110,7 @@ class Run:
         if self.partial:
             for name, value in zip(step.inputs, values, strict=False):
                 if isinstance(value, Unknown):
-                    why = value.reason if value.reason.startswith("depends on") else f"depends on {name}: {value.reason}"
+                    why = value.reason if value.reason.startswith("depends on") else f"depends on {name}"
                     return tuple(Unknown(why) for _ in step.outputs)
         try:
             result = self._call(step, values, env)
@@ -161,10 +180,10 @@ class Run:
             else:
                 if tried is NotImplemented:
                     return self._function(step, values)
-                for one in tried if isinstance(tried, tuple) else (tried,):
-                    tensor = one.tensor if isinstance(one, Small) else one
-                    if isinstance(tensor, Tensor) and tensor.numel() > LIMIT:
-                        return None
+                made = [plain(one) for one in (tried if isinstance(tried, tuple) else (tried,)) if isinstance(one, (Tensor, Small))]
+                self._room -= sum(one.numel() * one.dtype.itemsize for one in made)
+                if self._room < 0 or any(one.numel() > LIMIT for one in made):
+                    return None
             result = self._computed(step, op, values, mt.device("cpu"))
         results = result if isinstance(result, tuple) else (result,)
         return tuple(Known(one) if isinstance(one, (Tensor, Small)) else one for one in results)

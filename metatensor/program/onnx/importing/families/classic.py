@@ -51,6 +51,7 @@ def _tf_idf(node: Node, x: Tensor) -> Tensor:
             if shortest <= length <= longest and number < len(places):
                 grams[gram] = number
             number += 1
+    node.run.spend(x.numel() * (skips + 1) * max(longest - shortest + 1, 0) + width // 64)
     rows = [x.tolist()] if x.ndim == 1 else x.tolist()
     found = [_counted(row, grams, places, weights, (shortest, longest, skips), mode, width) for row in rows]
     return node.tensor(found[0] if x.ndim == 1 else found, mt.float32)

@@ -83,6 +83,7 @@ class _Layer:
 
     def loop(self, step: Callable[..., tuple[Tensor, ...]], states: list[Tensor], per: int) -> tuple[Tensor, list[Tensor]]:
         """Run over time. `step` takes the direction, its functions, the input of a step and the states, and returns new states."""
+        self.node.run.spend(self.steps * self.directions * 8)
         sides, finals = [], []
         for d, backwards in enumerate(self.backwards):
             own = [s[d] for s in states]

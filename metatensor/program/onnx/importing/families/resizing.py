@@ -13,7 +13,7 @@ from metatensor.program.onnx.importing.values import OnnxError
 
 __all__: list[str] = []
 
-MAX_SIZE = 1 << 20
+MAX_SIZE = 1 << 18
 """Largest size of a dimension that is resized by weights computed here."""
 
 
@@ -38,6 +38,7 @@ class _Axis:
         self.node, self.size, self.out, self.scale, self.roi = node, size, out, scale, roi
         mode = node.get("coordinate_transformation_mode", "half_pixel" if node.version >= 11 else "asymmetric")
         self.cropping = mode == "tf_crop_and_resize"
+        node.run.spend(out // 16)
         self.places = [self._place(i, mode) for i in range(out)]
 
     def _place(self, i: int, mode: str) -> float:
@@ -78,8 +79,7 @@ class _Axis:
         radius = 2 if cubic else 1
         begin = floor(-radius / scale) + 1
         offsets = range(begin, 2 - begin)
-        if len(offsets) * self.out > MAX_SIZE * 4:
-            raise OnnxError("the filter is too large")
+        self.node.run.spend(len(offsets) * self.out // 16)
         a = self.node.get("cubic_coeff_a", -0.75)
         indices, weights = [], []
         for x in self.places:

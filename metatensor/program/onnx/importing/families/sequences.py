@@ -38,7 +38,8 @@ def _construct(node: Node, *values: Any) -> list[Any]:
 
 @operator("SequenceInsert", host=True, folds=False)
 def _insert(node: Node, sequence: Any, value: Any, position: Any = None) -> list[Any]:
-    made = list(_sequence(sequence))
+    node.run.spend(len(_sequence(sequence)) // 64)
+    made = list(sequence)
     made.insert(len(made) if position is None else _at(node, made, position, 1), value)
     return made
 
@@ -75,6 +76,7 @@ def _split(node: Node, x: Any, split: Any = None) -> list[Any]:
     if split is None:
         if size > LIMIT:
             raise OnnxError(f"a sequence of {size:,} parts is too long; at most {LIMIT:,}")
+        node.run.spend(size)
         parts = [x.narrow(axis, i, 1) for i in range(size)]
         return parts if node.get("keepdims", 1) else [part.squeeze(axis) for part in parts]
     sizes = node.ints(split, "the sizes of parts")
@@ -83,6 +85,7 @@ def _split(node: Node, x: Any, split: Any = None) -> list[Any]:
         step = sizes[0]
         if step < 1 or size // step > LIMIT:
             raise OnnxError(f"parts of size {step} of a dimension of size {size:,} are not possible")
+        node.run.spend(size // step)
         sizes = [min(step, size - i) for i in range(0, size, step)]
     return list(mt.split(x, sizes, axis))
 

@@ -73,6 +73,7 @@ def _mel_weights(node: Node, bins: Any, length: Any, rate: Any, low: Any, high: 
     rows = n // 2 + 1
     if count < 1 or rows * count > 1 << 24:
         raise OnnxError(f"{count} bins of {n} frequencies are not possible")
+    node.run.spend(rows * count // 64)
     step = (ends[1] - ends[0]) / (count + 2)
     edges = [floor((n + 1) * (700 * (10 ** ((ends[0] + i * step) / 2595) - 1)) / hertz) for i in range(count + 2)]
     table = [[0.0] * count for _ in range(rows)]

@@ -45,6 +45,7 @@ def _non_max_suppression(node: Node, boxes: Any, scores: Any, most: Any = None, 
     edge, low = node.number(overlap, "the overlap", 0.0), node.number(least, "the score", None)
     boxes, scores = node.lift(boxes), node.lift(scores)
     chosen: list[list[int]] = []
+    node.run.spend(scores.numel())
     for b in range(scores.shape[0]):
         share = _overlaps(boxes[b], bool(node.get("center_point_box", 0))) > edge
         table = share.tolist() if limit else []
