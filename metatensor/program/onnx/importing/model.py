@@ -204,7 +204,10 @@ class OnnxModel(Module):
                 names = ", ".join(dict.fromkeys(repr(n) for n in own if isinstance(n, str) and n not in sizes))
                 raise ValueError(printable(f"{self._file}: the input {one} has sizes that vary; give sizes for {names}"))
             shape = [sizes[n] if isinstance(n, str) else n for n in own]
-            found[one.name] = mt.empty(shape, dtype=dtype_of(one.kind), device="meta")
+            try:
+                found[one.name] = mt.empty(shape, dtype=dtype_of(one.kind), device="meta")
+            except RuntimeError as error:  # the number of bytes overflows
+                raise ValueError(printable(f"{self._file}: the input {one}: {error}")) from None
         extra = set(sizes) - self.size_names()
         if extra:
             raise ValueError(printable(f"{self._file}: no input has a size named {', '.join(sorted(map(shown, extra)))}"))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from metatensor.checkpoint.budget import shared
 from metatensor.checkpoint.errors import CheckpointError
-from metatensor.checkpoint.onnx import FORMAT
+from metatensor.checkpoint.onnx import check_structure
 from metatensor.checkpoint.reading import shown
 from metatensor.checkpoint.source import opened
 from metatensor.program.onnx.dtypes import NAMES, onnx_package
@@ -41,7 +41,7 @@ def read_model(model: Any) -> tuple[Any, str]:
         return model, ""
     with opened(model) as (file, name), shared():
         start = file.tell() if hasattr(model, "read") else 0
-        FORMAT.inspect(file, name)
+        check_structure(file, name)
         file.seek(start)
         data = file.read()
     proto = onnx.ModelProto()
