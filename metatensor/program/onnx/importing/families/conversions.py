@@ -6,7 +6,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.tensor import Tensor
-from metatensor.program.onnx.dtypes import SMALL, dtype_of
+from metatensor.program.onnx.dtypes import NAMES, SMALL, dtype_of
 from metatensor.program.onnx.importing.operators import Node, operator
 from metatensor.program.onnx.importing.values import OnnxError, Small, element_kind
 
@@ -110,7 +110,10 @@ def _to_power(x: Tensor, saturate: bool, rounding: str) -> Tensor:
 
 @operator("Cast", small=True)
 def _cast(node: Node, x: Any) -> Any:
-    return cast(x, node.need("to"), bool(node.get("saturate", 1)), node.get("round_mode", "up"))
+    kind = node.need("to")
+    if isinstance(kind, str):  # before version 6
+        kind = next((number for number, name in NAMES.items() if name == kind.upper()), 0)
+    return cast(x, kind, bool(node.get("saturate", 1)), node.get("round_mode", "up"))
 
 
 @operator("CastLike", small=True)
