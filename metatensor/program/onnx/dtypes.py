@@ -1,60 +1,53 @@
-"""The element types of ONNX and the dtypes that they are here."""
+"""Element types of ONNX and dtypes: both directions of the table that the reader of checkpoints has."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.dtype import DType
 from metatensor.checkpoint.onnx import STRING, TYPES
 
-__all__ = ["NAMES", "SMALL", "STRING", "dtype_of", "kind_of", "onnx_package"]
+__all__ = ["SMALL", "STRING", "dtype_of", "element_type", "held_dtype", "onnx_package", "type_name"]
 
-NAMES: dict[int, str] = {kind: name for kind, (name, _, _) in TYPES.items()} | {STRING: "STRING"}
-"""Names of the element types by number."""
+_DTYPES: dict[int, DType] = {number: getattr(mt, name) for number, (_, _, name) in TYPES.items() if name is not None}
+_NUMBERS = {dtype: number for number, dtype in _DTYPES.items()}
 
-SMALL: dict[int, str] = {21: "uint8", 22: "int8", 23: "float8_e4m3fn", 25: "uint8", 26: "int8"}
-"""Element types smaller than a byte, and the dtypes that have all their values. A tensor has one element per byte."""
-
-_KINDS = {dtype: kind for kind, (_, _, dtype) in TYPES.items() if dtype is not None}
+SMALL: dict[int, DType] = {21: mt.uint8, 22: mt.int8, 23: mt.float8_e4m3fn, 25: mt.uint8, 26: mt.int8}
+"""Types of elements smaller than a byte, and the dtypes that have all their values. Imported tensors have one element per byte."""
 
 
-def dtype_of(kind: int) -> mt.dtype:
-    """Return the dtype that holds the elements of an ONNX element type.
-
-    Raises
-    ------
-    ValueError
-        If the type is not known, or is that of strings.
-    """
-    name = SMALL.get(kind) or (TYPES[kind][2] if kind in TYPES else None)
-    if name is None:
-        raise ValueError(f"tensors of the ONNX type {NAMES.get(kind, kind)} have no dtype here")
-    found: mt.dtype = getattr(mt, name)
+def dtype_of(element_type: int) -> DType:
+    """Return the dtype that a number of ``TensorProto.DataType`` stands for. Raise `TypeError` if there is none."""
+    found = _DTYPES.get(element_type)
+    if found is None:
+        raise TypeError(f"ONNX: there is no dtype for tensors of type {type_name(element_type)}")
     return found
 
 
-def kind_of(dtype: mt.dtype) -> int:
-    """Return the number of the ONNX element type of a dtype.
+def element_type(dtype: DType) -> int:
+    """Return the number of a dtype in ``TensorProto.DataType``. Raise `TypeError` if ONNX has no such type."""
+    found = _NUMBERS.get(dtype)
+    if found is None:
+        raise TypeError(f"ONNX has no tensors of dtype {dtype.name}")
+    return found
 
-    Raises
-    ------
-    ValueError
-        If ONNX has no such type.
-    """
-    kind = _KINDS.get(dtype.name)
-    if kind is None:
-        raise ValueError(f"ONNX has no element type for {dtype}")
-    return kind
+
+def type_name(element_type: int) -> str:
+    """Return the name that ONNX has for the number of a type, for messages."""
+    return "STRING" if element_type == STRING else TYPES[element_type][0] if element_type in TYPES else f"number {element_type}"
+
+
+def held_dtype(element_type: int) -> DType:
+    """Return the dtype that has the values of a type, also of one smaller than a byte. Raise `ValueError` if there is none."""
+    found = SMALL.get(element_type) or _DTYPES.get(element_type)
+    if found is None:
+        raise ValueError(f"tensors of the ONNX type {type_name(element_type)} have no dtype here")
+    return found
 
 
 def onnx_package() -> Any:
-    """Import and return the ``onnx`` package.
-
-    Raises
-    ------
-    ImportError
-        If it is not installed.
-    """
+    """Import and return the ``onnx`` package. Raise `ImportError` if it is not installed."""
     try:
         import onnx
     except ImportError as error:

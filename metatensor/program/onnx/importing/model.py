@@ -13,7 +13,7 @@ from metatensor.checkpoint.budget import Budget
 from metatensor.checkpoint.errors import CheckpointError, printable
 from metatensor.checkpoint.reading import shown
 from metatensor.nn import Module, Parameter
-from metatensor.program.onnx.dtypes import NAMES, SMALL, STRING, dtype_of
+from metatensor.program.onnx.dtypes import SMALL, STRING, held_dtype, type_name
 from metatensor.program.onnx.importing import families
 from metatensor.program.onnx.importing.expressions import MOST_NAMES
 from metatensor.program.onnx.importing.graph import DOMAINS, Builder, Graph
@@ -205,7 +205,7 @@ class OnnxModel(Module):
                 raise ValueError(printable(f"{self._file}: the input {one} has sizes that vary; give sizes for {names}"))
             shape = [sizes[n] if isinstance(n, str) else n for n in own]
             try:
-                found[one.name] = mt.empty(shape, dtype=dtype_of(one.kind), device="meta")
+                found[one.name] = mt.empty(shape, dtype=held_dtype(one.kind), device="meta")
             except RuntimeError as error:  # the number of bytes overflows
                 raise ValueError(printable(f"{self._file}: the input {one}: {error}")) from None
         extra = set(sizes) - self.size_names()
@@ -256,7 +256,7 @@ class OnnxModel(Module):
         if message.data_type == STRING:
             return Texts(texts_from(message), tuple(message.dims))
         shape = shape_of(message, self._file)
-        dtype = dtype_of(message.data_type)
+        dtype = held_dtype(message.data_type)
         if dtype.is_floating_point or dtype.is_complex or dtype.itemsize == 1 and dtype is not mt.bool or prod(shape) > LIMIT:
             if name in self._held:
                 raise CheckpointError(self._file, f"the initializer {shown(name)} occurs twice")
@@ -368,8 +368,8 @@ def _check(one: Declared, value: Any, file: str) -> None:
         return
     if not isinstance(value, Tensor):
         raise TypeError(printable(f"{file}: the input {one} must be a Tensor, got {type(value).__name__}"))
-    if one.kind == STRING or one.kind and value.dtype is not dtype_of(one.kind):
-        raise ValueError(printable(f"{file}: the input {one} must be of type {NAMES.get(one.kind)}, got {value.dtype}"))
+    if one.kind == STRING or one.kind and value.dtype is not held_dtype(one.kind):
+        raise ValueError(printable(f"{file}: the input {one} must be of type {type_name(one.kind)}, got {value.dtype}"))
     if one.shape is not None:
         fits = len(one.shape) == value.ndim and all(not isinstance(n, int) or n == m for n, m in zip(one.shape, value.shape, strict=True))
         if not fits:

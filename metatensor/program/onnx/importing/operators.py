@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor._core.tensor import Tensor
-from metatensor.program.onnx.dtypes import dtype_of
+from metatensor.program.onnx.dtypes import held_dtype
 from metatensor.program.onnx.importing.values import Known, OnnxError, beside_the_run, read
 from metatensor.program.onnx.importing.values import plain as plain_tensor
 
@@ -128,7 +128,7 @@ class Node:
         kind = self.get(name, default)
         if kind is None:
             raise OnnxError(f"the attribute {name!r} is missing")
-        return dtype_of(kind)
+        return held_dtype(kind)
 
     def tensor(self, numbers: Any, dtype: mt.dtype) -> Tensor:
         """Return a tensor of numbers on the device."""

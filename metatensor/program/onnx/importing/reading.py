@@ -10,7 +10,7 @@ from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.onnx import check_structure
 from metatensor.checkpoint.reading import shown
 from metatensor.checkpoint.source import opened
-from metatensor.program.onnx.dtypes import NAMES, onnx_package
+from metatensor.program.onnx.dtypes import onnx_package, type_name
 
 __all__ = ["Declared", "declared", "read_model", "size_names_of"]
 
@@ -28,7 +28,7 @@ class Declared(NamedTuple):
 
     def __str__(self) -> str:
         sizes = "..." if self.shape is None else ", ".join("?" if n is None else str(n) for n in self.shape)
-        return f"{self.name}: {'' if self.form == 'tensor' else self.form + ' of '}{NAMES.get(self.kind, '?')}[{sizes}]"
+        return f"{self.name}: {'' if self.form == 'tensor' else self.form + ' of '}{type_name(self.kind)}[{sizes}]"
 
 
 def read_model(model: Any) -> tuple[Any, str]:

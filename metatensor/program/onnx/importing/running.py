@@ -10,7 +10,7 @@ from metatensor._core.errors import DataDependentError
 from metatensor._core.tensor import Tensor
 from metatensor.checkpoint.errors import CheckpointError, printable
 from metatensor.checkpoint.reading import shown
-from metatensor.program.onnx.dtypes import NAMES
+from metatensor.program.onnx.dtypes import type_name
 from metatensor.program.onnx.importing.graph import MAX_DEPTH, Builder, Graph, Step
 from metatensor.program.onnx.importing.operators import Node, Operator
 from metatensor.program.onnx.importing.values import (
@@ -161,7 +161,7 @@ class Run:
                 value = node.lift(value)
                 if isinstance(value, Small) and not op.small:
                     if not op.moves:
-                        raise NotImplementedError(f"{step.kind} of {NAMES[value.kind]} is not supported")
+                        raise NotImplementedError(f"{step.kind} of {type_name(value.kind)} is not supported")
                     kind, value = value.kind, value.tensor
             args.append(value)
         result = op.fn(node, *args)

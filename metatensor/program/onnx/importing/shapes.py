@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor._core.tensor import Tensor
-from metatensor.program.onnx.dtypes import NAMES
+from metatensor.program.onnx.dtypes import type_name
 from metatensor.program.onnx.importing.expressions import STEP, Point, expression, points
 from metatensor.program.onnx.importing.graph import Builder, Graph
 from metatensor.program.onnx.importing.reading import Declared
@@ -95,4 +95,4 @@ def shape_of_value(name: str, value: Any) -> ValueShape:
     tensor = tensor.tensor if isinstance(tensor, Small) else tensor
     if not isinstance(tensor, Tensor):
         return ValueShape(name, None, None, f"it is {described(value)}")
-    return ValueShape(name, NAMES[element_kind(value)], tuple(tensor.shape))
+    return ValueShape(name, type_name(element_kind(value)), tuple(tensor.shape))

@@ -12,7 +12,7 @@ from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.onnx import TYPES
 from metatensor.checkpoint.reading import beside, counted, shown
 from metatensor.checkpoint.source import open_file
-from metatensor.program.onnx.dtypes import SMALL, dtype_of
+from metatensor.program.onnx.dtypes import SMALL, held_dtype
 from metatensor.program.onnx.importing.values import Small
 
 __all__ = ["shape_of", "tensor_from", "texts_from"]
@@ -42,7 +42,7 @@ def tensor_from(message: Any, file: str, device: Any = "cpu") -> Tensor | Small:
         Where to make it. On meta, no data is read.
     """
     shape, kind = shape_of(message, file), message.data_type
-    dtype = dtype_of(kind)
+    dtype = held_dtype(kind)
     if mt.device(device).type == "meta":
         made = mt.empty(shape, dtype=dtype, device="meta")
     else:
@@ -78,7 +78,7 @@ def _unpacked(data: bytes, kind: int, count: int) -> Any:
     if kind == 23:  # float4e2m1: sign, two bits of exponent, one of mantissa; these are the bytes of float8_e4m3fn
         table = np.array([0x00, 0x30, 0x38, 0x3C, 0x40, 0x44, 0x48, 0x4C], np.uint8)
         return table[elements & 7] | (elements & 8) << 4
-    if SMALL[kind] == "int8":
+    if SMALL[kind] is mt.int8:
         elements = (elements ^ (1 << bits - 1)).astype(np.int8) - (1 << bits - 1)
         return elements.astype(np.int8).view(np.uint8)
     return elements.astype(np.uint8)

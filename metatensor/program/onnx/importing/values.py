@@ -11,7 +11,7 @@ import metatensor as mt
 from metatensor._core.errors import DataDependentError
 from metatensor._core.modes import _disable_modes, _restore_modes
 from metatensor._core.tensor import Tensor
-from metatensor.program.onnx.dtypes import NAMES, kind_of
+from metatensor.program.onnx.dtypes import element_type, type_name
 
 __all__ = ["LIMIT", "Known", "OnnxError", "Small", "Texts", "Unknown", "beside_the_run", "described", "element_kind", "lifts", "plain",
            "read"]  # fmt: skip
@@ -129,7 +129,7 @@ def element_kind(value: Any) -> int:
     if isinstance(value, Small):
         return value.kind
     if isinstance(value, Tensor):
-        return kind_of(value.dtype)
+        return element_type(value.dtype)
     raise OnnxError(f"expected a tensor, got {described(value)}")
 
 
@@ -139,7 +139,7 @@ def described(value: Any) -> str:
         value = value.host
     if isinstance(value, (Tensor, Small)):
         tensor = value.tensor if isinstance(value, Small) else value
-        name = NAMES[value.kind] if isinstance(value, Small) else tensor.dtype.name
+        name = type_name(value.kind) if isinstance(value, Small) else tensor.dtype.name
         return f"{name}[{','.join(map(str, tensor.shape))}]"
     if isinstance(value, (list, tuple)):
         return f"a sequence of {len(value)}"

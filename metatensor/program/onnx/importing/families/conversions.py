@@ -6,7 +6,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.tensor import Tensor
-from metatensor.program.onnx.dtypes import NAMES, SMALL, dtype_of
+from metatensor.program.onnx.dtypes import SMALL, held_dtype, type_name
 from metatensor.program.onnx.importing.operators import Node, operator
 from metatensor.program.onnx.importing.values import OnnxError, Small, element_kind
 
@@ -42,7 +42,7 @@ def cast(value: Any, kind: int, saturate: bool = True, rounding: str = "up") -> 
         return Small(to_float4(x.to(mt.float32)), kind)
     if kind in SMALL:
         return Small(_small_integers(x, kind), kind)
-    dtype = dtype_of(kind)
+    dtype = held_dtype(kind)
     if kind in _FLOAT8:
         return _to_float8(x, dtype, kind, saturate)
     if kind == 24:
@@ -57,10 +57,10 @@ def _small_integers(x: Tensor, kind: int) -> Tensor:
     bits = BITS[kind]
     whole = x.to(mt.float32).to(mt.int32) if x.is_floating_point() else x.to(mt.int32)
     kept = mt.bitwise_and(whole, (1 << bits) - 1)
-    if SMALL[kind] == "int8":
+    if SMALL[kind] is mt.int8:
         half = 1 << bits - 1
         kept = mt.bitwise_xor(kept, half) - half
-    return kept.to(dtype_of(kind))
+    return kept.to(held_dtype(kind))
 
 
 def to_float4(x: Tensor) -> Tensor:
@@ -112,7 +112,7 @@ def _to_power(x: Tensor, saturate: bool, rounding: str) -> Tensor:
 def _cast(node: Node, x: Any) -> Any:
     kind = node.need("to")
     if isinstance(kind, str):  # before version 6
-        kind = next((number for number, name in NAMES.items() if name == kind.upper()), 0)
+        kind = next((number for number in range(1, 64) if type_name(number) == kind.upper()), 0)
     return cast(x, kind, bool(node.get("saturate", 1)), node.get("round_mode", "up"))
 
 
@@ -129,7 +129,7 @@ def _bit_cast(node: Node, x: Any) -> Any:
         if not isinstance(x, Small) or BITS.get(kind) != BITS[x.kind] or _FLOAT4 in (kind, x.kind):
             raise NotImplementedError("BitCast between these types is not supported")
         return cast(x, kind)
-    dtype = dtype_of(kind)
+    dtype = held_dtype(kind)
     if dtype is mt.bool or tensor.dtype is mt.bool:
         return tensor.view(mt.uint8) if dtype is mt.uint8 else tensor.view(mt.uint8).to(mt.bool)
     return tensor.view(dtype)

@@ -7,7 +7,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.tensor import Tensor
 from metatensor.nn import functional as F
-from metatensor.program.onnx.dtypes import dtype_of
+from metatensor.program.onnx.dtypes import held_dtype
 from metatensor.program.onnx.importing.operators import CONTRIB, Node, operator
 
 __all__: list[str] = []
@@ -39,7 +39,7 @@ def _instance_norm(node: Node, x: Tensor, scale: Tensor, bias: Tensor) -> Tensor
 
 def _statistics(node: Node, x: Tensor, axis: int) -> tuple[Tensor, list[int]]:
     """Return the tensor in the dtype of the computation, and the dimensions."""
-    return x.to(dtype_of(node.get("stash_type", 1))), list(range(axis, x.ndim))
+    return x.to(held_dtype(node.get("stash_type", 1))), list(range(axis, x.ndim))
 
 
 @operator("LayerNormalization")

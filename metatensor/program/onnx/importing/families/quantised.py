@@ -6,7 +6,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.tensor import Tensor
-from metatensor.program.onnx.dtypes import SMALL, dtype_of
+from metatensor.program.onnx.dtypes import SMALL, held_dtype
 from metatensor.program.onnx.importing.families.conversions import BITS, cast
 from metatensor.program.onnx.importing.families.convolutions import convolved
 from metatensor.program.onnx.importing.operators import CONTRIB, Node, operator
@@ -31,8 +31,8 @@ def _spread(t: Tensor, x: Tensor, axis: int, block: int) -> Tensor:
 def _limits(kind: int) -> tuple[int, int]:
     if kind in BITS:
         bits = BITS[kind]
-        return (-(1 << bits - 1), (1 << bits - 1) - 1) if SMALL[kind] == "int8" else (0, (1 << bits) - 1)
-    info = mt.iinfo(dtype_of(kind))
+        return (-(1 << bits - 1), (1 << bits - 1) - 1) if SMALL[kind] is mt.int8 else (0, (1 << bits) - 1)
+    info = mt.iinfo(held_dtype(kind))
     return info.min, info.max
 
 
@@ -40,13 +40,13 @@ def _quantised(x: Tensor, scale: Tensor, zero: Tensor | None, kind: int, saturat
     """Return numbers of an element type."""
     wide = mt.float32 if x.dtype.itemsize <= 2 or not x.is_floating_point() else x.dtype
     y = x.to(wide) / scale.to(wide)
-    if kind == 23 or kind not in SMALL and dtype_of(kind).is_floating_point:
+    if kind == 23 or kind not in SMALL and held_dtype(kind).is_floating_point:
         return cast(y if zero is None else y + zero.to(wide), kind, saturate)
     low, high = _limits(kind)
     rounded = mt.round(y)
     if zero is not None:
         rounded = rounded + zero.to(wide)
-    made = mt.clamp(rounded, low, high).to(dtype_of(kind))
+    made = mt.clamp(rounded, low, high).to(held_dtype(kind))
     return Small(made, kind) if kind in SMALL else made
 
 
@@ -57,7 +57,7 @@ def _quantize(node: Node, x: Tensor, scale: Tensor, zero: Any = None) -> Any:
     kind = node.get("output_dtype", 0) or (2 if zero is None else element_kind(zero))
     axis = axis % x.ndim if x.ndim else 0
     precision = node.get("precision", 0)
-    x = x.to(dtype_of(precision)) if precision else x
+    x = x.to(held_dtype(precision)) if precision else x
     spread = None if zero is None else _spread(plain(zero), x, axis, block)
     return _quantised(x, _spread(scale, x, axis, block), spread, kind, bool(node.get("saturate", 1)))
 
@@ -76,7 +76,7 @@ def _dequantize(node: Node, value: Any, scale: Tensor, zero: Any = None) -> Tens
     axis = axis % x.ndim if x.ndim else 0
     if zero is not None:
         x = x - _spread(_numbers(zero), x, axis, block)
-    dtype = dtype_of(node.get("output_dtype", 0)) if node.get("output_dtype", 0) else scale.dtype
+    dtype = held_dtype(node.get("output_dtype", 0)) if node.get("output_dtype", 0) else scale.dtype
     wide = mt.float32 if scale.dtype.itemsize < 4 else scale.dtype
     return (x.to(wide) * _spread(scale, x, axis, block).to(wide)).to(dtype)
 
