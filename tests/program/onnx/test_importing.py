@@ -1,5 +1,6 @@
 """`OnnxModel` and `from_onnx`."""
 
+import copy
 import io
 import subprocess
 import sys
@@ -46,6 +47,14 @@ def test_a_module(tmp_path):
     assert not OnnxModel(models.flattening(), device="cpu").requires_grad_(False)(ones(1, 4)).requires_grad
 
 
+def test_copies_have_their_own_parameters():
+    net = OnnxModel(models.flattening(), device="cpu")
+    other = copy.deepcopy(net)
+    other.load_state_dict({"fc.weight": mt.zeros(6, 4), "fc.bias": mt.zeros(6)})
+    assert other(ones(2, 4)).sum().item() == 0
+    np.testing.assert_allclose(net(ones(2, 4)).numpy(), expected(np.ones((2, 4))), rtol=1e-5)
+
+
 def test_gradients():
     net = OnnxModel(models.flattening(), device="cpu").requires_grad_(True)
     net(ones(2, 4)).sum().backward()
@@ -86,7 +95,7 @@ def test_external_data_elsewhere(tmp_path, place):
 def test_a_program(tmp_path):
     path = saved(tmp_path, models.flattening())
     program = from_onnx(path, sizes={"batch": 2})
-    assert [call.op.name for call in program.calls] == ["nn.functional.linear", "relu", "view"]
+    assert [call.op.name for call in program.calls] == ["nn.functional.linear", "nn.functional.relu", "view"]
     assert program.name == "sample" and program.kinds == {"fc.weight": "parameter", "fc.bias": "parameter"}
     x = mt.rand(2, 4, device="cpu")
     np.testing.assert_allclose(program(x).numpy(), expected(x.numpy()), rtol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
@@ -311,6 +312,9 @@ class _Initializer(Known):
         self._kind = message.data_type
         self.folds = False
         self._lifted = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Initializer:
+        return _Initializer(copy.deepcopy(self._model, memo), self._message, copy.deepcopy(self._home, memo), self._key)
 
     @property
     def host(self) -> Any:  # type: ignore[override]

@@ -18,7 +18,7 @@ plain({
     "Abs": mt.abs, "Acos": mt.acos, "Acosh": mt.acosh, "Asin": mt.asin, "Asinh": mt.asinh, "Atan": mt.atan, "Atanh": mt.atanh,
     "BitwiseNot": mt.bitwise_not, "Ceil": mt.ceil, "Cos": mt.cos, "Cosh": mt.cosh, "Erf": mt.erf, "Exp": mt.exp, "Floor": mt.floor,
     "HardSwish": F.hardswish, "Log": mt.log, "Mish": F.mish, "Neg": mt.neg, "Not": mt.logical_not, "Reciprocal": mt.reciprocal,
-    "Relu": mt.relu, "Round": mt.round, "Sigmoid": mt.sigmoid, "Sign": mt.sign, "Sin": mt.sin, "Sinh": mt.sinh, "Softsign": F.softsign,
+    "Relu": F.relu, "Round": mt.round, "Sigmoid": mt.sigmoid, "Sign": mt.sign, "Sin": mt.sin, "Sinh": mt.sinh, "Softsign": F.softsign,
     "Sqrt": mt.sqrt, "Tan": mt.tan, "Tanh": mt.tanh, "Where": mt.where,
 })  # fmt: skip
 

@@ -15,7 +15,8 @@ from metatensor.program.onnx.importing.values import OnnxError
 
 __all__: list[str] = []
 
-_MAX = {1: F.max_pool1d_with_indices, 2: F.max_pool2d_with_indices, 3: F.max_pool3d_with_indices}
+_MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+_WITH_INDICES = {1: F.max_pool1d_with_indices, 2: F.max_pool2d_with_indices, 3: F.max_pool3d_with_indices}
 _MEAN = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 
 
@@ -72,8 +73,10 @@ def _max_pool(node: Node, x: Tensor) -> Any:
     windows = _Windows(node, x)
     plane = prod(windows.sizes)
     if windows.simple and x.is_floating_point():
-        fn = _MAX[windows.rank]
-        y, places = fn(x, windows.kernel, windows.strides, windows.begins, windows.dilations, windows.up)
+        options = windows.kernel, windows.strides, windows.begins, windows.dilations, windows.up
+        if not node.wants(1):
+            return _MAX[windows.rank](x, *options)
+        y, places = _WITH_INDICES[windows.rank](x, *options)
     else:
         lowest = float("-inf") if x.is_floating_point() else mt.iinfo(x.dtype).min
         parts = windows.of(x, lowest)
@@ -83,8 +86,6 @@ def _max_pool(node: Node, x: Tensor) -> Any:
         own = mt.arange(plane, device=x.device).reshape((1, 1, *windows.sizes))
         positions = windows.of(own, 0).expand(parts.shape)
         places = mt.gather(positions, -1, parts.argmax(-1, True)).squeeze(-1)
-    if not node.wants(1):
-        return y
     if node.get("storage_order", 0):
         rest, total = places, mt.zeros_like(places)
         step = plane
