@@ -111,12 +111,22 @@ def test_no_expression():
 # The command --------------------------------------------------------------------------------------------
 
 
-def command(*args):
+def test_commands_for_models(tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(models.flattening(), path)
+    found = command(path, "-i", "float32[3,4]", "-o", tmp_path / "model.mtp", name="trace")
+    assert found.exit_code == 0, found.output
+    assert mt.program.load(tmp_path / "model.mtp").outputs[0].shape == (3, 6)
+    found = command(path, "-i", "float32[3,4]", "--json", name="estimate")
+    assert found.exit_code == 0 and json.loads(found.output)["parameters"] == 30
+
+
+def command(*args, name="inspect"):
     pytest.importorskip("rich")
     testing = pytest.importorskip("click.testing")
     from metatensor.cli.app import app
 
-    return testing.CliRunner().invoke(app, ["inspect", *map(str, args)])
+    return testing.CliRunner().invoke(app, [name, *map(str, args)])
 
 
 def test_the_command(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import metatensor as mt
@@ -26,6 +27,14 @@ from metatensor.program.onnx.importing.values import (
 )
 
 __all__ = ["Run"]
+
+_HOST = mt.device("cpu")
+_MODEST = frozenset((
+    "Abs", "Add", "And", "Cast", "Ceil", "Concat", "Div", "Equal", "Flatten", "Floor", "Gather", "Greater", "Less", "Max", "Min", "Mod",
+    "Mul", "Neg", "Not", "Or", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Slice", "Sqrt", "Squeeze", "Sub",
+    "Transpose", "Unsqueeze", "Where",
+))  # fmt: skip
+"""Operators that do arithmetic on sizes, whose results have at most as many elements as the product of the inputs' numbers."""
 
 HOST_BYTES = 1 << 28
 """Largest size of all tensors together that a run computes on the host. What goes beyond is computed on the device."""
@@ -173,6 +182,8 @@ class Run:
     def _folded(self, step: Step, op: Operator, values: list[Any]) -> Any:
         """Compute a node on the host. Return None if a result would be large."""
         with beside_the_run():
+            if step.kind in _MODEST and prod(max(plain(one.host).numel(), 1) for one in values if one is not None) <= LIMIT:
+                return self._on_host(step, op, values)
             try:
                 tried = self._computed(step, op, values, mt.device("meta"))
             except DataDependentError:
@@ -184,7 +195,10 @@ class Run:
                 self._room -= sum(one.numel() * one.dtype.itemsize for one in made)
                 if self._room < 0 or any(one.numel() > LIMIT for one in made):
                     return None
-            result = self._computed(step, op, values, mt.device("cpu"))
+            return self._on_host(step, op, values)
+
+    def _on_host(self, step: Step, op: Operator, values: list[Any]) -> tuple[Any, ...]:
+        result = self._computed(step, op, values, _HOST)
         results = result if isinstance(result, tuple) else (result,)
         return tuple(Known(one) if isinstance(one, (Tensor, Small)) else one for one in results)
 
