@@ -99,6 +99,7 @@ def compare(found, wanted, rtol, atol):
     assert found.dtype is wanted.dtype, f"{found.dtype}, {wanted.dtype} expected"
     if found.is_meta:
         return
+    found = found.to("cpu")
     rtol = max(rtol, 2**-6) if wanted.dtype is mt.bfloat16 else rtol  # as the suite's own runner does
     np.testing.assert_allclose(numbers(found), numbers(wanted), rtol=rtol, atol=atol)
 
@@ -112,6 +113,7 @@ def run(case, place):
         found = found if isinstance(found, tuple) else (found,)
         assert len(found) == len(outputs)
         for one, other in zip(found, outputs, strict=True):
+            assert not isinstance(one, mt.Tensor) or one.device.type == place.device
             compare(one, tensor(other), case.rtol, max(case.atol, 1e-7))
 
 

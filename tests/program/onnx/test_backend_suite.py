@@ -57,6 +57,20 @@ def test_a_sample(check, listed):
     assert failures(check, sample) == set(listed) & set(sample)
 
 
+def test_another_device():
+    pytest.importorskip("metatensor_disk")
+
+    class Disk(suite.Values):
+        device = "disk"
+
+        def __call__(self, value):
+            return [self(one) for one in value] if isinstance(value, list) else value if value is None else value.to("disk")
+
+    cases = numeric(suite.some_cases())
+    for name in random.Random(1).sample(sorted(set(cases) - set(NO_VALUES)), 40):
+        suite.run(cases[name], Disk())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("check", "listed", "share"), [(suite.check_values, NO_VALUES, 0.95), (suite.check_metadata, NO_METADATA, 0.99)])
 def test_all(check, listed, share):

@@ -142,6 +142,22 @@ def test_sizes():
     assert from_onnx(unnamed, sizes={"x[0]": 4}).inputs[0].shape == (4, 3)
 
 
+def test_values_of_inputs_are_fixed_visibly():
+    """A program of a run on meta is told apart if values of inputs decided its shapes."""
+    made = model([node("Reshape", "x shape", "y")], ["x[2,3]", value("shape[2]", INT64)], ["y"])
+    x, shape = ones(2, 3), mt.tensor([3, 2], device="cpu")
+    with pytest.raises(ValueError, match="one device, got cpu, meta"):
+        from_onnx(made, x.to("meta"), shape)
+    program = from_onnx(made, x, shape)
+    assert program(x, shape).shape == (3, 2) and [read[1] for read in program.reads] == ["tolist"]
+    net = OnnxModel(made, device="meta")
+    program = mt.program.trace(net, x.to("meta"), shape)
+    assert [read[1] for read in program.reads] == ["tolist"]
+    long = model([node("Add", "x n", "y")], ["x[m]", "n[m]"], ["y"])
+    program = mt.program.trace(OnnxModel(long, device="meta"), mt.empty(20_000, device="meta"), ones(20_000))
+    assert "add" in program.operators() and not program.held
+
+
 def test_inputs_that_do_not_fit():
     net = OnnxModel(models.flattening(), device="cpu")
     with pytest.raises(TypeError, match="is missing"):

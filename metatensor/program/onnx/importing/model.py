@@ -388,7 +388,12 @@ def _entered(value: Any, one: Declared, device: mt.device) -> Any:
         return value
     entered = Small(value, one.kind) if one.kind in SMALL else value
     if device.type == "meta" and not value.is_meta:
-        return Known(entered, folds=value.numel() <= LIMIT)
+        if value.numel() > LIMIT:
+            value = value.to("meta")
+            return Small(value, one.kind) if one.kind in SMALL else value
+        if one.kind not in SMALL:
+            value.tolist()  # so that a capture notes that the values are fixed
+        return Known(entered)
     return entered
 
 
@@ -437,8 +442,11 @@ def from_onnx(
         As for `OnnxModel`.
     """
     if inputs:
-        device = next(iter(inputs)).device if device is None else mt.device(device)
-        where = next((one.device for one in inputs if isinstance(one, Tensor) and one.is_meta), device)
+        places = {one.device for one in inputs if isinstance(one, Tensor)}
+        if len(places) != 1:
+            raise ValueError(f"from_onnx: the inputs must be tensors on one device, got {', '.join(sorted(map(str, places))) or 'none'}")
+        (where,) = places
+        device = where if device is None else mt.device(device)
     else:
         device, where = mt.device("cpu" if device is None else device), mt.device("meta")
     net = OnnxModel(model, device=where, limit=limit)
