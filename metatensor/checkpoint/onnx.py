@@ -286,7 +286,7 @@ class _Model:
             raise CheckpointError(file, f"tensor {shown(full)} has the type {kind}, which is not known")
         label, bits, _ = TYPES[kind]
         nbytes = counted(file, full, dims, bits)
-        if full in self._names:
+        if full in self._names and (self._look or not prefix):  # nodes that contain graphs may have equal names
             raise CheckpointError(file, f"the tensor {shown(full)} occurs twice")
         self._names.add(full)
         at, beside_model = -1, None

@@ -1,7 +1,7 @@
 """Small ONNX models."""
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, shape_inference
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
@@ -47,3 +47,11 @@ def flattening():
     ]  # fmt: skip
     return model(nodes, ["x[batch,4]"], ["y[batch,k]"], fc__weight=weights(6, 4), fc__bias=weights(6), zero=np.int64(0),
                  axis=np.array([0]), rest=np.array([-1]))  # fmt: skip
+
+
+def inferred(made):
+    """Return the names of the values whose shape the onnx package finds, with all sizes as numbers or names that are declared."""
+    found = shape_inference.infer_shapes(made, data_prop=True)
+    names = {d.dim_param for v in made.graph.input for d in v.type.tensor_type.shape.dim}
+    return {v.name for v in (*found.graph.value_info, *found.graph.output)
+            if all(d.HasField("dim_value") or d.dim_param in names - {""} for d in v.type.tensor_type.shape.dim)}  # fmt: skip

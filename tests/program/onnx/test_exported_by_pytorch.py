@@ -2,12 +2,13 @@
 
 import pytest
 
-pytest.importorskip("onnx")
+onnx = pytest.importorskip("onnx")
 np = pytest.importorskip("numpy")
 pytest.importorskip("metatensor_cpu")
 
 import metatensor as mt
 from metatensor.program import OnnxModel, from_onnx
+from program.onnx import models
 
 pytestmark = pytest.mark.torch
 
@@ -85,3 +86,6 @@ def test_like_pytorch(make, tmp_path):
     rows = OnnxModel(path, device="meta").shapes()
     assert not [row for row in rows if row.reason]
     assert rows[-1].shape[0] == "batch" or make is recurrent
+    made = onnx.load(path)
+    missing = {name for one in made.graph.node for name in one.output if name} - models.inferred(made)
+    assert len(missing) >= 2  # onnx.shape_inference does not find their shapes

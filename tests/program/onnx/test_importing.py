@@ -153,6 +153,7 @@ def test_values_of_inputs_are_fixed_visibly():
     net = OnnxModel(made, device="meta")
     program = mt.program.trace(net, x.to("meta"), shape)
     assert [read[1] for read in program.reads] == ["tolist"]
+    assert all(t.is_meta for t in from_onnx(models.flattening(), ones(2, 4), device="meta").tensors.values())
     long = model([node("Add", "x n", "y")], ["x[m]", "n[m]"], ["y"])
     program = mt.program.trace(OnnxModel(long, device="meta"), mt.empty(20_000, device="meta"), ones(20_000))
     assert "add" in program.operators() and not program.held
@@ -208,6 +209,25 @@ def test_a_branch_that_is_not_known():
     assert net(mt.tensor(False, device="cpu"), x).shape == (2, 4)  # an input on cpu keeps its value
     (_, _, row) = net.shapes()
     assert row.shape is None and "float32[4,2] or float32[2,4]" in row.reason
+
+
+def test_graphs_of_nodes_with_equal_names():
+    def branch(sign):
+        return graph([node("Mul", "x w", "a")], [], ["a"], w=np.full(2, sign, np.float32))
+
+    made = model([node("If", "flag", "y", name="same", then_branch=branch(1), else_branch=branch(2)),
+                  node("If", "flag", "z", name="same", then_branch=branch(3), else_branch=branch(4))],
+                 [value("flag[]", BOOL), "x[2]"], ["y", "z"])  # fmt: skip
+    net = OnnxModel(io.BytesIO(made.SerializeToString()), device="cpu")
+    y, z = net(mt.tensor(True, device="cpu"), ones(2))
+    assert y.tolist() == [1.0, 1.0] and z.tolist() == [3.0, 3.0]
+    assert {"same.then_branch.w", "same.then_branch.w_1"} < {name for name, _ in net.named_parameters()}
+    twice = model([node("Add", "w w", "y")], [], ["y"], w=weights(2))
+    twice.graph.initializer.append(twice.graph.initializer[0])
+    with pytest.raises(CheckpointError, match="occurs twice"):
+        OnnxModel(io.BytesIO(twice.SerializeToString()))
+    with pytest.raises(CheckpointError, match="occurs twice"):
+        OnnxModel(twice)
 
 
 def looped():

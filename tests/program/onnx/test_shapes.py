@@ -19,14 +19,6 @@ def shapes(made, **options):
     return {row.name: row for row in OnnxModel(made, device="meta").shapes(**options)}
 
 
-def inferred(made):
-    """Return the names of the values whose shape the onnx package finds, with all sizes as numbers or names that are declared."""
-    found = onnx.shape_inference.infer_shapes(made, data_prop=True)
-    names = {d.dim_param for v in made.graph.input for d in v.type.tensor_type.shape.dim}
-    return {v.name for v in (*found.graph.value_info, *found.graph.output)
-            if all(d.HasField("dim_value") or d.dim_param in names - {""} for d in v.type.tensor_type.shape.dim)}  # fmt: skip
-
-
 def test_numbers_and_expressions():
     found = shapes(models.flattening(), sizes={"batch": 5})
     assert found["y"].shape == (5, 6) and found["y"].kind == "FLOAT" and str(found["y"]) == "y: FLOAT[5,6]"
@@ -57,7 +49,7 @@ def test_arithmetic_on_sizes():
     assert found["y"].shape == ("batch", 40, 8) and found["up"].shape == ("batch", 8, 10, 16) and found["places"].shape == (40,)
     fixed = shapes(made, sizes={"h": 10, "batch": 2})
     assert fixed["y"].shape == (2, 40, 8)
-    missing = set(found) - inferred(made) - {"x"}
+    missing = set(found) - models.inferred(made) - {"x"}
     assert {"y", "up", "places"} <= missing  # onnx.shape_inference does not find them
     net = OnnxModel(made, device="cpu")
     for got, name in zip(net(mt.ones(2, 3, 10, 16, device="cpu")), ("y", "up", "places"), strict=True):

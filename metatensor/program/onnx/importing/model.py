@@ -85,6 +85,7 @@ class OnnxModel(Module):
         self._limit = limit
         self._held: dict[str, Any] = {}
         self._budget = Budget()
+        self._again: dict[str, int] = {}
         opsets = {DOMAINS.get(one.domain, one.domain): one.version for one in proto.opset_import}
         opsets.setdefault("", 1)
         functions = {(DOMAINS.get(one.domain, one.domain), one.name): one for one in proto.functions}
@@ -259,8 +260,11 @@ class OnnxModel(Module):
         shape = shape_of(message, self._file)
         dtype = held_dtype(message.data_type)
         if dtype.is_floating_point or dtype.is_complex or dtype.itemsize == 1 and dtype is not mt.bool or prod(shape) > LIMIT:
-            if name in self._held:
+            if name in self._held and name == message.name:
                 raise CheckpointError(self._file, f"the initializer {shown(name)} occurs twice")
+            if name in self._held:  # in a graph of a node whose name another node has as well
+                self._again[name] = self._again.get(name, 0) + 1
+                name = f"{name}_{self._again[name]}"
             made = tensor_from(message, self._path, self._given)
             self._held[name] = message
             return _Initializer(self, message, *_register(self, name, made))
@@ -467,6 +471,7 @@ def from_onnx(
                 tensors[name] = Parameter(made, requires_grad=False) if isinstance(tensor, Parameter) else made
             elif id(tensor) in values:
                 tensors[name] = values[id(tensor)].to(device)
-    return program.replace(name=net.graph_name, tensors=tensors)
+    program = program.replace(name=net.graph_name, tensors=tensors)
+    return program.to(device) if where.type != "meta" and device != where else program
 
 
