@@ -262,9 +262,10 @@ class OnnxModel(Module):
         if dtype.is_floating_point or dtype.is_complex or dtype.itemsize == 1 and dtype is not mt.bool or prod(shape) > LIMIT:
             if name in self._held and name == message.name:
                 raise CheckpointError(self._file, f"the initializer {shown(name)} occurs twice")
-            if name in self._held:  # in a graph of a node whose name another node has as well
-                self._again[name] = self._again.get(name, 0) + 1
-                name = f"{name}_{self._again[name]}"
+            own = name
+            while name in self._held:  # in a graph of a node whose name another node has as well
+                self._again[own] = self._again.get(own, 0) + 1
+                name = f"{own}_{self._again[own]}"
             made = tensor_from(message, self._path, self._given)
             self._held[name] = message
             return _Initializer(self, message, *_register(self, name, made))
