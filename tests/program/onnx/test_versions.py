@@ -132,3 +132,22 @@ def test_like_onnxruntime(number):
         if op not in ("RoiAlign", "MaxRoiPool") else found
     for got, value in zip(meta if isinstance(meta, tuple) else (meta,), wanted, strict=True):
         assert tuple(got.shape) == value.shape
+
+
+@pytest.mark.parametrize("centred", [0, 1])
+def test_many_boxes(centred):
+    rng = np.random.default_rng(0)
+    first, second = rng.random((2, 300, 2)), rng.random((2, 300, 2)) * 0.3
+    boxes = np.concatenate([first, second if centred else first + second], 2).astype(np.float32)
+    scores = rng.random((2, 3, 300)).astype(np.float32)
+    node = onnx.helper.make_node("NonMaxSuppression", ["b", "s", "most", "share", "least"], ["y"], center_point_box=centred)
+    held = {"most": i64(20), "share": np.array([0.4], np.float32), "least": np.array([0.3], np.float32)}
+    graph = onnx.helper.make_graph(
+        [node], "boxes", [onnx.helper.make_tensor_value_info(n, 1, None) for n in "bs"], [onnx.helper.make_tensor_value_info("y", 7, None)],
+        [onnx.numpy_helper.from_array(v, n) for n, v in held.items()],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 11)], ir_version=9)
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (wanted,) = session.run(None, {"b": boxes, "s": scores})
+    found = OnnxModel(model, device="cpu")(mt.from_numpy(boxes), mt.from_numpy(scores))
+    assert len(wanted) == 120 and (found.numpy() == wanted).all()

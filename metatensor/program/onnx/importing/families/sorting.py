@@ -44,33 +44,32 @@ def _non_max_suppression(node: Node, boxes: Any, scores: Any, most: Any = None, 
     limit = int(node.number(most, "the number of boxes", 0))
     edge, low = node.number(overlap, "the overlap", 0.0), node.number(least, "the score", None)
     boxes, scores = node.lift(boxes), node.lift(scores)
-    chosen: list[list[int]] = []
-    node.run.spend(scores.numel())
-    for b in range(scores.shape[0]):
-        share = _overlaps(boxes[b], bool(node.get("center_point_box", 0))) > edge
-        table = share.tolist() if limit else []
+    found = [mt.zeros((0, 3), dtype=mt.int64, device=node.device)]
+    for b in range(scores.shape[0] if limit > 0 else 0):
+        first, second = boxes[b, :, :2], boxes[b, :, 2:]
+        if node.get("center_point_box", 0):
+            corners = first - second / 2, first + second / 2
+        else:
+            corners = mt.minimum(first, second), mt.maximum(first, second)
         for c in range(scores.shape[1]):
-            row = scores[b, c]
-            order = mt.argsort(row, descending=True, stable=True).tolist() if limit else []
-            values = row.tolist() if limit else []
-            kept: list[int] = []
-            for i in order:
-                if len(kept) >= limit:
-                    break
-                if (low is None or values[i] > low) and not any(table[i][j] for j in kept):
-                    kept.append(i)
-            chosen += [[b, c, i] for i in kept]
-    if not limit:
-        return mt.zeros((0, 3), dtype=mt.int64, device=node.device)
-    return mt.tensor(chosen, dtype=mt.int64, device=node.device).reshape(-1, 3)
+            node.run.spend(1)
+            kept = _kept(node, *corners, scores[b, c], limit, edge, low)
+            if kept:
+                found.append(mt.tensor([[b, c, i] for i in kept], dtype=mt.int64, device=node.device))
+    return mt.cat(found)
 
 
-def _overlaps(boxes: Tensor, centred: bool) -> Tensor:
-    """Return the intersection of each pair of boxes over their union."""
-    first, second = boxes[:, :2], boxes[:, 2:]
-    low = mt.minimum(first, second) if not centred else first - second / 2
-    high = mt.maximum(first, second) if not centred else first + second / 2
-    both = mt.clamp(mt.minimum(high[:, None], high) - mt.maximum(low[:, None], low), min=0)
-    shared = both[..., 0] * both[..., 1]
-    area = (high - low)[:, 0] * (high - low)[:, 1]
-    return shared / (area[:, None] + area - shared)
+def _kept(node: Node, low: Tensor, high: Tensor, scores: Tensor, limit: int, edge: float, least: float | None) -> list[int]:
+    """Return the boxes of one class that remain, the best first. `low` and `high` are the corners, (boxes, 2)."""
+    order = mt.argsort(scores, descending=True, stable=True)
+    if least is not None:
+        order = order[: int((scores > least).sum())]
+    area = (high - low).prod(1)
+    kept: list[int] = []
+    while order.numel() and len(kept) < limit:
+        node.run.spend(1)
+        best, order = order[:1], order[1:]
+        kept.append(int(best))
+        both = mt.clamp(mt.minimum(high[best], high[order]) - mt.maximum(low[best], low[order]), min=0).prod(1)
+        order = order[both <= edge * (area[best] + area[order] - both)]
+    return kept
