@@ -17,6 +17,7 @@ __all__: list[str] = []
 
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
 _WITH_INDICES = {1: F.max_pool1d_with_indices, 2: F.max_pool2d_with_indices, 3: F.max_pool3d_with_indices}
+_ADAPTIVE = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}
 _MEAN = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 
 
@@ -128,7 +129,8 @@ def _root(x: Tensor, p: float) -> Tensor:
 
 @operator("GlobalAveragePool")
 def _global_average(node: Node, x: Tensor) -> Tensor:
-    return mt.mean(x, list(range(2, x.ndim)), True)
+    pool = _ADAPTIVE.get(x.ndim - 2)
+    return mt.mean(x, list(range(2, x.ndim)), True) if pool is None else pool(x, 1)
 
 
 @operator("GlobalMaxPool")

@@ -7,6 +7,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.tensor import Tensor
+from metatensor.nn import functional as F
 from metatensor.program.onnx.importing.operators import Node, operator
 from metatensor.program.onnx.importing.values import OnnxError
 
@@ -138,6 +139,6 @@ def _hardmax(x: Tensor, axis: int) -> Tensor:
     return mt.zeros_like(x).scatter(axis, places, mt.ones_like(places, dtype=x.dtype))
 
 
-operator("Softmax")(lambda node, x: _along(node, x, mt.softmax))
-operator("LogSoftmax")(lambda node, x: _along(node, x, mt.log_softmax))
+operator("Softmax")(lambda node, x: _along(node, x, F.softmax))
+operator("LogSoftmax")(lambda node, x: _along(node, x, F.log_softmax))
 operator("Hardmax")(lambda node, x: _along(node, x, _hardmax))
