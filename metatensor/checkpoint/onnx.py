@@ -23,7 +23,7 @@ from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.checkpoint.reading import Item, beside, counted, materialise, must_be_found, shown
 from metatensor.checkpoint.source import Source, native, open_file
 
-__all__ = ["FORMAT", "TYPES", "Onnx"]
+__all__ = ["FORMAT", "TYPES", "Onnx", "check_structure"]
 
 MAX_FIELDS = 4_000_000
 MAX_DEPTH = 32
@@ -120,6 +120,17 @@ class Onnx:
 FORMAT = Onnx()
 
 
+def check_structure(file: BinaryIO, name: str) -> None:
+    """Walk a model field by field, within the bounds for a file of its size. Files of external data are not looked for.
+
+    Raises
+    ------
+    CheckpointError
+        If the model is damaged, or out of proportion to its size.
+    """
+    _Model(Source(file, name), external=False)
+
+
 def _typed(source: Source, tensor: _Tensor) -> bytes:
     """Return the little-endian bytes of a tensor whose elements are in typed fields."""
     own = OWN_FIELD.get(tensor.kind)
@@ -159,8 +170,9 @@ def _pieces(source: Source, part: Field) -> Iterator[list[int]]:
 class _Model:
     """The tensors and metadata of a model."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, external: bool = True) -> None:
         self.source = source
+        self._look = external
         self.budget = [MAX_FIELDS]
         self.tensors: list[_Tensor] = []
         self.metadata: dict[str, str] = {}
@@ -274,12 +286,14 @@ class _Model:
             raise CheckpointError(file, f"tensor {shown(full)} has the type {kind}, which is not known")
         label, bits, _ = TYPES[kind]
         nbytes = counted(file, full, dims, bits)
-        if full in self._names:
+        if full in self._names and (self._look or not prefix):  # nodes that contain graphs may have equal names
             raise CheckpointError(file, f"the tensor {shown(full)} occurs twice")
         self._names.add(full)
         at, beside_model = -1, None
-        if location == 1:
+        if location == 1 and self._look:
             at, beside_model = self._external(full, external, nbytes)
+        elif location == 1:
+            beside_model = external.get("location", "")
         elif raw is not None:
             if raw.size != nbytes:
                 raise CheckpointError(

@@ -46,9 +46,11 @@ MANY = 3000
 @click.option("--calls", is_flag=True, help="Of a program: list its calls, with the shapes of their results.")
 @click.option("--html", metavar="FILE", type=click.Path(dir_okay=False, writable=True),
               help="Of a program: also write a page that draws its graph.")  # fmt: skip
+@click.option("--shapes", is_flag=True, help="Of an ONNX model: list the dtype and shape of every value.")
+@click.option("--size", "sizes", metavar="NAME=N", multiple=True, help="With --shapes: the number for a named size; repeatable.")
 def command(
     path: str, as_json: bool, as_tree: bool, other: str | None, values: bool, target: str | None, arguments: str, torch: bool, prefix: str,
-    calls: bool, html: str | None,
+    calls: bool, html: str | None, shapes: bool, sizes: tuple[str, ...],
 ) -> None:
     """List the tensors of a checkpoint: a file of any known format, an index, or a folder. Tensor data is not read.
 
@@ -59,8 +61,18 @@ def command(
     metatensor inspect before.pt --diff after.safetensors
     metatensor inspect model.mtp --calls
     metatensor inspect model.mtp --html graph.html
+    metatensor inspect model.onnx --shapes --size batch=4
     metatensor inspect checkpoints/step-500 --check model.py:Net --args "width=768"
     """
+    if shapes or sizes:
+        from metatensor.cli.onnx_shapes import print_shapes
+
+        if as_tree or other is not None or values or target is not None or calls or html is not None:
+            raise click.UsageError("--shapes cannot be combined with --tree, --diff, --values, --check, --calls and --html")
+        if not shapes:
+            raise click.UsageError("--size needs --shapes")
+        print_shapes(path, sizes, as_json)
+        return
     if is_program(path):
         for name, given in (("--tree", as_tree), ("--diff", other), ("--values", values), ("--check", target)):
             if given:

@@ -26,10 +26,13 @@ def load_target(target: str) -> Any:
     The file runs as a module with meta as the default device. Its folder, or for a module the current folder, is on the
     import path. Errors of the code are not caught. `TargetError` is raised if there is no such object.
 
-    A folder with a ``config.json``, or the path of such a file, gives a function that builds its model; see `model_of_config`.
+    The path of an ONNX model gives a function that builds an `OnnxModel`. A folder with a ``config.json``, or the path of such
+    a file, gives a function that builds its model; see `model_of_config`.
     """
     if (config := config_in(target)) is not None:
         return functools.partial(model_of_config, config)
+    if target.endswith(".onnx") and os.path.isfile(target):
+        return functools.partial(mt.program.OnnxModel, target, device="meta")
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
         what = " and has no config.json" if os.path.isdir(target) else ""

@@ -4,6 +4,10 @@
 parameters, and can be printed, saved, compared and transformed. `fx` has the interface of ``torch.fx``.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from metatensor._core.lazy import attributes
 from metatensor.program.comparing import diff, equal
 from metatensor.program.passes import (
@@ -23,10 +27,16 @@ from metatensor.program.saving import load
 from metatensor.program.tickets import Tickets
 from metatensor.program.tracing import trace
 
+if TYPE_CHECKING:
+    from metatensor.program.onnx import OnnxModel, from_onnx
+
 # Loaded on first access: most importers do not need them.
-__getattr__, __dir__ = attributes(__name__, ("fx", "torch_export", "torchscript"))
+__getattr__, __dir__ = attributes(
+    __name__, ("fx", "torch_export", "torchscript"),
+    {name: f"{__name__}.onnx:{name}" for name in ("OnnxModel", "from_onnx")},
+)  # fmt: skip
 
 __all__ = [
-    "Parts", "Program", "Tickets", "change_dtype", "common_subexpressions", "constant_folding", "dead_code", "decompose", "diff", "equal",
-    "functionalize", "fuse_batch_norm", "load", "split", "trace", "views_and_copies",
+    "OnnxModel", "Parts", "Program", "Tickets", "change_dtype", "common_subexpressions", "constant_folding", "dead_code", "decompose",
+    "diff", "equal", "from_onnx", "functionalize", "fuse_batch_norm", "load", "split", "trace", "views_and_copies",
 ]

@@ -1,0 +1,7 @@
+"""ONNX models that run here: a graph of their nodes, each computed by operators of metatensor."""
+
+from metatensor.program.onnx.importing.model import OnnxModel, from_onnx
+from metatensor.program.onnx.importing.shapes import ValueShape
+from metatensor.program.onnx.importing.values import OnnxError
+
+__all__ = ["OnnxError", "OnnxModel", "ValueShape", "from_onnx"]
