@@ -15,7 +15,7 @@ from metatensor.program.program import Program
 from metatensor.program.structure import leaves, mapped
 from metatensor.rules.decompositions import decompositions
 
-__all__ = ["decompose"]
+__all__ = ["decompose", "decomposed"]
 
 _DEPTH = 12
 """Decompositions inside decompositions."""
@@ -59,7 +59,7 @@ def decompose(program: Program, operators: Collection[str] | Callable[[str], boo
             made.at(i)
             if chosen(call.op.name):
                 made.keep(call)
-            elif _decomposed(made, call):
+            elif decomposed(made, call):
                 progress = True
             else:
                 remaining.add(call.op.name)
@@ -74,8 +74,16 @@ def decompose(program: Program, operators: Collection[str] | Callable[[str], boo
     return program
 
 
-def _decomposed(made: Rewriter, call: ProgramCall) -> bool:
-    """Add what computes a call. Return False if nothing does."""
+def _laid_out(made: Rewriter, old: Value, new: Value, call: ProgramCall) -> Value:
+    """Return a copy of a value with the layout of another."""
+    op = registry["empty_strided"]
+    target = made.emit(op, (old.shape, old.stride), {"dtype": old.dtype, "device": old.device}, like=call, device=old.device)
+    made.emit(registry["copy_"], (target, new), {}, like=call, writes=(target,))
+    return target  # type: ignore[no-any-return]
+
+
+def decomposed(made: Rewriter, call: ProgramCall, laid_out: Callable[[Rewriter, Value, Value, ProgramCall], Value] = _laid_out) -> bool:
+    """Add what computes a call. Return False if nothing does. `laid_out` gives a result the layout that it had."""
     if random(call) or call.op.flags & (operator_flags.HOST | operator_flags.VIEW) or "out" in call.kwargs:
         return False
     args, kwargs = made.mapped((call.args, call.kwargs))
@@ -107,17 +115,9 @@ def _decomposed(made: Rewriter, call: ProgramCall) -> bool:
         return True
     for old, new in zip(results, outputs):
         if not same_layout(old, new):  # what follows may depend on the layout
-            new = _laid_out(made, old, new, call)
+            new = laid_out(made, old, new, call)
         made.replace(old, new)
     return True
-
-
-def _laid_out(made: Rewriter, old: Value, new: Value, call: ProgramCall) -> Value:
-    """Return a copy of a value with the layout of another."""
-    op = registry["empty_strided"]
-    target = made.emit(op, (old.shape, old.stride), {"dtype": old.dtype, "device": old.device}, like=call, device=old.device)
-    made.emit(registry["copy_"], (target, new), {}, like=call, writes=(target,))
-    return target  # type: ignore[no-any-return]
 
 
 def _body(op: Op, args: Any, kwargs: dict[str, Any]) -> tuple[Callable[..., Any], list[Any]] | None:

@@ -1,0 +1,85 @@
+"""Conversions of resizing and sampling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import metatensor as mt
+from metatensor.program.onnx.exporting.graph import Graph, Size, Var
+from metatensor.program.onnx.exporting.table import CONVERSIONS, Declined, conversion, pair
+
+__all__: list[str] = []
+
+_LINEAR = ("linear", "bilinear", "trilinear")
+
+
+@conversion("nn.functional.interpolate", "nn.functional.upsample", "nn.functional.upsample_nearest", "nn.functional.upsample_bilinear")
+def _interpolate(g: Graph, a: Any, result: Any) -> Var:
+    x, n = a.input, len(result.shape) - 2
+    name = a.overload
+    mode = "nearest" if "upsample_nearest" in name else "bilinear" if "upsample_bilinear" in name else a.mode
+    aligned = True if "upsample_bilinear" in name else bool(getattr(a, "align_corners", None))
+    sizes, out = x.shape[2:], result.shape[2:]
+    if mode == "area":
+        a.output_size = list(out)
+        return CONVERSIONS[f"nn.functional.adaptive_avg_pool{n}d"](g, _with(a, f"nn.functional.adaptive_avg_pool{n}d"), result)  # type: ignore[no-any-return]
+    factors = getattr(a, "scale_factor", None)
+    given = factors is not None and not getattr(a, "recompute_scale_factor", None)
+    scales = [float(f) for f in pair(factors, n)] if given else None
+    if mode in ("nearest", "nearest-exact"):
+        return _nearest(g, x, sizes, out, scales, mode, result)
+    options: dict[str, Any] = {"coordinate_transformation_mode": "align_corners" if aligned else "half_pixel"}
+    if getattr(a, "antialias", False):
+        options["antialias"] = 1
+    if mode in _LINEAR:
+        options["mode"] = "linear"
+    elif mode == "bicubic":
+        options.update(mode="cubic", cubic_coeff_a=-0.5 if getattr(a, "antialias", False) else -0.75)
+    else:
+        raise Declined(f"mode {mode!r}")
+    within = x if x.dtype in (mt.float32, mt.float16) else g.cast(x, mt.float32)
+    if scales is not None and not aligned:
+        return g.op("Resize", within, None, g.constant([1.0, 1.0, *scales], mt.float32), **options)
+    return g.op("Resize", within, None, None, g.ints(result.shape), **options)
+
+
+def _with(a: Any, overload: str) -> Any:
+    a.overload = overload
+    return a
+
+
+def _nearest(g: Graph, x: Var, sizes: Any, out: Any, scales: list[float] | None, mode: str, result: Any) -> Var:
+    """Whole factors as Resize, which rounds alike there, others by the places themselves."""
+    named = any(isinstance(v, Size) for v in (*sizes, *out))
+    factors = scales if scales is not None else [o / s for o, s in zip(out, sizes)]
+    if all(f == int(f) for f in factors):
+        options = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        return g.op("Resize", x, None, g.constant([1.0, 1.0, *factors], mt.float32), **options)
+    if named:
+        raise Declined("a factor that is not whole, of sizes with names")
+    for d, (size, o, factor) in enumerate(zip(sizes, out, factors)):
+        if size == o and scales is None:
+            continue
+        step = np.float32(1 / factor) if scales is not None else np.float32(size) / np.float32(o)
+        places = np.arange(o, dtype=np.float32)
+        places = (places + np.float32(0.5)) * step if mode == "nearest-exact" else places * step
+        index = np.minimum(np.floor(places).astype(np.int64), size - 1)
+        x = g.op("Gather", x, g.constant(index, mt.int64), axis=d + 2)
+    return x
+
+
+_MODES = {"bilinear": "linear", "nearest": "nearest", "bicubic": "cubic", 0: "linear", 1: "nearest", 2: "cubic"}
+_PADDINGS = {"zeros": "zeros", "border": "border", "reflection": "reflection", 0: "zeros", 1: "border", 2: "reflection"}
+
+
+@conversion("nn.functional.grid_sample", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+def _grid_sample(g: Graph, a: Any, result: Any) -> Var:
+    mode = _MODES[a.mode if hasattr(a, "mode") else a.interpolation_mode]
+    if len(a.input.shape) != 4 and g.opset < 20:
+        raise Declined("volumes before version 20 of the operators")
+    if g.opset < 20:
+        mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
+    return g.op("GridSample", a.input, g.cast(a.grid, a.input.dtype), mode=mode, padding_mode=_PADDINGS[a.padding_mode],
+                align_corners=int(bool(a.align_corners)))  # fmt: skip
