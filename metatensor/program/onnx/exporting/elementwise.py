@@ -16,8 +16,8 @@ __all__: list[str] = []
 _SIMPLE = {
     "abs": "Abs", "neg": "Neg", "sign": "Sign", "sgn": "Sign", "sqrt": "Sqrt", "reciprocal": "Reciprocal", "exp": "Exp", "log": "Log",
     "sigmoid": "Sigmoid", "tanh": "Tanh", "sin": "Sin", "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan",
-    "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf", "relu": "Relu",
-    "nn.functional.relu": "Relu", "nn.functional.softsign": "Softsign",
+    "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf",
+    "nn.functional.softsign": "Softsign",
 }  # fmt: skip
 """Operators of which ONNX has the same, computed in the dtype of the result."""
 
@@ -27,6 +27,13 @@ def _simple(kind: str) -> Callable[[Graph, Any, Any], Var]:
 
 
 CONVERSIONS.update({name: _simple(kind) for name, kind in _SIMPLE.items()})
+
+
+@conversion("relu", "nn.functional.relu")
+def _relu(g: Graph, a: Any, result: Any) -> Var:
+    if not result.dtype.is_floating_point:
+        return g.op("Max", a.input, g.number(0, result.dtype))
+    return g.op("Relu", a.input)
 
 
 @conversion("ceil", "floor")
@@ -50,9 +57,15 @@ def _trunc(g: Graph, a: Any, result: Any) -> Var:
 
 @conversion("round")
 def _round(g: Graph, a: Any, result: Any) -> Var:
-    if a.decimals:
-        raise Declined("decimals")
-    return g.op("Round", a.input) if result.dtype.is_floating_point else a.input
+    if not result.dtype.is_floating_point:
+        if a.decimals < 0:
+            raise Declined("integers to tens")
+        return a.input  # type: ignore[no-any-return]
+    if not a.decimals:
+        return g.op("Round", a.input)
+    factor = g.number(10.0 ** abs(a.decimals), result.dtype)
+    there, back = ("Mul", "Div") if a.decimals > 0 else ("Div", "Mul")
+    return g.op(back, g.op("Round", g.op(there, a.input, factor)), factor)
 
 
 @conversion("square")
@@ -224,12 +237,15 @@ def _pow(g: Graph, a: Any, result: Any) -> Var:
 def _atan2(g: Graph, a: Any, result: Any) -> Var:
     y, x = g.cast(a.input, result.dtype), g.cast(a.other, result.dtype)
     zero, pi = g.number(0, x.dtype), g.number(math.pi, x.dtype)
-    below = g.op("Less", y, zero, dtype=mt.bool)
-    half = g.op("Mul", g.op("Sign", y), g.number(math.pi / 2, x.dtype))
-    angle = g.op("Atan", g.op("Div", y, x))
-    behind = g.op("Where", below, g.op("Sub", angle, pi), g.op("Add", angle, pi), dtype=x.dtype)
-    found = g.op("Where", g.op("Less", x, zero, dtype=mt.bool), behind, angle, dtype=x.dtype)
-    return g.op("Where", g.op("Equal", x, zero, dtype=mt.bool), half, found, dtype=x.dtype)
+
+    def is_negative(v: Var) -> Var:
+        """Also of a zero, whose reciprocal has the sign."""
+        signed = g.op("Where", g.op("Equal", v, zero, dtype=mt.bool), g.op("Reciprocal", v), v, dtype=v.dtype)
+        return g.op("Less", signed, zero, dtype=mt.bool)
+
+    angle = g.op("Where", g.op("Equal", y, zero, dtype=mt.bool), y, g.op("Atan", g.op("Div", y, x)), dtype=x.dtype)
+    behind = g.op("Where", is_negative(y), g.op("Sub", angle, pi), g.op("Add", angle, pi), dtype=x.dtype)
+    return g.op("Where", is_negative(x), behind, angle, dtype=x.dtype)
 
 
 # Comparisons and logic ------------------------------------------------------------------------------------
@@ -296,8 +312,12 @@ CONVERSIONS.update({"bitwise_and": _bits("And"), "bitwise_or": _bits("Or"), "bit
 @conversion("bitwise_left_shift", "bitwise_right_shift")
 def _shift(g: Graph, a: Any, result: Any) -> Var:
     def combine(x: Var, y: Var) -> Var:
-        factor = g.cast(g.op("Pow", g.number(2, mt.int64), g.cast(y, mt.int64)), x.dtype)
-        return g.op("Mul", x, factor) if "left" in a.overload else floor_divided(g, x, factor)
+        """In two steps, so that a power of two does not overflow."""
+        half = g.op("Div", g.cast(y, mt.int64), g.number(2, mt.int64))
+        for part in (half, g.op("Sub", g.cast(y, mt.int64), half)):
+            factor = g.cast(g.op("Pow", g.number(2, mt.int64), part), x.dtype)
+            x = g.op("Mul", x, factor) if "left" in a.overload else floor_divided(g, x, factor)
+        return x
 
     return arithmetic(g, combine, result.dtype, a.input, a.other)
 
@@ -309,8 +329,14 @@ def _shift(g: Graph, a: Any, result: Any) -> Var:
 def _where(g: Graph, a: Any, result: Any) -> Any:
     if isinstance(result, (tuple, list)):
         raise Declined("the number of results depends on values")
-    condition = g.cast(a.condition, mt.bool)
-    return g.op("Where", condition, operand(g, a.input, result.dtype), operand(g, a.other, result.dtype), dtype=result.dtype)
+    return chosen(g, g.cast(a.condition, mt.bool), operand(g, a.input, result.dtype), operand(g, a.other, result.dtype))
+
+
+def chosen(g: Graph, condition: Var, x: Var, y: Var) -> Var:
+    """Return `x` where a condition holds, and `y` elsewhere. Runtimes lack this for booleans."""
+    if x.dtype is mt.bool:
+        return g.op("Or", g.op("And", condition, x), g.op("And", g.op("Not", condition), y))
+    return g.op("Where", condition, x, y, dtype=x.dtype)
 
 
 @conversion("_where")
@@ -320,7 +346,7 @@ def _where_method(g: Graph, a: Any, result: Any) -> Var:
 
 @conversion("masked_fill")
 def _masked_fill(g: Graph, a: Any, result: Any) -> Var:
-    return g.op("Where", g.cast(a.mask, mt.bool), operand(g, a.value, result.dtype), g.cast(a.input, result.dtype), dtype=result.dtype)
+    return chosen(g, g.cast(a.mask, mt.bool), operand(g, a.value, result.dtype), g.cast(a.input, result.dtype))
 
 
 @conversion("clamp", "clamp_min", "clamp_max", "nn.functional.hardtanh", "nn.functional.relu6")

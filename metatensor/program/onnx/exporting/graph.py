@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, defs, helper, numpy_helper
 
 import metatensor as mt
 from metatensor._core.dtype import DType
 from metatensor.program.onnx.dtypes import element_type
 
-__all__ = ["Graph", "Size", "Unknown", "Var"]
+__all__ = ["Declined", "Graph", "Size", "Unknown", "Var"]
 
 _BY_NUMPY = {getattr(mt, name): np.dtype(name) for name in ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8",
                                                             "uint16", "uint32", "uint64", "bool")}  # fmt: skip
+
+
+_TYPES = {dtype: {"float32": "float", "float64": "double"}.get(name, name) for name, dtype in
+          ((n, getattr(mt, n)) for n in ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16",
+                                         "uint32", "uint64", "bool", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz",
+                                         "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"))}  # fmt: skip
+"""What ONNX's schemas call dtypes."""
 
 
 class Size(int):
@@ -33,6 +41,10 @@ class Size(int):
         return made
 
 
+class Declined(Exception):  # noqa: N818
+    """Raised by a conversion that does not know the arguments of a call. The operator is decomposed if that is possible."""
+
+
 class Unknown(Exception):  # noqa: N818
     """Raised where a number is needed that depends on named sizes in a way that is not known."""
 
@@ -47,6 +59,25 @@ class Var(str):
         made = super().__new__(cls, name)
         made.dtype, made.shape = dtype, None if shape is None else tuple(shape)
         return made
+
+
+@cache
+def _takes(kind: str, opset: int) -> tuple[tuple[str, frozenset[str] | None], ...]:
+    """Return for the inputs of an operator of ONNX the kind of type and the element types that it takes. Empty if it is unknown."""
+    try:
+        schema = defs.get_schema(kind, opset)
+    except defs.SchemaError:
+        return ()
+    return tuple((i.option.name, frozenset(i.types)) for i in schema.inputs)
+
+
+def _check_types(kind: str, opset: int, inputs: Sequence[str | None]) -> None:
+    """Raise `Declined` if an operator of ONNX does not take tensors of a dtype."""
+    known = _takes(kind, opset)
+    for i, name in enumerate(inputs if known else ()):
+        types = known[min(i, len(known) - 1)][1]
+        if isinstance(name, Var) and types and f"tensor({_TYPES[name.dtype]})" not in types:
+            raise Declined(f"{kind} of ONNX takes no {name.dtype.name}")
 
 
 class Graph:
@@ -95,6 +126,8 @@ class Graph:
     def ops(self, kind: str, *inputs: str | None, dtypes: Sequence[DType | None], shape: Sequence[int] | None = None,
             **attributes: Any) -> list[Var]:  # fmt: skip
         """Add a node with an output for each of `dtypes`, and return these."""
+        if "domain" not in attributes:
+            _check_types(kind, self.opset, inputs)
         known = next((name.dtype for name in inputs if isinstance(name, Var)), None)
         name = self.fresh(f"{self.prefix}{kind}")
         made = []

@@ -154,6 +154,29 @@ def _index_copy(g: Graph, a: Any, result: Any) -> Var:
     return permuted(g, Var(found, result.dtype), [front.index(d) for d in range(rank)])
 
 
+@conversion("index_fill")
+def _index_fill(g: Graph, a: Any, result: Any) -> Var:
+    rank = len(result.shape)
+    if not rank:
+        raise Declined("a tensor without dimensions")
+    axis = axis_of(a.dim, rank)
+    front = [axis, *[d for d in range(rank) if d != axis]]
+    x = permuted(g, a.input, front)
+    index = g.reshaped(g.cast(a.index, mt.int64), (-1, 1))
+    shape = g.op("Concat", sliced(g, g.op("Shape", index, dtype=mt.int64), 0, 0, 1),
+                 sliced(g, g.op("Shape", x, dtype=mt.int64), 0, 1, (1 << 63) - 1), axis=0)  # fmt: skip
+    found = g.op("ScatterND", x, index, g.op("Expand", operand(g, a.value, result.dtype), shape))
+    return permuted(g, Var(found, result.dtype), [front.index(d) for d in range(rank)])
+
+
+@conversion("nn.functional.one_hot")
+def _one_hot(g: Graph, a: Any, result: Any) -> Var:
+    if a.num_classes < 0:
+        raise Declined("the number of classes depends on values")
+    x = g.op("Unsqueeze", a.input, g.ints([len(a.input.shape)]))
+    return g.cast(g.op("Equal", x, g.constant(range(a.num_classes), x.dtype), dtype=mt.bool), result.dtype)
+
+
 # Order ----------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import metatensor as mt
 from metatensor.program.onnx.exporting.graph import Graph, Var
 from metatensor.program.onnx.exporting.table import Declined, conversion, pair
@@ -104,6 +106,22 @@ def _convolution(g: Graph, a: Any, result: Any) -> Var:
     if a.transposed:
         return _transposed(g, a.input, a.weight, a.bias, stride, padding, more, dilation, a.groups)
     return _convolved(g, a.input, a.weight, a.bias, stride, padding * 2, dilation, a.groups)
+
+
+@conversion("nn.functional.unfold")
+def _unfold(g: Graph, a: Any, result: Any) -> Var:
+    """Rows and columns of all windows by index, then put in order."""
+    kernel, dilation, padding, stride = (pair(v, 2) for v in (a.kernel_size, a.dilation, a.padding, a.stride))
+    x, lacked = with_batch(g, a.input, 2)
+    if any(padding):
+        x = Var(g.op("Pad", x, g.ints([0, 0, *padding] * 2)), x.dtype, x.shape)
+    assert x.shape is not None
+    for i, axis in ((0, 2), (1, 4)):
+        out = (x.shape[2 + i] + 2 * padding[i] - dilation[i] * (kernel[i] - 1) - 1) // stride[i] + 1
+        index = np.arange(kernel[i])[:, None] * dilation[i] + np.arange(out)[None, :] * stride[i]
+        x = Var(g.op("Gather", x, g.constant(index, mt.int64), axis=axis), x.dtype, x.shape)
+    found = g.op("Transpose", x, perm=[0, 1, 2, 4, 3, 5])
+    return without_batch(g, g.op("Reshape", found, g.ints([0, a.input.shape[-3] * kernel[0] * kernel[1], -1])), lacked)
 
 
 @conversion("nn.functional.fold")

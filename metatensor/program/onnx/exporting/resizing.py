@@ -30,13 +30,13 @@ def _interpolate(g: Graph, a: Any, result: Any) -> Var:
     scales = [float(f) for f in pair(factors, n)] if given else None
     if mode in ("nearest", "nearest-exact"):
         return _nearest(g, x, sizes, out, scales, mode, result)
-    options: dict[str, Any] = {"coordinate_transformation_mode": "align_corners" if aligned else "half_pixel"}
     if getattr(a, "antialias", False):
-        options["antialias"] = 1
+        return _antialiased(g, x, sizes, out, scales, mode, aligned)
+    options: dict[str, Any] = {"coordinate_transformation_mode": "align_corners" if aligned else "half_pixel"}
     if mode in _LINEAR:
         options["mode"] = "linear"
     elif mode == "bicubic":
-        options.update(mode="cubic", cubic_coeff_a=-0.5 if getattr(a, "antialias", False) else -0.75)
+        options.update(mode="cubic", cubic_coeff_a=-0.75)
     else:
         raise Declined(f"mode {mode!r}")
     within = x if x.dtype in (mt.float32, mt.float16) else g.cast(x, mt.float32)
@@ -48,6 +48,34 @@ def _interpolate(g: Graph, a: Any, result: Any) -> Var:
 def _with(a: Any, overload: str) -> Any:
     a.overload = overload
     return a
+
+
+def _antialiased(g: Graph, x: Var, sizes: Any, out: Any, scales: list[float] | None, mode: str, aligned: bool) -> Var:
+    """Products with the matrices of the weights, one dimension after the other. Runtimes disagree about Resize with antialias."""
+    if aligned or mode not in ("bilinear", "bicubic") or any(isinstance(v, Size) for v in (*sizes, *out)):
+        raise Declined(f"antialias with mode {mode!r}, or sizes with names")
+    rows, columns = (_weights(sizes[d], out[d], sizes[d] / out[d] if scales is None else 1 / scales[d], mode) for d in (0, 1))
+    found = g.op("MatMul", x, g.constant(columns.T, x.dtype))
+    return g.op("MatMul", g.constant(rows, x.dtype), found, dtype=x.dtype)
+
+
+def _weights(size: int, out: int, scale: float, mode: str) -> np.ndarray:
+    """Return the weights of the elements of a dimension in each element of the result."""
+    radius = 1.0 if mode == "bilinear" else 2.0
+    support, shrink = (radius * scale, 1 / scale) if scale >= 1 else (radius, 1.0)
+    found = np.zeros((out, size))
+    for i in range(out):
+        center = scale * (i + 0.5)
+        begin, end = max(int(center - support + 0.5), 0), min(int(center + support + 0.5), size)
+        distance = np.abs((np.arange(begin, end) - center + 0.5) * shrink)
+        if mode == "bilinear":
+            weights = np.maximum(1 - distance, 0)
+        else:
+            near = (1.5 * distance - 2.5) * distance * distance + 1
+            far = ((-0.5 * distance + 2.5) * distance - 4) * distance + 2
+            weights = np.where(distance < 1, near, np.where(distance < 2, far, 0))
+        found[i, begin:end] = weights / weights.sum()
+    return found
 
 
 def _nearest(g: Graph, x: Var, sizes: Any, out: Any, scales: list[float] | None, mode: str, result: Any) -> Var:
@@ -77,6 +105,8 @@ _PADDINGS = {"zeros": "zeros", "border": "border", "reflection": "reflection", 0
 @conversion("nn.functional.grid_sample", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
 def _grid_sample(g: Graph, a: Any, result: Any) -> Var:
     mode = _MODES[a.mode if hasattr(a, "mode") else a.interpolation_mode]
+    if mode == "nearest" and _PADDINGS[a.padding_mode] == "reflection":
+        raise Declined("the nearest element with reflection")
     if len(a.input.shape) != 4 and g.opset < 20:
         raise Declined("volumes before version 20 of the operators")
     if g.opset < 20:

@@ -10,7 +10,7 @@ import metatensor as mt
 from metatensor._core.capture import ProgramCall, Ticket, Value
 from metatensor._core.dispatch import bound_arguments
 from metatensor._core.dtype import DType
-from metatensor.program.onnx.exporting.graph import Graph, Var
+from metatensor.program.onnx.exporting.graph import Declined, Graph, Var
 from metatensor.program.structure import leaves, mapped
 
 __all__ = ["CONVERSIONS", "Declined", "arithmetic", "conversion", "convert", "operand", "pair"]
@@ -22,10 +22,6 @@ CONVERSIONS: dict[str, Conversion] = {}
 `arguments` has the arguments by name, with a `Var` in the place of each tensor and the defaults of those that were not given. `result` is the
 `Value` of the result, or a tuple of them. What is returned stands for it, and is cast to its dtype.
 """
-
-
-class Declined(Exception):  # noqa: N818
-    """Raised by a conversion that does not know the arguments of a call. The operator is decomposed if that is possible."""
 
 
 def conversion(*names: str) -> Callable[[Conversion], Conversion]:

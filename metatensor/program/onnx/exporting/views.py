@@ -129,6 +129,8 @@ def _narrow(g: Graph, a: Any, result: Any) -> Var:
 def _split(g: Graph, a: Any, result: Any) -> list[Var]:
     axis = axis_of(a.dim, len(a.input.shape))
     sizes = [value.shape[axis] for value in result]
+    if sum(sizes) != a.input.shape[axis]:
+        raise Declined("parts that overlap")
     if len(sizes) == 1:
         return [a.input]
     return g.ops("Split", a.input, g.ints(sizes), dtypes=[a.input.dtype] * len(sizes), axis=axis)
@@ -210,8 +212,8 @@ def _triangle(g: Graph, a: Any, result: Any) -> Var:
 
 @conversion("nn.functional.pixel_shuffle")
 def _pixel_shuffle(g: Graph, a: Any, result: Any) -> Var:
-    if len(a.input.shape) != 4:
-        raise Declined("more than one batch dimension")
+    if len(a.input.shape) != 4 or not a.input.dtype.is_floating_point:
+        raise Declined("more than one batch dimension, or integers")
     return g.op("DepthToSpace", a.input, blocksize=a.upscale_factor, mode="CRD")
 
 
