@@ -17,6 +17,7 @@ from metatensor.checkpoint.atomic import replacing
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.configs import without_cache
 from metatensor.cli.contents import printable_lines
+from metatensor.cli.programs import bound
 from metatensor.cli.request import Request, model_options
 from metatensor.cli.terminal import output_on_stderr
 from metatensor.cli.training_options import loss_of
@@ -27,11 +28,13 @@ __all__ = ["command"]
 @click.command("trace")
 @model_options
 @click.option("--output", "-o", metavar="FILE", required=True, type=click.Path(dir_okay=False, writable=True),
-              help="Where to write: a program (.mtp), or Python source (.py).")  # fmt: skip
+              help="Where to write: a program (.mtp), Python source (.py), or an ONNX model (.onnx).")  # fmt: skip
 @click.option("--train", is_flag=True, help="Trace a training step: forward, loss, backward and optimizer. Default: an inference.")
 @click.option("--loss", metavar="FILE.py:NAME", help="With --train: function of the output that returns the loss [default: the mean].")
 @click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim [default: adamw].")
-def command(request: Request, output: str, train: bool, loss: str | None, optimizer: str | None) -> None:
+@click.option("--weights", metavar="CHECKPOINT", type=click.Path(exists=True),
+              help="With .onnx: parameters and buffers, by name [default: they are inputs of the model, after the others].")  # fmt: skip
+def command(request: Request, output: str, train: bool, loss: str | None, optimizer: str | None, weights: str | None) -> None:
     """Build MODEL on meta, run its forward there, and write the calls of operators to a file.
 
     MODEL is FILE.py:NAME, where NAME is a model, or a class or function that returns one when called with --args; or a folder
@@ -41,10 +44,14 @@ def command(request: Request, output: str, train: bool, loss: str | None, optimi
     metatensor trace examples/gpt2.py:gpt2 -i "int64[1,1024]" -o gpt2.mtp
     metatensor trace model.py:Net -i "float32[8,512]" --train --optimizer sgd -o step.mtp
     metatensor trace model.py:Net -i "float32[8,512]" -o net.py
+    metatensor trace model.py:Net -i "float32[8,512]" --weights net.safetensors -o net.onnx
     """
     suffix = os.path.splitext(output)[1].lower()
-    if suffix not in (".mtp", ".py"):
-        raise click.BadParameter(printable(f"{output!r} must end with .mtp (a program) or .py (Python source)"), param_hint="--output")
+    if suffix not in (".mtp", ".py", ".onnx"):
+        raise click.BadParameter(printable(f"{output!r} must end with .mtp (a program), .py (Python source) or .onnx (an ONNX model)"),
+                                 param_hint="--output")  # fmt: skip
+    if weights is not None and suffix != ".onnx":
+        raise click.UsageError("--weights needs an ONNX model as output; programs take weights when they are run")
     for name, value in (("--loss", loss), ("--optimizer", optimizer)):
         if value is not None and not train:
             raise click.UsageError(f"{name} needs --train")
@@ -60,7 +67,10 @@ def command(request: Request, output: str, train: bool, loss: str | None, optimi
             program = _step(model, request, criterion, chosen) if train else _forward(model, request)
     except (Exception, SystemExit) as error:
         _fail(request.failure(error))
-    _write(program, output, suffix)
+    if suffix == ".onnx":
+        _export(program, output, weights)
+    else:
+        _write(program, output, suffix)
     click.echo(printable(f"{output}: {program.name}, {len(program)} calls of {len(program.operators())} operators, "
                          f"{len(program.parameters)} parameters; {bytes_text(os.path.getsize(output))}"))  # fmt: skip
     if program.reads:
@@ -114,6 +124,17 @@ def _write(program: Any, output: str, suffix: str) -> None:
             file.write(source.encode())
     except TypeError as error:  # an argument that has no form in a file
         raise click.ClickException(printable(str(error))) from None
+    except OSError as error:
+        raise click.ClickException(printable(f"{output}: {error.strerror or error}")) from None
+
+
+def _export(program: Any, output: str, weights: str | None) -> None:
+    try:
+        if weights is not None:
+            program = bound(program, weights)
+        program.to_onnx(output, parameters=weights is not None)
+    except (ImportError, ValueError) as error:
+        raise click.ClickException("\n".join(printable(line) for line in str(error).split("\n"))) from None
     except OSError as error:
         raise click.ClickException(printable(f"{output}: {error.strerror or error}")) from None
 

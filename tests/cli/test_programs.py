@@ -52,7 +52,7 @@ def test_trace_writes_source(models, run):
 
 
 @pytest.mark.parametrize(("arguments", "status", "words"), [
-    (("models.py:Net", "-o", "net.onnx"), 2, "must end with .mtp"),
+    (("models.py:Net", "-o", "net.txt"), 2, "must end with .mtp"),
     (("models.py:Missing", "-o", "net.mtp"), 2, "has no 'Missing'"),
     (("models.py:Broken", "-i", "float32[1,8]", "-o", "net.mtp"), 1, "shapes cannot be multiplied"),
     (("models.py:cannot", "-o", "net.mtp"), 1, "no such configuration"),

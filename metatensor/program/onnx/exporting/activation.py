@@ -127,7 +127,7 @@ def _attention(g: Graph, a: Any, result: Any) -> Var:
         if len(query.shape) != 4:
             raise Declined("grouped heads without a batch")
         key, value = (_repeated(g, x, query.shape[1] // x.shape[1]) for x in (key, value))
-    scale = 1 / math.sqrt(query.shape[-1]) if a.scale is None else a.scale
+    scale = 1 / math.sqrt(query.shape[-1] or 1) if a.scale is None else a.scale
     rank = len(key.shape)
     turned = g.op("Transpose", key, perm=[*range(rank - 2), rank - 1, rank - 2])
     scores = g.op("MatMul", g.op("Mul", query, g.number(scale, dtype)), turned)

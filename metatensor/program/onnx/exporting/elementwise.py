@@ -311,13 +311,18 @@ CONVERSIONS.update({"bitwise_and": _bits("And"), "bitwise_or": _bits("Or"), "bit
 
 @conversion("bitwise_left_shift", "bitwise_right_shift")
 def _shift(g: Graph, a: Any, result: Any) -> Var:
+    left, bits = "left" in a.overload, 8 * result.dtype.itemsize
+
     def combine(x: Var, y: Var) -> Var:
-        """In two steps, so that a power of two does not overflow."""
-        half = g.op("Div", g.cast(y, mt.int64), g.number(2, mt.int64))
-        for part in (half, g.op("Sub", g.cast(y, mt.int64), half)):
+        """In two steps, so that a power of two does not overflow. Counts that are negative or too large shift everything out."""
+        count, zero, most = g.cast(y, mt.int64), g.number(0, mt.int64), g.number(bits - 1, mt.int64)
+        outside = g.op("Or", g.op("Less", count, zero, dtype=mt.bool), g.op("Greater", count, most, dtype=mt.bool))
+        count = g.op("Where", outside, most, count, dtype=mt.int64)
+        half = g.op("Div", count, g.number(2, mt.int64))
+        for part in (half, g.op("Sub", count, half)):
             factor = g.cast(g.op("Pow", g.number(2, mt.int64), part), x.dtype)
-            x = g.op("Mul", x, factor) if "left" in a.overload else floor_divided(g, x, factor)
-        return x
+            x = g.op("Mul", x, factor) if left else floor_divided(g, x, factor)
+        return g.op("Where", outside, g.number(0, x.dtype), x, dtype=x.dtype) if left else x
 
     return arithmetic(g, combine, result.dtype, a.input, a.other)
 

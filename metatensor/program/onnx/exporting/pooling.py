@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 import metatensor as mt
 from metatensor.program.onnx.exporting.graph import Graph, Var
 from metatensor.program.onnx.exporting.products import with_batch, without_batch
@@ -56,11 +58,24 @@ def _avg_pool(g: Graph, a: Any, result: Any) -> Var:
         raise Declined("divisor_override")
     kernel, stride, pads, beyond = _windows(a, n, a.input.shape[-n:], result.shape[-n:], [1] * n)
     counted = bool(a.count_include_pad) and any(pair(a.padding, n))
-    if beyond and counted:
-        raise Declined("ceil_mode with padding that is counted")
     x, lacked = with_batch(g, a.input, n)
+    if beyond and counted:
+        before, after = pads[:n], pads[n:]
+        x = g.op("Pad", x, g.ints([0, 0, *before, 0, 0, *after]))
+        found = g.op("AveragePool", x, kernel_shape=kernel, strides=stride)
+        found = g.op("Mul", found, g.constant(_counted(a, kernel, stride, before, result.shape[-n:]), x.dtype))
+        return without_batch(g, found, lacked)
     found = g.op("AveragePool", x, kernel_shape=kernel, strides=stride, pads=pads, count_include_pad=int(counted))
     return without_batch(g, found, lacked)
+
+
+def _counted(a: Any, kernel: list[int], stride: list[int], padding: list[int], out: Any) -> np.ndarray:
+    """Return by what an average over whole windows is multiplied, where elements beyond the padding do not count."""
+    found = np.ones(())
+    for size, k, s, p, o in zip(a.input.shape[-len(kernel) :], kernel, stride, padding, out):
+        begin = np.arange(o) * s - p
+        found = found[..., None] * (k / (np.minimum(begin + k, size + p) - begin))
+    return found
 
 
 def _adaptive(a: Any, n: int) -> tuple[list[int], list[int]] | None:

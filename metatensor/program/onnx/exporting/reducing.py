@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import metatensor as mt
 from metatensor._core.dtype import DType
+from metatensor.program.onnx.exporting.creating import filled
 from metatensor.program.onnx.exporting.graph import Graph, Var
 from metatensor.program.onnx.exporting.table import CONVERSIONS, Declined, conversion
 from metatensor.program.onnx.exporting.views import axis_of
 
 __all__ = ["reduced"]
+
+
+_EMPTY = {"ReduceSum": 0, "ReduceProd": 1, "ReduceMean": math.nan}
+"""What a reduction of nothing gives."""
 
 
 def _axes(a: Any, rank: int) -> list[int]:
@@ -37,6 +43,8 @@ def _reduction(kind: str) -> Callable[[Graph, Any, Any], Var]:
     def make(g: Graph, a: Any, result: Any) -> Var:
         if isinstance(result, (list, tuple)):
             raise Declined("with places")
+        if 0 in a.input.shape and kind in _EMPTY:
+            return filled(g, result.shape, _EMPTY[kind], result.dtype)
         x = g.cast(a.input, _within(result.dtype))
         x = Var(x, x.dtype, a.input.shape)
         return g.cast(reduced(g, kind, x, _axes(a, len(a.input.shape)), getattr(a, "keepdim", False)), result.dtype)

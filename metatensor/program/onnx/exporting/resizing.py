@@ -113,3 +113,10 @@ def _grid_sample(g: Graph, a: Any, result: Any) -> Var:
         mode = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
     return g.op("GridSample", a.input, g.cast(a.grid, a.input.dtype), mode=mode, padding_mode=_PADDINGS[a.padding_mode],
                 align_corners=int(bool(a.align_corners)))  # fmt: skip
+
+
+@conversion("nn.functional.affine_grid", "affine_grid_generator")
+def _affine_grid(g: Graph, a: Any, result: Any) -> Var:
+    if g.opset < 20:
+        raise Declined("affine grids before version 20 of the operators")
+    return g.op("AffineGrid", a.theta, g.ints(a.size), align_corners=int(bool(a.align_corners)))
