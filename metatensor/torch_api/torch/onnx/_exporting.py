@@ -386,7 +386,7 @@ def _registered() -> dict[str, Callable[..., Any]]:
 
         return convert
 
-    return {name.replace("::", "."): conversion(function) for (name, _), function in onnx._symbolics.items()}
+    return {name: conversion(function) for (name, _), function in onnx._symbolics.items()}
 
 
 def _verify(made: ONNXProgram, args: tuple, kwargs: dict[str, Any]) -> None:
