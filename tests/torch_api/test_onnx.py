@@ -15,7 +15,7 @@ pytest.importorskip("metatensor_cpu")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from onnx import load, load_from_string  # noqa: E402
+from onnx import load, load_from_string
 
 
 class Net(nn.Module):

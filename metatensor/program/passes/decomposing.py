@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -17,6 +18,8 @@ from metatensor.rules.decompositions import decompositions
 
 __all__ = ["decompose", "decomposed"]
 
+_SEVERAL = re.compile(r"\bint\[([2-9])\]\??\s+(\w+)")
+"""Arguments that can be one number for several dimensions."""
 _DEPTH = 12
 """Decompositions inside decompositions."""
 
@@ -138,4 +141,10 @@ def _body(op: Op, args: Any, kwargs: dict[str, Any]) -> tuple[Callable[..., Any]
     function = decompositions().get(overload.qualname)
     if function is None:
         return None
+    for n, name in _SEVERAL.findall(overload.text):
+        given = named.get(name)
+        if isinstance(given, int):  # kernels get one number for each dimension
+            named[name] = (given,) * int(n)
+        elif isinstance(given, (list, tuple)) and len(given) == 1:
+            named[name] = tuple(given) * int(n)
     return function, mapped(lambda t: stand_ins[id(t)], Tensor, list(named.values()))

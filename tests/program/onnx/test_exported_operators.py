@@ -13,10 +13,9 @@ pytest.importorskip("metatensor_cpu")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from metatensor.program.onnx import exporting  # noqa: E402
-from metatensor.program.onnx.exporting import model  # noqa: E402, F401: fills the table
-from metatensor.program.onnx.exporting.table import CONVERSIONS  # noqa: E402
-from program.onnx.exports import array, assert_close, exported, inputs_of, run  # noqa: E402
+from metatensor.program.onnx import exporting
+from metatensor.program.onnx.exporting.table import CONVERSIONS
+from program.onnx.exports import array, assert_close, exported, inputs_of, run
 
 # What has no data, or whose samples have no tensors with data: compared in shape elsewhere, or made by functionalize only.
 WITHOUT_VALUES = {"empty_like", "new_empty", "new_empty_strided"}
@@ -24,13 +23,12 @@ WITHOUT_ARGUMENTS = {"zeros", "ones", "full", "empty", "empty_strided", "empty_p
                      "triu_indices", "scalar_tensor", "_from_host", "as_tensor", "asarray", "linspace"}  # fmt: skip
 IN_PLACE = {"_index_put_", "_index_put_accumulate_"}
 OTHER = {"bfloat16", "cuda", "cpu", "type", "pin_memory", "_real", "_conj", "_neg_view"}  # a dtype that NumPy lacks, other devices
-BELOW = {"test_exported_features.py": {"nn.functional.one_hot", "_repeat_interleave", "nn.functional.upsample", "nn.functional.upsample_nearest",
-                                       "nn.functional.upsample_bilinear", "nn.functional.adaptive_max_pool1d",
-                                       "nn.functional.adaptive_max_pool1d_with_indices", "adaptive_max_pool1d",
-                                       *(f"nn.functional.dropout{n}" for n in ("", "1d", "2d", "3d"))}}  # fmt: skip
-"""Operators whose samples here say nothing, and where they are tested."""
+ELSEWHERE = {"nn.functional.one_hot", "_repeat_interleave", "nn.functional.upsample", "nn.functional.upsample_nearest",
+             "nn.functional.upsample_bilinear", "nn.functional.adaptive_max_pool1d", "nn.functional.adaptive_max_pool1d_with_indices",
+             "adaptive_max_pool1d", *(f"nn.functional.dropout{n}" for n in ("", "1d", "2d", "3d"))}  # fmt: skip
+"""Operators whose samples here say nothing; test_exported_features.py has them."""
 NAMES = [name for name in CONVERSIONS if name in registry
-         and name not in WITHOUT_VALUES | WITHOUT_ARGUMENTS | IN_PLACE | OTHER | BELOW["test_exported_features.py"]]  # fmt: skip
+         and name not in WITHOUT_VALUES | WITHOUT_ARGUMENTS | IN_PLACE | OTHER | ELSEWHERE]  # fmt: skip
 
 
 def outcomes(op, samples):

@@ -13,11 +13,11 @@ pytest.importorskip("metatensor_cpu")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-import onnx  # noqa: E402
+import onnx
 
-from metatensor.program.onnx.dtypes import dtype_of, element_type, type_name  # noqa: E402
-from metatensor.program.onnx.exporting import ExportError  # noqa: E402
-from program.onnx.exports import array, assert_close, exported, model_of, run  # noqa: E402
+from metatensor.program.onnx.dtypes import dtype_of, element_type, type_name
+from metatensor.program.onnx.exporting import ExportError
+from program.onnx.exports import array, assert_close, exported, model_of, run
 
 
 def rand(*shape):
@@ -176,7 +176,7 @@ def test_sizes_with_names():
     lambda x: x.unsqueeze(1).expand(x.shape[0], 3, 4).reshape(-1, 4), lambda x: x.chunk(2, 1), lambda x: x.softmax(0).sum(0),
     lambda x: x[: x.shape[0] - 1], lambda x: mt.ones(x.shape[0], x.shape[0], device="cpu").tril(), lambda x: x[mt.arange(x.shape[0]) // 2],
     lambda x: x.roll(1, 0), lambda x: x.select(0, x.shape[0] - 1), lambda x: nn.functional.pad(x, (0, 0, 1, 2)), lambda x: x.flip(0),
-    lambda x: x.repeat_interleave(2, 0), lambda x: x.sort(0)[0], lambda x: mt.linspace(0, 1, 3, device="cpu") + x[:, :3], lambda x: x.cumsum(0),
+    lambda x: x.repeat_interleave(2, 0), lambda x: x.sort(0)[0], lambda x: mt.linspace(0, 1, 3) + x[:, :3], lambda x: x.cumsum(0),
 ])  # fmt: skip
 def test_functions_of_a_size(fn):
     with mt.device("cpu"):
@@ -271,9 +271,11 @@ def test_wrong_options(options):
 
 
 def test_without_the_package():
-    code = ("import sys; sys.modules['onnx'] = None\nimport metatensor as mt\np = mt.program.trace(lambda x: x + 1, mt.empty(3, device='meta'))\n"
+    code = ("import sys; sys.modules['onnx'] = None\nimport metatensor as mt\n"
+            "p = mt.program.trace(lambda x: x + 1, mt.empty(3, device='meta'))\n"
             "try: p.to_onnx('x.onnx')\nexcept ImportError as error: print(error)")  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
     assert "metatensor-device[onnx]" in done.stdout, done.stderr
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from metatensor.program.onnx.exporting.errors import ExportError, Unsupported
@@ -35,15 +34,11 @@ def model_of(program: Program, **options: Any) -> Any:
 
 
 def export(
-    program: Program, f: Any, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
-    parameters: bool = True, dynamic: Mapping[Any, Any] | None = None, traces: Sequence[Program] = (), external_data: bool | None = None,
-    metadata: bool = True, conversions: Mapping[str, Callable[..., Any]] | None = None,
+    program: Program, f: Any, *, opset: int = DEFAULT_OPSET, external_data: bool | None = None, **options: Any
 ) -> None:
     """Write the ONNX model of a program to a file. See `Program.to_onnx`."""
     required()
     from metatensor.program.onnx.exporting.model import build
     from metatensor.program.onnx.exporting.writing import write
 
-    model = build(program, opset=opset, input_names=input_names, output_names=output_names, parameters=parameters, dynamic=dynamic,
-                  traces=traces, metadata=metadata, conversions=conversions, data=False)  # fmt: skip
-    write(model, f, external_data)
+    write(build(program, opset=opset, data=False, **options), f, external_data)

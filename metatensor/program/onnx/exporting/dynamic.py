@@ -62,12 +62,13 @@ def named(programs: Sequence[Program], axes: Axes) -> list[Program]:
 def _alike(first: Program, other: Program) -> None:
     if len(first.inputs) != len(other.inputs) or any(len(a.shape) != len(b.shape) for a, b in zip(first.inputs, other.inputs)):
         raise ExportError(f"{first.name}: the traces have other inputs")
+    depends = f"{first.name}: what is called depends on the sizes"
     for one, two in zip(first.calls, other.calls):
         if one.op is not two.op:
             place = "" if one.place is None else f" at {one.place[0]}:{one.place[1]}"
-            raise ExportError(f"{first.name}: what is called depends on the sizes: {one.op.name} in one trace, {two.op.name} in another{place}")
+            raise ExportError(f"{depends}: {one.op.name} in one trace, {two.op.name} in another{place}")
     if len(first.calls) != len(other.calls) or list(first.held) != list(other.held):
-        raise ExportError(f"{first.name}: what is called depends on the sizes: the traces have {len(first.calls)} and {len(other.calls)} calls")
+        raise ExportError(f"{depends}: the traces have {len(first.calls)} and {len(other.calls)} calls")
 
 
 class _Naming:
@@ -143,7 +144,7 @@ class _Naming:
             if len(set(column)) < 3:  # two points prove nothing
                 continue
             steps = [(n - numbers[0], c - column[0]) for n, c in zip(numbers, column) if c != column[0]]
-            factor, rest = divmod(*steps[0])
+            factor, rest = divmod(steps[0][0], steps[0][1])
             constant = numbers[0] - factor * column[0]
             if factor and not rest and all(n == factor * c + constant for n, c in zip(numbers, column)):
                 return (self.bases[i], factor), ((), constant)

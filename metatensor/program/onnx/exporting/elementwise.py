@@ -124,7 +124,7 @@ def _isinf(g: Graph, a: Any, result: Any) -> Var:
 
 
 @conversion("positive", "alias", "detach", "clone", "contiguous", "resolve_conj", "resolve_neg", "conj", "conj_physical", "_conj", "real",
-            "pin_memory", "alias_copy", "detach_copy", "_clone_strided", "_real", "sum_to_size.same")  # fmt: skip
+            "pin_memory", "alias_copy", "detach_copy", "_clone_strided", "_real")  # fmt: skip
 def _same(g: Graph, a: Any, result: Any) -> Var:
     return a.input  # type: ignore[no-any-return]
 
@@ -134,8 +134,8 @@ def _negative(g: Graph, a: Any, result: Any) -> Var:
     return g.op("Neg", a.input)
 
 
-@conversion("_to_copy", "to", "float", "double", "half", "bfloat16", "long", "int", "short", "char", "byte", "bool", "cpu", "cuda", "type_as",
-            "type", "to.dtype", "asarray", "as_tensor")  # fmt: skip
+@conversion("_to_copy", "to", "float", "double", "half", "bfloat16", "long", "int", "short", "char", "byte", "bool", "cpu", "cuda",
+            "type_as", "type", "asarray", "as_tensor")  # fmt: skip
 def _converted(g: Graph, a: Any, result: Any) -> Var:
     """Another dtype. Floating-point numbers become integers towards zero."""
     found = getattr(a, "input", None)

@@ -41,11 +41,11 @@ class Size(int):
         return made
 
 
-class Declined(Exception):  # noqa: N818
+class Declined(Exception):
     """Raised by a conversion that does not know the arguments of a call. The operator is decomposed if that is possible."""
 
 
-class Unknown(Exception):  # noqa: N818
+class Unknown(Exception):
     """Raised where a number is needed that depends on named sizes in a way that is not known."""
 
 

@@ -110,7 +110,7 @@ def _index_put(g: Graph, a: Any, result: Any) -> Var:
         total = count + len(rest)
         values = g.op("Unsqueeze", values, g.ints(range(total - len(values.shape or ()))))
         values = permuted(g, Var(values, a.input.dtype), [*range(before, before + count), *range(before), *range(before + count, total)])
-    reduction = {"reduction": "add"} if a.overload.startswith("_index_put_accumulate_") else {}
+    reduction: dict[str, Any] = {"reduction": "add"} if a.overload.startswith("_index_put_accumulate_") else {}
     found = g.op("ScatterND", x, index, g.op("Expand", values, shape), **reduction)
     return permuted(g, Var(found, a.input.dtype, None), [order.index(d) for d in range(rank)])
 
@@ -133,7 +133,7 @@ def _scatter(g: Graph, a: Any, result: Any) -> Var:
         src = _cropped(g, a.src, a.index, -1)
     else:
         src = g.op("Expand", operand(g, a.value, result.dtype), g.op("Shape", index, dtype=mt.int64))
-    options = {} if reduce is None else {"reduction": _REDUCTIONS[reduce]}
+    options: dict[str, Any] = {} if reduce is None else {"reduction": _REDUCTIONS[reduce]}
     return g.op("ScatterElements", a.input, index, g.cast(src, result.dtype), axis=axis, **options)
 
 
@@ -149,7 +149,7 @@ def _index_copy(g: Graph, a: Any, result: Any) -> Var:
     if adds and a.alpha != 1:
         source = g.op("Mul", source, g.number(a.alpha, result.dtype))
     index = g.reshaped(g.cast(a.index, mt.int64), (-1, 1))
-    options = {"reduction": "add"} if adds else {}
+    options: dict[str, Any] = {"reduction": "add"} if adds else {}
     found = g.op("ScatterND", permuted(g, a.input, front), index, permuted(g, source, front), **options)
     return permuted(g, Var(found, result.dtype), [front.index(d) for d in range(rank)])
 

@@ -1,4 +1,4 @@
-"""What an export does to a program first: no writes, no unused calls, and decomposed operators in the place of those without a conversion."""
+"""What an export does to a program first: no writes, no unused calls, decomposed operators where there is no conversion."""
 
 from __future__ import annotations
 

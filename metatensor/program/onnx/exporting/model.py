@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import onnx
 from onnx import TensorProto, helper
@@ -46,7 +46,7 @@ def build(
     parameters: bool = True, dynamic: Mapping[Any, Any] | None = None, traces: Sequence[Program] = (), metadata: bool = True,
     conversions: Mapping[str, Callable[..., Any]] | None = None, data: bool = True,
 ) -> Any:  # fmt: skip
-    """Return the model of a program: a ``ModelProto`` with `data`, a `Built` whose initializers lack theirs without. See `Program.to_onnx`."""
+    """Return the model of a program, see `Program.to_onnx`: a ``ModelProto``, or without `data` a `Built` that lacks it."""
     newest = onnx.defs.onnx_opset_version()
     if not LEAST_OPSET <= opset <= newest:
         raise ValueError(f"opset: expected a version from {LEAST_OPSET} to {newest}, got {opset}")
@@ -57,20 +57,29 @@ def build(
         raise ValueError("dynamic: traces at other sizes are needed to find what depends on them; pass them as traces")
     if traces and not axes:
         raise ValueError("traces: they are of use with dynamic only")
-    programs = [prepared(one) for one in (program, *traces)]
-    graph, outputs, program = _converted(programs, names, axes, opset, metadata, dict(conversions or {}), output_names)
+    how = _Options(names, axes, opset, metadata, dict(conversions or {}), output_names)
+    graph, outputs, program = _converted([prepared(one) for one in (program, *traces)], how)
     built = _assembled(graph, outputs, program, names, axes, parameters)
     return with_data(built) if data else built
 
 
-def _converted(
-    programs: list[Program], names: list[str], axes: Axes, opset: int, metadata: bool, extra: dict[str, Any], output_names: Sequence[str] | None
-) -> tuple[Graph, list[tuple[str, Value]], Program]:
+class _Options(NamedTuple):
+    """How a graph is made: the names of inputs and their dimensions, and what was asked for."""
+
+    names: list[str]
+    axes: Axes
+    opset: int
+    metadata: bool
+    conversions: dict[str, Any]
+    output_names: Sequence[str] | None
+
+
+def _converted(programs: list[Program], how: _Options) -> tuple[Graph, list[tuple[str, Value]], Program]:
     """Return the graph, its outputs by name, and the program after what it was lowered to."""
     stuck: list[Unsupported] = []
     for _ in range(_ROUNDS):
-        seen = named(programs, axes) if axes else programs
-        drawn = [_Drawing(one, names, axes, opset, metadata, extra, output_names) for one in seen]
+        seen = named(programs, how.axes) if how.axes else programs
+        drawn = [_Drawing(one, how) for one in seen]
         failed = {i: why for one in drawn for i, why in one.failed.items()}
         if not failed:
             for other in drawn[1:]:
@@ -87,17 +96,15 @@ def _converted(
 class _Drawing:
     """The graph of one program."""
 
-    def __init__(
-        self, program: Program, names: list[str], axes: Axes, opset: int, metadata: bool, extra: dict[str, Any], output_names: Sequence[str] | None
-    ) -> None:
-        self.program = program
-        named_outputs = _output_names(program, output_names, {*names, *program.held})
-        self.graph = graph = Graph(opset, {*names, *program.held, *named_outputs})
+    def __init__(self, program: Program, how: _Options) -> None:
+        self.program, names = program, how.names
+        named_outputs = _output_names(program, how.output_names, {*names, *program.held})
+        self.graph = graph = Graph(how.opset, {*names, *program.held, *named_outputs})
         env: dict[int, Var] = {}
         inputs = list({value.number: value for value in program.inputs}.values())
         for i, (name, value) in enumerate(zip(names, inputs)):
             env[value.number] = Var(name, value.dtype, value.shape)
-            for axis, size in axes.get(i, {}).items():
+            for axis, size in how.axes.get(i, {}).items():
                 graph.sizes.setdefault(size, (name, axis))
         for name, value in program.held.items():
             env[value.number] = Var(name, value.dtype, value.shape)
@@ -106,14 +113,14 @@ class _Drawing:
         for i, call in enumerate(program.calls):
             path = program.modules[call.module]
             graph.prefix = f"{path}/" if path else ""
-            if metadata:
+            if how.metadata:
                 graph.notes = {"operator": call.op.name}
                 if path:
                     graph.notes["module"] = path
                 if call.place is not None:
                     graph.notes["source"] = f"{call.place[0]}:{call.place[1]}"
             try:
-                convert(graph, call, env, extra)
+                convert(graph, call, env, how.conversions)
             except (Declined, Unknown) as error:
                 self.failed[i] = str(error)
                 for value in [*leaves(Value, call.result), *call.writes]:
@@ -208,7 +215,7 @@ def _assembled(graph: Graph, outputs: list[tuple[str, Value]], program: Program,
     nodes = _needed(graph.nodes, [name for name, _ in outputs])
     used = {name for node in nodes for name in node.input}
     inputs = list({value.number: value for value in program.inputs}.values())
-    given = [_info(name, value, {axis: size for axis, size in axes.get(i, {}).items()}) for i, (name, value) in enumerate(zip(names, inputs))]
+    given = [_info(name, value, axes.get(i, {})) for i, (name, value) in enumerate(zip(names, inputs))]
     tensors = {}
     initializers = []
     for name, value in program.held.items():
@@ -220,8 +227,8 @@ def _assembled(graph: Graph, outputs: list[tuple[str, Value]], program: Program,
             tensors[name] = tensor
         elif parameters:
             raise ExportError(
-                f"{program.name}: {program.kinds[name]} {name!r} has no data, and an initializer of an ONNX model needs some; give the program "
-                "tensors with data (bind, or to a device and load), or pass parameters=False, which makes inputs of all of them"
+                f"{program.name}: {program.kinds[name]} {name!r} has no data, and an initializer of an ONNX model needs some; give the "
+                "program tensors with data (bind), or pass parameters=False, which makes inputs of all of them"
             )
         else:
             given.append(_info(name, value, {}))

@@ -10,8 +10,12 @@ import metatensor as mt
 from metatensor.program.onnx.exporting.graph import Graph, Var
 from metatensor.program.onnx.exporting.products import with_batch, without_batch
 from metatensor.program.onnx.exporting.table import Declined, conversion, pair
+from metatensor.program.onnx.exporting.views import sliced
 
 __all__: list[str] = []
+
+_PARTS = 64
+"""Windows of several sizes that are written one by one."""
 
 
 def _windows(a: Any, n: int, sizes: Any, out: Any, dilation: list[int]) -> tuple[list[int], list[int], list[int], bool]:
@@ -39,7 +43,7 @@ def _max_pool(g: Graph, a: Any, result: Any) -> Any:
     sizes = a.input.shape[-n:]
     dilation = pair(a.dilation, n)
     kernel, stride, pads, _ = _windows(a, n, sizes, out, dilation)
-    options = {"kernel_shape": kernel, "strides": stride, "pads": pads, "dilations": dilation}
+    options: dict[str, Any] = {"kernel_shape": kernel, "strides": stride, "pads": pads, "dilations": dilation}
     x, lacked = with_batch(g, a.input, n)
     if not several:
         return without_batch(g, g.op("MaxPool", x, **options), lacked)
@@ -102,10 +106,26 @@ def _adaptive_avg_pool(g: Graph, a: Any, result: Any) -> Var:
     return without_batch(g, g.op("AveragePool", x, kernel_shape=windows[0], strides=windows[1]), lacked)
 
 
+def _uneven(g: Graph, x: Var, shape: Any, n: int) -> Var:
+    """Return the greatest elements of windows of several sizes: of parts, one dimension after the other."""
+    rank = len(shape)
+    if sum(shape[-n:]) > _PARTS:
+        raise Declined(f"more than {_PARTS} windows of several sizes")
+    sizes = x.shape or ()
+    for axis in range(rank - n, rank):
+        size, out = sizes[axis], shape[axis]
+        ends = [(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
+        parts = [g.op("ReduceMax", sliced(g, x, axis, begin, end), g.ints([axis]), keepdims=1) for begin, end in ends]
+        x = g.op("Concat", *parts, axis=axis)
+    return x
+
+
 @conversion(*[f"nn.functional.adaptive_max_pool{n}d{suffix}" for n in (1, 2, 3) for suffix in ("", "_with_indices")], "adaptive_max_pool1d")
 def _adaptive_max_pool(g: Graph, a: Any, result: Any) -> Any:
     n = int(a.overload.partition("max_pool")[2][0])
     several = isinstance(result, (tuple, list))
+    if not several and any(o and size % o for size, o in zip(a.input.shape[-n:], result.shape[-n:])):
+        return _uneven(g, a.input, result.shape, n)
     windows = _adaptive(a, n)
     if windows is None and not several:
         return g.op("ReduceMax", a.input, g.ints(range(-n, 0)), keepdims=1)

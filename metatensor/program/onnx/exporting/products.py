@@ -13,7 +13,7 @@ from metatensor.program.onnx.exporting.table import Declined, conversion, pair
 __all__: list[str] = []
 
 
-@conversion("matmul", "mm", "bmm", "mv", "dot", "inner.vectors")
+@conversion("matmul", "mm", "bmm", "mv", "dot")
 def _matmul(g: Graph, a: Any, result: Any) -> Var:
     if getattr(a, "out_dtype", None) is not None:
         raise Declined("out_dtype")
@@ -75,7 +75,9 @@ def _conv(g: Graph, a: Any, result: Any) -> Var:
     return _convolved(g, a.input, a.weight, a.bias, pair(a.stride, spatial), pads, dilation, a.groups)
 
 
-def _convolved(g: Graph, x: Var, weight: Var, bias: Var | None, stride: list[int], pads: list[int], dilation: list[int], groups: int) -> Var:
+def _convolved(
+    g: Graph, x: Var, weight: Var, bias: Var | None, stride: list[int], pads: list[int], dilation: list[int], groups: int
+) -> Var:
     x, lacked = with_batch(g, x, len(stride))
     assert weight.shape is not None
     found = g.op("Conv", x, weight, *([] if bias is None else [bias]), strides=stride, pads=pads, dilations=dilation, group=groups,
@@ -84,8 +86,9 @@ def _convolved(g: Graph, x: Var, weight: Var, bias: Var | None, stride: list[int
 
 
 def _transposed(
-    g: Graph, x: Var, weight: Var, bias: Var | None, stride: list[int], padding: list[int], more: list[int], dilation: list[int], groups: int
-) -> Var:
+    g: Graph, x: Var, weight: Var, bias: Var | None, groups: int, stride: list[int], padding: list[int], more: list[int],
+    dilation: list[int],
+) -> Var:  # fmt: skip
     x, lacked = with_batch(g, x, len(stride))
     assert weight.shape is not None
     found = g.op("ConvTranspose", x, weight, *([] if bias is None else [bias]), strides=stride, pads=padding * 2, output_padding=more,
@@ -96,7 +99,7 @@ def _transposed(
 @conversion("nn.functional.conv_transpose1d", "nn.functional.conv_transpose2d", "nn.functional.conv_transpose3d")
 def _conv_transpose(g: Graph, a: Any, result: Any) -> Var:
     n = len(a.weight.shape) - 2
-    return _transposed(g, a.input, a.weight, a.bias, *(pair(v, n) for v in (a.stride, a.padding, a.output_padding, a.dilation)), a.groups)
+    return _transposed(g, a.input, a.weight, a.bias, a.groups, *(pair(v, n) for v in (a.stride, a.padding, a.output_padding, a.dilation)))
 
 
 @conversion("convolution")
@@ -104,7 +107,7 @@ def _convolution(g: Graph, a: Any, result: Any) -> Var:
     n = len(a.weight.shape) - 2
     stride, padding, dilation, more = (pair(v, n) for v in (a.stride, a.padding, a.dilation, a.output_padding))
     if a.transposed:
-        return _transposed(g, a.input, a.weight, a.bias, stride, padding, more, dilation, a.groups)
+        return _transposed(g, a.input, a.weight, a.bias, a.groups, stride, padding, more, dilation)
     return _convolved(g, a.input, a.weight, a.bias, stride, padding * 2, dilation, a.groups)
 
 

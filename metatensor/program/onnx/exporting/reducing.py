@@ -62,7 +62,8 @@ def _any(g: Graph, a: Any, result: Any) -> Var:
     x = Var(x, x.dtype, a.input.shape)
     if 0 in a.input.shape:
         raise Declined("an empty tensor")
-    return g.cast(reduced(g, "ReduceMax" if a.overload.startswith("any") else "ReduceMin", x, _axes(a, len(a.input.shape)), a.keepdim), mt.bool)
+    kind = "ReduceMax" if a.overload.startswith("any") else "ReduceMin"
+    return g.cast(reduced(g, kind, x, _axes(a, len(a.input.shape)), a.keepdim), mt.bool)
 
 
 @conversion("max", "min")

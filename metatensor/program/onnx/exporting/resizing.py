@@ -23,8 +23,8 @@ def _interpolate(g: Graph, a: Any, result: Any) -> Var:
     aligned = True if "upsample_bilinear" in name else bool(getattr(a, "align_corners", None))
     sizes, out = x.shape[2:], result.shape[2:]
     if mode == "area":
-        a.output_size = list(out)
-        return CONVERSIONS[f"nn.functional.adaptive_avg_pool{n}d"](g, _with(a, f"nn.functional.adaptive_avg_pool{n}d"), result)  # type: ignore[no-any-return]
+        a.output_size, a.overload = list(out), f"nn.functional.adaptive_avg_pool{n}d"
+        return CONVERSIONS[a.overload](g, a, result)  # type: ignore[no-any-return]
     factors = getattr(a, "scale_factor", None)
     given = factors is not None and not getattr(a, "recompute_scale_factor", None)
     scales = [float(f) for f in pair(factors, n)] if given else None
@@ -43,11 +43,6 @@ def _interpolate(g: Graph, a: Any, result: Any) -> Var:
     if scales is not None and not aligned:
         return g.op("Resize", within, None, g.constant([1.0, 1.0, *scales], mt.float32), **options)
     return g.op("Resize", within, None, None, g.ints(result.shape), **options)
-
-
-def _with(a: Any, overload: str) -> Any:
-    a.overload = overload
-    return a
 
 
 def _antialiased(g: Graph, x: Var, sizes: Any, out: Any, scales: list[float] | None, mode: str, aligned: bool) -> Var:
@@ -83,7 +78,7 @@ def _nearest(g: Graph, x: Var, sizes: Any, out: Any, scales: list[float] | None,
     named = any(isinstance(v, Size) for v in (*sizes, *out))
     factors = scales if scales is not None else [o / s for o, s in zip(out, sizes)]
     if all(f == int(f) for f in factors):
-        options = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
+        options: dict[str, Any] = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         return g.op("Resize", x, None, g.constant([1.0, 1.0, *factors], mt.float32), **options)
     if named:
         raise Declined("a factor that is not whole, of sizes with names")

@@ -19,8 +19,8 @@ Conversion = Callable[[Graph, Any, Any], Any]
 CONVERSIONS: dict[str, Conversion] = {}
 """For each operator a function ``(graph, arguments, result) -> values``.
 
-`arguments` has the arguments by name, with a `Var` in the place of each tensor and the defaults of those that were not given. `result` is the
-`Value` of the result, or a tuple of them. What is returned stands for it, and is cast to its dtype.
+`arguments` has the arguments by name, with a `Var` in the place of each tensor and the defaults of those that were not given.
+`result` is the `Value` of the result, or a tuple of them. What is returned stands for it, and is cast to its dtype.
 """
 
 

@@ -59,8 +59,8 @@ def _unsqueeze(g: Graph, a: Any, result: Any) -> Var:
     return g.op("Unsqueeze", a.input, g.ints([axis_of(a.dim, len(result.shape))]))
 
 
-@conversion("permute", "permute_copy", "transpose", "transpose_copy", "swapaxes", "swapdims", "t", "t_copy", "T", "mT", "H", "mH", "adjoint",
-            "movedim", "moveaxis")  # fmt: skip
+@conversion("permute", "permute_copy", "transpose", "transpose_copy", "swapaxes", "t", "t_copy", "T", "mT", "H", "mH", "adjoint",
+            "movedim")  # fmt: skip
 def _permute(g: Graph, a: Any, result: Any) -> Var:
     rank = len(a.input.shape)
     order = list(range(rank))

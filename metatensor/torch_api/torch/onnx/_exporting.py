@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import metatensor as mt
@@ -148,8 +149,8 @@ def export(
     external_data : bool
         Whether the data of tensors is in a file beside `f`, if `f` is a path. Default True.
     dynamic_shapes : dict or tuple, optional
-        For arguments, by name or in order, the dimensions whose size varies: a dict by dimension, or a list, of names, `Dim`, ``Dim.DYNAMIC``
-        or ``Dim.AUTO``; None for a fixed size.
+        For arguments, by name or in order, the dimensions whose size varies: a dict by dimension, or a list, of names, `Dim`,
+        ``Dim.DYNAMIC`` or ``Dim.AUTO``; None for a fixed size.
     verify : bool
         Whether to run the model in onnxruntime, and compare. Default False.
     export_params : bool
@@ -157,7 +158,7 @@ def export(
     keep_initializers_as_inputs : bool
         Whether initializers are inputs with a default too. Default False.
     dynamic_axes : dict, optional
-        For inputs, by name, the dimensions whose size varies: a dict of names, or a list. Names of outputs are accepted: their sizes follow.
+        For inputs, by name, the dimensions whose size varies: a dict of names, or a list. Outputs are accepted: their sizes follow.
     training : TrainingMode, optional
         The mode of the module, with ``dynamo=False``. Default: evaluation.
     verbose, report, optimize, profile, dump_exported_program, artifacts_dir, operator_export_type, do_constant_folding, custom_opsets, \
@@ -178,7 +179,7 @@ autograd_inlining
     """
     required()
     if custom_translation_table or export_modules_as_functions:
-        raise NotImplementedError("onnx.export: custom_translation_table and export_modules_as_functions; Program.to_onnx takes conversions")
+        raise NotImplementedError("onnx.export: custom_translation_table, export_modules_as_functions; Program.to_onnx has conversions")
     args = args if isinstance(args, tuple) else (args,)
     kwargs = dict(kwargs or {})
     traced, names = _traced(model, args, kwargs, dynamo, training)
@@ -244,7 +245,7 @@ def _arguments(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> It
     yield from kwargs.items()
 
 
-class _mode:  # noqa: N801
+class _mode:
     """The mode of a module while it runs, which PyTorch's older exporter chooses."""
 
     def __init__(self, model: Any, dynamo: bool, training: Any) -> None:
@@ -266,13 +267,16 @@ class _mode:  # noqa: N801
 # Sizes that vary ------------------------------------------------------------------------------------------
 
 
-def _axes(model: Any, args: tuple, kwargs: dict[str, Any], names: list[str], axes: Any, shapes: Any, outputs: Any) -> dict[str, dict[int, str]]:
+def _axes(
+    model: Any, args: tuple, kwargs: dict[str, Any], names: list[str], axes: Any, shapes: Any, outputs: Any
+) -> dict[str, dict[int, str]]:
     """Return for inputs, by name, the names of dimensions."""
     found: dict[str, dict[int, str]] = {}
     for name, wanted in (axes or {}).items():
         if name in names:
-            pairs = wanted.items() if isinstance(wanted, Mapping) else [(axis, f"{name}_dynamic_axes_{i + 1}") for i, axis in enumerate(wanted)]
-            found[name] = {int(axis): str(size) for axis, size in pairs}
+            if not isinstance(wanted, Mapping):
+                wanted = {axis: f"{name}_dynamic_axes_{i + 1}" for i, axis in enumerate(wanted)}
+            found[name] = {int(axis): str(size) for axis, size in wanted.items()}
         elif name not in (outputs or ()):
             raise ValueError(f"onnx.export: dynamic_axes names {name!r}, which is no input or output; the inputs are {names}")
     if shapes is None:
@@ -336,18 +340,23 @@ def _others(model: Any, args: tuple, kwargs: dict[str, Any], names: list[str], a
     distinct = list({id(t): t for t in leaves(Tensor, (args, kwargs))}.values())
     own = {name: t.shape[axis] for t, n in zip(distinct, names) for axis, name in axes.get(n, {}).items()}
     failure: Exception | None = None
-    for changed in (lambda n, i, k: n + 1 + i + k * (k + 1), lambda n, i, k: n * (k + 2)):
+    steps: tuple[Callable[[int, int, int], int], ...] = (lambda n, i, k: n + 1 + i + k * (k + 1), lambda n, i, k: n * (k + 2))
+    for changed in steps:
         try:
             found = []
             for k in (0, 1):
                 sizes = {name: changed(n, i, k) for i, (name, n) in enumerate(own.items())}
                 resized = {id(t): _resized(t, axes.get(n, {}), sizes) for t, n in zip(distinct, names)}
-                new_args, new_kwargs = mapped(lambda t, made=resized: made[id(t)], Tensor, (args, kwargs))
+                new_args, new_kwargs = mapped(partial(_taken, resized), Tensor, (args, kwargs))
                 found.append(_traced(model, new_args, new_kwargs, dynamo, training)[0])
             return found
         except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
             failure = error
     raise ExportError(f"the model does not run at other sizes than {own}: {failure}") from failure
+
+
+def _taken(made: dict[int, Tensor], t: Tensor) -> Tensor:
+    return made[id(t)]
 
 
 def _resized(t: Tensor, axes: dict[int, str], sizes: dict[str, int]) -> Tensor:
