@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
+from metatensor.program.onnx.dtypes import onnx_package
 from metatensor.program.onnx.exporting.errors import ExportError, Unsupported
 
 if TYPE_CHECKING:
@@ -17,17 +17,24 @@ LEAST_OPSET = 18
 """From this version on, reductions take their dimensions as an input."""
 
 
-def required() -> Any:
-    """Return the ``onnx`` package. Raise `ImportError` that names the extra if it is missing."""
-    try:
-        return importlib.import_module("onnx")
-    except ImportError as error:
-        raise ImportError("ONNX models need the onnx package: pip install metatensor-device[onnx]") from error
-
-
 def model_of(program: Program, **options: Any) -> Any:
-    """Return the ONNX model of a program, an ``onnx.ModelProto``. The options are those of `Program.to_onnx`."""
-    required()
+    """Return the ONNX model of a program, an ``onnx.ModelProto``.
+
+    Parameters
+    ----------
+    program : Program
+        A program.
+    **options
+        The options of `Program.to_onnx`, except `external_data`.
+
+    Raises
+    ------
+    ExportError
+        If the program has no ONNX model.
+    ValueError
+        If the tensors have more than 2 GiB, which a message of Protocol Buffers cannot hold; `Program.to_onnx` writes them to a file.
+    """
+    onnx_package()
     from metatensor.program.onnx.exporting.model import build
 
     return build(program, **options)
@@ -37,7 +44,7 @@ def export(
     program: Program, f: Any, *, opset: int = DEFAULT_OPSET, external_data: bool | None = None, **options: Any
 ) -> None:
     """Write the ONNX model of a program to a file. See `Program.to_onnx`."""
-    required()
+    onnx_package()
     from metatensor.program.onnx.exporting.model import build
     from metatensor.program.onnx.exporting.writing import write
 

@@ -12,7 +12,8 @@ import metatensor as mt
 from metatensor._core.capture import Value
 from metatensor._core.tensor import Tensor
 from metatensor.program import Program
-from metatensor.program.onnx.exporting import DEFAULT_OPSET, ExportError, model_of, required
+from metatensor.program.onnx.dtypes import onnx_package
+from metatensor.program.onnx.exporting import DEFAULT_OPSET, ExportError, model_of
 from metatensor.program.onnx.exporting import export as write
 from metatensor.program.structure import leaves, mapped
 from metatensor.torch_api.torch import onnx
@@ -177,7 +178,7 @@ autograd_inlining
     UnsupportedOperatorError
         If calls have no form in ONNX. The message lists them with their source lines.
     """
-    required()
+    onnx_package()
     if custom_translation_table or export_modules_as_functions:
         raise NotImplementedError("onnx.export: custom_translation_table, export_modules_as_functions; Program.to_onnx has conversions")
     args = args if isinstance(args, tuple) else (args,)
