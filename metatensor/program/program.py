@@ -188,6 +188,7 @@ class Program:
         self, f: Any, *, opset: int = 21, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
         parameters: bool = True, dynamic: Mapping[str, Any] | None = None, traces: Sequence[Program] = (),
         external_data: bool | None = None, metadata: bool = True, conversions: Mapping[str, Callable[..., Any]] | None = None,
+        functions: bool = False,
     ) -> None:  # fmt: skip
         """Write the program as an ONNX model. Needs the ``onnx`` package.
 
@@ -218,6 +219,8 @@ class Program:
         conversions : mapping of callable, optional
             Conversions of further operators, such as custom ones, by name: functions ``(graph, arguments, result)`` that add nodes with
             ``graph.op(type, *inputs, domain=..., **attributes)`` and return what that returned.
+        functions : bool
+            Whether each run of a module is a call of a function of the model; modules that do the same share one. Default False.
 
         Raises
         ------
@@ -230,7 +233,7 @@ class Program:
         from metatensor.program.onnx.exporting import export
 
         export(self, f, opset=opset, input_names=input_names, output_names=output_names, parameters=parameters, dynamic=dynamic,
-               traces=traces, external_data=external_data, metadata=metadata, conversions=conversions)  # fmt: skip
+               traces=traces, external_data=external_data, metadata=metadata, conversions=conversions, functions=functions)  # fmt: skip
 
     # Text -----------------------------------------------------------------------------------------------
 

@@ -182,6 +182,9 @@ def test_registered_functions():
     finally:
         onnx.unregister_custom_op_symbolic("torchonnx::scaled", 11)
     assert (node.domain, node.op_type, node.attribute[0].f) == ("mine", "Scaled", 3.0)
+    inner = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3)).to("meta")
+    made = onnx.export(nn.Sequential(inner), (x,), export_params=False, export_modules_as_functions=True)
+    assert len(made.model_proto.functions) == 1
     with pytest.raises(NotImplementedError, match="conversions"):
         onnx.export(lambda x: x, (x,), custom_translation_table={1: 2})
 

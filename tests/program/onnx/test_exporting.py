@@ -218,6 +218,39 @@ def test_arguments_of_names():
     assert run(made, rand(9, 4), rand(9, 4))[0].shape == (9, 4)
 
 
+# Functions ------------------------------------------------------------------------------------------------------
+
+
+def test_modules_as_functions():
+    layer = lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = nn.Sequential(layer(), layer(), nn.Linear(8, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 3))).to("cpu").eval()
+    x = rand(2, 5, 8)
+    program = traced(model, x)
+    made = model_of(program, functions=True)
+    assert [node.op_type for node in made.graph.node][:2] == ["m_0", "m_0"]             # the layers share a function
+    assert len(made.graph.node) == 4 and {node.domain for node in made.graph.node} == {"metatensor.modules"}
+    assert {p.value for node in made.graph.node for p in node.metadata_props if p.key == "module"} == {"0", "1", "2", "3"}
+    assert_close(run(exported(program, functions=True), x)[0], array(model(x)))
+    assert_close(run(exported(program, functions=True, opset=18, metadata=False), x)[0], array(model(x)))
+
+
+def test_functions_of_a_module_that_is_called_twice():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+
+        def forward(self, x):
+            y = self.inner(x)
+            return self.inner(y + x).exp(), y
+
+    model, x = Twice().to("cpu"), rand(2, 3)
+    made = model_of(traced(model, x), functions=True)
+    assert len(made.functions) == 1 and [node.op_type for node in made.graph.node] == ["inner", "Add", "inner", "Exp"]
+    for got, t in zip(run(exported(traced(model, x), functions=True), x), model(x)):
+        assert_close(got, array(t))
+
+
 # What is refused ------------------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ pytest.importorskip("metatensor_cpu")
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
-from program.onnx.exports import array, assert_close, exported, run  # noqa: E402
+from program.onnx.exports import array, assert_close, exported, run
 
 RANDOM = {"rand", "dropout", "normal_"}
 

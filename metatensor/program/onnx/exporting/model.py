@@ -25,6 +25,7 @@ from metatensor.program.onnx.exporting import resizing as _resizing
 from metatensor.program.onnx.exporting import views as _views
 from metatensor.program.onnx.exporting.dynamic import Axes, axes_of, named
 from metatensor.program.onnx.exporting.errors import ExportError, Unsupported, listed
+from metatensor.program.onnx.exporting.functions import with_functions
 from metatensor.program.onnx.exporting.graph import Graph, Size, Unknown, Var
 from metatensor.program.onnx.exporting.lowering import decomposed_calls, prepared
 from metatensor.program.onnx.exporting.table import Declined, convert
@@ -44,7 +45,7 @@ _ROUNDS = 12
 def build(
     program: Program, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
     parameters: bool = True, dynamic: Mapping[Any, Any] | None = None, traces: Sequence[Program] = (), metadata: bool = True,
-    conversions: Mapping[str, Callable[..., Any]] | None = None, data: bool = True,
+    conversions: Mapping[str, Callable[..., Any]] | None = None, functions: bool = False, data: bool = True,
 ) -> Any:  # fmt: skip
     """Return the model of a program, see `Program.to_onnx`: a ``ModelProto``, or without `data` a `Built` that lacks it."""
     newest = onnx.defs.onnx_opset_version()
@@ -59,7 +60,7 @@ def build(
         raise ValueError("traces: they are of use with dynamic only")
     how = _Options(names, axes, opset, metadata, dict(conversions or {}), output_names)
     graph, outputs, program = _converted([prepared(one) for one in (program, *traces)], how)
-    built = _assembled(graph, outputs, program, names, axes, parameters)
+    built = _assembled(graph, outputs, program, names, axes, parameters, functions)
     return with_data(built) if data else built
 
 
@@ -211,7 +212,9 @@ def _places(output: Any, name: str) -> Iterator[str]:
 # The model ------------------------------------------------------------------------------------------------
 
 
-def _assembled(graph: Graph, outputs: list[tuple[str, Value]], program: Program, names: list[str], axes: Axes, parameters: bool) -> Built:
+def _assembled(
+    graph: Graph, outputs: list[tuple[str, Value]], program: Program, names: list[str], axes: Axes, parameters: bool, functions: bool
+) -> Built:
     nodes = _needed(graph.nodes, [name for name, _ in outputs])
     used = {name for node in nodes for name in node.input}
     inputs = list({value.number: value for value in program.inputs}.values())
@@ -234,18 +237,22 @@ def _assembled(graph: Graph, outputs: list[tuple[str, Value]], program: Program,
             given.append(_info(name, value, {}))
     initializers += [t for t in graph.initializers if t.name in used]
     results = [_info(name, value, {}) for name, value in outputs]
+    definitions: list[Any] = []
+    if functions:
+        nodes, definitions = with_functions(nodes, [name for name, _ in outputs], graph.opset)
     made = helper.make_graph(nodes, program.name or "program", given, results, initializers)
-    model = helper.make_model(made, producer_name="metatensor", producer_version=__version__,
-                              opset_imports=[helper.make_opsetid("", graph.opset), *_domains(nodes)])  # fmt: skip
+    model = helper.make_model(made, functions=definitions, producer_name="metatensor", producer_version=__version__,
+                              opset_imports=[helper.make_opsetid("", graph.opset), *_domains(nodes, definitions)])  # fmt: skip
     model.ir_version = max(helper.find_min_ir_version_for([helper.make_opsetid("", graph.opset)]), 8)
     if program.tied:
         helper.set_model_props(model, {f"tied:{name}": own for name, own in program.tied.items()})
     return Built(model, tensors)
 
 
-def _domains(nodes: Sequence[Any]) -> list[Any]:
-    """Return the operator sets of other domains, which conversions of the user's own may use."""
-    return [helper.make_opsetid(domain, 1) for domain in dict.fromkeys(node.domain for node in nodes) if domain]
+def _domains(nodes: Sequence[Any], functions: Sequence[Any]) -> list[Any]:
+    """Return the operator sets of other domains: of functions, and of those that conversions of the user's own may use."""
+    every = [*nodes, *(node for function in functions for node in function.node)]
+    return [helper.make_opsetid(domain, 1) for domain in dict.fromkeys(node.domain for node in every) if domain]
 
 
 def _info(name: str, value: Value, axes: Mapping[int, str]) -> Any:

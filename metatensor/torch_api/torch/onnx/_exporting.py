@@ -165,7 +165,9 @@ def export(
     verbose, report, optimize, profile, dump_exported_program, artifacts_dir, operator_export_type, do_constant_folding, custom_opsets, \
 autograd_inlining
         Accepted, without effect.
-    custom_translation_table, export_modules_as_functions
+    export_modules_as_functions : bool
+        Whether each run of a module is a call of a function of the model. Classes of modules are not supported. Default False.
+    custom_translation_table
         Not supported. Functions that `register_custom_op_symbolic` has registered are used; ``Program.to_onnx`` takes `conversions`.
 
     Returns
@@ -179,8 +181,9 @@ autograd_inlining
         If calls have no form in ONNX. The message lists them with their source lines.
     """
     onnx_package()
-    if custom_translation_table or export_modules_as_functions:
-        raise NotImplementedError("onnx.export: custom_translation_table, export_modules_as_functions; Program.to_onnx has conversions")
+    if custom_translation_table or not isinstance(export_modules_as_functions, bool):
+        raise NotImplementedError("onnx.export: custom_translation_table (Program.to_onnx has conversions), and a choice of "
+                                  "export_modules_as_functions by class")  # fmt: skip
     args = args if isinstance(args, tuple) else (args,)
     kwargs = dict(kwargs or {})
     traced, names = _traced(model, args, kwargs, dynamo, training)
@@ -188,7 +191,8 @@ autograd_inlining
         names[: len(input_names)] = list(input_names)
     axes = _axes(model, args, kwargs, names, dynamic_axes, dynamic_shapes, output_names)
     options: dict[str, Any] = {"opset": opset_version or DEFAULT_OPSET, "input_names": names, "output_names": output_names,
-                               "parameters": export_params, "conversions": _registered()}  # fmt: skip
+                               "parameters": export_params, "conversions": _registered(),
+                               "functions": export_modules_as_functions}  # fmt: skip
     try:
         if axes:
             options.update(dynamic=axes, traces=_others(model, args, kwargs, names, axes, dynamo, training))
