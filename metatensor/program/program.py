@@ -211,6 +211,7 @@ class Program:
         traces : sequence of Program, required with `dynamic`
             Traces of the same callable at other sizes. A number that differs between them must be an expression of the names that
             gives it in each: a multiple of a name or of a product of two, or with three sizes or more also such a multiple plus a constant.
+            At least as many as there are names.
         external_data : bool, optional
             Whether the data of tensors is in a file beside the model, ``PATH.data``. Default: if there is more than 2 GiB.
         metadata : bool

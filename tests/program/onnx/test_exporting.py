@@ -159,7 +159,7 @@ def at(fn, *shapes):
 
 def test_sizes_with_names():
     model = Attention().to("cpu").eval()
-    program, *others = at(model, (2, 5), (3, 7), (5, 11))
+    program, *others = at(model, (2, 5), (3, 11), (5, 7))
     made = exported(program, dynamic={"x0": {0: "batch", 1: "length"}}, traces=others)
     loaded = onnx.load_from_string(made)
     dims = [[d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*loaded.graph.input, *loaded.graph.output)]
@@ -190,7 +190,7 @@ def test_functions_of_a_size(fn):
 
 
 @pytest.mark.parametrize(("fn", "words"), [
-    (lambda x: x.view(x.shape[0] // 2 + 1, -1) if x.shape[0] < 0 else x[: x.shape[0] // 2], "in a way that was not found"),
+    (lambda x: x.view(x.shape[0] // 2 + 1, -1) if x.shape[0] < 0 else x[: x.shape[0] // 2], "in a way that the traces do not tell"),
     (lambda x: nn.functional.avg_pool1d(x.t(), x.shape[0]), "a number in it depends on the sizes"),
     (lambda x: x.exp() if x.shape[0] < 6 else x.sin(), "depends on the sizes: exp in one trace, sin in another"),
     (lambda x: x.exp() if x.shape[0] < 6 else x.exp().sin(), "1 and 2 calls"),
@@ -199,6 +199,20 @@ def test_what_depends_on_sizes_otherwise_is_refused(fn, words):
     program, *others = (traced(fn, rand(n, 4)) for n in (2, 5, 8))
     with pytest.raises(ExportError, match=words):
         exported(program, dynamic={"x0": {0: "n"}}, traces=others)
+
+
+def test_sizes_that_the_traces_do_not_tell_apart():
+    def fn(x):
+        return x.new_zeros(x.shape[1]).unsqueeze(0) + x.sum()
+
+    names = {"x0": {0: "n", 1: "m"}}
+    for shapes, told in (((2, 5), (3, 7), (5, 11)), False), (((2, 5), (3, 11), (5, 7)), True), (((2, 4), (3, 6), (4, 8)), False):
+        program, *others = (traced(fn, rand(*shape)) for shape in shapes)
+        if told:
+            assert run(exported(program, dynamic=names, traces=others), rand(9, 4))[0].shape == (1, 4)
+        else:
+            with pytest.raises(ExportError, match="do not tell"):
+                exported(program, dynamic=names, traces=others)
 
 
 def test_arguments_of_names():
@@ -214,6 +228,8 @@ def test_arguments_of_names():
         exported(program, dynamic={"x0": {0: "n"}}, traces=[other])
     with pytest.raises(ExportError, match="no trace has another size 'n' than 4"):
         exported(program, dynamic={"x0": {1: "n"}}, traces=[other])
+    with pytest.raises(ExportError, match="2 names of sizes need 2 traces"):
+        exported(program, dynamic={"x0": {0: "n"}, "x1": {0: "m"}}, traces=[other])
     made = exported(program, dynamic={"x0": {0: "n"}, "x1": {0: "n"}}, traces=[other])
     assert run(made, rand(9, 4), rand(9, 4))[0].shape == (9, 4)
 

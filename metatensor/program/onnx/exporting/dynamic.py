@@ -48,6 +48,9 @@ def named(programs: Sequence[Program], axes: Axes) -> list[Program]:
                     raise ExportError(f"{first.name}: dimension {axis} of input {i} is named {name!r} and has size {n}, where another "
                                       f"dimension of that name has size {sizes[name]}")  # fmt: skip
         values.append(sizes)
+    if len(programs) <= len(values[0]):
+        raise ExportError(f"{first.name}: {len(values[0])} names of sizes need {len(values[0])} traces at other sizes at least, "
+                          f"got {len(programs) - 1}")  # fmt: skip
     for name in values[0]:
         if len({v[name] for v in values}) < 2:
             raise ExportError(f"{first.name}: no trace has another size {name!r} than {values[0][name]}; give traces at several sizes")
@@ -133,22 +136,20 @@ class _Naming:
         return self.known[numbers]
 
     def fitted(self, numbers: tuple[int, ...]) -> tuple[Any, ...] | None:
-        table = [[self.product(base, sizes) for base in self.bases] for sizes in self.values]
-        for i in range(1, len(self.bases)):  # a multiple
-            column = [row[i] for row in table]
-            factor, rest = divmod(numbers[0], column[0])
+        """Return the one expression that gives the numbers; None if there is none, or more than one."""
+        found: set[tuple[Any, ...]] = set()
+        for base in self.bases[1:]:
+            column = [self.product(base, sizes) for sizes in self.values]
+            factor, rest = divmod(numbers[0], column[0]) if column[0] else (0, 0)
             if factor and not rest and all(n == factor * c for n, c in zip(numbers, column)):
-                return ((self.bases[i], factor),)
-        for i in range(1, len(self.bases)):  # a multiple and a constant
-            column = [row[i] for row in table]
-            if len(set(column)) < 3:  # two points prove nothing
-                continue
-            steps = [(n - numbers[0], c - column[0]) for n, c in zip(numbers, column) if c != column[0]]
-            factor, rest = divmod(steps[0][0], steps[0][1])
-            constant = numbers[0] - factor * column[0]
-            if factor and not rest and all(n == factor * c + constant for n, c in zip(numbers, column)):
-                return (self.bases[i], factor), ((), constant)
-        return None
+                found.add(((base, factor),))
+            elif len(set(column)) > 2:  # two points prove nothing about a multiple and a constant
+                step, number = next((c - column[0], n - numbers[0]) for c, n in zip(column, numbers) if c != column[0])
+                factor, rest = divmod(number, step)
+                constant = numbers[0] - factor * column[0]
+                if factor and not rest and all(n == factor * c + constant for n, c in zip(numbers, column)):
+                    found.add(((base, factor), ((), constant)))
+        return found.pop() if len(found) == 1 else None
 
     def product(self, base: tuple[str, ...], sizes: dict[str, int]) -> int:
         found = 1

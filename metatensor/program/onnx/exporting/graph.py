@@ -207,7 +207,7 @@ class Graph:
     def _computed(self, size: Size) -> Var:
         """Return a tensor with one element: the value of an expression of named sizes."""
         if size.terms is None:
-            raise Unknown(f"the number {int(size)} depends on the sizes in a way that was not found")
+            raise Unknown(f"the number {int(size)} depends on the sizes in a way that the traces do not tell")
         total: Var | None = None
         for names, factor in size.terms:
             term: Var | None = None
