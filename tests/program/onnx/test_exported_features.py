@@ -57,6 +57,9 @@ FUNCTIONS = {
     "stacks": lambda x: (mt.stack([x, x], 1), mt.cat([x, x * 2, x], 1), mt.hstack([x, x])),
     "parts": lambda x: (x.unbind(1), x.chunk(2, 1), x.tensor_split(3, 1)),
     "scatters": lambda x: (x.scatter(1, ids([0], [1], [2]), 5.0), x.scatter_add(0, ids([0, 1, 2, 0]), x[:1])),
+    "reducing scatters": lambda x: tuple(
+        x.scatter_reduce(0, ids([0, 1, 0, 2], [2, 1, 0, 0]), x[:2] * 3, reduce, include_self=own)
+        for reduce in ("sum", "prod", "mean", "amax", "amin") for own in (True, False)),
     "gathers": lambda x: (x.gather(1, ids([3, 0], [1, 1])), x.take(ids(5, 0)), x.take_along_dim(x.argsort(1), 1)),
     "running sums": lambda x: (x.cumsum(0), x.cumsum(1), (x > 0).cumsum(0)),
     "norms": lambda x: (x.norm(), x.norm(dim=1, keepdim=True), F.normalize(x), mt.linalg.vector_norm(x, 1, dim=0), x.var(0), x.std()),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.dtype import DType
 from metatensor.program.onnx.exporting.graph import Graph, Var
 from metatensor.program.onnx.exporting.table import Declined, conversion, operand
 from metatensor.program.onnx.exporting.views import axis_of, permuted, sliced
@@ -117,7 +119,7 @@ def _index_put(g: Graph, a: Any, result: Any) -> Var:
 
 # Scattering -----------------------------------------------------------------------------------------------
 
-_REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min"}
+_REDUCTIONS = {"add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max", "amin": "min", "mean": "add"}
 
 
 @conversion("scatter", "scatter_add", "scatter_reduce")
@@ -127,14 +129,38 @@ def _scatter(g: Graph, a: Any, result: Any) -> Var:
     axis = axis_of(a.dim, len(result.shape))
     index = g.cast(a.index, mt.int64)
     reduce = "add" if a.overload.startswith("scatter_add") else getattr(a, "reduce", None)
-    if not getattr(a, "include_self", True) or reduce is not None and reduce not in _REDUCTIONS:
+    if reduce is not None and reduce not in _REDUCTIONS or reduce == "mean" and not result.dtype.is_floating_point:
         raise Declined(f"reduce={reduce!r}")
     if isinstance(getattr(a, "src", None), Var):
         src = _cropped(g, a.src, a.index, -1)
     else:
         src = g.op("Expand", operand(g, a.value, result.dtype), g.op("Shape", index, dtype=mt.int64))
-    options: dict[str, Any] = {} if reduce is None else {"reduction": _REDUCTIONS[reduce]}
-    return g.op("ScatterElements", a.input, index, g.cast(src, result.dtype), axis=axis, **options)
+    src = g.cast(src, result.dtype)
+    if reduce is None:
+        return g.op("ScatterElements", a.input, index, src, axis=axis)
+    x = a.input
+    shape = g.op("Shape", index, dtype=mt.int64)
+    if not getattr(a, "include_self", True):  # what is reached begins with what changes nothing
+        neutral = g.op("Expand", g.number(_neutral(reduce, result.dtype), result.dtype), shape)
+        x = g.op("ScatterElements", x, index, neutral, axis=axis)
+    x = g.op("ScatterElements", x, index, src, axis=axis, reduction=_REDUCTIONS[reduce])
+    if reduce != "mean":
+        return x
+    one = g.number(1, result.dtype)
+    count = g.op("Expand", one, g.ints(result.shape))
+    if not a.include_self:
+        count = g.op("ScatterElements", count, index, g.op("Expand", g.number(0, result.dtype), shape), axis=axis)
+    count = g.op("ScatterElements", count, index, g.op("Expand", one, shape), axis=axis, reduction="add")
+    return g.op("Div", x, count)
+
+
+def _neutral(reduce: str, dtype: DType) -> float:
+    """Return the number that a reduction does not notice."""
+    if reduce in ("amax", "amin"):
+        if dtype.is_floating_point:
+            return -math.inf if reduce == "amax" else math.inf
+        return mt.iinfo(dtype).min if reduce == "amax" else mt.iinfo(dtype).max
+    return 1 if reduce in ("prod", "multiply") else 0
 
 
 @conversion("index_copy", "index_add")
