@@ -12,7 +12,7 @@ from metatensor._core.units import bytes_text, count_text
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import text
 from metatensor.cli.inputs import InputError, parse_input
-from metatensor.cli.programs import opened, places, type_text
+from metatensor.cli.programs import bound, opened, places, type_text
 from metatensor.cli.terminal import Terminal
 
 __all__ = ["command"]
@@ -46,7 +46,7 @@ def command(
     program = opened(path, "meta" if meta else None)
     args, kwargs = _arguments(program, inputs)
     if weights is not None:
-        program = _bound(program, weights)
+        program = bound(program, weights)
     lacking = [name for name, t in program.tensors.items() if t.is_meta]
     if not meta and lacking:
         raise click.ClickException(printable(
@@ -127,21 +127,6 @@ def _filled(nested: Any, place: Any) -> Any:
         return mt.zeros(t.shape, dtype=t.dtype, device=place)
 
     return mapped(made, mt.Tensor, nested)
-
-
-def _bound(program: Any, weights: str) -> Any:
-    from metatensor.checkpoint import CheckpointError, load
-
-    try:
-        tensors = load(weights)
-        known = {name: t for name, t in tensors.items() if name in program.held or name in program.tied}
-        if not known:
-            raise click.ClickException(printable(f"{weights} has no tensor with the name of a parameter of the program"))
-        return program.bind(known)
-    except (CheckpointError, ValueError) as error:
-        raise click.ClickException(printable(str(error))) from None
-    except OSError as error:
-        raise click.ClickException(printable(f"{weights}: {error.strerror or error}")) from None
 
 
 def _facts(t: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from metatensor.cli.terminal import Terminal
 if TYPE_CHECKING:
     from metatensor.program import Program
 
-__all__ = ["described", "is_program", "opened", "places", "print_diff", "print_program", "type_text"]
+__all__ = ["bound", "described", "is_program", "opened", "places", "print_diff", "print_program", "type_text"]
 
 MOST = 30
 """Lines of parameters that differ, of which `diff` prints no more."""
@@ -53,6 +53,22 @@ def opened(path: str, device: Any = None) -> Program:
         raise click.ClickException(printable(str(error))) from None
     except OSError as error:
         raise click.ClickException(printable(f"{path}: {error.strerror or error}")) from None
+
+
+def bound(program: Program, weights: str) -> Program:
+    """Return a program with the tensors of a checkpoint. Raise an error of the command if it cannot be read."""
+    from metatensor.checkpoint import CheckpointError, load
+
+    try:
+        tensors = load(weights)
+        known = {name: t for name, t in tensors.items() if name in program.held or name in program.tied}
+        if not known:
+            raise click.ClickException(printable(f"{weights} has no tensor with the name of a parameter of the program"))
+        return program.bind(known)
+    except (CheckpointError, ValueError) as error:
+        raise click.ClickException(printable(str(error))) from None
+    except OSError as error:
+        raise click.ClickException(printable(f"{weights}: {error.strerror or error}")) from None
 
 
 def type_text(value: Any) -> str:

@@ -19,24 +19,29 @@ from metatensor.cli.cases import inputs_of, named_inputs, ranges_of
 from metatensor.cli.configs import without_cache
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.inputs import InputError
+from metatensor.cli.programs import bound
 from metatensor.cli.request import Request, model_options
 from metatensor.cli.terminal import output_on_stderr
 from metatensor.cli.training_options import loss_of
 
 __all__ = ["command"]
 
+_WRITTEN = {".mtp": "a program", ".py": "Python source", ".onnx": "an ONNX model", ".html": "a page"}
+
 
 @click.command("trace")
 @model_options
 @click.option("--output", "-o", metavar="FILE", required=True, type=click.Path(dir_okay=False, writable=True),
-              help="Where to write: a program (.mtp), Python source (.py), or a page that draws the graph (.html).")  # fmt: skip
+              help="Where to write: a program (.mtp), Python source (.py), an ONNX model (.onnx), or a page that draws the graph (.html).")
 @click.option("--where", metavar="SIZES", multiple=True,
               help='Ranges of named sizes in inputs, which then vary in the program: "batch in 1..64; h in 224..512 step 32".')
 @click.option("--train", is_flag=True, help="Trace a training step: forward, loss, backward and optimizer. Default: an inference.")
 @click.option("--loss", metavar="FILE.py:NAME", help="With --train: function of the output that returns the loss [default: the mean].")
 @click.option("--optimizer", metavar="NAME", help="With --train: an optimizer of metatensor.optim [default: adamw].")
+@click.option("--weights", metavar="CHECKPOINT", type=click.Path(exists=True),
+              help="With .onnx: parameters and buffers, by name [default: they are inputs of the model, after the others].")  # fmt: skip
 def command(
-    request: Request, output: str, where: tuple[str, ...], train: bool, loss: str | None, optimizer: str | None
+    request: Request, output: str, where: tuple[str, ...], train: bool, loss: str | None, optimizer: str | None, weights: str | None
 ) -> None:
     """Build MODEL on meta, run its forward there, and write the calls of operators to a file.
 
@@ -49,11 +54,14 @@ def command(
     metatensor trace model.py:Net -i "float32[8,512]" -o net.py
     metatensor trace model.py:Net -i "float32[8,512]" -o graph.html
     metatensor trace model.py:Net -i "float32[batch,3,h,h]" --where "batch in 1..64; h in 64..512 step 32" -o net.mtp
+    metatensor trace model.py:Net -i "float32[8,512]" --weights net.safetensors -o net.onnx
     """
     suffix = os.path.splitext(output)[1].lower()
-    if suffix not in (".mtp", ".py", ".html"):
-        raise click.BadParameter(
-            printable(f"{output!r} must end with .mtp (a program), .py (Python source) or .html (a page)"), param_hint="--output")
+    if suffix not in _WRITTEN:
+        kinds = [f"{name} ({what})" for name, what in _WRITTEN.items()]
+        raise click.BadParameter(printable(f"{output!r} must end with {', '.join(kinds[:-1])} or {kinds[-1]}"), param_hint="--output")
+    if weights is not None and suffix != ".onnx":
+        raise click.UsageError("--weights needs an ONNX model as output; programs take weights when they are run")
     for name, value in (("--loss", loss), ("--optimizer", optimizer)):
         if value is not None and not train:
             raise click.UsageError(f"{name} needs --train")
@@ -77,7 +85,10 @@ def command(
             program = _step(model, request, criterion, chosen, named) if train else _forward(model, request, named)
     except (Exception, SystemExit) as error:
         _fail(request.failure(error))
-    _write(program, output, suffix)
+    if suffix == ".onnx":
+        _export(program, output, weights)
+    else:
+        _write(program, output, suffix)
     click.echo(printable(f"{output}: {program.name}, {len(program)} calls of {len(program.operators())} operators, "
                          f"{len(program.parameters)} parameters; {bytes_text(os.path.getsize(output))}"))  # fmt: skip
     for line in program.conditions() if named else ():
@@ -143,6 +154,17 @@ def _write(program: Any, output: str, suffix: str) -> None:
             file.write(source.encode())
     except TypeError as error:  # an argument that has no form in a file
         raise click.ClickException(printable(str(error))) from None
+    except OSError as error:
+        raise click.ClickException(printable(f"{output}: {error.strerror or error}")) from None
+
+
+def _export(program: Any, output: str, weights: str | None) -> None:
+    try:
+        if weights is not None:
+            program = bound(program, weights)
+        program.to_onnx(output, parameters=weights is not None)
+    except (ImportError, ValueError) as error:
+        raise click.ClickException("\n".join(printable(line) for line in str(error).split("\n"))) from None
     except OSError as error:
         raise click.ClickException(printable(f"{output}: {error.strerror or error}")) from None
 

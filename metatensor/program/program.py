@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from importlib import import_module
 from typing import Any, NamedTuple
@@ -209,6 +209,58 @@ class Program:
         page = escape(import_module("metatensor.analysis.graph").document(self))
         style = "width: 100%; height: 640px; border: 0"
         return f'<iframe title="{escape(self.name)}" sandbox="allow-scripts" style="{style}" srcdoc="{page}"></iframe>'
+
+    def to_onnx(
+        self, f: Any, *, opset: int = 21, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
+        parameters: bool = True, dynamic: Mapping[str, Any] | None = None, traces: Sequence[Program] = (),
+        external_data: bool | None = None, metadata: bool = True, conversions: Mapping[str, Callable[..., Any]] | None = None,
+        functions: bool = False,
+    ) -> None:  # fmt: skip
+        """Write the program as an ONNX model. Needs the ``onnx`` package.
+
+        Operators without a counterpart in ONNX are decomposed, and writes become new values. Parameters, buffers and constants become
+        initializers with their names, tied ones once.
+
+        Parameters
+        ----------
+        f : str, path or binary file
+            Where to write.
+        opset : int
+            Version of the operator set, at least 18. Default 21.
+        input_names, output_names : sequence of str, optional
+            Names of the first inputs and outputs. Default: those of `code`, and keys, fields or places in the result.
+        parameters : bool
+            Whether parameters, buffers and constants are initializers, which need data. If False, they are inputs of the model, after the
+            others; tensors on meta are enough. Default True.
+        dynamic : mapping, optional
+            For inputs, by name, the names of dimensions whose size may vary: ``{"x0": {0: "batch"}}``.
+        traces : sequence of Program, required with `dynamic`
+            Traces of the same callable at other sizes. A number that differs between them must be an expression of the names that
+            gives it in each: a multiple of a name or of a product of two, or with three sizes or more also such a multiple plus a constant.
+            At least as many as there are names.
+        external_data : bool, optional
+            Whether the data of tensors is in a file beside the model, ``PATH.data``. Default: if there is more than 2 GiB.
+        metadata : bool
+            Whether each node has the operator, the module and the source line that it comes from in ``metadata_props``
+            (in ``doc_string`` before opset 21). Default True.
+        conversions : mapping of callable, optional
+            Conversions of further operators, such as custom ones, by name: functions ``(graph, arguments, result)`` that add nodes with
+            ``graph.op(type, *inputs, domain=..., **attributes)`` and return what that returned.
+        functions : bool
+            Whether each run of a module is a call of a function of the model; modules that do the same share one. Default False.
+
+        Raises
+        ------
+        ExportError
+            A ValueError, if calls have no form in ONNX: it lists the operators and the lines that called them. Also if the program changes
+            parameters, buffers or arguments, if a parameter has no data, or if a number depends on named sizes in a way that was not found.
+        ImportError
+            If the ``onnx`` package is missing.
+        """
+        from metatensor.program.onnx.exporting import export
+
+        export(self, f, opset=opset, input_names=input_names, output_names=output_names, parameters=parameters, dynamic=dynamic,
+               traces=traces, external_data=external_data, metadata=metadata, conversions=conversions, functions=functions)  # fmt: skip
 
     # Text -----------------------------------------------------------------------------------------------
 

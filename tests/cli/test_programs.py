@@ -65,8 +65,29 @@ def test_trace_and_inspect_draw_the_graph(traced, run):
     assert result.exit_code == 1 and "missing/graph.html: No such file" in result.stderr and "Traceback" not in result.output
 
 
+def test_trace_writes_onnx_models(models, run):
+    onnx = pytest.importorskip("onnx")
+    result = run("trace", "models.py:Net", "-i", "float32[3,8]", "-o", "net.onnx")
+    assert result.exit_code == 0 and result.stdout.startswith("net.onnx: "), result.output
+    names = [value.name for value in onnx.load("net.onnx").graph.input]
+    assert names[0] == "x0" and len(names) == 5                                    # parameters are inputs
+    with mt.device("cpu"):
+        mt.checkpoint.save({name: mt.zeros(8, 8) if "weight" in name else mt.ones(8) for name in names[1:]}, "net.safetensors")
+    result = run("trace", "models.py:Net", "-i", "float32[3,8]", "--weights", "net.safetensors", "-o", "full.onnx")
+    assert result.exit_code == 0, result.output
+    model = onnx.load("full.onnx")
+    assert len(model.graph.input) == 1 and {t.name for t in model.graph.initializer} >= set(names[1:])
+    for arguments, status, words in (
+        (("models.py:Net", "-i", "float32[3,8]", "--train", "-o", "step.onnx"), 1, "sets the gradient of"),
+        (("models.py:Net", "-i", "float32[3,8]", "--weights", "net.safetensors", "-o", "net.mtp"), 2, "--weights needs an ONNX model"),
+        (("models.py:Net", "-i", "float32[3,8]", "-o", "no/such/net.onnx"), 1, "No such file"),
+    ):
+        result = run("trace", *arguments)
+        assert result.exit_code == status and words in result.output, result.output
+
+
 @pytest.mark.parametrize(("arguments", "status", "words"), [
-    (("models.py:Net", "-o", "net.onnx"), 2, "must end with .mtp"),
+    (("models.py:Net", "-o", "net.txt"), 2, "must end with .mtp"),
     (("models.py:Missing", "-o", "net.mtp"), 2, "has no 'Missing'"),
     (("models.py:Broken", "-i", "float32[1,8]", "-o", "net.mtp"), 1, "shapes cannot be multiplied"),
     (("models.py:cannot", "-o", "net.mtp"), 1, "no such configuration"),

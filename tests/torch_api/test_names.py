@@ -111,7 +111,7 @@ def test_nothing_is_an_instance(name):
     ("distributed.fsdp.FullyShardedDataParallel", NotImplementedError), ("distributed.fsdp.fully_shard", NotImplementedError),
     ("distributed.checkpoint.save", NotImplementedError), ("distributed.rpc.init_rpc", NotImplementedError),
     ("cuda.CUDAGraph", RuntimeError), ("cuda.graph", RuntimeError), ("export.draft_export", NotImplementedError),
-    ("export.unflatten", NotImplementedError), ("onnx.export", NotImplementedError),
+    ("export.unflatten", NotImplementedError), ("onnx.dynamo_export", NotImplementedError),
     ("nested.nested_tensor", NotImplementedError),
     ("sparse.mm", NotImplementedError), ("onnx.symbolic_opset11.select", NotImplementedError),
     ("ao.quantization.convert", NotImplementedError), ("package.PackageImporter", NotImplementedError),

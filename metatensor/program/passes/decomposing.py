@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from typing import Any
 
@@ -15,8 +16,10 @@ from metatensor.program.program import Program
 from metatensor.program.structure import leaves, mapped
 from metatensor.rules.decompositions import decompositions
 
-__all__ = ["decompose"]
+__all__ = ["decompose", "decomposed"]
 
+_SEVERAL = re.compile(r"\bint\[([2-9])\]\??\s+(\w+)")
+"""Arguments that can be one number for several dimensions."""
 _DEPTH = 12
 """Decompositions inside decompositions."""
 
@@ -59,7 +62,7 @@ def decompose(program: Program, operators: Collection[str] | Callable[[str], boo
             made.at(i)
             if chosen(call.op.name):
                 made.keep(call)
-            elif _decomposed(made, call):
+            elif decomposed(made, call):
                 progress = True
             else:
                 remaining.add(call.op.name)
@@ -74,8 +77,16 @@ def decompose(program: Program, operators: Collection[str] | Callable[[str], boo
     return program
 
 
-def _decomposed(made: Rewriter, call: ProgramCall) -> bool:
-    """Add what computes a call. Return False if nothing does."""
+def _laid_out(made: Rewriter, old: Value, new: Value, call: ProgramCall) -> Value:
+    """Return a copy of a value with the layout of another."""
+    op = registry["empty_strided"]
+    target = made.emit(op, (old.shape, old.stride), {"dtype": old.dtype, "device": old.device}, like=call, device=old.device)
+    made.emit(registry["copy_"], (target, new), {}, like=call, writes=(target,))
+    return target  # type: ignore[no-any-return]
+
+
+def decomposed(made: Rewriter, call: ProgramCall, laid_out: Callable[[Rewriter, Value, Value, ProgramCall], Value] = _laid_out) -> bool:
+    """Add what computes a call. Return False if nothing does. `laid_out` gives a result the layout that it had."""
     if random(call) or call.op.flags & (operator_flags.HOST | operator_flags.VIEW) or "out" in call.kwargs:
         return False
     args, kwargs = made.mapped((call.args, call.kwargs))
@@ -107,17 +118,9 @@ def _decomposed(made: Rewriter, call: ProgramCall) -> bool:
         return True
     for old, new in zip(results, outputs):
         if not same_layout(old, new):  # what follows may depend on the layout
-            new = _laid_out(made, old, new, call)
+            new = laid_out(made, old, new, call)
         made.replace(old, new)
     return True
-
-
-def _laid_out(made: Rewriter, old: Value, new: Value, call: ProgramCall) -> Value:
-    """Return a copy of a value with the layout of another."""
-    op = registry["empty_strided"]
-    target = made.emit(op, (old.shape, old.stride), {"dtype": old.dtype, "device": old.device}, like=call, device=old.device)
-    made.emit(registry["copy_"], (target, new), {}, like=call, writes=(target,))
-    return target  # type: ignore[no-any-return]
 
 
 def _body(op: Op, args: Any, kwargs: dict[str, Any]) -> tuple[Callable[..., Any], list[Any]] | None:
@@ -138,4 +141,10 @@ def _body(op: Op, args: Any, kwargs: dict[str, Any]) -> tuple[Callable[..., Any]
     function = decompositions().get(overload.qualname)
     if function is None:
         return None
+    for n, name in _SEVERAL.findall(overload.text):
+        given = named.get(name)
+        if isinstance(given, int):  # kernels get one number for each dimension
+            named[name] = (given,) * int(n)
+        elif isinstance(given, (list, tuple)) and len(given) == 1:
+            named[name] = tuple(given) * int(n)
     return function, mapped(lambda t: stand_ins[id(t)], Tensor, list(named.values()))

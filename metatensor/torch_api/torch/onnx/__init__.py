@@ -1,10 +1,11 @@
-"""Export to ONNX, which raises NotImplementedError. Symbolic functions can be registered."""
+"""Export to ONNX. Symbolic functions can be registered for operators of the user's own."""
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from metatensor._core.absent import functions, kind
@@ -15,9 +16,12 @@ __all__ = ["ExportOptions", "ONNXProgram", "OnnxExporterError", "OperatorExportT
            "select_model_mode_for_export", "unregister_custom_op_symbolic"]  # fmt: skip
 
 _opsets = tuple(f"symbolic_opset{version}" for version in range(7, 21))
-__getattr__, __dir__ = attributes(__name__, ("errors", "operators", "symbolic_helper", "utils", *_opsets))
+__getattr__, __dir__ = attributes(
+    __name__, ("errors", "operators", "symbolic_helper", "utils", *_opsets),
+    {name: f"{__name__}._exporting:{name}" for name in ("ONNXProgram", "export")},
+)  # fmt: skip
 
-_WHY = "metatensor exports no ONNX; export with PyTorch"
+_WHY = "it belongs to PyTorch's older exporters; use onnx.export"
 
 
 class OnnxExporterError(RuntimeError):
@@ -67,16 +71,27 @@ class TrainingMode(enum.Enum):
     TRAINING = 2
 
 
-_made = functions("onnx", "export dynamo_export select_model_mode_for_export", _WHY)
-export, dynamo_export = _made["export"], _made["dynamo_export"]
-select_model_mode_for_export = _made["select_model_mode_for_export"]
-ONNXProgram = kind("onnx.ONNXProgram", _WHY)
+_made = functions("onnx", "dynamo_export select_model_mode_for_export", _WHY)
+dynamo_export, select_model_mode_for_export = _made["dynamo_export"], _made["select_model_mode_for_export"]
 ExportOptions = kind("onnx.ExportOptions", _WHY)
 
 
+_now: list[bool] = []
+
+
+@contextlib.contextmanager
+def _exporting_now() -> Iterator[None]:
+    """Let `is_in_onnx_export` return True inside."""
+    _now.append(True)
+    try:
+        yield
+    finally:
+        _now.pop()
+
+
 def is_in_onnx_export() -> bool:
-    """Return False."""
-    return False
+    """Return True while `export` runs a module."""
+    return bool(_now)
 
 
 def is_onnxrt_backend_supported() -> bool:
@@ -89,7 +104,10 @@ _symbolics: dict[tuple[str, int], Callable[..., Any]] = {}
 
 
 def register_custom_op_symbolic(symbolic_name: str, symbolic_fn: Callable[..., Any], opset_version: int) -> None:
-    """Register the function that exports an operator, given as ``"namespace::name"``. It is never called."""
+    """Register the function that exports an operator, given as ``"namespace::name"``.
+
+    `export` calls it with a graph and the operator's arguments. The graph has a method ``op("domain::Type", *inputs, name_i=..., ...)``.
+    """
     if not re.fullmatch(r"[A-Za-z]\w*::[A-Za-z]\w*", symbolic_name, re.ASCII):
         raise OnnxExporterError(f'register_custom_op_symbolic: expected "namespace::name", got {symbolic_name!r}')
     _symbolics[symbolic_name, opset_version] = symbolic_fn

@@ -22,6 +22,6 @@ def attribute(module: str, names: str = NAMES) -> Callable[[str], Any]:
     def find(name: str) -> Any:
         if name not in known:
             raise AttributeError(f"module 'torch.onnx.{module}' has no attribute {name!r} (metatensor stands in the place of PyTorch)")
-        return function(f"onnx.{module}.{name}", "metatensor exports no ONNX; export with PyTorch")
+        return function(f"onnx.{module}.{name}", "onnx.export does not use these functions")
 
     return find

@@ -6,7 +6,7 @@ __all__ = ["OnnxExporterError", "SymbolicValueError", "UnsupportedOperatorError"
 
 
 class UnsupportedOperatorError(OnnxExporterError):
-    """Raised in PyTorch for an operator that ONNX does not have."""
+    """Raised for calls that ONNX has no form for."""
 
 
 class SymbolicValueError(OnnxExporterError):

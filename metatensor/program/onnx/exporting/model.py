@@ -1,0 +1,293 @@
+"""Building the ONNX model of a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple
+
+import onnx
+from onnx import TensorProto, helper
+
+from metatensor import __version__
+from metatensor._core.capture import Value
+from metatensor.program.onnx.dtypes import element_type
+from metatensor.program.onnx.exporting import DEFAULT_OPSET, LEAST_OPSET
+from metatensor.program.onnx.exporting import activation as _activation
+from metatensor.program.onnx.exporting import creating as _creating
+from metatensor.program.onnx.exporting import elementwise as _elementwise
+from metatensor.program.onnx.exporting import indexing as _indexing
+from metatensor.program.onnx.exporting import norms as _norms
+from metatensor.program.onnx.exporting import pooling as _pooling
+from metatensor.program.onnx.exporting import products as _products
+from metatensor.program.onnx.exporting import reducing as _reducing
+from metatensor.program.onnx.exporting import resizing as _resizing
+from metatensor.program.onnx.exporting import views as _views
+from metatensor.program.onnx.exporting.dynamic import Axes, axes_of, named
+from metatensor.program.onnx.exporting.errors import ExportError, Unsupported, listed
+from metatensor.program.onnx.exporting.functions import with_functions
+from metatensor.program.onnx.exporting.graph import Graph, Size, Unknown, Var
+from metatensor.program.onnx.exporting.lowering import decomposed_calls, prepared
+from metatensor.program.onnx.exporting.table import Declined, convert
+from metatensor.program.onnx.exporting.writing import Built, with_data
+from metatensor.program.printing import names_of
+from metatensor.program.program import Program
+from metatensor.program.structure import leaves
+
+__all__ = ["build"]
+
+FAMILIES = (_activation, _creating, _elementwise, _indexing, _norms, _pooling, _products, _reducing, _resizing, _views)
+"""The modules that fill the table of conversions."""
+_ROUNDS = 12
+"""Decompositions inside decompositions."""
+
+
+def build(
+    program: Program, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
+    parameters: bool = True, dynamic: Mapping[Any, Any] | None = None, traces: Sequence[Program] = (), metadata: bool = True,
+    conversions: Mapping[str, Callable[..., Any]] | None = None, functions: bool = False, data: bool = True,
+) -> Any:  # fmt: skip
+    """Return the model of a program, see `Program.to_onnx`: a ``ModelProto``, or without `data` a `Built` that lacks it."""
+    newest = onnx.defs.onnx_opset_version()
+    if not LEAST_OPSET <= opset <= newest:
+        raise ValueError(f"opset: expected a version from {LEAST_OPSET} to {newest}, got {opset}")
+    inputs = list({value.number: value for value in program.inputs}.values())
+    names = _input_names(program, inputs, input_names)
+    axes = axes_of(dynamic, names, inputs)
+    if axes and not traces:
+        raise ValueError("dynamic: traces at other sizes are needed to find what depends on them; pass them as traces")
+    if traces and not axes:
+        raise ValueError("traces: they are of use with dynamic only")
+    how = _Options(names, axes, opset, metadata, dict(conversions or {}), output_names)
+    graph, outputs, program = _converted([prepared(one) for one in (program, *traces)], how)
+    built = _assembled(graph, outputs, program, names, axes, parameters, functions)
+    return with_data(built) if data else built
+
+
+class _Options(NamedTuple):
+    """How a graph is made: the names of inputs and their dimensions, and what was asked for."""
+
+    names: list[str]
+    axes: Axes
+    opset: int
+    metadata: bool
+    conversions: dict[str, Any]
+    output_names: Sequence[str] | None
+
+
+def _converted(programs: list[Program], how: _Options) -> tuple[Graph, list[tuple[str, Value]], Program]:
+    """Return the graph, its outputs by name, and the program after what it was lowered to."""
+    stuck: list[Unsupported] = []
+    for _ in range(_ROUNDS):
+        seen = named(programs, how.axes) if how.axes else programs
+        drawn = [_Drawing(one, how) for one in seen]
+        failed = {i: why for one in drawn for i, why in one.failed.items()}
+        if not failed:
+            for other in drawn[1:]:
+                drawn[0].compare(other)
+            return drawn[0].graph, drawn[0].outputs, seen[0]
+        stuck = [Unsupported(programs[0].calls[i].op.name, programs[0].calls[i].place, why) for i, why in sorted(failed.items())]
+        lowered = [decomposed_calls(one, failed) for one in programs]
+        if any(one is None for one in lowered):
+            break
+        programs = [one for one in lowered if one is not None]
+    raise listed(programs[0].name, stuck)
+
+
+class _Drawing:
+    """The graph of one program."""
+
+    def __init__(self, program: Program, how: _Options) -> None:
+        self.program, names = program, how.names
+        named_outputs = _output_names(program, how.output_names, {*names, *program.held})
+        self.graph = graph = Graph(how.opset, {*names, *program.held, *named_outputs})
+        env: dict[int, Var] = {}
+        inputs = list({value.number: value for value in program.inputs}.values())
+        for i, (name, value) in enumerate(zip(names, inputs)):
+            env[value.number] = Var(name, value.dtype, value.shape)
+            for axis, size in how.axes.get(i, {}).items():
+                graph.sizes.setdefault(size, (name, axis))
+        for name, value in program.held.items():
+            env[value.number] = Var(name, value.dtype, value.shape)
+        self.failed: dict[int, str] = {}
+        self.origins: list[int] = []
+        for i, call in enumerate(program.calls):
+            path = program.modules[call.module]
+            graph.prefix = f"{path}/" if path else ""
+            if how.metadata:
+                graph.notes = {"operator": call.op.name}
+                if path:
+                    graph.notes["module"] = path
+                if call.place is not None:
+                    graph.notes["source"] = f"{call.place[0]}:{call.place[1]}"
+            try:
+                convert(graph, call, env, how.conversions)
+            except (Declined, Unknown) as error:
+                self.failed[i] = str(error)
+                for value in [*leaves(Value, call.result), *call.writes]:
+                    env[value.number] = Var("", value.dtype, value.shape)
+            except TypeError as error:  # a dtype that ONNX lacks
+                if "ONNX" not in str(error):
+                    raise
+                self.failed[i] = str(error)
+                for value in [*leaves(Value, call.result), *call.writes]:
+                    env[value.number] = Var("", value.dtype, value.shape)
+            self.origins += [i] * (len(graph.nodes) - len(self.origins))
+        graph.prefix, graph.notes = "", {}
+        self.outputs: list[tuple[str, Value]] = []
+        for name, value in zip(named_outputs, program.outputs):
+            self.outputs.append((name, value))
+            if not self.failed:
+                graph.nodes.append(helper.make_node("Identity", [str(env[value.number])], [name], name=graph.fresh("Identity")))
+        self.origins += [-1] * (len(graph.nodes) - len(self.origins))
+
+    def compare(self, other: _Drawing) -> None:
+        """Raise if the graphs of two traces differ: a number that depends on the sizes is fixed somewhere."""
+        found = []
+        mine, theirs = ({t.name: t for t in g.initializers} for g in (self.graph, other.graph))
+        for at, (one, two) in enumerate(zip(self.graph.nodes, other.graph.nodes)):
+            constants = [(mine.get(a), theirs.get(b)) for a, b in zip(one.input, two.input)]
+            if one != two or any(a != b for a, b in constants):
+                call = self.program.calls[self.origins[at]]
+                found.append(Unsupported(call.op.name, call.place, "a number in it depends on the sizes that have names"))
+        if found or len(self.graph.nodes) != len(other.graph.nodes):
+            raise listed(self.program.name, found) if found else ExportError(f"{self.program.name}: the graphs of the traces differ")
+
+
+# Names ----------------------------------------------------------------------------------------------------
+
+
+def _input_names(program: Program, inputs: Sequence[Value], given: Sequence[str] | None) -> list[str]:
+    known = names_of(program)
+    names = [known[value.number] for value in inputs]
+    if given is not None:
+        if len(given) > len(names):
+            raise ValueError(f"input_names: {len(given)} names for {len(names)} inputs")
+        names[: len(given)] = [str(name) for name in given]
+    _distinct(names, program, "input_names")
+    return names
+
+
+def _output_names(program: Program, given: Sequence[str] | None, taken: set[str]) -> list[str]:
+    names: list[str] = []
+    for wish in _places(program.output, ""):
+        name, n = wish or "output", 1
+        while name in taken:
+            name, n = f"{wish or 'output'}_{n}", n + 1
+        taken.add(name)
+        names.append(name)
+    if given is not None:
+        if len(given) > len(names):
+            raise ValueError(f"output_names: {len(given)} names for {len(names)} outputs")
+        names[: len(given)] = [str(name) for name in given]
+    _distinct(names, program, "output_names")
+    return names
+
+
+def _distinct(names: Sequence[str], program: Program, what: str) -> None:
+    for i, name in enumerate(names):
+        if not name or name in names[:i] or name in program.held:
+            raise ValueError(f"{what}: {name!r} is {'empty' if not name else 'the name of something else'}")
+
+
+def _places(output: Any, name: str) -> Iterator[str]:
+    """Yield a name for each tensor of a result, in the order of `Program.outputs`."""
+    if isinstance(output, Value):
+        yield name
+        return
+    pairs: list[tuple[Any, Any]] = []
+    if isinstance(output, dict):
+        pairs = list(output.items())
+    elif isinstance(output, (list, tuple)):
+        pairs = list(zip(getattr(output, "_fields", range(len(output))), output))
+    elif is_dataclass(output) and not isinstance(output, type):
+        pairs = [(field.name, getattr(output, field.name)) for field in fields(output)]
+    elif next(leaves(Value, output), None) is not None:
+        pairs = list(vars(output).items())
+    for key, item in pairs:
+        start = name or ("output" if isinstance(key, int) else "")
+        yield from _places(item, f"{start}.{key}" if start and not isinstance(key, int) else f"{start}_{key}" if start else str(key))
+
+
+# The model ------------------------------------------------------------------------------------------------
+
+
+def _assembled(
+    graph: Graph, outputs: list[tuple[str, Value]], program: Program, names: list[str], axes: Axes, parameters: bool, functions: bool
+) -> Built:
+    nodes = _needed(graph.nodes, [name for name, _ in outputs])
+    used = {name for node in nodes for name in node.input}
+    inputs = list({value.number: value for value in program.inputs}.values())
+    given = [_info(name, value, axes.get(i, {})) for i, (name, value) in enumerate(zip(names, inputs))]
+    tensors = {}
+    initializers = []
+    for name, value in program.held.items():
+        if name not in used:
+            continue
+        tensor = program.tensors.get(name)
+        if tensor is not None and not tensor.is_meta and parameters:
+            initializers.append(TensorProto(name=name, data_type=element_type(value.dtype), dims=list(value.shape)))
+            tensors[name] = tensor
+        elif parameters:
+            raise ExportError(
+                f"{program.name}: {program.kinds[name]} {name!r} has no data, and an initializer of an ONNX model needs some; give the "
+                "program tensors with data (bind), or pass parameters=False, which makes inputs of all of them"
+            )
+        else:
+            given.append(_info(name, value, {}))
+    initializers += [t for t in graph.initializers if t.name in used]
+    results = [_info(name, value, {}) for name, value in outputs]
+    definitions: list[Any] = []
+    if functions:
+        nodes, definitions = with_functions(nodes, [name for name, _ in outputs], graph.opset)
+    made = helper.make_graph(nodes, program.name or "program", given, results, initializers)
+    model = helper.make_model(made, functions=definitions, producer_name="metatensor", producer_version=__version__,
+                              opset_imports=[helper.make_opsetid("", graph.opset), *_domains(nodes, definitions)])  # fmt: skip
+    model.ir_version = max(helper.find_min_ir_version_for([helper.make_opsetid("", graph.opset)]), 8)
+    if program.tied:
+        helper.set_model_props(model, {f"tied:{name}": own for name, own in program.tied.items()})
+    return Built(model, tensors)
+
+
+def _domains(nodes: Sequence[Any], functions: Sequence[Any]) -> list[Any]:
+    """Return the operator sets of other domains: of functions, and of those that conversions of the user's own may use."""
+    every = [*nodes, *(node for function in functions for node in function.node)]
+    return [helper.make_opsetid(domain, 1) for domain in dict.fromkeys(node.domain for node in every) if domain]
+
+
+def _info(name: str, value: Value, axes: Mapping[int, str]) -> Any:
+    shape = [axes.get(i) or _dim(n) for i, n in enumerate(value.shape)]
+    return helper.make_tensor_value_info(name, element_type(value.dtype), shape)
+
+
+def _dim(n: int) -> Any:
+    """Return a size, the name of one, or None for what is computed from names."""
+    if not isinstance(n, Size):
+        return n
+    if n.terms is not None and len(n.terms) == 1 and len(n.terms[0][0]) == 1 and n.terms[0][1] == 1:
+        return n.terms[0][0][0]
+    return None
+
+
+def _needed(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
+    """Return the nodes that outputs depend on. Where only a copy makes an output, what makes the value takes its name."""
+    wanted = set(outputs)
+    kept = []
+    for node in reversed(nodes):
+        if any(name in wanted for name in node.output):
+            kept.append(node)
+            wanted.update(node.input)
+    kept.reverse()
+    made = {name: node for node in kept for name in node.output}
+    renamed: dict[str, str] = {}
+    gone = []
+    for node in kept:
+        if node.op_type == "Identity" and node.output[0] in outputs and node.input[0] in made and node.input[0] not in renamed:
+            renamed[node.input[0]] = node.output[0]
+            gone.append(id(node))
+    for node in kept:
+        for names in (node.input, node.output):
+            for i, name in enumerate(names):
+                if name in renamed:
+                    names[i] = renamed[name]
+    return [node for node in kept if id(node) not in gone]

@@ -1,0 +1,380 @@
+"""`Program.to_onnx`: names, initializers, ties, external data, metadata, sizes with names, further conversions, and what is refused."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+import metatensor as mt
+from metatensor import nn
+
+pytest.importorskip("metatensor_cpu")
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+import onnx
+
+from metatensor.program.onnx.dtypes import dtype_of, element_type, type_name
+from metatensor.program.onnx.exporting import ExportError
+from program.onnx.exports import array, assert_close, exported, model_of, run
+
+
+def rand(*shape):
+    return mt.rand(*shape, device="cpu")
+
+
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(10, 4)
+        self.head = nn.Linear(4, 10, bias=False)
+        self.head.weight = self.embedding.weight
+        self.unused = nn.Linear(3, 3)
+
+    def forward(self, ids, *, scale=None):
+        x = self.head(self.embedding(ids))
+        return {"logits": x if scale is None else x * scale, "parts": (x.sum(), [x.mean()])}
+
+
+def traced(fn, *args, **kwargs):
+    return mt.program.trace(fn, *args, **kwargs)
+
+
+def names(values):
+    return [value.name for value in values]
+
+
+# What a model has ---------------------------------------------------------------------------------------------
+
+
+def test_names_and_tied_parameters():
+    model = Tied().to("cpu")
+    ids, scale = mt.tensor([[1, 2, 3]], device="cpu"), rand(1)
+    program = traced(model, ids, scale=scale)
+    made = model_of(program)
+    assert names(made.graph.input) == ["x0", "scale"]
+    assert names(made.graph.output) == ["logits", "parts_0", "parts_1_0"]
+    parameters = [t for t in made.graph.initializer if "weight" in t.name]
+    assert names(parameters) == ["embedding.weight"]                            # once, and what is not used is not there
+    assert {p.key: p.value for p in made.metadata_props} == {"tied:head.weight": "embedding.weight"}
+    assert made.producer_name == "metatensor" and made.opset_import[0].version == 21
+    made = exported(program, input_names=["ids"], output_names=["y"])
+    loaded = onnx.load_from_string(made)
+    assert names(loaded.graph.input) == ["ids", "scale"] and names(loaded.graph.output)[0] == "y"
+    result = model(ids, scale=scale)
+    for got, t in zip(run(made, ids, scale), (result["logits"], result["parts"][0], result["parts"][1][0])):
+        assert_close(got, array(t))
+
+
+def test_the_same_tensor_twice_is_one_input():
+    x = rand(3)
+    program = traced(lambda a, b: a + b, x, x)
+    assert len(model_of(program).graph.input) == 1
+    assert_close(run(exported(program), x)[0], array(x + x))
+
+
+def test_metadata_of_nodes():
+    model = nn.Sequential(nn.Linear(3, 4), nn.ReLU()).to("cpu")
+    program = traced(model, rand(2, 3))
+    node = model_of(program).graph.node[0]
+    found = {p.key: p.value for p in node.metadata_props}
+    assert found["operator"] == "nn.functional.linear" and found["module"] == "0" and node.name == "0/Gemm"
+    here = traced(lambda x: x.exp(), rand(3))
+    source = {p.key: p.value for p in model_of(here).graph.node[0].metadata_props}["source"]
+    assert source.startswith(__file__) and source.rpartition(":")[2].isdigit()
+    assert "operator: exp" in model_of(here, opset=18).graph.node[0].doc_string
+    assert not model_of(here, metadata=False).graph.node[0].metadata_props
+
+
+def test_external_data(tmp_path):
+    model = nn.Sequential(nn.Linear(30, 40), nn.Linear(40, 2)).to("cpu")
+    x = rand(2, 30)
+    path = tmp_path / "model.onnx"
+    traced(model, x).to_onnx(path, external_data=True)
+    assert sorted(os.listdir(tmp_path)) == ["model.onnx", "model.onnx.data"]
+    onnx.checker.check_model(str(path), full_check=True)
+    small = {t.name for t in onnx.load(path, load_external_data=False).graph.initializer if t.data_location != onnx.TensorProto.EXTERNAL}
+    assert {"1.bias", "0.bias", "1.weight"} == {name for name in small if "." in name}
+    assert_close(run(onnx.load(path).SerializeToString(), x)[0], array(model(x)))
+    assert mt.checkpoint.load(path)["0.weight"].equal(model[0].weight)
+    traced(model, x).to_onnx(path, external_data=False)
+    assert path.stat().st_size > 40 * 30 * 4
+    with pytest.raises(ValueError, match="external_data"), open(tmp_path / "other", "wb") as file:
+        traced(model, x).to_onnx(file, external_data=True)
+
+
+def test_parameters_without_data():
+    with mt.device("meta"):
+        model = nn.Linear(3, 4)
+        program = traced(model, mt.empty(2, 3))
+    with pytest.raises(ExportError, match="'weight' has no data.*parameters=False"):
+        exported(program)
+    made = exported(program, parameters=False)
+    assert names(onnx.load_from_string(made).graph.input) == ["x0", "weight", "bias"]
+    own = nn.Linear(3, 4).to("cpu")
+    x = rand(2, 3)
+    assert_close(run(made, x, own.weight, own.bias)[0], array(own(x)))
+    assert_close(run(exported(program.bind(own.state_dict())), x)[0], array(own(x)))
+
+
+def test_dtypes_both_ways():
+    for dtype in (mt.float32, mt.bfloat16, mt.bool, mt.float8_e4m3fn, mt.complex64):
+        assert dtype_of(element_type(dtype)) is dtype
+    assert element_type(mt.float16) == onnx.TensorProto.FLOAT16 and type_name(8) == "STRING" and type_name(1000) == "number 1000"
+    for wrong in (8, 22, 1000):
+        with pytest.raises(TypeError, match="no dtype"):
+            dtype_of(wrong)
+    with pytest.raises(TypeError, match="complex32"):
+        element_type(mt.complex32)
+
+
+def test_other_dtypes_are_exported():
+    weight = nn.Parameter(mt.rand(4, 3, device="cpu").to(mt.bfloat16))
+    made = model_of(traced(lambda x: nn.functional.linear(x, weight), rand(2, 3).to(mt.bfloat16)))
+    assert made.graph.input[0].type.tensor_type.elem_type == onnx.TensorProto.BFLOAT16
+    assert made.graph.initializer[0].raw_data == array(weight.detach().view(mt.uint8)).tobytes()
+
+
+# Sizes with names -----------------------------------------------------------------------------------------------
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(20, 8)
+        self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+
+    def forward(self, ids):
+        n, length = ids.shape
+        x = self.embedding(ids) + mt.arange(length, device="cpu")[:, None] * 0.1
+        q, k, v = self.qkv(x).view(n, length, 3, 2, 4).permute(2, 0, 3, 1, 4).unbind(0)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.out(y.transpose(1, 2).reshape(n, length, 8)), x.mean(1)
+
+
+def at(fn, *shapes):
+    return [traced(fn, mt.randint(0, 20, shape, device="cpu")) for shape in shapes]
+
+
+def test_sizes_with_names():
+    model = Attention().to("cpu").eval()
+    program, *others = at(model, (2, 5), (3, 11), (5, 7))
+    made = exported(program, dynamic={"x0": {0: "batch", 1: "length"}}, traces=others)
+    loaded = onnx.load_from_string(made)
+    dims = [[d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*loaded.graph.input, *loaded.graph.output)]
+    assert dims == [["batch", "length"], ["batch", "length", 8], ["batch", 8]]
+    for shape in ((2, 5), (1, 1), (7, 3), (4, 13)):
+        ids = mt.randint(0, 20, shape, device="cpu")
+        for got, t in zip(run(made, ids), model(ids)):
+            assert_close(got, array(t))
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x: x.reshape(-1), lambda x: x.reshape(x.shape[0] * 2, -1), lambda x: x.new_zeros(x.shape[0], 3) + 1,
+    lambda x: x.repeat(1, 2).view(x.shape[0], 2, -1), lambda x: mt.cat([x, x[:1]]).view(x.shape[0] + 1, 4), lambda x: x * x.shape[0],
+    lambda x: x.unsqueeze(1).expand(x.shape[0], 3, 4).reshape(-1, 4), lambda x: x.chunk(2, 1), lambda x: x.softmax(0).sum(0),
+    lambda x: x[: x.shape[0] - 1], lambda x: mt.ones(x.shape[0], x.shape[0], device="cpu").tril(), lambda x: x[mt.arange(x.shape[0]) // 2],
+    lambda x: x.roll(1, 0), lambda x: x.select(0, x.shape[0] - 1), lambda x: nn.functional.pad(x, (0, 0, 1, 2)), lambda x: x.flip(0),
+    lambda x: x.repeat_interleave(2, 0), lambda x: x.sort(0)[0], lambda x: mt.linspace(0, 1, 3) + x[:, :3], lambda x: x.cumsum(0),
+])  # fmt: skip
+def test_functions_of_a_size(fn):
+    with mt.device("cpu"):
+        program, *others = (traced(fn, mt.rand(n, 4)) for n in (3, 5, 8))
+        made = exported(program, dynamic={"x0": {0: "n"}}, traces=others)
+        for n in (3, 6, 11):
+            x = mt.rand(n, 4)
+            results = fn(x)
+            for got, t in zip(run(made, x), results if isinstance(results, tuple) else (results,)):
+                assert_close(got, array(t))
+
+
+@pytest.mark.parametrize(("fn", "words"), [
+    (lambda x: x.view(x.shape[0] // 2 + 1, -1) if x.shape[0] < 0 else x[: x.shape[0] // 2], "in a way that the traces do not tell"),
+    (lambda x: nn.functional.avg_pool1d(x.t(), x.shape[0]), "a number in it depends on the sizes"),
+    (lambda x: x.exp() if x.shape[0] < 6 else x.sin(), "depends on the sizes: exp in one trace, sin in another"),
+    (lambda x: x.exp() if x.shape[0] < 6 else x.exp().sin(), "1 and 2 calls"),
+])  # fmt: skip
+def test_what_depends_on_sizes_otherwise_is_refused(fn, words):
+    program, *others = (traced(fn, rand(n, 4)) for n in (2, 5, 8))
+    with pytest.raises(ExportError, match=words):
+        exported(program, dynamic={"x0": {0: "n"}}, traces=others)
+
+
+def test_sizes_that_the_traces_do_not_tell_apart():
+    def fn(x):
+        return x.new_zeros(x.shape[1]).unsqueeze(0) + x.sum()
+
+    names = {"x0": {0: "n", 1: "m"}}
+    for shapes, told in (((2, 5), (3, 7), (5, 11)), False), (((2, 5), (3, 11), (5, 7)), True), (((2, 4), (3, 6), (4, 8)), False):
+        program, *others = (traced(fn, rand(*shape)) for shape in shapes)
+        if told:
+            assert run(exported(program, dynamic=names, traces=others), rand(9, 4))[0].shape == (1, 4)
+        else:
+            with pytest.raises(ExportError, match="do not tell"):
+                exported(program, dynamic=names, traces=others)
+
+
+def test_arguments_of_names():
+    program, other = (traced(lambda x, y: x + y, rand(n, 4), rand(n, 4)) for n in (3, 5))
+    for options, words in (
+        ({"dynamic": {"x0": {0: "n"}}}, "traces at other sizes"), ({"traces": [other]}, "with dynamic only"),
+        ({"dynamic": {"x9": {0: "n"}}, "traces": [other]}, "no input named 'x9'"),
+        ({"dynamic": {"x0": {2: "n"}}, "traces": [other]}, "no dimension 2"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=words):
+            exported(program, **options)
+    with pytest.raises(ExportError, match="dimension 0 of input 1 has the sizes"):
+        exported(program, dynamic={"x0": {0: "n"}}, traces=[other])
+    with pytest.raises(ExportError, match="no trace has another size 'n' than 4"):
+        exported(program, dynamic={"x0": {1: "n"}}, traces=[other])
+    with pytest.raises(ExportError, match="2 names of sizes need 2 traces"):
+        exported(program, dynamic={"x0": {0: "n"}, "x1": {0: "m"}}, traces=[other])
+    made = exported(program, dynamic={"x0": {0: "n"}, "x1": {0: "n"}}, traces=[other])
+    assert run(made, rand(9, 4), rand(9, 4))[0].shape == (9, 4)
+
+
+# Functions ------------------------------------------------------------------------------------------------------
+
+
+def test_modules_as_functions():
+    layer = lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+    model = nn.Sequential(layer(), layer(), nn.Linear(8, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 3))).to("cpu").eval()
+    x = rand(2, 5, 8)
+    program = traced(model, x)
+    made = model_of(program, functions=True)
+    assert [node.op_type for node in made.graph.node][:2] == ["m_0", "m_0"]             # the layers share a function
+    assert len(made.graph.node) == 4 and {node.domain for node in made.graph.node} == {"metatensor.modules"}
+    assert {p.value for node in made.graph.node for p in node.metadata_props if p.key == "module"} == {"0", "1", "2", "3"}
+    assert_close(run(exported(program, functions=True), x)[0], array(model(x)))
+    assert_close(run(exported(program, functions=True, opset=18, metadata=False), x)[0], array(model(x)))
+
+
+def test_functions_of_a_module_that_is_called_twice():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = nn.Sequential(nn.Linear(3, 3), nn.Tanh(), nn.Linear(3, 3))
+
+        def forward(self, x):
+            y = self.inner(x)
+            return self.inner(y + x).exp(), y
+
+    model, x = Twice().to("cpu"), rand(2, 3)
+    made = model_of(traced(model, x), functions=True)
+    assert len(made.functions) == 1 and [node.op_type for node in made.graph.node] == ["inner", "Add", "inner", "Exp"]
+    for got, t in zip(run(exported(traced(model, x), functions=True), x), model(x)):
+        assert_close(got, array(t))
+
+
+# What is refused ------------------------------------------------------------------------------------------------
+
+
+def test_all_operators_without_a_form_are_listed():
+    def fn(x):
+        y = mt.rand(3, device="cpu")
+        z = mt.linalg.eigh(x).eigenvalues
+        return x[x > 0], y + z, mt.linalg.eigh(x * 2).eigenvalues
+
+    with pytest.raises(ExportError) as error:
+        exported(traced(fn, rand(3, 3)))
+    text = str(error.value)
+    assert text.startswith("fn: ONNX has no form for these calls:\n")
+    for name in ("rand ", "linalg.eigh ", "nonzero "):
+        assert f"  {name}" in text
+    assert f"{__file__}:" in text and {one.operator for one in error.value.unsupported} >= {"rand", "linalg.eigh"}
+    places = [one.place for one in error.value.unsupported if one.operator == "linalg.eigh"]
+    assert len(set(places)) == 2 and all(line.count(":") >= 1 for line in text.split("\n"))
+
+
+@pytest.mark.parametrize(("fn", "words"), [
+    (lambda x: x.add_(1), "add_ .a write to an argument|copy_ .a write to an argument"),
+    (lambda x: mt.complex(x, x).abs(), "complex numbers"),
+    (lambda x: nn.functional.dropout(x, 0.5), "random numbers"),
+    (lambda x: x.view(mt.int32), "a view of another dtype"),
+    (lambda x: mt.fft.fft(x).real, "complex"),
+])  # fmt: skip
+def test_refusals(fn, words):
+    with pytest.raises(ExportError, match=words):
+        exported(traced(fn, rand(3, 4)))
+
+
+def test_a_training_step_is_refused():
+    model = nn.Linear(3, 1).to("cpu")
+
+    def step(x):
+        model(x).sum().backward()
+
+    with pytest.raises(ExportError, match="sets the gradient of"):
+        exported(traced(step, rand(2, 3)))
+    norm = nn.BatchNorm1d(3).to("cpu")
+    with pytest.raises(ExportError, match="a write to buffer 'running_mean'"):
+        exported(traced(norm, rand(2, 3)))
+
+
+@pytest.mark.parametrize("options", [{"opset": 17}, {"opset": 1000}, {"input_names": ["a", "b"]}, {"output_names": ["a", "b"]},
+                                     {"input_names": ["weight"]}, {"input_names": [""]}])  # fmt: skip
+def test_wrong_options(options):
+    with pytest.raises(ValueError, match=next(iter(options))):
+        exported(traced(nn.Linear(3, 4).to("cpu"), rand(2, 3)), **options)
+
+
+def test_without_the_package():
+    code = ("import sys; sys.modules['onnx'] = None\nimport metatensor as mt\n"
+            "p = mt.program.trace(lambda x: x + 1, mt.empty(3, device='meta'))\n"
+            "try: p.to_onnx('x.onnx')\nexcept ImportError as error: print(error)")  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment)
+    assert "metatensor-device[onnx]" in done.stdout, done.stderr
+
+
+def test_nothing_is_written_if_the_export_fails(tmp_path):
+    with pytest.raises(ExportError):
+        traced(lambda x: x[x > 0], rand(3)).to_onnx(tmp_path / "model.onnx", external_data=True)
+    assert not os.listdir(tmp_path)
+
+
+# Operators of the user's own -----------------------------------------------------------------------------------
+
+
+@mt.op("onnxtests::twice")
+def twice(x: mt.Tensor, factor: float = 1.0) -> mt.Spec:
+    return mt.Spec(x.shape, x.dtype)
+
+
+@twice.kernel("cpu")
+def twice_cpu(out, x, factor=1.0):
+    out.copy_(x * 2 * factor)
+
+
+@mt.op("onnxtests::thrice")
+def thrice(x: mt.Tensor) -> mt.Spec:
+    return mt.Spec(x.shape, x.dtype)
+
+
+@thrice.decomposition
+def thrice_decomposed(x):
+    return x * 3
+
+
+def test_custom_operators():
+    program = traced(lambda x: twice(x, 2.0) + 1, rand(3))
+    with pytest.raises(ExportError, match="onnxtests"):
+        exported(program)
+
+    def plain(graph, arguments, result):
+        return graph.op("Mul", arguments.x, graph.number(2 * arguments.factor, result.dtype))
+
+    def own(graph, arguments, result):
+        return graph.op("Twice", arguments.x, domain="my.domain", factor=arguments.factor)
+
+    name = next(name for name in program.operators() if "twice" in name)
+    x = rand(3)
+    assert_close(run(exported(program, conversions={name: plain}), x)[0], array(x * 4 + 1))
+    made = model_of(program, conversions={name: own})
+    assert made.graph.node[0].domain == "my.domain" and {o.domain for o in made.opset_import} == {"", "my.domain"}
+
+
+def test_custom_operators_with_a_decomposition():
+    x = rand(3)
+    assert_close(run(exported(traced(lambda x: thrice(x), mt.empty(3, device="meta"))), x)[0], array(x * 3))
