@@ -101,7 +101,7 @@ def models(torch: Any) -> dict[str, Any]:
     convs = nn.Sequential(nn.Conv2d(3, 8, 3, 2, 1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.Conv2d(8, 8, 3, 1, 1))
     layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
     both, sides = {0: "b", 1: "n"}, {0: "b", 2: "n", 3: "n"}
-    plain = lambda part: (part.eval(), rows, both)  # noqa: E731
+    plain = lambda part: (part.eval(), rows, both)
     return {
         "linear": plain(nn.Linear(16, 4)), "mlp": plain(nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 16))),
         "encoder": plain(layer), "attention": (module(heads, line=nn.Linear(16, 48)), rows, both), "lstm": plain(nn.LSTM(16, 8, batch_first=True)),
@@ -138,7 +138,7 @@ def main() -> None:
         start = time.perf_counter()
         try:
             with torch.no_grad():
-                exported = export(model, arguments(4, 6), dynamic_shapes=({dim: Dim.DYNAMIC for dim in dims},))
+                exported = export(model, arguments(4, 6), dynamic_shapes=(dict.fromkeys(dims, Dim.DYNAMIC),))
             seconds, right, why = time.perf_counter() - start, 0, ""
             run = exported.module()
             for b, n in SIZES:
