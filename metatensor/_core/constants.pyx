@@ -202,9 +202,10 @@ cdef object _noted(object value, int reading, bint target):
 cdef tuple _arguments(Call* c, Overload ov, int reading):
     """Return the arguments as a `Known` has them, or None if it cannot have them."""
     cdef int i
+    cdef bint overwrites = reading == OVERWRITES and (c.variant != FUNCTIONAL or ov.mutates)
     cdef list args = []
     for i in range(ov.nslots):
-        value = _noted(<object>c.args[i], reading, reading == OVERWRITES and i == 0 and c.variant != FUNCTIONAL or ov.mutates and i == 0)
+        value = _noted(<object>c.args[i], reading, overwrites and i == 0)
         if value is NotImplemented:
             return None
         args.append(value)
