@@ -17,7 +17,7 @@ from metatensor._core.device cimport META, Device, cpu_device
 from metatensor._core.dtype cimport DType
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
 from metatensor._core.op cimport (
-    COMPOSITE, DATA, FUNCTIONAL, HOST, IN_PLACE, RANDOM, VIEW, WITH_OUT, Call, Op, Overload,
+    COMPOSITE, DATA, FUNCTIONAL, HOST, IN_PLACE, K_TENSORS, RANDOM, VIEW, WITH_OUT, Call, Op, Overload,
 )
 from metatensor._core.storage cimport Storage, is_known
 from metatensor._core.tensor cimport Tensor, new_contiguous, over_storage
@@ -158,10 +158,18 @@ cdef bint _covers(Tensor t) noexcept:
         and not t.flags & (T_REQUIRES_GRAD | T_CONJ | T_NEG)
 
 
+cdef bint _numbers(tuple values) noexcept:
+    for value in values:
+        if type(value) is not int and type(value) is not float:
+            return False
+    return True
+
+
 cdef object _noted(object value, int reading, bint target):
     """Return an argument as a `Known` has it, or NotImplemented if it has unknown values or may change."""
     cdef Tensor t
-    if value is None or isinstance(value, (int, float, complex, str, bytes, DType, LayoutTag, MemoryFormatTag)):
+    cdef object kind = type(value)
+    if value is None or kind is int or kind is bool or kind is float or kind is DType or kind is bytes or kind is str:
         return value
     if isinstance(value, Tensor):
         t = <Tensor>value
@@ -176,8 +184,10 @@ cdef object _noted(object value, int reading, bint target):
             (<Known>known).data = storage_bytes(t.storage)      # its values now, which may change
             return _place(t, <Known>known)
         return _stand_in(t) if reading == READS_NONE else NotImplemented
-    if isinstance(value, Device):
+    if kind is Device:
         return cpu_device()         # where values are computed
+    if kind is tuple and _numbers(<tuple>value) or isinstance(value, (int, float, complex, LayoutTag, MemoryFormatTag)):
+        return value
     if isinstance(value, (list, tuple)):
         made = []
         for v in value:
@@ -192,9 +202,10 @@ cdef object _noted(object value, int reading, bint target):
 cdef tuple _arguments(Call* c, Overload ov, int reading):
     """Return the arguments as a `Known` has them, or None if it cannot have them."""
     cdef int i
+    cdef bint overwrites = reading == OVERWRITES and (c.variant != FUNCTIONAL or ov.mutates)
     cdef list args = []
     for i in range(ov.nslots):
-        value = _noted(<object>c.args[i], reading, reading == OVERWRITES and i == 0 and c.variant != FUNCTIONAL or ov.mutates and i == 0)
+        value = _noted(<object>c.args[i], reading, overwrites and i == 0)
         if value is NotImplemented:
             return None
         args.append(value)
@@ -286,6 +297,14 @@ cdef int _note_write(Call* c, Overload ov, tuple args, Tensor target, object res
     return _set_known(target, known)
 
 
+cdef bint _has_tensors(Call* c, Overload ov) noexcept:
+    cdef int i
+    for i in range(ov.nslots):
+        if isinstance(<object>c.args[i], Tensor) or ov.slots[i].kind == K_TENSORS:
+            return True
+    return False
+
+
 cdef object run_constants(Call* c):
     """Run a call on meta that may have constants among its arguments, or is a factory's."""
     cdef Overload ov = <Overload>c.overload
@@ -305,6 +324,13 @@ cdef object run_constants(Call* c):
         result = _kernel(c)
         if isinstance(result, Tensor) and _fresh(<Tensor>result):
             (<Tensor>result).flags |= T_CONSTANT            # what is written to it may be known
+        return result
+    if ov.device_slot >= 0 and c.variant == FUNCTIONAL and not ov.mutates and not _has_tensors(c, ov):
+        result = _kernel(c)                                 # the size decides before the arguments are noted
+        if isinstance(result, Tensor) and _fresh(<Tensor>result):
+            args = _arguments(c, ov, ov.reading)
+            if args is not None:
+                _note_results(c, ov, args, result)
         return result
     args = _arguments(c, ov, ov.reading)
     if args is None:

@@ -77,7 +77,8 @@ def _computed(known: Known) -> Any:
         return storage_bytes(target.untyped_storage())
     if isinstance(result, Place):
         return _bytes_as(result, made)
-    return tuple(_bytes_as(place, each) for place, each in zip(result, made, strict=True))
+    results = [each for each in made if each is not None]  # results that were not asked for
+    return tuple(_bytes_as(place, each) for place, each in zip(result, results, strict=True))
 
 
 def known_result(op: Any, overload: Any, args: tuple[Any, ...]) -> Any:

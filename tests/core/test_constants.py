@@ -258,6 +258,28 @@ class TestWrites:
         assert not is_constant(after) or after.untyped_storage() is not t.untyped_storage() or t.tolist() == after.tolist()
         assert not (is_constant(view) and view.untyped_storage() is t.untyped_storage())
 
+    @pytest.mark.parametrize("write", [
+        lambda t: t.index_put_((mt.tensor([0]),), mt.tensor([1.0])), lambda t: t.__setitem__(mt.tensor([0]), 1.0),
+        lambda t: t.add_(mt.ones(2)), lambda t: t.masked_fill_(mt.tensor([True, False]), 3), lambda t: t[:1].copy_(mt.ones(1)),
+        lambda t: t.scatter_(0, mt.tensor([0]), mt.ones(1)), lambda t: t.index_fill_(0, mt.tensor([1]), 2), lambda t: t.mul_(mt.tensor(0)),
+        lambda t: mt.nn.functional.embedding(mt.tensor([0]), t.view(1, 2), max_norm=0.1), lambda t: t[0].fill_(mt.tensor(1.0)),
+        lambda t: t.index_copy_(0, mt.tensor([0]), mt.ones(1)), lambda t: t.clamp_(mt.zeros(2), mt.ones(2)),
+        lambda t: t.where(mt.tensor([True, False]), mt.ones(2)), lambda t: t.addmm_(mt.ones(2, 1), mt.ones(1, 2)) if t.dim() == 2 else t,
+    ])  # fmt: skip
+    def test_known_writes_to_unknown_memory(self, write):
+        for t in (mt.rand(2), mt.empty(2), mt.zeros(2).add_(mt.rand(2))):
+            write(t)
+            assert not is_constant(t)
+
+    def test_operators_that_write_to_a_table(self, way):
+        table = mt.ones(3, 2)
+        if way == "cpu":
+            mt.nn.functional.embedding(mt.tensor([0, 1]), table, max_norm=0.1)
+            assert table[1].tolist() == pytest.approx([0.0707, 0.0707], rel=1e-3) and table[2].tolist() == [1, 1]
+            mean, var = mt.zeros(2), mt.ones(2)
+            mt.nn.functional.batch_norm(mt.arange(8.0).reshape(4, 2).requires_grad_(), mean, var, training=True)
+            assert mean.tolist() == pytest.approx([0.3, 0.4])
+
     def test_a_write_of_everything_is_known_again(self, way):
         t = mt.rand(2)
         assert unknown(t)
@@ -454,6 +476,7 @@ _STEPS = {
     "copy": lambda a, b: a.copy_(b.clone()) if a.stride(0) else a, "zero": lambda a, b: a.zero_() if a.stride(0) else a,
     "out": lambda a, b: mt.add(b.clone(), 1, out=a) if a.stride(0) else a, "detach": lambda a, b: a.detach(),
     "mask": lambda a, b: (a.__setitem__(a > 3, 1), a)[1] if a.stride(0) else a, "clamp": lambda a, b: a.clamp_(0, 99) if a.stride(0) else a,
+    "put": lambda a, b: (a.__setitem__(mt.tensor([1], device=a.device), b[:1].clone()), a)[1] if a.stride(0) else a,
     "unknown": None,
 }  # fmt: skip
 
