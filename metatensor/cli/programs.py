@@ -24,10 +24,11 @@ __all__ = ["bound", "described", "is_program", "opened", "places", "print_diff",
 MOST = 30
 """Lines of parameters that differ, of which `diff` prints no more."""
 _HEAD = b"program.json"
+_EXPORTED = ("models/model.json", "serialized_exported_program.json")  # ends of names in PyTorch's .pt2 files
 
 
 def is_program(path: str) -> bool:
-    """Return True if a file is a saved program, whatever its name is: a zip archive that has ``program.json``."""
+    """Return True if a file is a saved program, whatever its name is: a zip archive that has ``program.json``, or that PyTorch exported."""
     from metatensor.checkpoint import CheckpointError
     from metatensor.checkpoint._zip import Directory
     from metatensor.checkpoint.source import Source
@@ -37,7 +38,11 @@ def is_program(path: str) -> bool:
             begin = file.read(30 + len(_HEAD))
             if not begin.startswith(b"PK\3\4"):
                 return False
-            return begin.endswith(_HEAD) or _HEAD.decode() in Directory(Source(file, path))
+            if begin.endswith(_HEAD):
+                return True
+            file.seek(0)
+            directory = Directory(Source(file, path))
+            return _HEAD.decode() in directory or any(name.endswith(_EXPORTED) for name in directory)
     except (CheckpointError, OSError):  # also a folder
         return False
 
@@ -51,6 +56,8 @@ def opened(path: str, device: Any = None) -> Program:
         return load(path, device=device)
     except CheckpointError as error:
         raise click.ClickException(printable(str(error))) from None
+    except NotImplementedError as error:
+        raise click.ClickException(printable(f"{path}: {error}")) from None
     except OSError as error:
         raise click.ClickException(printable(f"{path}: {error.strerror or error}")) from None
 

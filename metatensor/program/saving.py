@@ -227,6 +227,10 @@ def names_with_data(path: str) -> set[str]:
     """Return the names of the parameters, buffers and constants of which a program file has data. It is not read."""
     with shared(), open(path, "rb") as file:
         directory = Directory(Source(file, path))
+        if HEAD not in directory:
+            from metatensor.program import torch_export
+
+            return {one.name for one in torch_export.File(directory).arguments if one.kind != "user"}
         if TENSORS not in directory:
             return set()
         begin, size = directory.place_of(TENSORS)

@@ -1,10 +1,14 @@
 """``metatensor trace``, and programs as arguments of ``inspect``, ``diff`` and ``run``."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 
 import metatensor as mt
+
+ARCHIVES = Path(__file__).parent.parent / "program/archives"
 
 
 @pytest.fixture
@@ -220,3 +224,15 @@ def test_trace_with_named_sizes(models, run):
 def test_named_sizes_that_are_refused(models, run, inputs, where, words):
     result = run("trace", "models.py:Net", "-i", inputs, "--where", where, "-o", "sized.mtp")
     assert result.exit_code == 2 and words in result.stderr
+
+
+def test_files_that_pytorch_exported(models, run):
+    shutil.copy(ARCHIVES / "dictoutput_export.pt2", "model.pt2")
+    result = run("inspect", "model.pt2")
+    assert result.exit_code == 0 and "input 0: float32[3,4]" in result.stdout and "40 B; all with data" in result.stdout
+    result = run("run", "model.pt2", "--device", "cpu")
+    assert result.exit_code == 0 and "output['best']: int64[3]" in result.stdout
+    assert run("diff", "model.pt2", "model.pt2").exit_code == 0
+    text = Path("model.pt2").read_bytes()
+    Path("model.pt2").write_bytes(text[:-200])
+    assert run("inspect", "model.pt2").exit_code == 1

@@ -268,6 +268,8 @@ def test_archives_of_pytorch(tmp_path):
     x = mt.ones(3, 2, device="cpu")
     assert mt.allclose(loaded(x), mt.from_numpy(model(theirs.ones(3, 2)).detach().numpy()))
     assert torch.jit.load(path, map_location="meta")(torch.ones(3, 2, device="meta")).is_meta
+    frozen = torch.jit.optimize_for_inference(torch.jit.freeze(loaded.eval()))
+    assert mt.equal(frozen(x), loaded(x)) and not frozen(x).requires_grad
     with pytest.raises(NotImplementedError, match="does not write TorchScript"):
         loaded.save(path)
     with pytest.raises(NotImplementedError, match="trace it"):

@@ -15,6 +15,7 @@ from metatensor.program.reads import dependent_reads, describe
 from metatensor.program.restoring import restoring
 from metatensor.program.structure import mapped
 from metatensor.torch_api.torch.jit import Error
+from metatensor.torch_api.torch.jit._archives import ArchivedModule
 from metatensor.torch_api.torch.jit._programs import Programs, RecursiveScriptModule, ScriptFunction, ScriptModule
 
 __all__ = ["RecursiveScriptModule", "ScriptFunction", "ScriptModule", "freeze", "optimize_for_inference", "script"]
@@ -195,6 +196,8 @@ def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
     """Return a module with the program of a traced or scripted one, whose parameters and buffers are constants.
 
+    Of a module of an archive that PyTorch wrote, a copy that needs no gradients is returned.
+
     Parameters
     ----------
     mod : ScriptModule
@@ -211,6 +214,8 @@ def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True
         raise RuntimeError("torch.jit.freeze: expected a module that torch.jit.script or torch.jit.trace returned")
     if mod.training:
         raise RuntimeError("torch.jit.freeze: the module is in training mode; call eval() first")
+    if isinstance(mod, ArchivedModule):
+        return copy.deepcopy(mod).requires_grad_(False)
     program = mod.program
     tensors = {name: t.detach().clone() for name, t in program.tensors.items()}
     frozen = program.replace(kinds=dict.fromkeys(program.kinds, "constant"), tensors=tensors)
