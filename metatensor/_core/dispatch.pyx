@@ -356,6 +356,38 @@ cdef str _reason(Overload ov, PyObject** args, Py_ssize_t n, PyObject* kwnames, 
             f"not {errors.type_name(value)}")
 
 
+cdef bint _has_form(Overload ov, Py_ssize_t n, PyObject* kwnames) except -1:
+    """Return True if the number of positional arguments and the keywords fit an overload, whatever the values are."""
+    cdef unsigned long long seen = 0
+    cdef Py_ssize_t k
+    cdef int i
+    if n > ov.npos and ov.varargs < 0:
+        return False
+    for i in range(min(n, ov.nslots) if ov.varargs < 0 or n <= ov.varargs else ov.varargs + 1):
+        seen |= 1ULL << i
+    if kwnames != NULL:
+        for k in range(PyTuple_GET_SIZE(kwnames)):
+            i = _keyword(ov, PyTuple_GET_ITEM(kwnames, k))
+            if i < 0:
+                if ov.flags & OUT and <object>PyTuple_GET_ITEM(kwnames, k) == "out":
+                    continue
+                return False
+            if seen >> i & 1:
+                return False
+            seen |= 1ULL << i
+    for i in range(ov.nslots):
+        if ov.slots[i].default == NULL and not seen >> i & 1:
+            return False
+    return True
+
+
+cdef bint _has_any_form(Op op, Py_ssize_t n, PyObject* kwnames) except -1:
+    for ov in op.overloads:
+        if _has_form(<Overload>ov, n, kwnames):
+            return True
+    return False
+
+
 cdef object _misfit(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames, int how):
     """Handle a call that fits no overload.
 
@@ -370,7 +402,7 @@ cdef object _misfit(Op op, PyObject** args, Py_ssize_t n, PyObject* kwnames, int
         for k in range(PyTuple_GET_SIZE(kwnames)):
             kwargs[<object>PyTuple_GET_ITEM(kwnames, k)] = <object>args[n + k]
     given = [<object>args[k] for k in range(n)]
-    if overriding_values([*given, *kwargs.values()]):
+    if _has_any_form(op, n, kwnames) and overriding_values([*given, *kwargs.values()]):
         c.op, c.flags = <PyObject*>op, how
         result = intercept(public_function(&c), [*given, *kwargs.values()], tuple(given), kwargs)
         if result is not ABSENT:

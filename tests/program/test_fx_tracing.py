@@ -255,3 +255,12 @@ def test_traced_on_meta_and_run_on_another_device():
     traced.load_state_dict(real.state_dict(), assign=True)
     x = mt.rand(2, 3, 8, 8, device="cpu")
     assert mt.equal(traced(x), real(x))
+
+
+WRONG = [lambda x: mt.abs(x, x), lambda x: mt.bmm(x), lambda x: mt.relu(x, other=1), lambda x: mt.relu(x, input=x)]
+
+
+@pytest.mark.parametrize("function", WRONG)
+def test_a_call_with_wrong_arguments_is_no_node(function):
+    with pytest.raises(TypeError):
+        fx.symbolic_trace(function)

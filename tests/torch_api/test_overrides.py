@@ -121,12 +121,13 @@ def called(function):
     Answers.seen.clear()
     parameters = inspect.signature(overrides.get_testing_overrides()[function]).parameters.values()
     needed = sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    named = {p.name: Answers() for p in parameters if p.default is p.empty and p.kind is p.KEYWORD_ONLY}
     if not overrides.is_tensor_method_or_property(function):
-        return function(*[Answers() for _ in range(max(needed, 1))])
+        return function(*[Answers() for _ in range(max(needed, 1))], **named)
     name = overrides.resolve_name(function).removeprefix("torch.Tensor.")
     if name.endswith(".__get__"):
         return getattr(answering(), name.removesuffix(".__get__"))
-    return getattr(answering(), name)(*[Answers() for _ in range(max(needed, 1 + (name == "__div__")) - 1)])
+    return getattr(answering(), name)(*[Answers() for _ in range(max(needed, 1 + (name == "__div__")) - 1)], **named)
 
 
 # Aliases of operators, which the override receives under the operator's name.
