@@ -346,6 +346,8 @@ def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any
     if rise <= 0:
         return None
     single = len({u for _, u in units}) < 3  # one step is hardly a stair
+    if single and min(sum(u == level for _, u in units) for level in {u for _, u in units}) < 2:
+        return None  # a rule for one size, such as a batch of one, which belongs into a piece of its own
     found: tuple[Any, int, int, int, int, int] | None = None
     last: tuple[int, int, int] | None = None
     for p in range(1, 9):
