@@ -102,18 +102,23 @@ def models(torch: Any) -> dict[str, Any]:
     layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
     both, sides = {0: "b", 1: "n"}, {0: "b", 2: "n", 3: "n"}
     plain = lambda part: (part.eval(), rows, both)
+    multihead = nn.MultiheadAttention(16, 4, batch_first=True)
+    pooled = nn.Sequential(convs, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4))
+    cls = nn.Parameter(torch.zeros(1, 1, 16))
     return {
-        "linear": plain(nn.Linear(16, 4)), "mlp": plain(nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 16))),
-        "encoder": plain(layer), "attention": (module(heads, line=nn.Linear(16, 48)), rows, both), "lstm": plain(nn.LSTM(16, 8, batch_first=True)),
-        "gru": plain(nn.GRU(16, 8, batch_first=True)), "multihead": (module(lambda s, x: s.a(x, x, x)[0], a=nn.MultiheadAttention(16, 4, batch_first=True)),
-                                                                rows, both),
-        "convolutions": (nn.Sequential(convs, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 4)).eval(), images, sides),
-        "features": (convs.eval(), images, sides), "signal": (nn.Conv1d(4, 8, 5, stride=2, padding=1), signal, {0: "b", 2: "n"}),
+        "linear": plain(nn.Linear(16, 4)),
+        "mlp": plain(nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 16))),
+        "encoder": plain(layer), "attention": (module(heads, line=nn.Linear(16, 48)), rows, both),
+        "lstm": plain(nn.LSTM(16, 8, batch_first=True)), "gru": plain(nn.GRU(16, 8, batch_first=True)),
+        "multihead": (module(lambda s, x: s.a(x, x, x)[0], a=multihead), rows, both),
+        "convolutions": (pooled.eval(), images, sides), "features": (convs.eval(), images, sides),
+        "signal": (nn.Conv1d(4, 8, 5, stride=2, padding=1), signal, {0: "b", 2: "n"}),
         "transposed": (nn.ConvTranspose1d(4, 8, 4, 2), signal, {0: "b", 2: "n"}),
         "embedding": (module(positions, words=nn.Embedding(50, 16), places=nn.Embedding(200, 16)), tokens, both),
         "branch": (module(branch), rows, both), "padding": (module(pad), rows, both), "causal": (module(causal), rows, both),
-        "patches": (module(patches, conv=nn.Conv2d(3, 16, 16, 16), line=nn.Linear(16, 4), cls=nn.Parameter(torch.zeros(1, 1, 16))), squares, sides),
-        "windows": (module(windows, line=nn.Linear(3, 8)), images, sides), "upsampling": (module(up, down=nn.Conv2d(3, 1, 3, 2, 1)), images, sides),
+        "patches": (module(patches, conv=nn.Conv2d(3, 16, 16, 16), line=nn.Linear(16, 4), cls=cls), squares, sides),
+        "windows": (module(windows, line=nn.Linear(3, 8)), images, sides),
+        "upsampling": (module(up, down=nn.Conv2d(3, 1, 3, 2, 1)), images, sides),
         "average": (module(average), rows, both), "halves": (module(halves), rows, both), "pairs": (module(pairs), rows, both),
         "flat": (module(flat), rows, both), "shorter": (module(shorter), rows, both),
     }  # fmt: skip
@@ -153,12 +158,13 @@ def main() -> None:
             results[name] = {"seconds": seconds, "right": right, "why": why}
         except Exception as error:
             results[name] = {"seconds": time.perf_counter() - start, "right": 0, "why": f"{type(error).__name__}: {error}"[:300]}
-        print(f"{name:14} {results[name]['right']:2} of {len(SIZES)} sizes, {results[name]['seconds']:.2f} s  {results[name]['why']}", flush=True)
+        one = results[name]
+        print(f"{name:14} {one['right']:2} of {len(SIZES)} sizes, {one['seconds']:.2f} s  {one['why']}", flush=True)
     if options.json:
         Path(options.json).write_text(json.dumps(results, indent=1))
     whole = sum(r["right"] == len(SIZES) for r in results.values())
-    print(f"{whole} of {len(results)} models right at all sizes; {sum(r['right'] for r in results.values())} of {len(results) * len(SIZES)} runs; "
-          f"{sum(r['seconds'] for r in results.values()):.1f} s")  # fmt: skip
+    right, seconds = (sum(r[key] for r in results.values()) for key in ("right", "seconds"))
+    print(f"{whole} of {len(results)} models right at all sizes; {right} of {len(results) * len(SIZES)} runs; {seconds:.1f} s")
 
 
 if __name__ == "__main__":

@@ -157,9 +157,9 @@ class Finder(Fitting):
         for _ in range(_OUTSIDE):  # conditions that were found by trying may exclude too much
             sizes = self.anywhere()
             if self.piece_at(sizes) is None and self.key(sizes) not in self.known and not self._refuses(sizes):
-                piece = self.sort(sizes)
-                if piece is not None:
-                    self.follow_piece(piece)
+                found = self.sort(sizes)
+                if found is not None:
+                    self.follow_piece(found)
                     return False
         for piece in self.pieces:
             for sizes in piece.points:

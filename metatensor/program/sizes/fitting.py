@@ -346,7 +346,10 @@ def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any
     if rise <= 0:
         return None
     single = len({u for _, u in units}) < 3  # one step is hardly a stair
+    if single and min(sum(u == level for _, u in units) for level in {u for _, u in units}) < 2:
+        return None  # a rule for one size, such as a batch of one, which belongs into a piece of its own
     found: tuple[Any, int, int, int, int, int] | None = None
+    last: tuple[int, int, int] | None = None
     for p in range(1, 9):
         lowest, highest = p * run // (rise + 1), p * run // max(rise - 1, 1) + 1
         for b in range(max(lowest, 2), min(highest, _WIDEST) + 1):
@@ -357,6 +360,7 @@ def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any
             if low > high:
                 continue
             a, rank = _nicest(low, high, b)
+            last = p, b, a
             cost = (p, _roundness(b) > 1, (high - low + 1).bit_length(), rank + _roundness(b), b)
             if (found is None or cost < found[0]) and (best is None or cost < best):
                 found = cost, p, b, a, low, high
@@ -366,6 +370,8 @@ def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any
         return None
     cost, p, b, a, low, high = found
     ends = None if low == high else (quotient(x * p + low, b), quotient(x * p + high, b))
+    if last is not None and last[1] != b:  # another divisor would do as well
+        ends = quotient(x * p + a, b), quotient(x * last[0] + last[2], last[1])
     return cost, quotient(x * p + a, b) * k + pairs[0][1], ends
 
 

@@ -160,9 +160,9 @@ class Separating(Captures):
                 if edge is not None:
                     return Guard(expression, "<=" if below else ">", edge)
         for n in self.names:  # a single size at which the callable works
-            guard = Guard(name(n), "==", one.points[0][n])
-            if separates(guard):
-                return guard
+            for guard in (Guard(name(n), "==", one.points[0][n]), Guard(name(n), "!=", other.points[0][n])):
+                if separates(guard):
+                    return guard
         return None
 
     def _edge_of(self, expression: Expression, low: Piece, high: Piece) -> int | None:
