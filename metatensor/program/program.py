@@ -214,7 +214,7 @@ class Program:
         self, f: Any, *, opset: int = 21, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
         parameters: bool = True, dynamic: Mapping[str, Any] | None = None, traces: Sequence[Program] = (),
         external_data: bool | None = None, metadata: bool = True, conversions: Mapping[str, Callable[..., Any]] | None = None,
-        functions: bool = False,
+        functions: bool = False, ignore_writes: bool = False,
     ) -> None:  # fmt: skip
         """Write the program as an ONNX model. Needs the ``onnx`` package.
 
@@ -248,6 +248,9 @@ class Program:
             ``graph.op(type, *inputs, domain=..., **attributes)`` and return what that returned.
         functions : bool
             Whether each run of a module is a call of a function of the model; modules that do the same share one. Default False.
+        ignore_writes : bool
+            Whether the model may lack what a run leaves in arguments, parameters and buffers. Its outputs are those of one run, and nothing
+            is kept for the next. Default False: such a program raises an error.
 
         Raises
         ------
@@ -260,7 +263,8 @@ class Program:
         from metatensor.program.onnx.exporting import export
 
         export(self, f, opset=opset, input_names=input_names, output_names=output_names, parameters=parameters, dynamic=dynamic,
-               traces=traces, external_data=external_data, metadata=metadata, conversions=conversions, functions=functions)  # fmt: skip
+               traces=traces, external_data=external_data, metadata=metadata, conversions=conversions, functions=functions,
+               ignore_writes=ignore_writes)  # fmt: skip
 
     # Text -----------------------------------------------------------------------------------------------
 

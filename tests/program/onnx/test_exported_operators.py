@@ -14,6 +14,7 @@ pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 from metatensor.program.onnx import exporting
+from metatensor.program.onnx.exporting.model import FAMILIES
 from metatensor.program.onnx.exporting.table import CONVERSIONS
 from program.onnx.exports import array, assert_close, exported, inputs_of, run
 
@@ -21,7 +22,7 @@ from program.onnx.exports import array, assert_close, exported, inputs_of, run
 WITHOUT_VALUES = {"empty_like", "new_empty", "new_empty_strided"}
 WITHOUT_ARGUMENTS = {"zeros", "ones", "full", "empty", "empty_strided", "empty_permuted", "arange", "range", "eye", "tril_indices",
                      "triu_indices", "scalar_tensor", "_from_host", "as_tensor", "asarray", "linspace"}  # fmt: skip
-IN_PLACE = {"_index_put_", "_index_put_accumulate_"}
+IN_PLACE = {"_index_put_", "_index_put_accumulate_", "copy_"}
 OTHER = {"bfloat16", "cuda", "cpu", "type", "pin_memory", "_real", "_conj", "_neg_view"}  # a dtype that NumPy lacks, other devices
 ELSEWHERE = {"nn.functional.one_hot", "_repeat_interleave", "nn.functional.upsample", "nn.functional.upsample_nearest",
              "nn.functional.upsample_bilinear", "nn.functional.adaptive_max_pool1d", "nn.functional.adaptive_max_pool1d_with_indices",
@@ -29,6 +30,11 @@ ELSEWHERE = {"nn.functional.one_hot", "_repeat_interleave", "nn.functional.upsam
 """Operators whose samples here say nothing; test_exported_features.py has them."""
 NAMES = [name for name in CONVERSIONS if name in registry
          and name not in WITHOUT_VALUES | WITHOUT_ARGUMENTS | IN_PLACE | OTHER | ELSEWHERE]  # fmt: skip
+
+
+def test_the_families_fill_the_table():
+    assert len(FAMILIES) == 10 and len(NAMES) > 250
+    assert {function.__module__ for function in CONVERSIONS.values()} == {family.__name__ for family in FAMILIES}
 
 
 def outcomes(op, samples):

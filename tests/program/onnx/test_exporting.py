@@ -238,8 +238,8 @@ def test_arguments_of_names():
 
 
 def test_modules_as_functions():
-    layer = lambda: nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
-    model = nn.Sequential(layer(), layer(), nn.Linear(8, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 3))).to("cpu").eval()
+    layers = [nn.TransformerEncoderLayer(8, 2, 16, batch_first=True) for _ in range(2)]
+    model = nn.Sequential(*layers, nn.Linear(8, 3), nn.Sequential(nn.ReLU(), nn.Linear(3, 3))).to("cpu").eval()
     x = rand(2, 5, 8)
     program = traced(model, x)
     made = model_of(program, functions=True)
@@ -310,6 +310,32 @@ def test_a_training_step_is_refused():
     norm = nn.BatchNorm1d(3).to("cpu")
     with pytest.raises(ExportError, match="a write to buffer 'running_mean'"):
         exported(traced(norm, rand(2, 3)))
+
+
+def test_writes_that_are_ignored():
+    class Counter(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("n", mt.ones(3))
+            self.register_buffer("table", mt.zeros(3))
+            self.norm = nn.BatchNorm1d(3)
+
+        def forward(self, x):
+            before = self.n + 0
+            self.n[1:] += 2
+            self.table = self.table + x.mean(0)
+            x.add_(1)
+            return self.norm(x) + self.n, before, self.n[1:], self.table, x
+
+    model, x = Counter().to("cpu"), rand(4, 3)
+    program = traced(model, x.clone())
+    with pytest.raises(ExportError, match="replaces 'table'"):
+        exported(program)
+    made = exported(program, ignore_writes=True)
+    state = {name: t.clone() for name, t in program.tensors.items()}
+    outputs = run(made, x.clone())
+    for got, t in zip(outputs, program.bind(state)(x.clone())):
+        assert_close(got, array(t))
 
 
 @pytest.mark.parametrize("options", [{"opset": 17}, {"opset": 1000}, {"input_names": ["a", "b"]}, {"output_names": ["a", "b"]},

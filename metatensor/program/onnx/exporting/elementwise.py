@@ -129,6 +129,13 @@ def _same(g: Graph, a: Any, result: Any) -> Var:
     return a.input  # type: ignore[no-any-return]
 
 
+@conversion("copy_")
+def _copied(g: Graph, a: Any, result: Any) -> Var:
+    """A write to what existed before, with `ignore_writes`: the value is that from then on, in this run."""
+    source = g.cast(a.src, result.dtype)
+    return source if a.src.shape == result.shape else g.op("Expand", source, g.ints(result.shape))
+
+
 @conversion("_neg_view")
 def _negative(g: Graph, a: Any, result: Any) -> Var:
     return g.op("Neg", a.input)

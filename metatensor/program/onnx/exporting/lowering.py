@@ -16,11 +16,16 @@ from metatensor.program.program import Program
 __all__ = ["decomposed_calls", "prepared"]
 
 
-def prepared(program: Program) -> Program:
-    """Return a program without writes. Raise `ExportError` if it changes tensors that exist before, which a model cannot."""
-    if program.effects:
+def prepared(program: Program, ignore_writes: bool = False) -> Program:
+    """Return a program without writes. Raise `ExportError` if it changes tensors that exist before, which a model cannot.
+
+    With `ignore_writes`, writes to these are the last calls, and buffers that would be replaced stay.
+    """
+    effects = [effect for effect in program.effects if effect.kind == "grad" or not ignore_writes]
+    if effects:
         raise ExportError(f"{program.name}: an ONNX model changes no tensors, and this program "
-                          f"{_effect(program.effects[0])}; export a forward pass in evaluation mode")  # fmt: skip
+                          f"{_effect(effects[0])}; export a forward pass in evaluation mode")  # fmt: skip
+    program = program.replace(effects=())
     try:
         made = dead_code(functionalize(dead_code(program)))
     except ValueError as error:
@@ -28,7 +33,7 @@ def prepared(program: Program) -> Program:
     outer = {value.number: f"{made.kinds[name]} {name!r}" for name, value in made.held.items()}
     outer.update({value.number: "an argument" for value in made.inputs})
     found = [Unsupported(call.op.name, call.place, f"a write to {outer[value.number]}, which an ONNX model cannot do")
-             for call in made.calls for value in call.writes if value.number in outer]  # fmt: skip
+             for call in made.calls for value in call.writes if value.number in outer and not ignore_writes]  # fmt: skip
     if found:
         raise listed(program.name, found)
     return made
@@ -38,7 +43,7 @@ def _effect(effect: Any) -> str:
     return f"sets the gradient of {effect.name!r}" if effect.kind == "grad" else f"replaces {effect.name!r}"
 
 
-def decomposed_calls(program: Program, indices: Collection[int]) -> Program | None:
+def decomposed_calls(program: Program, indices: Collection[int], ignore_writes: bool = False) -> Program | None:
     """Return the program with some calls computed by other operators; None if none of them has a decomposition."""
     made, progress = Rewriter(program), False
     for i, call in enumerate(program.calls):
@@ -47,7 +52,7 @@ def decomposed_calls(program: Program, indices: Collection[int]) -> Program | No
             progress = True
         else:
             made.keep(call)
-    return prepared(made.finish()) if progress else None
+    return prepared(made.finish(), ignore_writes) if progress else None
 
 
 def _relabelled(made: Rewriter, old: Value, new: Value, call: ProgramCall) -> Value:

@@ -45,7 +45,8 @@ _ROUNDS = 12
 def build(
     program: Program, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
     parameters: bool = True, dynamic: Mapping[Any, Any] | None = None, traces: Sequence[Program] = (), metadata: bool = True,
-    conversions: Mapping[str, Callable[..., Any]] | None = None, functions: bool = False, data: bool = True,
+    conversions: Mapping[str, Callable[..., Any]] | None = None, functions: bool = False, ignore_writes: bool = False,
+    data: bool = True,
 ) -> Any:  # fmt: skip
     """Return the model of a program, see `Program.to_onnx`: a ``ModelProto``, or without `data` a `Built` that lacks it."""
     newest = onnx.defs.onnx_opset_version()
@@ -58,8 +59,8 @@ def build(
         raise ValueError("dynamic: traces at other sizes are needed to find what depends on them; pass them as traces")
     if traces and not axes:
         raise ValueError("traces: they are of use with dynamic only")
-    how = _Options(names, axes, opset, metadata, dict(conversions or {}), output_names)
-    graph, outputs, program = _converted([prepared(one) for one in (program, *traces)], how)
+    how = _Options(names, axes, opset, metadata, dict(conversions or {}), output_names, ignore_writes)
+    graph, outputs, program = _converted([prepared(one, ignore_writes) for one in (program, *traces)], how)
     built = _assembled(graph, outputs, program, names, axes, parameters, functions)
     return with_data(built) if data else built
 
@@ -73,6 +74,7 @@ class _Options(NamedTuple):
     metadata: bool
     conversions: dict[str, Any]
     output_names: Sequence[str] | None
+    ignore_writes: bool
 
 
 def _converted(programs: list[Program], how: _Options) -> tuple[Graph, list[tuple[str, Value]], Program]:
@@ -87,7 +89,7 @@ def _converted(programs: list[Program], how: _Options) -> tuple[Graph, list[tupl
                 drawn[0].compare(other)
             return drawn[0].graph, drawn[0].outputs, seen[0]
         stuck = [Unsupported(programs[0].calls[i].op.name, programs[0].calls[i].place, why) for i, why in sorted(failed.items())]
-        lowered = [decomposed_calls(one, failed) for one in programs]
+        lowered = [decomposed_calls(one, failed, how.ignore_writes) for one in programs]
         if any(one is None for one in lowered):
             break
         programs = [one for one in lowered if one is not None]

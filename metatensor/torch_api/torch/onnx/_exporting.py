@@ -131,6 +131,8 @@ def export(
 ) -> ONNXProgram:  # fmt: skip
     """Export a module to ONNX. It runs once with the arguments, and at three sizes if some are dynamic.
 
+    A model has no state: what a run leaves in buffers, parameters and arguments is not in the model, as in PyTorch.
+
     Parameters
     ----------
     model : Module, callable, ExportedProgram or Program
@@ -192,7 +194,7 @@ autograd_inlining
     axes = _axes(model, args, kwargs, names, dynamic_axes, dynamic_shapes, output_names)
     options: dict[str, Any] = {"opset": opset_version or DEFAULT_OPSET, "input_names": names, "output_names": output_names,
                                "parameters": export_params, "conversions": _registered(),
-                               "functions": export_modules_as_functions}  # fmt: skip
+                               "functions": export_modules_as_functions, "ignore_writes": True}  # fmt: skip
     try:
         if axes:
             options.update(dynamic=axes, traces=_others(model, args, kwargs, names, axes, dynamo, training))
