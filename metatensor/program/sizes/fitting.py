@@ -345,15 +345,14 @@ def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any
     rise, run = units[-1][1], units[-1][0] - units[0][0]
     if rise <= 0:
         return None
-    single = len({u for _, u in units}) < 3  # one step is hardly a stair
-    if single and min(sum(u == level for _, u in units) for level in {u for _, u in units}) < 2:
-        return None  # a rule for one size, such as a batch of one, which belongs into a piece of its own
+    if len({u for _, u in units}) < 3:  # one step is no stair, but a rule that a condition tells apart
+        return None
     found: tuple[Any, int, int, int, int, int] | None = None
     last: tuple[int, int, int] | None = None
     for p in range(1, 9):
         lowest, highest = p * run // (rise + 1), p * run // max(rise - 1, 1) + 1
         for b in range(max(lowest, 2), min(highest, _WIDEST) + 1):
-            if math.gcd(p, b) != 1 or single and (p > 1 or b & (b - 1)) or len(pairs) < 4 and (p > 1 or _roundness(b) > 1):
+            if math.gcd(p, b) != 1 or len(pairs) < 4 and (p > 1 or _roundness(b) > 1):
                 continue
             low = max(b * u - p * size for size, u in units)
             high = min(b * u + b - 1 - p * size for size, u in units)

@@ -20,6 +20,7 @@ class Separating(Captures):
 
     def special(self, piece: Piece) -> Iterator[Guard]:
         """Yield conditions that hold at special sizes: where a name or an expression is one, or at an end of a range."""
+        yield from dict.fromkeys(guard for path in piece.paths for guard in path)
         for one in self.names:
             for end in (0, 1, self.ranges[one][0]):
                 yield Guard(name(one), "==", end)

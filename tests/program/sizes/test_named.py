@@ -111,6 +111,14 @@ def test_floats_and_python_numbers():
         assert program(meta(b, s), n)[1] == b * s + 1
 
 
+def test_numbers_that_a_branch_decides():
+    def fn(x):
+        return x + (2 if x.shape[0] > 37 else 1)
+
+    program = mt.program.trace(fn, meta(4), sizes={"n": (1, 400)}, dims=[["n"]])
+    check(program, fn, lambda n: [meta(n)], *({"n": n} for n in (1, 36, 37, 38, 39, 400)))
+
+
 def test_tensors_made_of_sizes():
     def fn(x):
         return mt.tensor([x.shape[0], x.shape[1] // 2, 7], device="cpu") + 1
