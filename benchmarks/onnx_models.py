@@ -109,8 +109,6 @@ def transformers_models() -> Iterator[tuple[str, Any, Any]]:
                 options[key] = value
         if kind in ("swin", "swinv2", "donut-swin"):
             options = {"embed_dim": 24, "depths": [1, 1, 1, 1], "num_heads": [1, 2, 4, 8], "image_size": 224, "window_size": 7}
-        if kind == "esm":
-            options |= {"vocab_size": 512, "mask_token_id": 3}
         if kind == "gpt_neo":
             options |= {"attention_types": [[["global", "local"], 1]], "num_layers": 2}
         if kind == "efficientnet":
@@ -182,7 +180,7 @@ def measured(build: Any, inputs: Any) -> dict[str, Any]:
     found["calls"] = len(program)
     began = time.perf_counter()
     file = io.BytesIO()
-    program.to_onnx(file)
+    program.to_onnx(file, ignore_writes=True)
     found["export_s"] = round(time.perf_counter() - began, 3)
     data = file.getvalue()
     checked = onnx.load_from_string(data)
