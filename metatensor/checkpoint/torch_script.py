@@ -23,6 +23,10 @@ from metatensor.checkpoint.torch_zip import fill_all, part_of_member, prefix_of,
 __all__ = ["FORMAT", "TorchScript", "read_objects"]
 
 
+SMALL = 1 << 20
+"""Bytes of constants up to which they are read when a module is placed on meta."""
+
+
 class TorchScript:
     """Reader of archives that torch.jit.save wrote."""
 
@@ -61,8 +65,14 @@ FORMAT = TorchScript()
 
 
 def read_objects(directory: Directory, place: Places) -> tuple[Any, Any]:
-    """Return the module as `Record` objects with their states, and the constants of the code, with the data of all tensors."""
-    return _filled(directory, "data", place)[1], _filled(directory, "constants", place)[1]
+    """Return the module as `Record` objects with their states, and the constants of the code, with the data of all tensors.
+
+    Small constants have data even if `place` is meta, because sizes may depend on them. They are on cpu then.
+    """
+    start = f"{prefix_of(directory, 'data.pkl') or ''}constants/"
+    small = sum(directory.size_of(member) for member in directory if member.startswith(start)) <= SMALL
+    there = Places("cpu") if small and place.fixed is not None and place.fixed.type == "meta" else place
+    return _filled(directory, "data", place)[1], _filled(directory, "constants", there)[1]
 
 
 def _filled(directory: Directory, what: str, place: Places) -> tuple[TensorMachine, Any]:

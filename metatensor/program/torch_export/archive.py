@@ -317,7 +317,9 @@ class File:
             if key not in same:
                 if member not in bases:
                     claims.add(nbytes)
-                    bases[member] = self._base(member, nbytes, device)
+                    # Numbers among the constants keep their values on meta, because sizes may depend on them.
+                    number = folder.endswith("constants/") and not sizes and nbytes <= 16 and mt.device(device).type == "meta"
+                    bases[member] = self._base(member, nbytes, "cpu" if number else device)
                 made = bases[member][: nbytes // dtype.itemsize * dtype.itemsize].view(dtype)
                 same[key] = made.as_strided(sizes, strides, offset)
                 same[key].requires_grad_(bool(row.get("is_param")) and meta.get("requires_grad") is not False and dtype.is_floating_point)
