@@ -160,6 +160,8 @@ class OpOverloadPacket:
     def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         if _has_others(args, kwargs):
             return _ask_others(self, args, kwargs)
+        if self.namespace == "aten" and self.__name__ in calls.DIFFERENT:  # the operator takes other arguments
+            return calls.run(getattr(self, self.overloads()[0]), args, kwargs)
         return self._op(*args, **kwargs)
 
     def __str__(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from functools import cache
@@ -12,7 +13,7 @@ from metatensor._core.schema import parse
 from metatensor._core.tensor import Tensor
 from metatensor.overloads.names import ONLY_TENSOR
 
-__all__ = ["TRANSLATED", "matched", "own_arguments", "run", "special", "translated"]
+__all__ = ["DIFFERENT", "TRANSLATED", "matched", "own_arguments", "run", "special", "translated"]
 
 _ABSENT = object()
 _TYPES = (("Tensor|Scalar", "Tensor"), ("memory_format", "MemoryFormat"), ("generator", "Generator"), ("dtype", "ScalarType"),
@@ -232,8 +233,24 @@ def _embedding(weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_f
     return registry["nn.functional.embedding"](indices, weight, padding, scale_grad_by_freq=scale_grad_by_freq, sparse=sparse)
 
 
-_RUNNING: dict[str, Callable[..., Any]] = {
+def max_unpool(self: Any, indices: Any, output_size: Any, stride: Any = (), padding: Any = ()) -> Any:
+    """Return the values at their indices in zeros, given the sizes of the planes, which follow from no kernel."""
+    start = self.dim() - len(output_size)
+    made = self.new_zeros((*self.shape[:start], math.prod(output_size)))
+    return made.scatter_(start, indices.flatten(start), self.flatten(start)).reshape((*self.shape[:start], *output_size))
+
+
+def fractional_max_pool(self: Any, kernel_size: Any, output_size: Any, random_samples: Any) -> Any:
+    """Return the greatest elements of windows at random places, and their indices."""
+    pool = registry[f"nn.functional.fractional_max_pool{len(kernel_size)}d"]
+    return pool(self, tuple(kernel_size), tuple(output_size), return_indices=True, _random_samples=random_samples)
+
+
+# Operators of PyTorch that are called in another way than the operator that computes them here.
+DIFFERENT: dict[str, Callable[..., Any]] = {
     "_softmax": _softmax, "_log_softmax": _log_softmax, "index": _index, "index_put_": _index_put, "embedding": _embedding,
+    "max_unpool2d": max_unpool, "max_unpool3d": max_unpool,
+    "fractional_max_pool2d": fractional_max_pool, "fractional_max_pool3d": fractional_max_pool,
 }  # fmt: skip
 
 
@@ -247,7 +264,7 @@ def run(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if packet.namespace != "aten":
         return op(*args, **kwargs)
     bound, outs = _bound(target, args, kwargs)
-    special_run = _RUNNING.get(packet.__name__)
+    special_run = DIFFERENT.get(packet.__name__)
     if special_run is not None and not outs:
         return special_run(*bound.values())
     positional = [bound[a.name] for a in target._schema.arguments if a.name in bound and not a.kwarg_only]

@@ -161,3 +161,16 @@ def test_operators_of_aten():
         torch.ops.aten.add.NoSuch
     with pytest.raises(OSError, match="needs PyTorch|compiled against PyTorch"):
         torch.ops.load_library("somewhere/libops.so")
+
+
+def test_operators_that_take_other_arguments_than_their_functions():
+    aten = torch.ops.aten
+    x = torch.arange(32.0).reshape(1, 2, 4, 4)
+    values, indices = torch.nn.functional.max_pool2d(x, 2, return_indices=True)
+    for call in (aten.max_unpool2d, aten.max_unpool2d.default):
+        made = call(values, indices, [5, 4])
+        assert made.shape == (1, 2, 5, 4) and made.sum() == values.sum()
+    samples = torch.full((1, 2, 2), 0.3)
+    values, indices = aten.fractional_max_pool2d(x, [2, 2], [3, 3], samples)
+    assert values.shape == indices.shape == (1, 2, 3, 3) and torch.equal(x.flatten(2).gather(2, indices.flatten(2)), values.flatten(2))
+    assert aten.embedding(torch.arange(6.0).reshape(3, 2), torch.tensor([0, 2])).tolist() == [[0.0, 1.0], [4.0, 5.0]]

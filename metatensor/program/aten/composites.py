@@ -5,7 +5,6 @@ Their arguments are those of the dispatcher, so booleans for flags are passed by
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import metatensor as mt
 from metatensor import amp
 from metatensor._core.op import registry
 from metatensor.nn import functional as F
+from metatensor.overloads.calls import fractional_max_pool, max_unpool
 from metatensor.program.aten.codes import dtype_of, layout_of, memory_format_of
 
 __all__ = ["COMPOSITES"]
@@ -394,17 +394,9 @@ for _n in (1, 2, 3):
         _add(_pool(_name), _name)
 
 
-@_named("max_unpool2d", "max_unpool3d")
-def _max_unpool(self: Any, indices: Any, output_size: Any, stride: Any = (), padding: Any = ()) -> Any:
-    start = self.dim() - len(output_size)
-    made = self.new_zeros((*self.shape[:start], math.prod(output_size)))
-    return made.scatter_(start, indices.flatten(start), self.flatten(start)).reshape(*self.shape[:start], *output_size)
-
-
-@_named("fractional_max_pool2d", "fractional_max_pool3d")
-def _fractional_pool(self: Any, kernel_size: Any, output_size: Any, random_samples: Any) -> Any:
-    pool = F.fractional_max_pool2d if len(kernel_size) == 2 else F.fractional_max_pool3d
-    return pool(self, tuple(kernel_size), tuple(output_size), return_indices=True, _random_samples=random_samples)
+for _n in (2, 3):
+    _add(max_unpool, f"max_unpool{_n}d")
+    _add(fractional_max_pool, f"fractional_max_pool{_n}d")
 
 
 @_named("embedding_bag", "_embedding_bag", "_embedding_bag_forward_only")
