@@ -12,7 +12,7 @@ n_followers = 0
 @cython.final
 @cython.binding(False)
 cdef class ModulePaths:
-    """Modules and their submodules, numbered in the order in which they are met. Number 0 stands for no module.
+    """Modules and their submodules, with numbers from 1 on, given to each when it is met. Number 0 stands for no module.
 
     `paths` has the path of each within the module that was met, or its class for that one; `modules` has the modules by id.
     """
