@@ -67,7 +67,7 @@ cdef class NodeExtra:
     cdef dict retained          # output -> weak reference to a tensor that called `retain_grad`
     cdef object pre_hooks       # called with the gradients of the outputs
     cdef object post_hooks      # called with the gradients of the inputs and outputs
-    cdef dict metadata
+    cdef object metadata        # a dict, or None
     cdef object forward_stack   # call stack of the operator's call, in anomaly mode
 
 

@@ -70,7 +70,7 @@ cdef class Node:
         """A dictionary for user data."""
         cdef NodeExtra extra = node_extra(self)
         if extra.metadata is None:
-            extra.metadata = {}
+            extra.metadata = _Metadata()
         return extra.metadata
 
     def _sequence_nr(self):
@@ -198,6 +198,7 @@ cdef int _track_graphs(object fn) except -1:
         elif isinstance(value, (list, tuple, set, frozenset)):
             pending.extend(value)
         elif isinstance(value, dict):
+            pending.extend(value)
             pending.extend(value.values())
         elif isinstance(value, CellType):
             try:
@@ -211,6 +212,27 @@ cdef int _track_graphs(object fn) except -1:
         elif isinstance(value, partial):
             pending.extend((value.func, value.args, value.keywords))
     return 0
+
+
+class _Metadata(dict):
+    """User data of a node, which may refer to tensors that were computed from those of the node."""
+
+    def __setitem__(self, key, value):
+        _track_graphs((key, value))
+        dict.__setitem__(self, key, value)
+
+    def setdefault(self, key, default=None):
+        _track_graphs((key, default))
+        return dict.setdefault(self, key, default)
+
+    def update(self, *args, **kwargs):
+        more = dict(*args, **kwargs)
+        _track_graphs(more)
+        dict.update(self, more)
+
+    def __ior__(self, other):
+        self.update(other)
+        return self
 
 
 cdef object registered(object hooks, object fn, str name):

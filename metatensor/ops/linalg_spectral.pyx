@@ -340,6 +340,10 @@ cdef object product(object a, object b, object less):
     return found if less is None else call("sub", (found, call("matmul", (less, b))))
 
 
+cdef enum:
+    MOST_ITERATIONS = 100_000       # more can only be a mistake, and would take for ever, on meta too
+
+
 cdef object orthonormal(object t):
     return call("linalg.qr", (t,))[0]
 
@@ -352,6 +356,8 @@ cdef object low_rank(Call* c, Tensor t, object q, object niter, object mean):
     cdef bint wide = rows(t) < columns(t)
     if q < 0:
         raise RuntimeError(f"{title(c)}(): q must not be negative, got {q}")
+    if niter > MOST_ITERATIONS:
+        raise ValueError(f"{title(c)}(): niter must be at most {MOST_ITERATIONS:,}, got {niter}")
     tall = call("adjoint", (t,)) if wide else t
     if mean is not None:
         mean = call("expand", (mean, [t.sizes[i] for i in range(t.ndim)]))

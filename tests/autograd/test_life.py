@@ -593,3 +593,26 @@ def test_graphs_that_saved_the_tensor_they_end_in_are_collected(write):
     alive = [ref for _ in range(3) for ref in run()]
     gc.collect()
     assert not any(ref() for ref in alive)
+
+
+PUTS = {
+    "key": lambda metadata, t: metadata.__setitem__(t, 1),
+    "value": lambda metadata, t: metadata.setdefault("t", [t]),
+    "update": lambda metadata, t: metadata.update({"t": t}),
+    "or": lambda metadata, t: metadata.__ior__({t: 1}),
+}
+
+
+@pytest.mark.parametrize("put", PUTS)
+def test_metadata_that_refers_to_later_tensors_is_collected(put):
+    def run():
+        x = mt.ones(2, device="cpu", requires_grad=True)
+        y = x * 2
+        later = y.exp()
+        PUTS[put](y.grad_fn.metadata, later)
+        assert len(y.grad_fn.metadata) == 1
+        return weakref.ref(later)
+
+    alive = [run() for _ in range(3)]
+    gc.collect()
+    assert not any(ref() for ref in alive)
