@@ -261,7 +261,7 @@ def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) 
                 raise CheckpointError(file, f"the layout of {group[0][0]!r:.80} needs {need:,} bytes, far more than its data")
             base = mt.empty(need, dtype=mt.uint8, device=place)
             tensors = {name: base.view(value.dtype).as_strided(value.shape, value.stride, value.offset) for name, value in group}
-            for name, tensor in tensors.items() if found else ():
+            for name, tensor in tensors.items() if found and not base.is_meta else ():
                 _fill(tensor, data[name])
         for name, value in group:
             tensor = tensors[name].detach()

@@ -194,3 +194,5 @@ def test_constants_whose_elements_share_memory():
     for one, other in zip(program(mt.ones(2, 3, device="cpu")), again(mt.ones(2, 3, device="cpu"))):
         assert mt.equal(one, other)
     assert [t.stride() for t in again.tensors.values()] == [row.stride(), windows.stride()]
+    on_meta = loaded(saved(program), device="meta")
+    assert [(t.device.type, t.stride()) for t in on_meta.tensors.values()] == [("meta", row.stride()), ("meta", windows.stride())]
