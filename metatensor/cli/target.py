@@ -46,7 +46,8 @@ def load_target(target: str) -> Any:
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
         try:
-            found = importlib.import_module(place)
+            with mt.device("meta"):
+                found = importlib.import_module(place)
         except ModuleNotFoundError as error:
             if error.name is not None and (place == error.name or place.startswith(f"{error.name}.")):
                 advice = f"to name a file, write its extension: {place}.py:{name}"
@@ -72,7 +73,8 @@ def _load_file(path: str) -> Any:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    with mt.device("meta"):
+        spec.loader.exec_module(module)
     return module
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 import metatensor as mt
-from browsing import chromium
 from metatensor import nn
 
 
@@ -67,9 +66,3 @@ def program():
 @pytest.fixture(scope="session")
 def training():
     return traced(depth=2, train=True)
-
-
-@pytest.fixture(scope="session")
-def browser():
-    with chromium() as found:
-        yield found

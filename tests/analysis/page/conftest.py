@@ -3,7 +3,6 @@
 import pytest
 
 import metatensor as mt
-from browsing import chromium
 from metatensor.analysis import estimate
 
 
@@ -47,8 +46,7 @@ def inference():
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """Start a Chromium, if Plotly is there as well."""
+def browser(browser):
+    """The Chromium, if Plotly is there as well."""
     pytest.importorskip("plotly", reason="Plotly is not installed")
-    with chromium() as found:
-        yield found
+    return browser
