@@ -27,6 +27,14 @@ def matched(program: Program, args: tuple, kwargs: dict[str, Any]) -> dict[int, 
 def run(program: Program, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Run a program on arguments, and return what its output stands for."""
     env = matched(program, args, kwargs)
+    try:
+        return _run(program, env)
+    finally:
+        env.clear()  # a closure refers to it, and would keep the last values until a garbage collection
+
+
+def _run(program: Program, env: dict[int, Tensor]) -> Any:
+    """Run a program, given the tensors of its inputs by number."""
     devices: dict[Device, Device] = {}
     for name, value in program.held.items():
         if name not in program.tensors:

@@ -224,6 +224,8 @@ def test_trace_with_named_sizes(models, run):
 def test_named_sizes_that_are_refused(models, run, inputs, where, words):
     result = run("trace", "models.py:Net", "-i", inputs, "--where", where, "-o", "sized.mtp")
     assert result.exit_code == 2 and words in result.stderr
+    result = run("trace", "models.py:Net", "-i", "float32[batch,8]", "--where", "batch in 1..7", "-o", "sized.onnx")
+    assert result.exit_code == 2 and "traces=" in result.stderr
 
 
 def test_files_that_pytorch_exported(models, run):

@@ -342,3 +342,23 @@ def test_calls_of_a_backward_pass_have_the_module_of_their_operator():
             found.setdefault(program.modules[call.module], set()).add(call.op.name)
     assert found["1.1"] == {"native_layer_norm_backward"} and found["1.0"] == {"threshold_backward"}
     assert "mm" in found["0"] and "mul" in found[""]
+
+
+def test_a_run_creates_and_frees_what_the_module_does():
+    with mt.device("meta"):
+        model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3)).eval()
+        x = mt.empty(2, 3, 16, 16)
+
+    def events(function):
+        gc.disable()
+        try:
+            with mt.no_grad(), mt.analysis.MemoryLog() as log:
+                function(x)
+        finally:
+            gc.enable()
+        return [(event.kind, event.change) for event in log.events()]
+
+    with mt.no_grad():
+        program = mt.program.trace(model, x)
+    assert events(program) == events(model)
+    assert sum(change for _, change in events(program)) == 0

@@ -26,6 +26,11 @@ def batch_norm(input: Any, mean: Any, var: Any, weight: Any, bias: Any, training
     return result, statistics
 
 
+@parts("nn.functional._batch_norm_eval")
+def batch_norm_eval(input: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return batch_norm(input, mean, var, weight, bias, False, 0.1, eps)
+
+
 @parts("native_batch_norm", "_native_batch_norm_legit")
 def native_batch_norm(input: Any, weight: Any, bias: Any, *rest: Any) -> Any:
     return batch_norm(input, None, None, weight, bias, True, 0.1, 1e-5)
