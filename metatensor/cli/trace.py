@@ -61,8 +61,8 @@ def command(
         kinds = [f"{name} ({what})" for name, what in _WRITTEN.items()]
         raise click.BadParameter(printable(f"{output!r} must end with {', '.join(kinds[:-1])} or {kinds[-1]}"), param_hint="--output")
     if where and suffix == ".onnx":
-        raise click.UsageError("an ONNX model is written for fixed sizes here; for sizes with names, call Program.to_onnx with dynamic= and "
-                               "traces= (docs/onnx-export.md)")  # fmt: skip
+        raise click.UsageError("an ONNX model is written for fixed sizes here; for sizes with names, call Program.to_onnx with "
+                               "dynamic= and traces= (docs/onnx-export.md)")  # fmt: skip
     if weights is not None and suffix != ".onnx":
         raise click.UsageError("--weights needs an ONNX model as output; programs take weights when they are run")
     for name, value in (("--loss", loss), ("--optimizer", optimizer)):
