@@ -8,6 +8,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.tensor import Tensor
 from metatensor.program.program import Program
+from metatensor.program.running import matched
 from metatensor.program.sizes.dims import pairs, range_text, solved
 from metatensor.program.sizes.expressions import Expression, ExpressionError, Real, RealSize, Size, linear, names_in
 from metatensor.program.sizes.finding import Finder
@@ -102,6 +103,8 @@ class SizedProgram(Program):
         """
         wanted, got = self.arguments, (args, kwargs)
         equations = [(n.expression, m, where) for n, m, where in pairs(wanted, got) if isinstance(n, Size)]
+        if not {name for expression, _, _ in equations for name in names_in(expression)}.issuperset(self.sizes):
+            matched(self, args, kwargs)  # raises if there are other arguments, or tensors of another rank
         return self._checked(solved(equations, self.sizes))
 
     def _checked(self, sizes: Mapping[str, Any]) -> dict[str, int]:
