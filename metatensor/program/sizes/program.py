@@ -101,8 +101,8 @@ class SizedProgram(Program):
         ValueError
             If the arguments do not have such sizes, or one is not in its range.
         """
-        wanted, got = self.arguments, (args, kwargs)
-        equations = [(n.expression, m, where) for n, m, where in pairs(wanted, got) if isinstance(n, Size)]
+        given = [pair for wanted, got in zip(self.arguments, (args, kwargs), strict=True) for pair in pairs(wanted, got)]
+        equations = [(n.expression, m, where) for n, m, where in given if isinstance(n, Size)]
         if not {name for expression, _, _ in equations for name in names_in(expression)}.issuperset(self.sizes):
             matched(self, args, kwargs)  # raises if there are other arguments, or tensors of another rank
         return self._checked(solved(equations, self.sizes))
