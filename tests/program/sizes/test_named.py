@@ -255,7 +255,7 @@ def test_keyword_arguments_named_dims_stay_those_of_the_function():
 def test_other_arguments_than_those_of_the_trace():
     sample = mt.empty(2, 6, device="meta")
     dims = [["b", "n"], ["b", "n"]]
-    program = mt.program.trace(lambda x, y: x + y, sample, sample, sizes={"b": (1, 64), "n": (1, 40)}, dims=dims)
+    program = mt.program.trace(lambda x, y: x + y, sample, sample.clone(), sizes={"b": (1, 64), "n": (1, 40)}, dims=dims)
     for args, error, words in (
         ((), TypeError, "must have 2 elements, got 0"),
         ((sample[0], sample[0]), ValueError, r"argument 0: expected metatensor.float32\[b, n\]"),
