@@ -131,6 +131,10 @@ def _match(wanted: Any, got: Any, env: dict[int, Tensor], name: str, place: str 
         got = vars(got)
     if isinstance(wanted, Value):
         check(wanted, got, f"{name}(): {place}")
+        before = env.get(wanted.number)
+        if before is not None and before is not got and not before.is_set_to(got):
+            raise ValueError(f"{name}(): {place} was the same tensor as an argument before it when the program was traced, and is "
+                             "another one now; trace with different tensors")  # fmt: skip
         env[wanted.number] = got
     elif isinstance(wanted, dict):
         if not isinstance(got, dict) or set(got) != set(wanted):

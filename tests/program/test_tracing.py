@@ -362,3 +362,12 @@ def test_a_run_creates_and_frees_what_the_module_does():
         program = mt.program.trace(model, x)
     assert events(program) == events(model)
     assert sum(change for _, change in events(program)) == 0
+
+
+def test_a_tensor_that_was_given_twice_must_be_given_twice():
+    x = mt.ones(3, device="cpu")
+    program = mt.program.trace(lambda a, b: a + b * 2, x, x)
+    y = mt.full((3,), 5.0, device="cpu")
+    assert mt.equal(program(y, y), y * 3) and mt.equal(program(y, y[:]), y * 3)
+    with pytest.raises(ValueError, match="argument 1 was the same tensor as an argument before it"):
+        program(x, y)

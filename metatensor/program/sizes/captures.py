@@ -16,7 +16,7 @@ __all__ = ["GENERIC", "PIECES", "Captures"]
 
 GENERIC = 7
 """Sizes at which a program is captured before it is fitted, besides the user's."""
-_CAPTURES = 160
+_CAPTURES = 320
 """Captures that may be made."""
 PIECES = 24
 """Programs with different calls that one program with named sizes may have."""

@@ -10,12 +10,12 @@ from metatensor.program.sizes.expressions import Expression, ExpressionError, ev
 from metatensor.program.sizes.fitted import PATHS, Fitting
 from metatensor.program.sizes.guards import Guard
 from metatensor.program.sizes.numbers import Taken
-from metatensor.program.sizes.pieces import Piece, Sizes, SizesError, divisors, unusual
+from metatensor.program.sizes.pieces import Piece, Sizes, SizesError, is_stepwise
 
 __all__ = ["Finder"]
 
-_CONFIRM = 3
-"""Sizes, not used to fit, at which the result must be that of a capture."""
+_CONFIRM, _CONFIRM_STEPS = 6, 40
+"""Sizes, not used to fit, at which the result must be that of a capture; where expressions have quotients, minima and the like, more."""
 _ROUNDS = 8
 """How often numbers are fitted again after a size at which they were wrong."""
 _OUTSIDE = 12
@@ -135,10 +135,10 @@ class Finder(Fitting):
         """Compare with captures at sizes that were not used. Return False after adding some at which something is wrong."""
         self.confirmed = 0
         for piece in list(self.pieces):
-            left = _CONFIRM + sum(3 for e in dict.fromkeys(piece.expressions.values()) if any(map(unusual, divisors(e))))
-            left = min(left, 4 * _CONFIRM)
+            stepwise = any(is_stepwise(e) for e in piece.expressions.values() if isinstance(e, Expression))
+            left = _CONFIRM_STEPS if stepwise else _CONFIRM
             guards = [*self.random.choice(piece.paths or [()]), *piece.bounds]
-            steps = list(self._steps(piece))
+            steps = [*self._beside_guards(piece), *self._steps(piece)]
             for sizes in chain(steps, self.near(guards, piece.points[0])):
                 if not left:
                     break
@@ -185,6 +185,16 @@ class Finder(Fitting):
             return numbers == got.numbers and list(map(type, numbers)) == list(map(type, got.numbers))
         except ExpressionError:
             return False
+
+    def _beside_guards(self, piece: Piece) -> Iterator[Sizes]:
+        """Yield sizes just beside those at which the code of a piece takes another way."""
+        for guard in dict.fromkeys(g.simple() for path in [*piece.paths, piece.bounds] for g in path):
+            for one in self.names:
+                if guard.left == name(one) and isinstance(guard.right, int):
+                    start = self.random.choice(piece.points)
+                    for size in range(guard.right - 1, guard.right + 2):
+                        if size in self.ranges[one]:
+                            yield {**start, one: size}
 
     def _steps(self, piece: Piece) -> Iterator[Sizes]:
         """Yield sizes at which quotients in the expressions of a piece take their next value, and those before."""

@@ -9,7 +9,7 @@ from metatensor.program.sizes.expressions import Expression, ExpressionError, ev
 from metatensor.program.sizes.guards import Guard
 from metatensor.program.sizes.numbers import Taken
 
-__all__ = ["Piece", "Refused", "Sizes", "SizesError", "divisors", "sizes_text", "unusual"]
+__all__ = ["Piece", "Refused", "Sizes", "SizesError", "divisors", "is_stepwise", "sizes_text"]
 
 Sizes = dict[str, int]
 Expressions = dict[int, Any]
@@ -70,9 +70,9 @@ class Piece:
         return found
 
 
-def unusual(divisor: int) -> bool:
-    """Return True for divisors that hardly come from a model, such as 23: expressions that have one may be coincidences."""
-    return divisor // (divisor & -divisor) > 15
+def is_stepwise(expression: Expression) -> bool:
+    """Return True if an expression has more than sums and products of names: it may fit some sizes by coincidence."""
+    return any(not isinstance(atom, str) for product in expression.terms for atom in product)
 
 
 def divisors(expression: Any) -> Iterator[int]:

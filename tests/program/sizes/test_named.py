@@ -1,12 +1,15 @@
 """Programs with named sizes equal fresh traces at all sizes, and find the branches of the code."""
 
+import bisect
 import gc
+import math
 
 import pytest
 
 import metatensor as mt
 from metatensor import nn
 from metatensor.program.sizes.numbers import taken
+from metatensor.program.sizes.pieces import SizesError
 
 F = nn.functional
 
@@ -263,3 +266,24 @@ def test_other_arguments_than_those_of_the_trace():
     ):
         with pytest.raises(error, match=words):
             program(*args)
+
+
+CHOSEN = {
+    "by branches": lambda x: x * (1 if x.shape[0] < 100 else 2 if x.shape[0] < 200 else 3),
+    "by bisection": lambda x: x * bisect.bisect([8, 16, 32], x.shape[0]),
+    "by rounding": lambda x: x[: round(x.shape[0] / 2)],
+    "by a root": lambda x: x[: int(x.shape[0] ** 0.5)],
+    "by a logarithm": lambda x: x[: int(math.log2(x.shape[0]))],
+}
+
+
+@pytest.mark.parametrize("chosen", CHOSEN)
+def test_numbers_that_no_expression_gives_are_refused_or_right(chosen):
+    function = CHOSEN[chosen]
+    try:
+        program = mt.program.trace(function, mt.ones(6, device="cpu"), sizes={"n": (1, 300)}, dims=[["n"]])
+    except SizesError:
+        return
+    for n in range(1, 301):
+        x = mt.ones(n, device="cpu")
+        assert mt.equal(program(x), function(x))

@@ -367,7 +367,9 @@ def _clamp(g: Graph, a: Any, result: Any) -> Var:
     low, high = (getattr(a, name, None) for name in names)
     if a.overload.endswith("relu6"):
         low, high = 0.0, 6.0
-    if isinstance(low, Var) or isinstance(high, Var):
+    # Clip takes the greatest finite number for a bound that is missing, which infinity exceeds.
+    one_sided = result.dtype.is_floating_point and (low is None or high is None)
+    if isinstance(low, Var) or isinstance(high, Var) or one_sided:
         def combine(x: Var) -> Var:
             x = x if low is None else g.op("Max", x, operand(g, low, x.dtype))
             return x if high is None else g.op("Min", x, operand(g, high, x.dtype))
