@@ -55,6 +55,7 @@ cdef class Capture(Mode):
     cdef readonly list reads            # the calls that read values as Python numbers
     cdef readonly list storages         # for each storage its number in memory logs, or 0 if it existed before
     cdef public int module
+    cdef list used                      # for each storage the index of the last call that took it
     cdef list nodes, callers            # before each call that may make a node of the graph: the latest node, and the module
     cdef dict by_object                 # address of a tensor -> its latest value
     cdef Recent recent[RECENT]            # some of `by_object`, found faster

@@ -146,6 +146,7 @@ cdef class Capture(Mode):
 
     def __init__(self):
         self.calls, self.leaves, self.reads, self.storages, self.generators = [], [], [], [], []
+        self.used = []
         self.by_object, self.by_storage = {}, {}
         self.nodes, self.callers = [], []
         self.held, self.inputs = set(), set()
@@ -209,6 +210,7 @@ cdef class Capture(Mode):
             others = self.by_storage[key] = []
             v.storage = <int>len(self.storages)
             self.storages.append(t.storage.number if t.storage.scope is not None else 0)
+            self.used.append(0)
             if not made:
                 self.leaves.append((v, t))
                 self.held.add(v.storage)
@@ -267,8 +269,11 @@ cdef class Capture(Mode):
         return 0
 
     cdef object encode(self, object argument):
+        cdef Value v
         if isinstance(argument, Tensor):
-            return self.value_of(<Tensor>argument, False)
+            v = self.value_of(<Tensor>argument, False)
+            self.used[v.storage] = len(self.calls)
+            return v
         if type(argument) is list:
             return [self.encode(a) for a in argument]
         if isinstance(argument, tuple) and argument:
@@ -405,7 +410,7 @@ cdef class Capture(Mode):
         """Return the storages that the run released after each call, by the index of the call. `log` is the `MemoryLog` of the run."""
         cdef dict found = {}
         cdef list values
-        cdef Py_ssize_t at = 0, last = len(self.calls) - 1
+        cdef Py_ssize_t at = 0, last = len(self.calls) - 1, i
         if last < 0:
             return {}
         cdef long long storage, operator
@@ -418,8 +423,9 @@ cdef class Capture(Mode):
             number = (<Value>values[0]).storage
             while at < last and (<ProgramCall>(<list>self.calls)[at + 1]).first < operator:
                 at += 1
-            if at in found:
-                (<list>found[at]).append(number)
+            i = max(at, <Py_ssize_t>self.used[number])      # some calls run no operator that the log counts
+            if i in found:
+                (<list>found[i]).append(number)
             else:
-                found[at] = [number]
+                found[i] = [number]
         return {after: tuple(<list>numbers) for after, numbers in found.items()}

@@ -14,7 +14,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_XDECREF
 from metatensor._core.compute cimport flat
 from metatensor._core.device cimport META, Device, cpu_device
-from metatensor._core.dtype cimport DType
+from metatensor._core.dtype cimport DType, default_float
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
 from metatensor._core.op cimport (
     COMPOSITE, DATA, FUNCTIONAL, HOST, IN_PLACE, K_TENSORS, RANDOM, VIEW, WITH_OUT, Call, Op, Overload,
@@ -67,6 +67,7 @@ cdef class Known:
     cdef readonly Known source
     cdef readonly int index
     cdef readonly object data
+    cdef readonly DType default         # the default dtype at the time of the call
     cdef int depth
 
     @property
@@ -227,6 +228,7 @@ cdef Known _of_call(Call* c, Overload ov, tuple args, object result):
     cdef Known known = Known.__new__(Known)
     known.op, known.overload, known.variant, known.args, known.result = <Op>c.op, ov, c.variant, args, result
     known.index = -1
+    known.default = default_float()
     known.depth = _depth(args) + 1
     return known
 

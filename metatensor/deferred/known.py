@@ -10,7 +10,7 @@ from typing import Any
 
 from metatensor import plugins
 from metatensor._core.constants import Known, Place, arguments_of, known_of, made_of_bytes, run_call, settle
-from metatensor._core.dtype import dtype_by_name
+from metatensor._core.dtype import dtype_by_name, get_default_dtype, set_default_dtype
 from metatensor._core.errors import DataDependentError
 from metatensor._core.host import decode_numbers, encode_numbers
 from metatensor._core.nested import map_tensors
@@ -63,6 +63,18 @@ def compute_known(known: Known) -> None:
 
 def _computed(known: Known) -> Any:
     """Return the bytes of a `Known`, or of all results of its call. Everything that it follows from is computed."""
+    now = get_default_dtype()
+    if known.default is None or known.default is now:
+        return _computed_now(known)
+    set_default_dtype(known.default)
+    try:
+        return _computed_now(known)
+    finally:
+        set_default_dtype(now)
+
+
+def _computed_now(known: Known) -> Any:
+    """Return the same, with the default dtype of the call."""
     source, op, overload, args, out, result = known.source, known.op, known.overload, known.args, known.out, known.result
     if known.data is not None:  # another thread was faster
         return known.data

@@ -517,3 +517,18 @@ def test_random_programs_have_the_values_of_the_cpu(makes, steps, host):
             raise  # a mask of unknown values
     finally:
         known._has_cpu = has_cpu
+
+
+def test_the_default_dtype_is_that_of_the_call():
+    before = mt.get_default_dtype()
+    try:
+        with mt.device("meta"):
+            mt.set_default_dtype(mt.float64)
+            wide, third = mt.full((1,), 0.1), mt.tensor([1, 2]) / 3
+            mt.set_default_dtype(mt.float32)
+            narrow = mt.full((1,), 0.1)
+            assert (wide.item(), third.tolist()) == (0.1, [1 / 3, 2 / 3])
+            mt.set_default_dtype(mt.float64)
+            assert narrow.dtype is mt.float32 and narrow.item() != 0.1 and abs(narrow.item() - 0.1) < 1e-8
+    finally:
+        mt.set_default_dtype(before)

@@ -371,3 +371,8 @@ def test_a_tensor_that_was_given_twice_must_be_given_twice():
     assert mt.equal(program(y, y), y * 3) and mt.equal(program(y, y[:]), y * 3)
     with pytest.raises(ValueError, match="argument 1 was the same tensor as an argument before it"):
         program(x, y)
+
+
+def test_storages_that_operators_of_known_values_take_are_released_after_them():
+    program = mt.program.trace(lambda x: x[mt.arange(4, device=x.device).nonzero().flatten()], mt.empty(4, device="meta"))
+    assert mt.equal(program(mt.arange(4.0, device="cpu")), mt.arange(1.0, 4, device="cpu"))
