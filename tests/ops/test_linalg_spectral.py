@@ -267,3 +267,9 @@ def test_out(device):
     near(got(u) * got(s) @ got(vh), a, "float32")
     rank = mt.empty(0, dtype=mt.int64, device=device)
     assert mt.linalg.matrix_rank(put(a, device), out=rank) is rank and rank.item() == 3
+
+
+def test_iterations_are_bounded():
+    for call in (lambda t: mt.svd_lowrank(t, 2, 2**62), lambda t: mt.pca_lowrank(t, 2, niter=100_001)):
+        with pytest.raises(ValueError, match="niter must be at most 100,000"):
+            call(mt.empty(4, 4, device="meta"))
