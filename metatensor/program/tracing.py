@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -71,6 +72,9 @@ def trace(fn: Callable[..., Any], /, *args: Any, sizes: Any = None, **kwargs: An
 def _run(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any], observing: Callable[[Capture], Any] | None) -> Program:
     """Trace a callable once. ``observing(capture)`` returns a context for its run."""
     state = State([module for _, module in referenced_modules(fn, args, kwargs)])
+    batched = sys.modules.get("metatensor.func._batched")  # not loaded before vmap is used
+    if batched is not None and any(isinstance(t, batched.Batched) for t in leaves(Tensor, (args, kwargs))):
+        raise RuntimeError("trace: an argument is batched by vmap; trace outside of vmap, and run the program inside")
     capture, log = Capture(), MemoryLog(plain=True)
     with keep_constants(), Follower(capture, state.paths), log:
         with capture:

@@ -376,3 +376,11 @@ def test_a_tensor_that_was_given_twice_must_be_given_twice():
 def test_storages_that_operators_of_known_values_take_are_released_after_them():
     program = mt.program.trace(lambda x: x[mt.arange(4, device=x.device).nonzero().flatten()], mt.empty(4, device="meta"))
     assert mt.equal(program(mt.arange(4.0, device="cpu")), mt.arange(1.0, 4, device="cpu"))
+
+
+def test_traces_inside_vmap_are_refused():
+    x = mt.arange(6.0, device="cpu").view(2, 3)
+    with pytest.raises(RuntimeError, match="outside of vmap"):
+        mt.vmap(lambda a: mt.program.trace(lambda b: b * 2, a)(a))(x)
+    program = mt.program.trace(lambda b: b * 2, x[0])
+    assert mt.equal(mt.vmap(program)(x), x * 2)
