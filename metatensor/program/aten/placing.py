@@ -9,19 +9,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.tensor import Tensor
 
-__all__ = ["common_device", "default_device", "same_grad_mode", "tensors_in"]
-
-
-def tensors_in(value: Any) -> Iterator[Tensor]:
-    """Yield the tensors in lists, tuples and dicts."""
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for one in value.values():
-            yield from tensors_in(one)
-    elif isinstance(value, (list, tuple)):
-        for one in value:
-            yield from tensors_in(one)
+__all__ = ["common_device", "default_device", "same_grad_mode"]
 
 
 def common_device(tensors: Iterable[Tensor]) -> Any:

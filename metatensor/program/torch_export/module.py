@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import metatensor as mt
+from metatensor._core.nested import tensors_in
 from metatensor._core.tensor import Tensor
-from metatensor.program.aten.placing import common_device, default_device, same_grad_mode, tensors_in
+from metatensor.program.aten.placing import common_device, default_device, same_grad_mode
 from metatensor.program.torch_export.graph import Graph
 from metatensor.program.torch_export.sizes import evaluated
 from metatensor.program.torch_export.structure import Structure

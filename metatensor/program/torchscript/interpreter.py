@@ -16,10 +16,11 @@ import metatensor as mt
 from metatensor._core.device import Device
 from metatensor._core.dtype import DType
 from metatensor._core.formats import LayoutTag, MemoryFormatTag
+from metatensor._core.nested import tensors_in
 from metatensor._core.tensor import Tensor
 from metatensor.program.aten import find
 from metatensor.program.aten.codes import dtype_code
-from metatensor.program.aten.placing import common_device, default_device, same_grad_mode, tensors_in
+from metatensor.program.aten.placing import common_device, default_device, same_grad_mode
 from metatensor.program.torchscript.primitives import CONTAINERS, PRIM, SCALARS
 from metatensor.program.torchscript.source import Class, Code, Function
 from metatensor.program.torchscript.types import converted, is_a
