@@ -165,7 +165,8 @@ cdef class Capture(Mode):
     def known(self, Tensor t not None):
         """Return the value of a tensor, or None if it has none yet."""
         cdef long long key = self.key_of(t.storage)
-        return self.existing(t, key, self.by_storage.get(key))
+        cdef PyObject* found = self.latest(<size_t><PyObject*>t)
+        return <Value>found if found != NULL and _fits(<Value>found, t, key) else self.existing(t, key, self.by_storage.get(key))
 
     cdef long long key_of(self, Storage s):
         return s.number if s.scope is not None else -<long long><size_t><PyObject*>s
@@ -226,11 +227,8 @@ cdef class Capture(Mode):
         return v
 
     cdef Value existing(self, Tensor t, long long key, list others):
-        """Return the value of a tensor, given those of its storage or None. Return None if there is none yet."""
-        cdef PyObject* found = self.latest(<size_t><PyObject*>t)
+        """Return the newest value with the layout of a tensor, given those of its storage or None. Return None if there is none."""
         cdef Py_ssize_t i
-        if found != NULL and _fits(<Value>found, t, key):
-            return <Value>found
         if others is not None:
             for i in range(len(others) - 1, -1, -1):        # the newest first
                 if _fits(<Value>others[i], t, key):
