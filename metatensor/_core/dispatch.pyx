@@ -19,7 +19,7 @@ from metatensor._core.op cimport (
     WITH_OUT, Call, Op, OpMethod, Overload, SlotSpec, hold, op_name, prepare, set_entries,
 )
 from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, overriding_values, public_function
-from metatensor._core.rule_node cimport AS_IT_IS, AS_UNIT, BY_OTHERS, Way, by_others, record, way_of
+from metatensor._core.rule_node cimport AS_IT_IS, AS_UNIT, BY_OTHERS, Way, by_others, record, recorded_directly, way_of
 from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport MAX_ARGS, T_CONSTANT, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
@@ -512,6 +512,10 @@ cdef inline object _run_kernel(Call* c):
         way = way_of(c, ov)
     if way == AS_UNIT:
         return _as_unit(c, ov)
+    if way == BY_OTHERS:
+        result = recorded_directly(c, ov)
+        if result is not NotImplemented:
+            return result
     if way == BY_OTHERS and ov.flags & (RANDOM | COMPOSITE):
         result = by_others(c, ov)       # before the meta kernel, which would draw random numbers or call the parts
         if result is not NotImplemented:

@@ -39,6 +39,9 @@ cdef class Rule:
     """The gradient of an overload."""
     cdef readonly str name              # name of its nodes
     cdef object through                 # function that computes the operator by calling others, or None
+    cdef Overload direct                # the overload whose rule records calls that `by_others` need not compute, or None
+    cdef int direct_result              # the number of the result of `direct` that is the result, or -1 if it has only one
+    cdef int direct_ndim                # the dimensions that the first two arguments must have for this, or 0
     cdef object through_write           # the same for the in-place variant; it writes to its first argument and returns it
     cdef str in_place                   # name of the nodes of the in-place variant, or None if it is the same
     cdef Rule written                   # rule of the in-place variant, or None if it is the same

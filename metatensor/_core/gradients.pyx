@@ -24,7 +24,7 @@ an argument's name and ``_layout``
 """
 cimport cython
 from metatensor._core.graph cimport INLINE_EDGES, INLINE_SAVED, Node
-from metatensor._core.op cimport K_OPERAND, K_TENSOR, K_TENSORS, Overload, find
+from metatensor._core.op cimport K_OPERAND, K_TENSOR, K_TENSORS, Overload, find, prepare
 from metatensor._core.saved cimport unpack
 from metatensor._core.late import found_body, later
 
@@ -66,6 +66,7 @@ linear_in = {}              # qualified name of an overload -> the arguments in 
 tangents = {}               # qualified name of an overload -> function that computes its tangent
 cdef dict _through = {}     # qualified name of an overload -> function that calls other operators instead, or DECOMPOSITION
 cdef set _sparing = set()   # qualified names of overloads that keep only what wanted gradients depend on
+cdef dict _direct = {}      # qualified name of an overload -> (operator, number of its result or -1, dimensions or 0)
 cdef dict _through_writes = {}  # qualified name of an overload -> the same for its in-place variant
 cdef set _strided = set()   # qualified names of overloads for which `_through` is used only for non-contiguous arguments
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
@@ -129,7 +130,7 @@ DECOMPOSITION = object()
 FORMULA = object()          # the decomposition, without computing float16 and bfloat16 in float32
 
 
-def recorded_as(str name not None, through=DECOMPOSITION, *, written=None, bint strided=False):
+def recorded_as(str name not None, through=DECOMPOSITION, *, op=None, int result=-1, int ndim=0, written=None, bint strided=False):
     """Compute an operator by calling others while gradients are recorded. They are recorded in its place.
 
     Parameters
@@ -139,19 +140,38 @@ def recorded_as(str name not None, through=DECOMPOSITION, *, written=None, bint 
     through : callable, optional
         A function of the operator's arguments that computes it by calling others. If it returns NotImplemented, the
         operator's own rule is used. The meta kernel checks the arguments first, except for operators that draw random
-        numbers. Default: the operator's decomposition. FORMULA: the decomposition, computed in the dtypes of the
-        arguments.
+        numbers. Default: `op` if it is given, otherwise the operator's decomposition. FORMULA: the decomposition, computed
+        in the dtypes of the arguments.
+    op : str, optional
+        An operator that computes this one if it receives the same arguments. Its first arguments correspond to those of this
+        operator by position.
+    result : int
+        The number of the result of `op` that is the result. -1: `op` has a single result.
+    ndim : int
+        If not 0, `op` computes this operator only if the first two arguments have this number of dimensions.
     written : callable, optional
         A function that computes the in-place variant: it writes to its first argument and returns it. By default the
         result of `through` is copied into the first argument.
     strided : bool
         Do this only if the first two arguments, which are tensors, are not both contiguous.
     """
+    if op is not None:
+        _direct[name] = op, result, ndim
+        if through is DECOMPOSITION:
+            through = _calling(op, result)
     _through[name] = through
     if written is not None:
         _through_writes[name] = written
     if strided:
         _strided.add(name)
+
+
+def _calling(str op, int result):
+    def through(*args):
+        made = find(op)(*args)
+        return made if result < 0 else made[result]
+
+    return through
 
 
 def parts_of(str name not None):
@@ -238,6 +258,10 @@ cdef object prepared(Overload ov):
             rule.through = rule.through.__wrapped__
     else:
         rule.through = found_body(through)
+    if ov.qualname in _direct:
+        op, rule.direct_result, rule.direct_ndim = _direct[ov.qualname]
+        prepare(find(op))
+        rule.direct = find(op).first
     rule.through_write = found_body(_through_writes.get(ov.qualname))
     if ov.qualname in _written:
         rule.written = _made(ov, node, None, outputs, _written[ov.qualname])

@@ -7,7 +7,7 @@ from metatensor._core.types cimport INLINE_DIMS, dim_t
 
 cdef enum:
     INLINE_EDGES = 3
-    INLINE_SAVED = 4
+    INLINE_SAVED = 8
 
 
 cdef struct Edge:
@@ -54,6 +54,7 @@ cdef class Node:
     cdef PyObject* walk                     # the Walk that is visiting this node, or NULL
     cdef int place                          # the number of the node in that walk
     cdef bint all_tracked                   # whether `track_all` has visited the node
+    cdef bint untracked                     # whether the garbage collector does not track the node; set by `untrack`
     cdef NodeExtra extra                    # or None
     cdef object __weakref__
     cdef int apply(self, PyObject** grads, const char* wanted, PyObject** to) except -1
@@ -74,11 +75,10 @@ cdef class NodeExtra:
 # A node refers to older nodes and to tensors, so it can be part of a cycle only if Python code was attached to it or
 # to a node that it leads to. Only such nodes are tracked by the garbage collector, because traversing all nodes would
 # cost more than creating them. A leaf's gradient that has a graph itself closes a cycle: `track_all` is called for it.
-cdef int track(object o) except -1
-cdef int untrack(object o) except -1
+cdef int track(Node node) except -1
+cdef int untrack(Node node) except -1
 cdef int track_all(Node start) except -1
-cdef extern from "Python.h":
-    bint is_tracked "PyObject_GC_IsTracked" (PyObject* o) noexcept
+cdef Node new_node()                # an untracked node without edges, saved values and outputs
 cdef int set_room(Node node, int edges, int saved, int outputs) except -1
 cdef int set_outputs_room(Node node, int n) except -1
 cdef int set_output(Node node, int i, Tensor t) except -1

@@ -12,7 +12,7 @@ from types import CellType, FunctionType, MethodType
 cimport cython
 from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from cpython.object cimport PyObject
-from cpython.ref cimport Py_XDECREF
+from cpython.ref cimport Py_DECREF, Py_XDECREF
 from metatensor._core.layout cimport copy_dims
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.types cimport INLINE_DIMS, dim_t
@@ -23,7 +23,6 @@ cdef unsigned long long last_sequence = 0
 
 # Nodes --------------------------------------------------------------------------------------
 
-@cython.freelist(256)
 @cython.trashcan(True)      # a graph may be a million nodes deep
 cdef class Node:
     """A call in the autograd graph.
@@ -153,14 +152,16 @@ cdef extern from "Python.h":
     void PyObject_GC_Track(void* o)
 
 
-cdef int track(object o) except -1:
-    if not is_tracked(<PyObject*>o):
-        PyObject_GC_Track(<void*>o)
+cdef int track(Node node) except -1:
+    if node.untracked:
+        node.untracked = False
+        PyObject_GC_Track(<void*>node)
     return 0
 
 
-cdef int untrack(object o) except -1:
-    PyObject_GC_UnTrack(<void*>o)
+cdef int untrack(Node node) except -1:
+    node.untracked = True
+    PyObject_GC_UnTrack(<void*>node)
     return 0
 
 
@@ -326,6 +327,7 @@ cdef int _free_arrays(Node node) noexcept:
     if node.outputs != &node.inline_output:
         PyMem_Free(node.outputs)
     node.n_saved = node.n_edges = node.n_outputs = 0
+    node.saved, node.edges, node.outputs = NULL, NULL, NULL
     return 0
 
 
@@ -357,11 +359,35 @@ cdef extern from *:
         Py_INCREF(type);        /* instances own their heap type */
         Py_SET_TYPE(o, (PyTypeObject *)type);
     }
+    static destructor mt_node_dealloc;
+    static destructor mt_recycle_node;
+    static int mt_has_weak_references(PyObject *o) { return *(PyObject **)((char *)o + Py_TYPE(o)->tp_weaklistoffset) != NULL; }
+    static void mt_dealloc_node(PyObject *o) {
+        if (Py_TYPE(o)->tp_dealloc != mt_dealloc_node) { mt_node_dealloc(o); return; }
+        PyObject_GC_UnTrack(o);
+        Py_TRASHCAN_BEGIN(o, mt_dealloc_node)
+        mt_recycle_node(o);
+        Py_TRASHCAN_END
+    }
+    static void mt_setup_recycling(PyObject *type, void (*recycle)(PyObject *)) {
+        PyTypeObject *t = (PyTypeObject *)type;
+        mt_node_dealloc = t->tp_dealloc;
+        mt_recycle_node = recycle;
+        t->tp_dealloc = mt_dealloc_node;
+        PyType_Modified(t);
+    }
     """
     ctypedef int (*visitproc)(PyObject* o, void* arg)
     void setup_node "mt_setup_node" (object type, int (*visit)(PyObject*, visitproc, void*) noexcept,
                                      int (*clear)(PyObject*) noexcept)
     void become "mt_become" (object o, object type)
+    bint has_weak_references "mt_has_weak_references" (PyObject* o) noexcept
+    void dealloc_node "mt_node_dealloc" (PyObject* o) noexcept
+    void setup_recycling "mt_setup_recycling" (object type, void (*recycle)(PyObject*) noexcept)
+
+cdef extern from "Python.h":
+    void new_reference "_Py_NewReference" (PyObject* o) noexcept
+    bint has_type "Py_IS_TYPE" (PyObject* o, PyObject* type) noexcept
 
 
 cdef int _visit_arrays(PyObject* o, visitproc visit, void* arg) noexcept:
@@ -402,6 +428,54 @@ cdef object exposed(Node node):
     return node
 
 
+# Reuse of nodes ------------------------------------------------------------------------------------------
+
+# Nodes without hooks and weak references are reused as they are: untracked, with their arrays empty. Cython's own list of
+# free objects would clear all of their memory, and track them.
+cdef enum:
+    MAX_FREE = 256
+
+cdef PyObject* _free[MAX_FREE]
+cdef int _n_free = 0
+
+
+cdef Node new_node():
+    global _n_free
+    cdef PyObject* o
+    cdef Node node
+    if _n_free:
+        _n_free -= 1
+        o = _free[_n_free]
+        new_reference(o)
+        node = <Node>o
+        Py_DECREF(node)     # `node` owns the new reference
+        return node
+    node = Node.__new__(Node)
+    untrack(node)
+    return node
+
+
+cdef void _recycle(PyObject* o) noexcept:
+    """Free what a node refers to, and keep the node for reuse if possible."""
+    global _n_free
+    if _n_free >= MAX_FREE or <PyObject*>(<Node>o).extra != <PyObject*>None or has_weak_references(o) or not has_type(o, <PyObject*>Node):
+        dealloc_node(o)
+        return
+    _free_arrays(<Node>o)
+    (<Node>o).rule = None
+    (<Node>o).released = (<Node>o).all_tracked = False
+    (<Node>o).untracked = True
+    (<Node>o).functions = 0
+    (<Node>o).walk = NULL
+    (<Node>o).inline_output.sizes = NULL
+    (<Node>o).inline_output.dtype = NULL
+    if _n_free < MAX_FREE:      # freeing may have freed other nodes
+        _free[_n_free] = o
+        _n_free += 1
+    else:
+        dealloc_node(o)
+
+
 # Messages ------------------------------------------------------------------------------------------------
 
 cdef str where_called(Node node):
@@ -416,3 +490,4 @@ cdef int _no_rules(Node node, PyObject** grads, const char* wanted, PyObject** t
 
 graph_hooks.apply_rule = _no_rules
 setup_node(Node, _visit_arrays, _clear_arrays)
+setup_recycling(Node, _recycle)

@@ -3,13 +3,14 @@ cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from metatensor._core.accounting cimport chosen_policy, formula
+from metatensor._core.device cimport META
 from metatensor._core.gradients cimport (
     FROM_GRAD, FROM_GRADS, FROM_META, FROM_SAVED, KEEP_ARGUMENT, KEEP_LAYOUT, KEEP_RESULT, MAX_NAMER, MAX_PARAMETERS, Function,
     Kept, NamedRule, Parameter, Rule, rule_of,
 )
 from metatensor._core.graph cimport (
-    SAVED_INPUT, SAVED_LAYOUT, SAVED_OBJECT, Node, graph_hooks, is_tracked, new_edge, next_sequence, node_extra, set_edge,
-    set_output, set_outputs_room, set_room, track_all, untrack, wants, where_called,
+    SAVED_INPUT, SAVED_LAYOUT, SAVED_OBJECT, Node, graph_hooks, new_edge, new_node, next_sequence, node_extra, set_edge,
+    set_output, set_outputs_room, set_room, track, track_all, wants, where_called,
 )
 from metatensor._core.history cimport input_outline, node_of, rebase, set_node
 from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_TENSORS, VIEW, Call, Overload, call, make_returns
@@ -18,7 +19,7 @@ from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.thread cimport hints, thread_state
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONTIGUOUS, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, T_SAVED, T_VIEW
+from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONSTANT, T_CONTIGUOUS, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, T_SAVED, T_VIEW
 from metatensor._core cimport graph
 from metatensor._core.errors import NotDifferentiableError
 from metatensor._core.late import later
@@ -63,6 +64,35 @@ cdef object by_others(Call* c, Overload ov):
     return make_returns(c, result) if type(result) is tuple else result
 
 
+cdef object recorded_directly(Call* c, Overload ov):
+    """Compute a call on meta, and record it as a call of the operator that computes it. This avoids the second call.
+
+    Return NotImplemented if `by_others` has to compute it.
+    """
+    cdef Rule rule = <Rule>ov.gradient
+    cdef Overload direct = rule.direct
+    cdef int i
+    if direct is None or c.variant != FUNCTIONAL or c.device != <PyObject*>META or c.flags & T_CONSTANT or direct.meta == NULL or (
+            hints.modes | hints.trackers | hints.policies):
+        return NotImplemented
+    for i in range(2 if rule.direct_ndim else 0):
+        if (<Tensor>c.args[i]).ndim != rule.direct_ndim:
+            return NotImplemented
+    result = ov.meta(c) if rule.direct_result < 0 else None
+    c.overload = <PyObject*>direct
+    for i in range(ov.nslots, direct.nslots):
+        c.args[i] = direct.slots[i].default
+    try:
+        if rule.direct_result < 0:
+            record(c, direct, result)
+            return result
+        results = direct.meta(c)
+        record(c, direct, results)
+        return (<tuple?>results)[rule.direct_result]
+    finally:
+        c.overload = <PyObject*>ov
+
+
 cdef object _by_policy(Call* c, Overload ov):
     """Compute an operator by the others that the thread's kernel policy records. Return NotImplemented if it names none."""
     policy = chosen_policy()
@@ -81,7 +111,7 @@ cdef inline int _link(Node node, int i, Tensor t) except -1:
         return 0
     to = node_of(t, &output)
     set_edge(node, i, to, output)
-    return 3 if is_tracked(<PyObject*>to) else 1
+    return 1 if to.untracked else 3
 
 
 cdef int _link_all(Node node, Rule rule, Call* c) except -1:
@@ -170,7 +200,7 @@ cdef int _refuse(Call* c, Rule rule) except -1:
 
 cdef Node begin(Call* c, Overload ov):
     """Return a node with the edges and saved arguments of a call. Its outputs are set later."""
-    cdef Node node = Node.__new__(Node)
+    cdef Node node = new_node()
     cdef Rule rule
     cdef Kept* kept
     cdef unsigned long long given
@@ -195,8 +225,8 @@ cdef Node begin(Call* c, Overload ov):
                 if kept.what != KEEP_RESULT and _is_kept(rule, k, given, node.functions):
                     _keep_argument(c, node, k, kept)
     node.sequence = next_sequence()     # after the nodes of its inputs, some of which may just have been created for views
-    if not tracked and not hints.saved_hooks:
-        untrack(node)
+    if tracked or hints.saved_hooks:
+        track(node)
     if hints.anomaly:
         call_stack = later("call_stack")
         node_extra(node).forward_stack = call_stack()
@@ -285,7 +315,7 @@ cdef inline bint _differentiable(Tensor t) noexcept:
 
 cdef int record_plain(Call* c, Rule rule, Tensor result) except -1:
     """Record a call whose rule is `plain`: one result, few tensors, no special cases. A faster form of `record`."""
-    cdef Node node = Node.__new__(Node), to
+    cdef Node node = new_node(), to
     cdef Kept* kept
     cdef PyObject* value
     cdef unsigned long long functions = 0, given = _given(rule, c) if rule.numbers else <unsigned long long>-1
@@ -306,7 +336,7 @@ cdef int record_plain(Call* c, Rule rule, Tensor result) except -1:
         else:
             to = node_of(<Tensor>value, &output)
             new_edge(node, k, <PyObject*>to, output)
-        tracked = tracked or is_tracked(node.edges[k].node)
+        tracked = tracked or not (<Node>node.edges[k].node).untracked
     node.functions = functions
     node.sequence = next_sequence()
     node.outputs, node.n_outputs = &node.inline_output, 1
@@ -329,8 +359,8 @@ cdef int record_plain(Call* c, Rule rule, Tensor result) except -1:
                 node.saved[k].version = version_of(<Tensor>value)
             else:
                 _keep_argument(c, node, k, kept)
-    if not tracked:
-        untrack(node)
+    if tracked:
+        track(node)
     return 0
 
 

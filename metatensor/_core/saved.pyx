@@ -119,6 +119,8 @@ cdef int keep_result(Node node, int k, Tensor t, int output) except -1:
         node.saved[k].version = t.storage.version - t.storage.uncounted
         node.saved[k].output = output
         return keep(node, k, t.storage, SAVED_STORAGE)
+    if node.outputs[output].dtype == NULL and not t.flags & T_REQUIRES_GRAD:    # it does not refer to the node
+        return keep_tensor(node, k, t)
     t = alias_of_result(t)
     node.saved[k].version = version_of(t)
     node.saved[k].output = output

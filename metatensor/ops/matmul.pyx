@@ -229,7 +229,7 @@ cdef object outer_meta(Call* c):
 define("matmul(Tensor input, Tensor other) -> Tensor", matmul_meta, OUT | EXACT_OUT,
        "Matrix product over the last two dimensions: (..., n, k) and (..., k, m) give (..., n, m). The other "
        "dimensions broadcast. A vector counts as a row on the left and as a column on the right.")
-recorded_as("matmul", "products.matmul")
+recorded_as("matmul", "products.matmul", op="mm", ndim=2)
 define("mm(Tensor input, Tensor mat2, dtype? out_dtype=None) -> Tensor", mm_meta, OUT | EXACT_OUT,
        "Product of two matrices: (n, k) and (k, m) give (n, m).")
 gradient("mm", linear="input mat2", input="products.mm_input", mat2="products.mm_mat2")

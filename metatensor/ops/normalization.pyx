@@ -299,8 +299,7 @@ define("nn.functional.local_response_norm(Tensor input, int size, float alpha=0.
 
 # Gradients ---------------------------------------------------------------------------------
 
-recorded_as("nn.functional.layer_norm", lambda input, normalized_shape, weight, bias, eps:
-            call("native_layer_norm", (input, normalized_shape, weight, bias, eps))[0])
+recorded_as("nn.functional.layer_norm", op="native_layer_norm", result=0)
 recorded_as("nn.functional.rms_norm", "norm.rms_norm")
 recorded_as("nn.functional.group_norm", "norm.group_norm")
 recorded_as("nn.functional.normalize", "norm.normalize")

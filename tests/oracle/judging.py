@@ -68,6 +68,29 @@ def selection(name, args, kwargs, ours, theirs):
     return not again.any() and difference(*chosen, 0, 0) is None
 
 
+# Singular systems --------------------------------------------------------------------------------
+
+# Operators that divide by the elements of a given triangular factor.
+_SOLVERS = {"cholesky_solve", "linalg.lu_solve", "linalg.solve_triangular", "lu_solve", "triangular_solve"}
+
+
+def singular(name, ours, theirs):
+    """Return True if a system has no solution, both results say so in the same places, and they agree elsewhere.
+
+    Whether such an element is NaN or infinite depends on the order of operations, and so on the BLAS kernel that suits the CPU.
+    """
+    if name not in _SOLVERS:
+        return False
+    pairs = list(zip(tensors(ours), tensors(theirs)))
+    if not any((~torch.isfinite(its)).any() for _, its in pairs):
+        return False
+    return all(
+        torch.equal(torch.isfinite(mine), torch.isfinite(its))
+        and _apart(mine[torch.isfinite(mine)], its[torch.isfinite(its)], 1.3e-6, 1e-5) is None
+        for mine, its in pairs
+    )
+
+
 # Comparison with results in double precision -------------------------------------------------
 
 _WIDER = {

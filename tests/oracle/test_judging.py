@@ -29,6 +29,20 @@ def test_a_lost_value_of_pytorch_excuses_nothing(ours, theirs, near):
     assert judging.nearer(torch.tensor(ours), torch.tensor(theirs), torch.ones(2, dtype=torch.float64)) is near
 
 
+@pytest.mark.parametrize(
+    "ours, theirs, same",
+    [
+        ([NAN, 1.0], [float("inf"), 1.0], True),
+        ([NAN, 1.0], [float("inf"), 2.0], False),
+        ([NAN, NAN], [NAN, 1.0], False),
+        ([1.0, 1.0], [1.0, 2.0], False),
+    ],
+)
+def test_singular_systems_may_differ_in_what_is_not_finite(ours, theirs, same):
+    assert judging.singular("lu_solve", torch.tensor(ours), torch.tensor(theirs)) is same
+    assert not judging.singular("add", torch.tensor(ours), torch.tensor(theirs))
+
+
 @pytest.mark.parametrize("name", ["sort", "argsort", "topk", "sin"])
 def test_clobbered_arguments_are_found(name):
     x = torch.tensor([3.0, 1.0, 1.0, 2.0])

@@ -216,7 +216,7 @@ class Runner:
             given = [each[:n] for each in results[1]]
             return judging.difference(*given, *tolerances(given[1], case.dtype, tolerance))
         problem = result or inputs
-        if problem is None:
+        if problem is None or (result and not inputs and judging.singular(op.name, *results[0])):
             return None
         given = {name: value for name, value in case.kwargs.items() if name != "out"}
         wide = Case(case.kind, case.dtype, case.number, None, *tree_map(judging.widened, (tuple(case.args), given)))
