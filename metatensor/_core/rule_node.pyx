@@ -1,5 +1,6 @@
 """Nodes of operators: recording a call, and applying its gradient rule."""
 cimport cython
+from cpython.list cimport PyList_New, PyList_SET_ITEM
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from metatensor._core.accounting cimport chosen_policy, formula
@@ -14,7 +15,7 @@ from metatensor._core.graph cimport (
 )
 from metatensor._core.history cimport input_outline, node_of, rebase, set_node
 from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, IN_PLACE, K_TENSORS, VIEW, Call, Overload, call, make_returns
-from metatensor._core.saved cimport keep, keep_result, keep_tensor, keep_tensors, layout_of, mark_saved, unpack
+from metatensor._core.saved cimport Layout, keep, keep_result, keep_tensor, keep_tensors, layout_of, mark_saved, unpack
 from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, version_of
@@ -275,11 +276,22 @@ cpdef object renamed(object t, str name):
     return t
 
 
+cdef list _layouts(list tensors):
+    cdef list made = PyList_New(len(tensors))
+    cdef Layout layout
+    cdef Py_ssize_t i
+    for i in range(len(made)):
+        layout = layout_of(<Tensor>tensors[i])
+        Py_INCREF(layout)
+        PyList_SET_ITEM(made, i, layout)
+    return made
+
+
 cdef int _keep_argument(Call* c, Node node, int k, Kept* kept) except -1:
     value = <object>c.args[kept.index]
     if kept.what == KEEP_LAYOUT:
         if isinstance(value, list):
-            return keep(node, k, [layout_of(<Tensor>t) for t in value], SAVED_OBJECT)
+            return keep(node, k, _layouts(<list>value), SAVED_OBJECT)
         return keep(node, k, layout_of(<Tensor>value) if isinstance(value, Tensor) else value, SAVED_OBJECT)
     if isinstance(value, Tensor):
         if c.variant == IN_PLACE and kept.index == 0 or (<Overload>c.overload).slots[kept.index].mutated:
@@ -313,8 +325,18 @@ cdef inline bint _differentiable(Tensor t) noexcept:
     return t.dtype.kind == KIND_FLOAT or t.dtype.kind == KIND_COMPLEX
 
 
-cdef int record_plain(Call* c, Rule rule, Tensor result) except -1:
-    """Record a call whose rule is `plain`: one result, few tensors, no special cases. A faster form of `record`."""
+cdef inline bint _any_differentiable(tuple results):
+    for r in results:
+        if isinstance(r, Tensor) and _differentiable(<Tensor>r):
+            return True
+    return False
+
+
+cdef int record_plain(Call* c, Rule rule, object result) except -1:
+    """Record a call whose rule is `plain`: few tensors, no special cases. A faster form of `record`.
+
+    The result is a tensor, or a tuple of which a tensor is differentiable.
+    """
     cdef Node node = new_node(), to
     cdef Kept* kept
     cdef PyObject* value
@@ -339,14 +361,17 @@ cdef int record_plain(Call* c, Rule rule, Tensor result) except -1:
         tracked = tracked or not (<Node>node.edges[k].node).untracked
     node.functions = functions
     node.sequence = next_sequence()
-    node.outputs, node.n_outputs = &node.inline_output, 1
-    set_output(node, 0, result)
-    set_node(result, node, 0)
+    if isinstance(result, Tensor):
+        node.outputs, node.n_outputs = &node.inline_output, 1
+        set_output(node, 0, <Tensor>result)
+        set_node(<Tensor>result, node, 0)
+    else:
+        _set_outputs(node, rule, <tuple>result)
     for k in range(rule.n_kept):
         kept = &rule.kept[k]
         if kept.what == KEEP_RESULT:
             if kept.wanted_by & given:
-                keep_result(node, k, result, kept.index)
+                _keep_one(node, k, kept, result)
         elif _is_kept(rule, k, given, functions):
             value = c.args[kept.index]
             if kept.kept_as >= 0 and _is_kept(rule, kept.kept_as, given, functions) and isinstance(<object>value, Tensor):
@@ -367,11 +392,14 @@ cdef int record_plain(Call* c, Rule rule, Tensor result) except -1:
 cdef int record(Call* c, Overload ov, object result) except -1:
     """Record a call that wrote to no argument."""
     cdef Node node
+    cdef tuple results
+    cdef bint plain = (c.variant == FUNCTIONAL and rule_of(ov) is not False and (<Rule>ov.gradient).plain
+                       and not hints.saved_hooks | hints.anomaly)
     if isinstance(result, Tensor):
         if not _differentiable(<Tensor>result):
             return 0
-        if c.variant == FUNCTIONAL and rule_of(ov) is not False and (<Rule>ov.gradient).plain and not hints.saved_hooks | hints.anomaly:
-            return record_plain(c, <Rule>ov.gradient, <Tensor>result)
+        if plain:
+            return record_plain(c, <Rule>ov.gradient, result)
         node = begin(c, ov)
         set_outputs_room(node, 1)
         set_output(node, 0, <Tensor>result)
@@ -379,25 +407,25 @@ cdef int record(Call* c, Overload ov, object result) except -1:
         return _keep_results(c, node, result)
     if not isinstance(result, (tuple, list)):
         return 0
-    for r in result:
-        if isinstance(r, Tensor) and _differentiable(<Tensor>r):
-            break
-    else:
+    results = result if type(result) is tuple else tuple(result)
+    if not _any_differentiable(results):
         return 0
+    if plain:
+        return record_plain(c, <Rule>ov.gradient, results)
     node = begin(c, ov)
-    _set_outputs(node, result)
-    return _keep_results(c, node, result)
+    _set_outputs(node, node_rule(node), results)
+    return _keep_results(c, node, results)
 
 
-cdef int _set_outputs(Node node, object results) except -1:
-    cdef Rule rule = node_rule(node)
+cdef int _set_outputs(Node node, Rule rule, tuple results) except -1:
     cdef unsigned long long which = <unsigned long long>-1 if rule is None else rule.outputs
-    cdef int i
-    set_outputs_room(node, len(results))
-    for i, r in enumerate(results):
+    cdef int i = 0
+    set_outputs_room(node, <int>len(results))
+    for r in results:
         if isinstance(r, Tensor) and _differentiable(<Tensor>r) and (which >> min(i, 63)) & 1:
             set_output(node, i, <Tensor>r)
             set_node(<Tensor>r, node, i)
+        i += 1
     return 0
 
 
@@ -421,12 +449,16 @@ cdef int _keep_results(Call* c, Node node, object result) except -1:
         kept = &rule.kept[k]
         if kept.what != KEEP_RESULT or not kept.wanted_by & given:
             continue
-        value = result if isinstance(result, Tensor) else result[kept.index]
-        if isinstance(value, Tensor):
-            keep_result(node, k, <Tensor>value, kept.index)
-        else:
-            keep(node, k, value, SAVED_OBJECT)
+        _keep_one(node, k, kept, result)
     return 0
+
+
+cdef int _keep_one(Node node, int k, Kept* kept, object result) except -1:
+    """Save the result that `kept` names. `result` is a tensor or a tuple."""
+    value = result if isinstance(result, Tensor) else (<tuple>result)[kept.index]
+    if isinstance(value, Tensor):
+        return keep_result(node, k, <Tensor>value, kept.index)
+    return keep(node, k, value, SAVED_OBJECT)
 
 
 cdef int record_write(Call* c, Overload ov, Node node, object target) except -1:
