@@ -72,10 +72,11 @@ def child(options):
     runner.ops.records()
     gc.collect()
     gc.freeze()
-    growth, number, done, failures = Growth(), options.start, 0, 0
-    mark = step = max(options.calls // 60, 500)
-    while done < options.calls and failures < CRASHES:
-        struct.pack_into("qq", progress, 0, number, done)
+    growth, number, failures, last = Growth(), options.start, 0, None
+
+    def attempt(number):
+        """Run a program. Return whether it failed."""
+        struct.pack_into("qq", progress, 0, number, min(runner.calls, options.calls))
         lines = drawn(options, number, runner.ops)
         try:
             if options.repeat > 1:
@@ -85,14 +86,21 @@ def child(options):
             else:
                 runner.run(lines)
         except Failure as failure:
-            failures += 1
             print(json.dumps({"number": number, "why": failure.args[0], "lines": lines}), flush=True)
             failure.__traceback__ = failure.__cause__ = None
-        done = runner.calls
+            return True
+        return False
+
+    while runner.calls < options.calls and failures < CRASHES:
+        if last is None and runner.calls >= options.calls * (1 - Growth.SHARE):
+            last = number
+        failures += attempt(number)
         number += 1
-        if done >= mark:
-            growth.note(done)
-            mark += step
+    done = runner.calls
+    if last is not None and options.repeat == 1 and not failures:
+        for _ in range(Growth.ROUNDS):
+            failures += sum([attempt(again) for again in range(last, number)])
+            growth.note(runner.calls)
     text, grows = growth.report()
     figures = {"programs": number - options.start, "raised": runner.raised, "growth": text, "grows": grows}
     print(json.dumps({"done": done, **figures}), flush=True)

@@ -220,11 +220,17 @@ def slope(points):
 
 
 class Growth:
-    """Figures over a run. They determine the growth per call in its second half."""
+    """Figures between repeated runs of the same programs. They determine the growth per call.
+
+    New programs fill caches: rules of operators, schemas, types that `isinstance` has seen. What the same programs leave
+    each time that they run is a leak.
+    """
 
     # Caches of the interpreter and of libraries grow slightly. A leak in one of a hundred calls exceeds these limits.
     BYTES, BLOCKS, REFERENCES, OBJECTS = 16.0, 0.05, 0.01, 0.01
-    LEAST = 200_000  # calls; in shorter runs, one-time allocations dominate
+    ROUNDS = 6
+    SHARE = 0.05  # the last programs of a run, by the share of its calls
+    LEAST = 2_000  # calls in a round
 
     def __init__(self):
         self.rows = []
@@ -234,8 +240,8 @@ class Growth:
 
     def report(self):
         """Return (text, whether the growth is a failure)."""
-        rows = self.rows[len(self.rows) // 2 :]
-        if len(rows) < 5 or rows[-1][0] < self.LEAST:
+        rows = self.rows[1:]
+        if len(rows) < 3 or rows[-1][0] - rows[0][0] < self.LEAST * (len(rows) - 1):
             return "too few calls for a slope", False
         per_byte = slope([(r[0], r[1]) for r in rows])
         per_block = slope([(r[0], r[2]) for r in rows])
