@@ -1,4 +1,4 @@
-"""Arguments of calls as JSON: numbers, strings, lists, and objects with one key that says what they are."""
+"""Arguments of calls as JSON: numbers, strings, lists, and objects whose only key names their kind."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _LAYOUTS = ("strided",)
 
 
 class Malformed(ValueError):
-    """What a file says is no program."""
+    """Raised if the contents of a file are not a valid program."""
 
 
 def encoded(argument: Any, where: str | None) -> Any:
     """Return an argument as JSON types.
 
-    If there is no form for its class, raise TypeError, which names `where`, or stand an `Opaque` for it if that is None.
+    If its class is not supported, raise TypeError with `where` in the message, or return an `Opaque` if `where` is None.
     """
     if argument is None or isinstance(argument, (bool, str)) or type(argument) is int:
         return argument
@@ -103,7 +103,7 @@ def _data(text: Any) -> bytes:
 
 
 def decoded(made: Any, values: dict[int, Value], depth: int = 0) -> Any:
-    """Return the argument that JSON types stand for. Raise `Malformed` if they stand for none."""
+    """Return the argument that JSON data encodes. Raise `Malformed` if it encodes none."""
     if depth > _DEPTH:
         raise Malformed(f"arguments are nested more than {_DEPTH} deep")
     if made is None or isinstance(made, (bool, int, float, str)):

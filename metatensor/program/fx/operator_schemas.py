@@ -1,4 +1,4 @@
-"""Arguments of calls in the order and under the names of signatures."""
+"""Normalization of call arguments to the order and names of a signature."""
 
 from __future__ import annotations
 

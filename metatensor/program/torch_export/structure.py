@@ -1,4 +1,4 @@
-"""Structures of arguments and results in exported programs: text that says how flat values are nested."""
+"""Structures of arguments and results in exported programs: text that describes how flat values are nested."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Structure:
         return 1 if self.kind is None else sum(one.count for one in self.children)
 
     def flat(self, value: Any, where: str) -> list[Any]:
-        """Return the values in a nested one. Raise TypeError, which names `where`, if it has another structure."""
+        """Flatten a nested value. Raise TypeError, which names `where`, if it has another structure."""
         if self.kind is None:
             return [value]
         if self.kind in ("builtins.dict", "collections.OrderedDict", "collections.defaultdict"):
@@ -97,7 +97,7 @@ class Structure:
         return [leaf for one, part in zip(self.children, parts) for leaf in one.flat(part, where)]
 
     def nested(self, values: list[Any]) -> Any:
-        """Return flat values nested. They are taken from the beginning of the list."""
+        """Nest flat values. They are removed from the beginning of the list."""
         if self.kind is None:
             return values.pop(0)
         parts = [one.nested(values) for one in self.children]

@@ -25,7 +25,7 @@ __all__ = ["is_archive", "load"]
 
 EXTRA = "extra/"
 MOST = 1 << 30
-"""Bytes that an extra file may have."""
+"""Maximum bytes of an extra file."""
 
 
 def is_archive(directory: Directory) -> bool:
@@ -45,14 +45,14 @@ def load(
     device : device, optional
         Where its tensors are placed. Default: cpu.
     extra : dict, optional
-        The bytes of the archive's members below ``extra/`` are put here, for those of its keys that the archive has.
+        Its values are replaced by the bytes of the members ``extra/KEY``, for the keys that the archive has.
     module_class : type, optional
         A subclass of `ScriptedModule` for the modules.
 
     Returns
     -------
     ScriptedModule
-        The module. Its ``missing_operators`` are those that its code names and metatensor does not have.
+        The module. Its ``missing_operators`` lists the operators that its code names but metatensor lacks.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None, 
 
 
 class _Builder:
-    """Makes modules and objects of what the pickle describes."""
+    """Builds modules and objects from the records of a pickle."""
 
     def __init__(self, interpreter: Interpreter, file: str, module_class: Any) -> None:
         self.interpreter, self.code, self.file, self.module_class = interpreter, interpreter.code, file, module_class
@@ -100,7 +100,7 @@ class _Builder:
         self._under_way: set[int] = set()
 
     def value(self, value: Any) -> Any:
-        """Return a value with modules and objects in the place of records."""
+        """Return a value with modules and objects in place of records."""
         if isinstance(value, (Record, list, dict, tuple)):
             key = id(value)
             if key in self._under_way:
@@ -152,7 +152,7 @@ class _Builder:
         raise CheckpointError(self.file, f"{kind.name[:100]} has no member of value {str(value)[:40]!r}")
 
     def _restore(self, made: Any, kind: Class, state: Any) -> None:
-        """Give a state to an object whose class takes it with a method."""
+        """Restore an object's state, with the method of its class if it has one."""
         if "__setstate__" not in kind.methods:
             raise CheckpointError(self.file, f"the state of an object of class {kind.name[:100]} is no dict")
         self.interpreter.enter(kind.methods["__setstate__"], (made, self.value(state)), {}, list)
@@ -177,7 +177,7 @@ class _Builder:
         return made
 
     def _tensor(self, kind: Class, name: str, tensor: Tensor) -> Tensor:
-        """Return a tensor, as a parameter if it is one. The same tensor is the same parameter elsewhere."""
+        """Return a tensor, as a parameter if it is one. A tensor that occurs twice gives the same parameter."""
         if id(tensor) not in self._made and name in kind.parameters:
             self._made[id(tensor)] = mt.nn.Parameter(tensor.detach(), requires_grad=tensor.requires_grad)
         return self._made.get(id(tensor), tensor)

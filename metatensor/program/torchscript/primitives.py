@@ -1,6 +1,6 @@
-"""TorchScript's functions of numbers, strings, lists and dicts, and those that ask for what a tensor is.
+"""TorchScript's functions on numbers, strings, lists and dicts, and those that query properties of a tensor.
 
-Each takes the interpreter's budget first. Integers have 64 bits. What can grow is charged to the budget before it is made.
+Each takes the interpreter's budget first. Integers have 64 bits. A result that can be large is charged to the budget before it is created.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from metatensor.program.aten.codes import dtype_code
 __all__ = ["CONTAINERS", "PRIM", "SCALARS"]
 
 SCALARS: dict[str, Callable[..., Any]] = {}
-"""Functions in ``torch.*`` that are called when the first argument is no tensor."""
+"""Functions in ``torch.*`` that are called if the first argument is not a tensor."""
 CONTAINERS = frozenset((
     "append", "extend", "insert", "pop", "clear", "remove", "reverse", "copy", "list", "__getitem__", "_set_item", "Delete", "keys",
     "values", "items", "get", "setdefault", "update", "popitem", "dict", "__contains__", "len", "index", "count", "__is__", "__isnot__",
 ))  # fmt: skip
-"""Those of them that are called although another argument is a tensor."""
+"""The subset that is called even if another argument is a tensor."""
 PRIM: dict[str, Callable[..., Any]] = {}
 """Functions in ``ops.prim.*``."""
 
@@ -380,7 +380,7 @@ _into(SCALARS, lambda budget, a: shown(a), "str")
 _into(SCALARS, lambda budget, a: hash(a), "hash")
 
 
-# What is left ------------------------------------------------------------------------------------------
+# Miscellaneous --------------------------------------------------------------------------------------
 
 
 @_scalar("warn")

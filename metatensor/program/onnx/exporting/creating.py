@@ -1,4 +1,4 @@
-"""Conversions of operators that make tensors without data of others."""
+"""Conversions of operators that create tensors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from metatensor.program.onnx.exporting.table import Declined, conversion, operan
 __all__ = ["filled"]
 
 _MOST = 4096
-"""Elements of a range that is written as a constant."""
+"""Maximum number of elements of a range that is exported as a constant."""
 
 
 def filled(g: Graph, shape: Any, value: float, dtype: DType) -> Var:
-    """Return a tensor of equal numbers."""
+    """Return a tensor filled with a number."""
     element = g.number(value, dtype)
     if not len(shape):
         return element

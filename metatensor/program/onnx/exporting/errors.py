@@ -15,11 +15,11 @@ class Unsupported(NamedTuple):
     place: tuple[str, int] | None
     """The file and the line that made the call."""
     why: str
-    """What stands in the way, or "" if there is no conversion."""
+    """Why it cannot be exported, or "" if there is no conversion."""
 
 
 class ExportError(ValueError):
-    """A program has no ONNX model. The message lists every operator that stands in the way, with its source lines.
+    """Raised if a program has no ONNX model. The message lists every operator that prevents the export, with its source lines.
 
     Attributes
     ----------

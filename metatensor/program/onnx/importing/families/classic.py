@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 _DOMAIN = "ai.onnx.ml"
 MAX_COLUMNS = 1 << 20
-"""Largest number of counts in a row."""
+"""Largest number of n-gram counts per row."""
 
 
 @operator("ArrayFeatureExtractor", domain=_DOMAIN)
