@@ -54,7 +54,8 @@ class Program:
     modules : list of str
         Paths of modules. ``call.module`` is an index.
     reads : list
-        The calls that read numbers from tensors: index of the next call, name of the operator, value. The program does not read them again: it uses the numbers of the trace.
+        The calls that read numbers from tensors: index of the next call, name of the operator, value. These numbers are fixed in the
+        program.
     """
 
     def __init__(
@@ -154,7 +155,8 @@ class Program:
         return made
 
     def to(self, device: Any) -> Program:
-        """Return the same program with its parameters, buffers and constants on another device. Those on meta become empty tensors there."""
+        """Return the same program with its parameters, buffers and constants on another device. Those on meta become empty
+        tensors there."""
         def moved(t: Tensor) -> Tensor:
             if not t.is_meta or mt.device(device).type == "meta":
                 return t.to(device)
@@ -228,14 +230,16 @@ class Program:
         opset : int
             Version of the operator set, at least 18. Default 21.
         input_names, output_names : sequence of str, optional
-            Names of the first inputs and outputs. Default: names from `code` for inputs; keys, fields or positions in the result for outputs.
+            Names of the first inputs and outputs. Default: names from `code` for inputs; keys, fields or positions in the
+            result for outputs.
         parameters : bool
             Whether parameters, buffers and constants are initializers, which need data. If False, they are inputs of the model, after the
             others; tensors on meta are enough. Default True.
         dynamic : mapping, optional
             For inputs, by name, the names of dimensions whose size may vary: ``{"x0": {0: "batch"}}``.
         traces : sequence of Program, required with `dynamic`
-            Traces of the same callable at other sizes. A number that differs between them must equal, in all of them, an expression of the names:
+            Traces of the same callable at other sizes. A number that differs between them must equal, in all of them, an
+            expression of the names:
             a multiple of a name or of a product of two, or, given three sizes or more, such a multiple plus a constant.
             At least as many traces as names.
         external_data : bool, optional

@@ -221,7 +221,7 @@ class GraphModule(mt.nn.Module):
                 parts = node.target.split(".")
                 used.update(".".join(parts[:count]) for count in range(1, len(parts) + 1))
                 if node.op == "call_module":
-                    with contextlib.suppress(RuntimeError):  # the graph may have been changed first
+                    with contextlib.suppress(RuntimeError):  # the submodule may be missing already
                         used.update(f"{node.target}.{name}" for name, _ in attribute_of(self, node.target).named_modules() if name)
         for name in [name for name, _ in self.named_modules() if name and name not in used]:
             self.delete_submodule(name)

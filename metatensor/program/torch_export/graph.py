@@ -243,7 +243,8 @@ class Graph:
         return found
 
     def run(self, values: list[Any], device: Any) -> list[Any]:
-        """Run the calls on the values of the inputs, and return those of the outputs. Devices in calls are replaced by `device` unless it is None."""
+        """Run the calls on the values of the inputs, and return those of the outputs. Devices in calls are replaced by `device`
+        unless it is None."""
         scope: dict[str, Any] = {name: value for name, value in zip(self.inputs, values) if isinstance(name, Name)}
         del values
 

@@ -30,7 +30,8 @@ def program_of(file: File, module: ExportedModule, *, warn: bool = True) -> Prog
     module : ExportedModule
         Its module.
     warn : bool
-        Whether to issue a UserWarning if the program holds only for certain values, because it contains one of two branches, say. Default True.
+        Whether to issue a UserWarning if the program holds only for certain values, for example because it contains one
+        of two branches. Default True.
 
     Raises
     ------

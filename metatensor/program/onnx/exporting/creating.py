@@ -58,7 +58,8 @@ def _from_host(g: Graph, a: Any, result: Any) -> Var:
 
 @conversion("arange", "range")
 def _arange(g: Graph, a: Any, result: Any) -> Var:
-    """The numbers themselves, or from a count where sizes have names: runtimes add the step again and again, which rounds."""
+    """Export the numbers as a constant, or computed from a count if sizes have names. Range is used for integers only, because
+    runtimes add the step repeatedly, which accumulates rounding errors."""
     start, step = getattr(a, "start", 0), getattr(a, "step", 1)
     count = result.shape[0]
     if not any(isinstance(v, Size) for v in (start, step, a.end, count)):

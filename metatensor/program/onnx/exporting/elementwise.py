@@ -91,7 +91,7 @@ def _log(g: Graph, a: Any, result: Any) -> Var:
 
 @conversion("expm1")
 def _expm1(g: Graph, a: Any, result: Any) -> Var:
-    """Near zero 2t / (1 - t) with the tangent t of x / 2, which keeps small numbers."""
+    """Near zero 2t / (1 - t) with t = tanh(x / 2), which keeps small numbers."""
     x, one = g.cast(a.input, result.dtype), g.number(1, result.dtype)
     t = g.op("Tanh", g.op("Mul", x, g.number(0.5, x.dtype)))
     near = g.op("Div", g.op("Add", t, t), g.op("Sub", one, t))

@@ -102,7 +102,7 @@ def _index_put(g: Graph, a: Any, result: Any) -> Var:
                  sliced(g, g.op("Shape", x, dtype=mt.int64), 0, len(dims), (1 << 63) - 1), axis=0)  # fmt: skip
     values = g.cast(a.values, a.input.dtype)
     if before and len(values.shape or ()) > count + len(rest) - before:
-        # The values have the remaining dimensions before those of the index too: all of them are in the order of the result first.
+        # The dimensions before those of the index are first in `values` too: bring both into the order of the result, then permute.
         total = count + len(rest)
         lacking = total - len(values.shape or ())
         if lacking:
