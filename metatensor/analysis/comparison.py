@@ -68,7 +68,7 @@ SETTINGS = ("model", "inputs", "optimizer", "precision", "recompute", "grad_accu
 
 @dataclass(frozen=True)
 class Change:
-    """A figure before and after. What a report lacks is None."""
+    """A figure before and after. None if a report lacks it."""
 
     name: str
     label: str
@@ -77,7 +77,7 @@ class Change:
     before: float | None
     after: float | None
     absent: str = ""
-    """``"before"`` or ``"after"`` if the module or operator does not exist there; its figure is 0 then."""
+    """``"before"`` or ``"after"`` if the module or operator is missing there; its figure is then 0."""
 
     @property
     def change(self) -> float | None:
@@ -207,7 +207,7 @@ class Comparison:
 
 
 def _escaped(text: str) -> str:
-    """Return a text as one line of Markdown, in which nothing of it is markup."""
+    """Return a text as one line of Markdown, with all markup escaped."""
     return re.sub(r"([\\`*_{}\[\]<>|#@~])", r"\\\1", " ".join(text.split()))
 
 
