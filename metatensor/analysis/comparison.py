@@ -290,7 +290,7 @@ def parse_limit(text: str) -> Limit:
 
 
 def _kind(report: Any, side: str) -> tuple[str, str]:
-    """Return what a report is of, and which command wrote it."""
+    """Return the kind of a report, and the command that wrote it."""
     if isinstance(report, dict):
         if "backward_flops" in report and ("optimizer_bytes" in report or "peak_by_category" in report):
             return TRAINING, "training"
@@ -371,12 +371,12 @@ def _operators(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
                 numbers = {(name, unit): _number(value, f"{key}.{name}", side) for name, value in table.items()}
                 values |= {entry: value for entry, value in numbers.items() if value is not None}
         sides.append((values, {unit for _, unit in values}))
-    units = sides[0][1] & sides[1][1]  # a report without times says nothing about those of operators
+    units = sides[0][1] & sides[1][1]  # without times in a report, those of operators cannot be compared
     return _changes(*({key: value for key, value in values.items() if key[1] in units} for values, _ in sides))
 
 
 def _changes(before: dict[tuple[str, str], float], after: dict[tuple[str, str], float]) -> list[Change]:
-    """Return the entries that differ, those with the greatest part of their unit's sum first. A new entry was 0 before."""
+    """Return the entries that differ, those with the greatest share of their unit's total first. A new entry counts as 0 before."""
     total: dict[str, float] = {}
     for table in (before, after):
         for (_, unit), value in table.items():
