@@ -232,7 +232,7 @@ cdef class Attribution:
 @cython.final
 @cython.binding(False)
 cdef class Collective:
-    """A context manager for the operators of a collective of `metatensor.distributed`. Storages that they allocate count as communication."""
+    """A context manager for the operators of a collective of `metatensor.distributed`. Their storages count as communication."""
     cdef Attribution notes
     cdef long long first
 

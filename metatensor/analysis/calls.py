@@ -66,7 +66,8 @@ class Call(NamedTuple):
     """A variant of the operator with another cost: ``"strided"`` where the last dimension of an argument is not
     contiguous, ``"rows"`` where only others are not, ``"leading"`` where a reduction keeps the last dimension, ``"pointwise"``,
     ``"grouped"`` or ``"transposed"`` for convolutions, ``"tanh"`` for the approximation of GELU,
-    ``"off"`` for dropout, ``"eval"`` for batch norm by running statistics, ``"overlapping"`` for pooling with a stride other than the kernel's size."""
+    ``"off"`` for dropout, ``"eval"`` for batch norm by running statistics, ``"overlapping"`` for pooling whose stride is not the
+    kernel's size."""
 
     @property
     def bytes(self) -> int:

@@ -195,7 +195,10 @@ def _cheapest(model: Any, requested: FitSetting, trials: Sequence[FitTrial], tra
     rows = [FitChange(*described(model, requested, trial.setting, training), trial) for trial in trials if trial.fits]
 
     def pointless(row: FitChange, other: FitChange) -> bool:
-        """Return whether another change loses no more and is as fast, within `NEARLY`. If times are unknown, `other` must be a part of `row`."""
+        """Return whether another change loses no more and is as fast, within `NEARLY`.
+
+        If times are unknown, `other` must be a part of `row`.
+        """
         if row is other or len(row.changes) < 2 or not set(other.lost) <= set(row.lost):
             return False
         mine, its = row.trial.seconds, other.trial.seconds

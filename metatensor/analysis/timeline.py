@@ -105,7 +105,10 @@ def chart(profile: Profile, points: int = 1500, largest: int = 5) -> dict[str, A
 
 
 def near_peaks(totals: list[int], peak: int | None, most: int = 5) -> list[int]:
-    """Return the indices of other peaks within 1% of the peak, the highest first. Between two of them, memory falls below 99% of the peak."""
+    """Return the indices of other peaks within 1% of the peak, the highest first.
+
+    Between two of them, memory falls below 99% of the peak.
+    """
     if peak is None:
         return []
     least = NEAR * totals[peak]

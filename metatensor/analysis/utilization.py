@@ -1,6 +1,7 @@
 """Model FLOPs utilization (MFU): the operations that a step needs, by a convention, over those that the device could do.
 
-MFU is ``operations / (seconds * peak rate)``. Conventions differ in what they count, so only figures of the same convention can be compared.
+MFU is ``operations / (seconds * peak rate)``. Conventions differ in what they count, so only figures of the same convention can
+be compared.
 Recomputation in the backward pass is never counted; including it would give the hardware FLOPs utilization.
 """
 

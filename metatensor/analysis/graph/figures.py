@@ -57,7 +57,7 @@ def _recorded(program: Program) -> list[Call]:
 
 
 def _aligned(program: Program, calls: list[Call]) -> list[Call]:
-    """Return the recorded call for each call of the program. The recording also has calls that read tickets of random operators; these are skipped."""
+    """Return the recorded call for each call of the program. Recorded calls that only read tickets are skipped."""
     found, at = [], 0
     for call in program.calls:
         while at < len(calls) and calls[at].op != call.op.name:
