@@ -1,4 +1,4 @@
-"""Kernel policies: which operators are one kernel on a kind of device, what they save for backward, and which temporary memory they need."""
+"""Kernel policies: which operators are one kernel on a kind of device, what they save for backward, and their temporary memory."""
 
 from __future__ import annotations
 
