@@ -55,7 +55,7 @@ KINDS = {
     "training memory, cuda": Kind(
         "the memory of a training step, under the kernel policy cuda", "allocated peaks of Megatron-LM on GPUs",
         "The same runs, with metatensor's own operators under the kernel policy `cuda`, as `estimate --train --device` counts them "
-        "for a GPU. Rotary positions, gated activations and cross entropy are several operators there, and kernels of the run.",
+        "for a GPU. Rotary positions, gated activations and cross entropy are several operators there, but single kernels in the measured runs.",
         WORKSPACES),
     "inference memory": Kind(
         "the peak memory of an inference", "PyTorch's meta device, not a GPU",
@@ -71,7 +71,7 @@ KINDS = {
     "time, accelerator": Kind(
         "the time of a training step, with metatensor's operators", "steps of Megatron-LM on A100 and B200",
         "The same steps with metatensor's own operators, as `estimate --train --device` predicts them. They read and write more than "
-        "fused kernels, which partly makes up for the communication that is left out. That is a coincidence.", NOT_TIMED),
+        "fused kernels, which by coincidence partly makes up for the communication that is left out.", NOT_TIMED),
     "time, cpu": Kind(
         "the time of a pass on a calibrated CPU", "measured passes of ten models with one thread",
         "Forward, and forward with backward, after `metatensor calibrate` on the same machine (`python -m benchmarks.prediction`).",
@@ -252,7 +252,7 @@ def _models(models: dict[str, Any]) -> Iterator[str]:
 
 def _reach(found: Comparison) -> Iterator[str]:
     yield "## Published rows that are not predicted\n"
-    yield "A view of one rank knows its own layers, shards and copies. It does not know other ranks, or what is not stated.\n"
+    yield "A prediction for one rank knows only its own layers, shards and copies, not other ranks or settings that are not stated.\n"
     yield "| rows | reason |\n|--:|---|"
     for reason, count in found.out_of_reach.most_common():
         yield f"| {count} | {reason} |"

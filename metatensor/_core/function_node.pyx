@@ -107,6 +107,6 @@ cdef class FunctionNode(Node):
             to[i] = <PyObject*>g
         for i in range(self.n_arguments):
             if result[i] is not None and i not in self._positions:
-                raise RuntimeError(f"{self.node_name()}: backward returned a gradient for argument {i}, which is no tensor; "
+                raise RuntimeError(f"{self.node_name()}: backward returned a gradient for argument {i}, which is not a tensor; "
                                    f"return None for it{where_called(self)}")
         return 0

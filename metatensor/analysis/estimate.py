@@ -58,8 +58,9 @@ def estimate(
         Whether to run once more and record the memory in use over time: ``report.profile``, which ``report.to_html`` draws.
         Default False.
     assume : dict, optional
-        Run the model inside `metatensor.analysis.assume`, with these figures: sizes that depend on values are replaced by upper bounds, or
-        by these, such as ``{"tokens_per_expert": 128}``. The report lists what was assumed. By default such sizes raise
+        text
+        Run the model inside `metatensor.analysis.assume` with this dict, such as ``{"tokens_per_expert": 128}``. Sizes that depend on
+        values then have the given figures, or upper bounds. The report lists what was assumed. By default such sizes raise
         `DataDependentError`.
 
     Returns

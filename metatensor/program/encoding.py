@@ -84,7 +84,7 @@ def _one_of(names: tuple[str, ...], name: Any, what: str) -> Any:
 
 def _number(text: Any) -> float:
     if text not in ("inf", "-inf", "nan"):
-        raise Malformed(f"{text!r:.60} is no number")
+        raise Malformed(f"{text!r:.60} is not a number")
     return float(text)
 
 
@@ -92,7 +92,7 @@ def _device(text: Any) -> Device:
     try:
         return mt.device(text)
     except (RuntimeError, TypeError, ValueError):
-        raise Malformed(f"{text!r:.60} is no device") from None
+        raise Malformed(f"{text!r:.60} is not a device") from None
 
 
 def _data(text: Any) -> bytes:
@@ -111,7 +111,7 @@ def decoded(made: Any, values: dict[int, Value], depth: int = 0) -> Any:
     if isinstance(made, list):
         return [decoded(item, values, depth + 1) for item in made]
     if not isinstance(made, dict) or len(made) != 1:
-        raise Malformed(f"{str(made)[:60]!r} is no argument")
+        raise Malformed(f"{str(made)[:60]!r} is not an argument")
     ((kind, content),) = made.items()
     if kind == "value":
         if type(content) is not int or content not in values:
@@ -135,7 +135,7 @@ def decoded(made: Any, values: dict[int, Value], depth: int = 0) -> Any:
         return complex(*items)
     if kind == "ticket":
         if type(content) is not int or not 0 <= content < 1 << 62:
-            raise Malformed(f"{content!r:.60} is no ticket")
+            raise Malformed(f"{content!r:.60} is not a ticket")
         return Ticket(None, content)
     forms = {"float": _number, "dtype": dtype_of, "device": _device, "bytes": _data}
     if kind in forms:

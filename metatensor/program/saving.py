@@ -158,7 +158,7 @@ def load(f: str | os.PathLike[str] | BinaryIO, *, device: Any = None, extra: dic
     Raises
     ------
     CheckpointError
-        If the file is no program, damaged, of a later version, or uses operators that do not exist.
+        If the file is not a program, is damaged, has a later version, or uses operators that do not exist.
     NotImplementedError
         If a file of PyTorch calls operators that metatensor does not have. The message lists them.
     """
@@ -174,11 +174,11 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None) 
         if HEAD not in directory and len(directory):
             return _of_torch(directory, name, device, extra)
         if HEAD not in directory or CALLS not in directory:
-            raise CheckpointError(name, f"it is no program: it has no {HEAD if HEAD not in directory else CALLS}")
+            raise CheckpointError(name, f"it is not a program: it has no {HEAD if HEAD not in directory else CALLS}")
         try:
             program = _program(directory, "")
         except (Malformed, UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
-            raise CheckpointError(name, f"it is no program: {error}") from None
+            raise CheckpointError(name, f"it is not a program: {error}") from None
         for key in extra or ():
             if EXTRA + key in directory:
                 extra[key] = directory.read(EXTRA + key, MOST)  # type: ignore[index]
@@ -205,7 +205,7 @@ def _of_torch(directory: Directory, name: str, device: Any, extra: dict[str, Any
     if torchscript.is_archive(directory):
         raise CheckpointError(name, "it is a TorchScript archive, which has no sizes: load it with metatensor.program.torchscript.load, "
                               "and trace that module")  # fmt: skip
-    raise CheckpointError(name, f"it is no program: it has no {HEAD}")
+    raise CheckpointError(name, f"it is not a program: it has no {HEAD}")
 
 
 def _program(directory: Directory, prefix: str) -> Program:
@@ -350,7 +350,7 @@ class _Reader:
         for row in self.of("effects", list):
             kind, name, number = _row_of(row, (str, str, int), "effects")
             if kind not in ("grad", "replaced") or name not in held and kind == "grad":
-                raise Malformed(f"{kind!r:.20} of {name!r:.60} is no effect")
+                raise Malformed(f"{kind!r:.20} of {name!r:.60} is not an effect")
             effects.append(Effect(kind, name, self.value(number)))
         releases = {}
         for row in self.of("releases", list):

@@ -182,7 +182,7 @@ class Tracer(TracerBase):
     def create_arg(self, a: Any) -> Any:
         """Convert an argument of a traced call to an argument of a node.
 
-        Parameters, other tensors and modules become nodes that read attributes of the root. A tensor that is no attribute
+        Parameters, other tensors and modules become nodes that read attributes of the root. A tensor that is not an attribute
         becomes one. See also `TracerBase.create_arg`.
         """
         if isinstance(a, mt.Tensor):
@@ -221,7 +221,7 @@ class Tracer(TracerBase):
         return name
 
     def get_fresh_qualname(self, prefix: str) -> str:
-        """Return a name with a prefix and a number that is no attribute of the root."""
+        """Return a name with a prefix and a number that is not an attribute of the root."""
         number = 0
         while hasattr(self.root, f"{prefix}{number}"):
             number += 1

@@ -195,7 +195,7 @@ class Builder:
         self.numbers = Numbers(self.graph)
 
     def placeholder(self, value: Value | None, name: str, default: Any = ...) -> Node:
-        """Add a placeholder. `value` is None for an argument that is no tensor."""
+        """Add a placeholder. `value` is None for an argument that is not a tensor."""
         node = self.graph.placeholder(name, default_value=default)
         if value is not None:
             self.numbers.source(value, node)

@@ -155,7 +155,7 @@ class Graph:
         Raises
         ------
         AssertionError
-            If `op` is another one, or if `args` is no tuple or `kwargs` no dict.
+            If `op` is unknown, or if `args` is not a tuple or `kwargs` not a dict.
         """
         if op not in _OPS:
             raise AssertionError(f"Graph.create_node: expected one of {', '.join(_OPS)}, got {op!r}")

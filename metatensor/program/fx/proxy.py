@@ -1,6 +1,6 @@
 """Proxies, which record the operations on them, and the base class of tracers.
 
-A `Proxy` is no tensor. Operators that get one as an argument call its ``__torch_function__``.
+A `Proxy` is not a tensor. Operators that get one as an argument call its ``__torch_function__``.
 """
 
 from __future__ import annotations

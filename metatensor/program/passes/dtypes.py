@@ -38,7 +38,7 @@ def change_dtype(
     Raises
     ------
     ValueError
-        If a dtype is no floating-point dtype, or a call that `keep` chooses writes to a tensor.
+        If a dtype is not a floating-point dtype, or a call that `keep` chooses writes to a tensor.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def change_dtype(
     source = mt.float32 if source is None else source
     for one in (dtype, source):
         if not one.is_floating_point:
-            raise ValueError(f"change_dtype: {one} is no floating-point dtype")
+            raise ValueError(f"change_dtype: {one} is not a floating-point dtype")
     if source is dtype:
         return program
     made = Rewriter(program)

@@ -266,7 +266,7 @@ def solved(equations: Any, names: Mapping[str, Any]) -> dict[str, int]:
             if size is not None:
                 found[name] = size
             elif expression == parse(name):
-                raise ValueError(f"{where} is {number}, which is no size")
+                raise ValueError(f"{where} is {number}, which is not a size")
     for name in names:
         if name not in found:
             raise ValueError(f"the size {name!r} is not determined by the arguments; it must be a dimension of its own, or be in a sum "

@@ -268,7 +268,7 @@ def evaluate(value: Any, sizes: Mapping[str, int]) -> Any:
                 factor *= sizes[atom] if isinstance(atom, str) else _applied(atom[0], atom[1:], sizes)
             total += factor
         if not -MOST < total < MOST:
-            raise ExpressionError(f"{_short(value)} is {str(total)[:20]}, which is no size")
+            raise ExpressionError(f"{_short(value)} is {str(total)[:20]}, which is not a size")
         return total
     if isinstance(value, Real):
         return _applied(value.op, value.args, sizes)
@@ -385,7 +385,7 @@ def parse(text: str) -> Any:
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError, ZeroDivisionError, TypeError) as error:
         if isinstance(error, ExpressionError):
             raise
-        raise ExpressionError(f"{text[:60]!r} is no expression of sizes") from None
+        raise ExpressionError(f"{text[:60]!r} is not an expression of sizes") from None
 
 
 def _parsed(node: ast.expr, text: str) -> Any:
@@ -409,7 +409,7 @@ def _parsed(node: ast.expr, text: str) -> Any:
             return (least if function == "min" else greatest)(*args)
         if function in ("sqrt", "log", "float") and len(args) == 1:
             return Real(function, args[0])
-    raise ExpressionError(f"{text[:60]!r} is no expression of sizes: {ast.unparse(node)[:40]!r} is not understood")
+    raise ExpressionError(f"{text[:60]!r} is not an expression of sizes: {ast.unparse(node)[:40]!r} is not understood")
 
 
 def _binary(op: str, a: Any, b: Any) -> Any:

@@ -19,7 +19,7 @@ _CONFIRM, _CONFIRM_STEPS = 6, 40
 _ROUNDS = 8
 """How often numbers are refitted after a size at which they were wrong."""
 _OUTSIDE = 12
-"""Number of sizes to try for which there seems to be no program."""
+"""Number of failing sizes after which no further ones are tried."""
 _FURTHER = 512
 """If no tried size reaches one side of a comparison, sizes up to this within the ranges are tried for it."""
 _STEPS = 3

@@ -71,7 +71,7 @@ def parse_guard(text: str) -> Guard:
         left, found, right = text.partition(f" {relation} ")
         if found:
             return Guard(parse(left), relation, parse(right))
-    raise ExpressionError(f"{text[:60]!r} is no condition on sizes")
+    raise ExpressionError(f"{text[:60]!r} is not a condition on sizes")
 
 
 def always(guard: Guard, ranges: Mapping[str, range]) -> bool:

@@ -92,7 +92,7 @@ def _ranges(given: Any) -> dict[str, range]:
 def _known(value: Any, ranges: Mapping[str, range]) -> Any:
     for name in names_in(value):
         if name not in ranges:
-            raise Malformed(f"an expression has the name {name!r:.60}, which is no size")
+            raise Malformed(f"an expression has the name {name!r:.60}, which is not a size")
     return value
 
 

@@ -62,7 +62,7 @@ def load(
     Raises
     ------
     CheckpointError
-        If the file is no exported program, damaged, or of a later version.
+        If the file is not an exported program, damaged, or of a later version.
     """
     with opened(f) as file:
         return file.module(device, extra, module_class)
@@ -79,7 +79,7 @@ def opened(f: str | os.PathLike[str] | BinaryIO) -> Iterator[File]:
 
 
 class NotExported(CheckpointError):
-    """Raised for a zip file that is no exported program of PyTorch."""
+    """Raised for a zip file that is not an exported program of PyTorch."""
 
 
 class File:
@@ -103,7 +103,7 @@ class File:
         self.directory = directory
         with shared():
             if not is_archive(directory):
-                raise NotExported(self.name, "it is no exported program: it has no models/*.json")
+                raise NotExported(self.name, "it is not an exported program: it has no models/*.json")
             self.old = _OLD in self.directory
             self.prefix = "" if self.old else self._prefix()
             self.model = self._model()
@@ -116,7 +116,7 @@ class File:
         try:
             return function(*args)
         except (Malformed, RecursionError) as error:
-            raise CheckpointError(self.name, f"it is no exported program: {error}") from None
+            raise CheckpointError(self.name, f"it is not an exported program: {error}") from None
 
     def _model(self) -> str:
         if self.old:
@@ -221,7 +221,7 @@ class File:
             values.append(mt.empty([size or 0 for size in sizes], dtype=one.dtype, device=device))
         found = self.structures[0].nested(values)
         if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[0], tuple) or not isinstance(found[1], dict):
-            raise CheckpointError(self.name, "its arguments are no tuple and dict")
+            raise CheckpointError(self.name, "its arguments are not a tuple and a dict")
         return found
 
     def sample(self) -> tuple[Any, Any] | None:

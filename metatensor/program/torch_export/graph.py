@@ -37,7 +37,7 @@ def field(made: Any, key: str, kind: type, where: str) -> Any:
 def kind_of(made: Any, where: str) -> tuple[str, Any]:
     """Return the kind and the content of an object with exactly one key whose value is not null."""
     if not isinstance(made, dict):
-        raise Malformed(f"{where} is no object")
+        raise Malformed(f"{where} is not an object")
     found = [(key, value) for key, value in made.items() if value is not None]
     if len(found) != 1:
         raise Malformed(f"{where} has {len(found)} kinds")
@@ -93,7 +93,7 @@ def _optional(made: Any, where: str) -> Any:
 def _each(one: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     def each(made: Any, where: str) -> Any:
         if not isinstance(made, list):
-            raise Malformed(f"{where} is no list")
+            raise Malformed(f"{where} is not a list")
         return [one(part, where) for part in made]
 
     return each
@@ -139,7 +139,7 @@ def _complex(made: Any, where: str) -> complex:
 
 def _dict(made: Any, where: str) -> Any:
     if not isinstance(made, dict):
-        raise Malformed(f"{where} is no object")
+        raise Malformed(f"{where} is not an object")
     return {key: decoded(value, where) for key, value in made.items()}
 
 
@@ -320,7 +320,7 @@ def _plain_value(value: Any) -> Any:
     return dtype_code(value) if isinstance(value, DType) else value
 
 
-# Functions that are no operators -----------------------------------------------------------------------------
+# Functions that are not operators -----------------------------------------------------------------------------
 
 
 def _limited(function: Callable[..., Any]) -> Callable[..., Any]:

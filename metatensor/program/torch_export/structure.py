@@ -65,7 +65,7 @@ class Structure:
             if not isinstance(keys, list) or len(keys) != len(children):
                 raise Malformed("a dict has not as many keys as values")
             if not all(isinstance(key, (str, int, float, bool)) for key in keys):
-                raise Malformed("a key of a dict is no text or number")
+                raise Malformed("a key of a dict is neither text nor a number")
         elif kind == "collections.namedtuple":
             name = str(context)
             keys = fields.get(name, [f"field{i}" for i in range(len(children))])

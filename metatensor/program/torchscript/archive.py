@@ -57,7 +57,7 @@ def load(
     Raises
     ------
     CheckpointError
-        If the file is no archive, or damaged.
+        If the file is not an archive, or damaged.
     """
     if not isinstance(f, (str, bytes, os.PathLike)):
         return _load(f, getattr(f, "name", "archive"), device, extra, module_class)
@@ -74,7 +74,7 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None, 
         prefix = prefix_of(directory, "data.pkl") or ""
         interpreter = Interpreter(Code(directory, prefix), list(constants) if isinstance(constants, (list, tuple)) else [])
         if type(value) is not Record:
-            raise CheckpointError(name, "its data is no module")
+            raise CheckpointError(name, "its data is not a module")
         try:
             made = _Builder(interpreter, name, module_class).value(value)
         except RecursionError:
@@ -154,7 +154,7 @@ class _Builder:
     def _restore(self, made: Any, kind: Class, state: Any) -> None:
         """Restore an object's state, with the method of its class if it has one."""
         if "__setstate__" not in kind.methods:
-            raise CheckpointError(self.file, f"the state of an object of class {kind.name[:100]} is no dict")
+            raise CheckpointError(self.file, f"the state of an object of class {kind.name[:100]} is not a dict")
         self.interpreter.enter(kind.methods["__setstate__"], (made, self.value(state)), {}, list)
 
     def _module(self, kind: Class, record: Any) -> Any:
@@ -166,7 +166,7 @@ class _Builder:
         if state is None:
             state = {}
         if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
-            raise CheckpointError(self.file, f"the state of a module of class {kind.name[:100]} is no dict of attributes")
+            raise CheckpointError(self.file, f"the state of a module of class {kind.name[:100]} is not a dict of attributes")
         values = {key: self._tensor(kind, key, value) for key, value in state.items() if isinstance(value, Tensor)}
         values |= {key: self.value(value) for key, value in state.items() if key not in values}  # after the parameters in them
         try:

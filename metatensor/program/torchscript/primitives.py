@@ -103,7 +103,7 @@ def _shift_left(budget: Any, a: int, b: int) -> Any:
 @_scalar("factorial")
 def _factorial(budget: Any, a: int) -> int:
     if not 0 <= a <= 20:
-        raise RuntimeError(f"factorial of {a} is no integer of 64 bits")
+        raise RuntimeError(f"factorial of {a} is not an integer of 64 bits")
     return math.factorial(a)
 
 

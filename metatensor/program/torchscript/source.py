@@ -173,4 +173,4 @@ def _text(directory: Directory, member: str) -> str:
     try:
         return str(directory.read(member, MOST).decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise CheckpointError(directory.file, f"{member[:60]!r} is no text: {error.reason}") from None
+        raise CheckpointError(directory.file, f"{member[:60]!r} is not text: {error.reason}") from None

@@ -147,7 +147,7 @@ def _converted(g: Graph, a: Any, result: Any) -> Var:
     """Conversion to another dtype. Floating-point numbers are truncated to integers."""
     found = getattr(a, "input", None)
     if not isinstance(found, Var):
-        raise Declined("an argument that is no tensor")
+        raise Declined("an argument that is not a tensor")
     return g.cast(found, result.dtype)
 
 
