@@ -62,7 +62,7 @@ cdef class Known:
     cdef readonly int variant
     cdef readonly tuple args
     cdef readonly object result         # the Place of the call's result or target, or a tuple of them; their Known is None
-    cdef readonly bint writes           # whether it writes to a tensor: the first argument or `out`, given as before the write
+    cdef readonly bint writes           # whether it writes to a tensor: the first argument or `out`, stored in its state before the write
     cdef readonly object out            # the Place of ``out=``, or None
     cdef readonly Known source
     cdef readonly int index
@@ -289,7 +289,7 @@ cdef int _note_results(Call* c, Overload ov, tuple args, object result) except -
 
 
 cdef int _note_write(Call* c, Overload ov, tuple args, Tensor target, object result, object out) except -1:
-    """Record a write of a call to `target`, whose storage has known values otherwise."""
+    """Record that a call writes to `target`. The other values of its storage are known."""
     cdef Known known = _of_call(c, ov, args, result)
     known.writes = True
     known.out = out
@@ -356,7 +356,7 @@ cdef object run_constants(Call* c):
         return _kernel(c)
     if c.variant == IN_PLACE and ov.flags & VIEW:
         known = target.storage.recipe
-        result = _kernel(c)                                 # changes the layout of the tensor alone
+        result = _kernel(c)                                 # changes only the layout of the tensor
         if target.storage.recipe is known:
             target.storage.known = target.storage.version + 1
         return result

@@ -32,8 +32,9 @@ def command(
 ) -> None:
     """Run PROGRAM, a file that `metatensor trace` wrote, and print its outputs.
 
-    On meta, the FLOPs and the peak memory of the run are printed, and nothing is computed. On other devices, tensors of floating-point
-    numbers among the inputs are standard normal numbers, the others are zeros.
+    text
+    On meta, the FLOPs and the peak memory of the run are printed, and nothing is computed. On other devices, inputs of a
+    floating-point dtype are filled with standard normal numbers, and all others with zeros.
 
     \b
     metatensor run model.mtp

@@ -63,7 +63,7 @@ def _aligned(program: Program, calls: list[Call]) -> list[Call]:
         while at < len(calls) and calls[at].op != call.op.name:
             at += 1
         if at == len(calls):
-            raise RuntimeError(f"there is no call of {call.op.name} in its place")
+            raise RuntimeError(f"the run on meta has no matching call of {call.op.name}")
         found.append(calls[at])
         at += 1
     return found

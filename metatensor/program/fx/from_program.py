@@ -37,7 +37,7 @@ def begin_no_grad() -> bool:
 
 @has_side_effect
 def end_no_grad(before: bool) -> None:
-    """Restore what `begin_no_grad` returned."""
+    """Restore the state that `begin_no_grad` returned."""
     mt.set_grad_enabled(before)
 
 
@@ -49,7 +49,7 @@ def set_gradient(parameter: Any, gradient: Any) -> None:
 
 @has_side_effect
 def set_data(tensor: Any, data: Any) -> None:
-    """Set the data of a parameter or buffer to that of the tensor that the program replaces it by."""
+    """Replace the data of a parameter or buffer by that of `data`."""
     tensor.data = data
 
 
@@ -71,7 +71,7 @@ def ticket(tickets: Tickets, number: int, generator: Any = None) -> tuple[int, i
 
 
 class Rebuild:
-    """Builds the result of a program, such as an object of the user's, from its tensors."""
+    """Builds the result of a program, such as an object of a user's class, from its tensors."""
 
     __name__ = "rebuild"
 
@@ -270,7 +270,7 @@ class Builder:
                     self.results(one, self.graph.call_function(getitem, (node, i)))
 
     def given(self, argument: Any) -> Any:
-        """Return an argument with nodes in the place of values and tickets."""
+        """Return an argument with values and tickets replaced by nodes."""
         kind = type(argument)
         if kind is Value:
             return self.nodes[argument.number]
@@ -292,7 +292,7 @@ class Builder:
             if name not in skip:
                 held = self.program.held.get(self.program.tied.get(name, name))
                 if held is None:
-                    raise NotImplementedError(f"{self.program.name}: {name!r} is replaced, but not read, for which a graph has no node")
+                    raise NotImplementedError(f"{self.program.name}: {name!r} is replaced without being read, which a graph cannot express")
                 self.graph.call_function(set_gradient if kind == "grad" else set_data, (self.nodes[held.number], self.nodes[value.number]))
 
     def output(self) -> Any:

@@ -52,7 +52,7 @@ def _prim(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def wrapped(value: Any) -> Any:
-    """Return an integer with 64 bits, and anything else as it is."""
+    """Return an integer with 64 bits, and any other value unchanged."""
     if type(value) is int and not -(1 << 63) <= value < 1 << 63:
         return (value + (1 << 63)) % (1 << 64) - (1 << 63)
     return value
@@ -259,7 +259,7 @@ def _method(budget: Any, a: Any, name: str, rest: Any) -> Any:
         if name == "count":
             return len(places)
         if not places:
-            raise ValueError(f"{name}: the list has no such element")
+            raise ValueError(f"{name}: the list does not contain the element")
         return places[0] if name == "index" else a.pop(places[0]) and None
     return getattr(type(a), name)(a, *rest)
 
@@ -305,7 +305,7 @@ for _name, _function in {"min": min, "max": max}.items():
 
 
 def shown(value: Any) -> str:
-    """Return the text of a value, as TorchScript's ``format`` and ``str`` give it."""
+    """Return the text of a value, as formatted by TorchScript's ``format`` and ``str``."""
     if isinstance(value, DType):
         return str(dtype_code(value))
     if isinstance(value, float) and value == math.floor(value) and abs(value) < 1e16:
@@ -319,7 +319,7 @@ def _format(budget: Any, text: str, *values: Any) -> str:
     found = [parts[0]]
     for i, part in enumerate(parts[1:]):
         if i >= len(values):
-            raise RuntimeError("format: there are more places than values")
+            raise RuntimeError("format: there are more placeholders than values")
         found += [shown(values[i]), part]
     budget.grow(sum(map(len, found)))
     return "".join(found)
@@ -336,7 +336,7 @@ def _percent(budget: Any, text: str, *values: Any) -> str:
         if match[1] == "%":
             return "%"
         if not rest:
-            raise RuntimeError("format: there are more places than values")
+            raise RuntimeError("format: there are more placeholders than values")
         value = rest.pop(0)
         return shown(value) if match[1] == "s" else match[0] % value
 

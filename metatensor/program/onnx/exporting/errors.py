@@ -44,4 +44,4 @@ def listed(name: str, found: list[Unsupported]) -> ExportError:
     for (operator, why), places in by_kind.items():
         more = f" and {len(places) - 3} other places" if len(places) > 3 else ""
         lines.append(f"  {operator}{f' ({why})' if why else ''} at {', '.join(places[:3])}{more}")
-    return ExportError(f"{name}: ONNX has no form for these calls:\n" + "\n".join(lines), found)
+    return ExportError(f"{name}: these calls cannot be converted to ONNX:\n" + "\n".join(lines), found)
