@@ -46,7 +46,6 @@ KINDS = {
     "peak": Kind(
         "the peak memory of a training step, with the kernels of the run", "allocated peaks of Megatron-LM on GPUs",
         "The peak of a training step of one rank. The model is written with kernels that save the same tensors as those of the run: fused "
-        text
         "attention, norms, dropout, cross entropy in place. The worst cases are tests in long-term-support containers: their figures "
         "equal those of the same tests with unfused attention, although their settings do not mention it.", WORKSPACES),
     "training memory, meta": Kind(
@@ -56,7 +55,8 @@ KINDS = {
     "training memory, cuda": Kind(
         "the memory of a training step, under the kernel policy cuda", "allocated peaks of Megatron-LM on GPUs",
         "The same runs, with metatensor's own operators under the kernel policy `cuda`, as `estimate --train --device` counts them "
-        "for a GPU. Rotary positions, gated activations and cross entropy are several operators there, but single kernels in the measured runs.",
+        "for a GPU. Rotary positions, gated activations and cross entropy are several operators there, but single kernels in the "
+        "measured runs.",
         WORKSPACES),
     "inference memory": Kind(
         "the peak memory of an inference", "PyTorch's meta device, not a GPU",
@@ -217,7 +217,6 @@ def _group(row: Row) -> str:
 
 def _formulas(found: list[Formula]) -> Iterator[str]:
     yield "## Counts and formulas\n"
-    text
     yield ("What is counted in a run on meta, against formulas of papers, and against rounded figures of papers. Three formulas are "
            "incomplete: the one for saved activations leaves out the statistics of norms (16 bytes for each token and layer) and random "
            "states, the one for parameters the last norm, and the one for model states the optimizer's step counters. These are "

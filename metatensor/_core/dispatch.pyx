@@ -513,7 +513,7 @@ cdef inline object _run_kernel(Call* c):
     if way == AS_UNIT:
         return _as_unit(c, ov)
     if way == BY_OTHERS and ov.flags & (RANDOM | COMPOSITE):
-        result = by_others(c, ov)       # before the meta kernel, which would draw random numbers or call the parts
+        result = by_others(c, ov)       # before the meta kernel, which could draw random numbers or call other operators
         if result is not NotImplemented:
             return result
         way = AS_IT_IS
@@ -539,7 +539,7 @@ cdef inline object _run_kernel(Call* c):
 
 
 cdef object run_kernel(Call* c):
-    """Run a call below modes and tangents, whatever is known of the values."""
+    """Run a call below modes and tangents, without tracking constants."""
     return _run_kernel(c)
 
 

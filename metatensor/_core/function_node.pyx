@@ -95,7 +95,8 @@ cdef class FunctionNode(Node):
             result = result[:self.n_arguments]
         if len(result) != self.n_arguments:
             raise RuntimeError(f"{self.node_name()}: backward returned {len(result)} gradients for {self.n_arguments} "
-                               f"arguments; return one for each argument of forward, or None for arguments without a gradient{where_called(self)}")
+                               f"arguments; return one for each argument of forward, or None for arguments without a gradient"
+                               f"{where_called(self)}")
         for i in range(self.n_edges):
             g = result[self._positions[i]]
             if g is None or not wants(self, wanted, i):

@@ -252,7 +252,7 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> Comparison:
         if values[0] != values[1]:
             remarks.append(f"{key.rpartition('.')[2]}: {_setting(values[0])} before, {_setting(values[1])} after")
     if ("script" in before) != ("script" in after):
-        remarks.append("one report is of a script: it gives memory by category at the peak, the other report gives the maximum of each category")
+        remarks.append("one report is of a script: it has memory by category at the peak, the other one has the maximum of each category")
     for side, report in (("before", before), ("after", after)):
         error = report.get("error")
         if isinstance(error, dict):

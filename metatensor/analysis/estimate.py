@@ -58,7 +58,6 @@ def estimate(
         Whether to run once more and record the memory in use over time: ``report.profile``, which ``report.to_html`` draws.
         Default False.
     assume : dict, optional
-        text
         Run the model inside `metatensor.analysis.assume` with this dict, such as ``{"tokens_per_expert": 128}``. Sizes that depend on
         values then have the given figures, or upper bounds. The report lists what was assumed. By default such sizes raise
         `DataDependentError`.

@@ -44,7 +44,6 @@ def command(as_markdown: bool, as_json: bool, limits: tuple[Limit, ...], before:
     """Compare two reports, A.json before a change and B.json after it, and list what grew; or two programs, A.mtp and B.mtp.
 
     The reports are what `metatensor estimate --json`, `metatensor check --json` and `metatensor run --profile --json FILE`
-    text
     write. Figures that a report does not contain are unknown, and a limit on an unknown figure fails.
     For two programs, written by `metatensor trace`, list the calls that were added and removed, by operator and shapes, and
     the parameters that differ.

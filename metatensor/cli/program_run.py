@@ -32,7 +32,6 @@ def command(
 ) -> None:
     """Run PROGRAM, a file that `metatensor trace` wrote, and print its outputs.
 
-    text
     On meta, the FLOPs and the peak memory of the run are printed, and nothing is computed. On other devices, inputs of a
     floating-point dtype are filled with standard normal numbers, and all others with zeros.
 

@@ -99,7 +99,8 @@ def test_model_that_fails(models, run):
 
 @pytest.mark.parametrize(
     "content, reason",
-    [("{", "is not a JSON file"), ("[1]", "is not a report of 'metatensor estimate --json'"), ('{"parameters": 1}', "b.json is not a report of"),
+    [("{", "is not a JSON file"), ("[1]", "is not a report of 'metatensor estimate --json'"),
+     ('{"parameters": 1}', "b.json is not a report of"),
      ('{"ok": true, "over_budget": [], "parameters": "many"}', "b.json has 'many' for 'parameters'; expected a number"),
      ('{"ok": true, "over_budget": [], "flops": NaN}', "expected a number"),
      ('{"ok": true, "over_budget": [], "flops": true}', "expected a number"),

@@ -189,7 +189,7 @@ GRAPH = ("graph_module", "graph")
     (_without("inputs"), "inputs"),
     (_set(("schema_version", "major"), 99), "version of its schema"),
     (_set(("graph_module", "signature", "input_specs"), []), "signature does not have the inputs"),
-    (_set((*GRAPH, "nodes", 0, "inputs", 0, "arg"), {"as_tensor": {"name": "nothing"}}), "before it is made"),
+    (_set((*GRAPH, "nodes", 0, "inputs", 0, "arg"), {"as_tensor": {"name": "nothing"}}), "before it is defined"),
     (_set((*GRAPH, "nodes", 0, "inputs", 0, "arg"), {"as_int": "1"}), "of class str"),
     (_set((*GRAPH, "outputs", 0), {"as_tensor": {"name": "nothing"}}), "does not make"),
     (_set(("graph_module", "module_call_graph", 0, "signature", "in_spec"), "[1, {}]"), "structure"),

@@ -39,7 +39,6 @@ class CachingAllocator:
     segments : dict of int to Segment
         The segments by address.
     segments_requested, segments_returned, retries : int
-        text
         Number of requests to the driver (of page mappings for expandable segments), of returns to the driver, and of requests
         repeated after the cache was emptied.
     """

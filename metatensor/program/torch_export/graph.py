@@ -218,14 +218,14 @@ class Graph:
         for node in self.nodes:
             for name in _names((node.args, node.kwargs)):
                 if name not in known:
-                    raise Malformed(f"a call of {node.target[:80]} uses {name[:60]!r} before it is made")
+                    raise Malformed(f"a call of {node.target[:80]} uses {name[:60]!r} before it is defined")
                 last[name] = node
             made_now = set(_names(node.results))
             known |= made_now
             last.update(dict.fromkeys(made_now, node))
         for name in _names(self.outputs):
             if name not in known:
-                raise Malformed(f"the graph returns {name[:60]!r}, which it does not make")
+                raise Malformed(f"the graph returns {name[:60]!r}, which it does not define")
             last.pop(name, None)
         for name, node in last.items():
             node.release.append(name)
@@ -308,7 +308,7 @@ def _keep(node: Node, result: Any, scope: dict[str, Any]) -> None:
         results = names
     if not isinstance(result, (tuple, list)) or len(result) != len(results):
         found = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
-        raise RuntimeError(f"{node.target[:80]} returned {found}, the exported program has {len(results)} values")
+        raise RuntimeError(f"{node.target[:80]} returned {found}, but the exported program expects {len(results)} values")
     for name, value in zip(results, result):
         if isinstance(name, Name):
             scope[name] = _plain_value(value)

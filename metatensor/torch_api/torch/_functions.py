@@ -197,7 +197,6 @@ def typename(obj: Any, /) -> str:
 def compile(model: Any = None, **options: Any) -> Any:
     """Return a function or module that is run by a backend. Without a model, return a decorator.
 
-    text
     If `backend` is a function, it is called with a graph (a `torch.fx.GraphModule`) and a list of example arguments, and returns the
     function to run instead. The arguments of the graph are the parameters, buffers and constants, followed by the tensors among the
     arguments of the call; it returns a tuple of tensors. There is one graph for each set of shapes. A model whose operators depend on

@@ -85,7 +85,7 @@ class Builder:
         """Operators that are neither in the table nor functions."""
 
     def graph(self, proto: Any, prefix: str = "", depth: int = 0, opsets: dict[str, int] | None = None, given: Any = None) -> Graph:
-        """Return a graph. `given` are the attributes of the call of the function that it is in."""
+        """Return a graph. If it is in a function, `given` has the attributes of the call of that function."""
         if depth > MAX_DEPTH:
             raise CheckpointError(self.file, "its graphs are nested too deeply")
         constants = {message.name: self._initializer(message, prefix + message.name) for message in proto.initializer}

@@ -33,7 +33,6 @@ def export(
     args, kwargs : tuple and dict
         Its arguments. Sizes, and values that are not tensors, are fixed.
     dynamic_shapes : dict, tuple or list, optional
-        text
         For each argument the sizes that vary: a dict or a sequence with a `Dim`, ``Dim.AUTO`` or ``Dim.DYNAMIC`` for each such
         dimension. The module then runs several times, at different sizes. Default: all sizes are fixed.
     strict, preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards
@@ -44,7 +43,6 @@ def export(
     ValueError
         If `mod` is not a module.
     RuntimeError
-        text
         If the module reads a number from a tensor that depends on its arguments, parameters or buffers, if a size that should
         vary is restricted to one value, or if numbers in the graph cannot be expressed in terms of the sizes.
     """

@@ -69,7 +69,6 @@ class ExportedProgram:
     """A module as a graph, made by `export`.
 
     The graph has a placeholder for each parameter, buffer and constant, then one for each argument, and returns a flat tuple.
-    text
     Targets are overloads of ``torch.ops``, or operators of metatensor where there is no such overload. Values other than tensors are
     fixed to those of the example, and so are sizes, except those that vary: the graph computes them from the sizes of its arguments.
 
@@ -179,7 +178,6 @@ class ExportedProgram:
         Parameters
         ----------
         decomp_table : dict, optional
-            text
             Replacement functions by overload of ``torch.ops``. They are called with the arguments of the overload. Default: no operator
             is replaced. Writes to views of buffers stay in place.
         decompose_custom_triton_ops : bool

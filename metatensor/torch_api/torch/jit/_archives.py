@@ -21,7 +21,6 @@ class ArchivedModule(torchscript.ScriptedModule, RecursiveScriptModule):
     @property
     def program(self) -> Any:
         """Raise NotImplementedError: the code is not a program, which has fixed shapes."""
-        text
         raise NotImplementedError(
             f"{self.original_name}: the code of an archive is not a program; trace the module with metatensor.program.trace"
         )
@@ -33,7 +32,6 @@ class ArchivedModule(torchscript.ScriptedModule, RecursiveScriptModule):
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Raise NotImplementedError: metatensor does not write TorchScript."""
-        text
         raise NotImplementedError("torch.jit.save: metatensor does not write TorchScript; copy the archive, or save the result of "
                                   "torch.jit.trace or metatensor.program.trace")  # fmt: skip
 

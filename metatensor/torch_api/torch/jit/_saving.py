@@ -17,7 +17,6 @@ __all__ = ["load", "save"]
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     """Save the result of `trace` or `script`.
 
-    text
     The file has metatensor's format for programs (see `metatensor.program.Program.save`). It is not a TorchScript archive: PyTorch
     cannot read it.
 
@@ -45,7 +44,6 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
 def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, _restore_shapes: bool = False) -> Any:
     """Read a function or module that `save` or PyTorch's ``torch.jit.save`` wrote, without its source.
 
-    text
     No Python code in the file is executed. The code of a TorchScript archive is interpreted; a call of an operator that metatensor
     does not have raises NotImplementedError. ``missing_operators`` of the module lists such operators.
 

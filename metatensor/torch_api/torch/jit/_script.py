@@ -156,7 +156,6 @@ class _ScriptedModule(RecursiveScriptModule):
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
     """Return a function or module that runs `obj` as Python code, and has a program of its first call.
 
-    text
     Calls run `obj` itself, with any branches. The program (`graph`, `code`, `save`, `freeze`) is made when it is first needed: `obj`
     is traced with tensors of zeros in the shapes of the first call. The program contains only the branches that this run takes,
     including those that depend on shapes and on Python numbers.

@@ -52,7 +52,6 @@ def trace(
 ) -> Any:  # fmt: skip
     """Run a function or a module once, and return a function or a module that repeats its calls of operators.
 
-    text
     Branches, Python numbers and the mode of modules (`train`, `eval`) are fixed to those of the example. For arguments of other
     shapes the original is traced again, while it is available: not after `torch.jit.load`. Tracing leaves the buffers of the module
     and the state of random numbers unchanged.

@@ -152,7 +152,6 @@ def export(
     external_data : bool
         Whether the data of tensors is in a separate file beside `f`, if `f` is a path. Default True.
     dynamic_shapes : dict or tuple, optional
-        text
         The dimensions whose size varies, for each argument by name or in order. Each is a dict by dimension, or a list, with a name, a
         `Dim`, ``Dim.DYNAMIC`` or ``Dim.AUTO`` for a size that varies, and None for a fixed size.
     verify : bool
