@@ -12,7 +12,7 @@ n_followers = 0
 @cython.final
 @cython.binding(False)
 cdef class ModulePaths:
-    """Modules and their submodules, numbered from 1 in the order in which they are added. Number 0 stands for no module.
+    """Modules and their submodules, numbered from 1 in order of their addition. Number 0 stands for no module.
 
     `paths` has the path of each within its root, or the class name for the root itself; `modules` has the modules by id.
     """

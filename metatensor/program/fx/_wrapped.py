@@ -68,7 +68,7 @@ def wrap(fn_or_name: Any) -> Any:
     Raises
     ------
     NotImplementedError
-        If it is not called at the top level of a module.
+        If it is called inside a function or class.
     RuntimeError
         If the argument is neither callable nor a str.
     """
