@@ -153,5 +153,5 @@ def test_reports_are_compared_in_python():
     assert found.figure("flops").percent == 100 and found.figure("time") == Change("time", "time", "seconds", None, None)
     with pytest.raises(KeyError):
         found.figure("pike")
-    with pytest.raises(ReportError, match="the report before is not what"):
+    with pytest.raises(ReportError, match="the report before is not a report of"):
         compare({}, {})

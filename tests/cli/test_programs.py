@@ -142,7 +142,7 @@ def test_inspect_refuses(traced, run):
     assert run("inspect", "broken.mtp").exit_code == 1
     result = run("inspect", "net.mtp", "--tree")
     assert result.exit_code == 2 and "net.mtp is a program" in result.output
-    assert "no program" in run("inspect", "models.py", "--calls").output
+    assert "not a program" in run("inspect", "models.py", "--calls").output
 
 
 def test_diff(traced, run):

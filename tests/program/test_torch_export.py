@@ -191,7 +191,7 @@ GRAPH = ("graph_module", "graph")
     (_set(("graph_module", "signature", "input_specs"), []), "signature does not have the inputs"),
     (_set((*GRAPH, "nodes", 0, "inputs", 0, "arg"), {"as_tensor": {"name": "nothing"}}), "before it is defined"),
     (_set((*GRAPH, "nodes", 0, "inputs", 0, "arg"), {"as_int": "1"}), "of class str"),
-    (_set((*GRAPH, "outputs", 0), {"as_tensor": {"name": "nothing"}}), "does not make"),
+    (_set((*GRAPH, "outputs", 0), {"as_tensor": {"name": "nothing"}}), "does not define"),
     (_set(("graph_module", "module_call_graph", 0, "signature", "in_spec"), "[1, {}]"), "structure"),
     (_set(("graph_module", "module_call_graph", 0, "signature", "out_spec"), "[" * 10000), "structure"),
     (_set((*GRAPH, "nodes", 0, "inputs", 0, "arg"), {"as_custom_obj": {"name": "x", "class_fqn": "y"}}), "as_custom_obj"),
