@@ -39,15 +39,15 @@ WORKSPACES = "workspaces of kernels, rounding and caching by the allocator, the 
 NOT_TIMED = "communication, gaps between kernels, loading data, transfers from the host"
 KINDS = {
     "states": Kind(
-        "parameters, gradients and optimizer states on a GPU", "what Megatron-LM's tests had allocated between steps",
+        "parameters, gradients and optimizer states on a GPU", "bytes that Megatron-LM's tests had allocated between steps",
         "Parameters, float32 gradients, float32 copies and Adam's states of one rank, against the bytes that were allocated after a "
-        "step. The tests are small models, in which workspaces of kernels (30 to 130 MiB) weigh much.",
+        "step. The tests are small models, in which workspaces of kernels (30 to 130 MiB) are a large part.",
         f"{WORKSPACES}, batches that are loaded ahead"),
     "peak": Kind(
         "the peak memory of a training step, with the kernels of the run", "allocated peaks of Megatron-LM on GPUs",
-        "The peak of a training step of one rank. The model is written with kernels that save what those of the run save: fused "
-        "attention, norms, dropout, cross entropy in place. The worst cases are tests in long-term-support containers: what they "
-        "measured equals what the same test measured with unfused attention, although their settings do not say so.", WORKSPACES),
+        "The peak of a training step of one rank. The model is written with kernels that save the same tensors as those of the run: fused "
+        "attention, norms, dropout, cross entropy in place. The worst cases are tests in long-term-support containers: their figures "
+        "equal those of the same tests with unfused attention, although their settings do not mention it.", WORKSPACES),
     "training memory, meta": Kind(
         "the memory of a training step, with operators as on meta", "allocated peaks of Megatron-LM on GPUs",
         "The same runs, with metatensor's own operators, which save what PyTorch saves on meta. This is what `estimate --train` "
@@ -55,7 +55,8 @@ KINDS = {
     "training memory, cuda": Kind(
         "the memory of a training step, under the kernel policy cuda", "allocated peaks of Megatron-LM on GPUs",
         "The same runs, with metatensor's own operators under the kernel policy `cuda`, as `estimate --train --device` counts them "
-        "for a GPU. Rotary positions, gated activations and cross entropy are several operators there, and kernels of the run.",
+        "for a GPU. Rotary positions, gated activations and cross entropy are several operators there, but single kernels in the "
+        "measured runs.",
         WORKSPACES),
     "inference memory": Kind(
         "the peak memory of an inference", "PyTorch's meta device, not a GPU",
@@ -66,12 +67,12 @@ KINDS = {
         "element-wise operators, reductions, normalization, the optimizer"),
     "time": Kind(
         "the time of a training step, with the kernels of the run", "steps of Megatron-LM on A100 and B200",
-        "The seconds of a step of the slowest stage and of the pipeline's fill, with the efficiencies that are assumed for all "
+        "The seconds of a step: the slowest pipeline stage, and filling the pipeline. The efficiencies are those assumed for all "
         "accelerators. They are not fitted to these runs.", NOT_TIMED),
     "time, accelerator": Kind(
         "the time of a training step, with metatensor's operators", "steps of Megatron-LM on A100 and B200",
         "The same steps with metatensor's own operators, as `estimate --train --device` predicts them. They read and write more than "
-        "fused kernels, which partly makes up for the communication that is left out. That is a coincidence.", NOT_TIMED),
+        "fused kernels, which by coincidence partly makes up for the communication that is left out.", NOT_TIMED),
     "time, cpu": Kind(
         "the time of a pass on a calibrated CPU", "measured passes of ten models with one thread",
         "Forward, and forward with backward, after `metatensor calibrate` on the same machine (`python -m benchmarks.prediction`).",
@@ -216,12 +217,10 @@ def _group(row: Row) -> str:
 
 def _formulas(found: list[Formula]) -> Iterator[str]:
     yield "## Counts and formulas\n"
-    yield ("What is counted in a run on meta, against formulas of papers, and against figures that papers print rounded. The formula "
-           "for saved activations leaves out the statistics of norms (16 bytes for each token and layer) and random states, the "
-           "formula for parameters leaves out the last norm, that for model states the optimizer's step counters; they are "
-           "subtracted."
-           " GPT-3 XL and 13B are printed with sizes that do not give their printed "
-           "numbers of parameters.\n")  # fmt: skip
+    yield ("What is counted in a run on meta, against formulas of papers, and against rounded figures of papers. Three formulas are "
+           "incomplete: the one for saved activations leaves out the statistics of norms (16 bytes for each token and layer) and random "
+           "states, the one for parameters the last norm, and the one for model states the optimizer's step counters. These are "
+           "subtracted from the counts. The sizes printed for GPT-3 XL and 13B do not result in the printed numbers of parameters.\n")
     yield "| count | source | cases | equal | largest difference |\n|---|---|--:|--:|---|"
     groups: dict[tuple[str, str], list[Formula]] = {}
     for each in found:
@@ -252,7 +251,7 @@ def _models(models: dict[str, Any]) -> Iterator[str]:
 
 def _reach(found: Comparison) -> Iterator[str]:
     yield "## Published rows that are not predicted\n"
-    yield "A view of one rank knows its own layers, shards and copies. It does not know other ranks, or what is not stated.\n"
+    yield "A prediction for one rank knows only its own layers, shards and copies, not other ranks or settings that are not stated.\n"
     yield "| rows | reason |\n|--:|---|"
     for reason, count in found.out_of_reach.most_common():
         yield f"| {count} | {reason} |"

@@ -1,4 +1,4 @@
-"""Where operators are called: the operator, the module and the line of each, while a memory log wants to know."""
+"""Where operators are called: the operator, the module and the line of each call, recorded for a memory log."""
 cimport cython
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
@@ -18,7 +18,7 @@ cdef extern from *:
     static PyObject *mt_caller(PyObject *f) { return (PyObject *)PyFrame_GetBack((PyFrameObject *)f); }
     static PyObject *mt_code(PyObject *f) { return (PyObject *)PyFrame_GetCode((PyFrameObject *)f); }
 
-    /* Python 3.11 makes a frame object for each frame that is asked for. Its own frames can be read without. */
+    /* Python 3.11 creates a frame object for each frame requested. Reading its internal frames avoids this. */
     #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000 && !defined(PYPY_VERSION)
     #ifndef Py_BUILD_CORE
     #define Py_BUILD_CORE 1
@@ -45,7 +45,7 @@ cdef extern from *:
     static int mt_place_of(void *frame) { (void)frame; return 0; }
     #endif
     """
-    void* mt_first() noexcept                   # these return borrowed references, or NULL; always so in other versions of Python
+    void* mt_first() noexcept                   # these return borrowed references, or NULL; always NULL in other versions of Python
     void* mt_next(void* frame) noexcept
     PyObject* mt_code_of(void* frame) noexcept
     int mt_place_of(void* frame) noexcept
@@ -80,7 +80,7 @@ cdef int _ours(PyObject* frame, PyObject* code) except -1:
 
 
 cdef void* _quickly(Place* p) noexcept:
-    """Set the place of an operator without making frame objects. Return the frame, or NULL if a code object has not been seen."""
+    """Set the place of an operator without creating frame objects. Return the frame, or NULL if a code object has not been seen."""
     cdef void* frame = mt_first()
     cdef PyObject* code
     cdef Seen* s
@@ -100,7 +100,7 @@ cdef void* _quickly(Place* p) noexcept:
 
 
 cdef void* raw_user_frame() noexcept:
-    """Return the interpreter's own frame of user code, or NULL."""
+    """Return the interpreter's internal frame of the innermost user code, or NULL."""
     cdef Place p
     cdef void* frame
     p.code = NULL
@@ -112,10 +112,10 @@ cdef void* raw_user_frame() noexcept:
 @cython.final
 @cython.binding(False)
 cdef class Attribution:
-    """A context manager that notes where the operators of this thread are called while memory is counted.
+    """A context manager that records where the operators of this thread are called while memory is counted.
 
-    `module` is any number; each operator is noted with its current value. An operator of a backward pass has the module in
-    which the node that calls it was recorded, unless `module` has changed since, as while a module is computed again.
+    `module` is any number; each operator is recorded with its current value. An operator of a backward pass has the module in
+    which the node that calls it was recorded, unless `module` has changed since, as during recomputation.
     """
 
     def __cinit__(self):
@@ -204,9 +204,9 @@ cdef class Attribution:
         return self.n
 
     def place(self, long long number):
-        """Return the name of operator `number`, the number of its module, its file and its line; None if it is not known.
+        """Return the name of operator `number`, the number of its module, its file and its line; None if it is unknown.
 
-        The module and the line of what a backward pass computes are those of the operator whose gradient it is.
+        Operators of a backward pass have the module and the line of the operator whose gradient they compute.
         """
         cdef Py_ssize_t i = number - self.first, line, at
         cdef int module
@@ -232,7 +232,7 @@ cdef class Attribution:
 @cython.final
 @cython.binding(False)
 cdef class Collective:
-    """A context manager for the operators of a collective of `metatensor.distributed`. What they make are its buffers."""
+    """A context manager for the operators of a collective of `metatensor.distributed`. Their storages count as communication."""
     cdef Attribution notes
     cdef long long first
 

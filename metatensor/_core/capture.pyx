@@ -1,13 +1,13 @@
 """Capture: a mode that lists the calls of a thread with the metadata of every value.
 
-A value is what a tensor is during a run: a storage, and a layout on it. Storages are told apart by their numbers in
+A value describes a tensor during a run: its storage and its layout. Storages are identified by their numbers in
 memory logs, so that a capture keeps nothing alive that the run releases; those that existed before are kept. Two tensor
-objects with the same storage and the same layout can be one value, for instance where autograd saves a tensor. An
+objects with the same storage and layout may be the same value, for instance if autograd saves a tensor. An
 argument that no call has returned is a *leaf*: an input, a parameter or another tensor that existed before. If only its
-storage is known, it is a view of it, and the capture adds the call of ``as_strided`` that makes this view.
+storage is known, the tensor is a view of that storage, and the capture adds a call of ``as_strided`` that creates this view.
 
 Calls are those of operators that are not composite, below autograd's decisions and above devices. Operators that only read
-metadata are left out. Those that read a number from a tensor are noted: what follows may depend on it.
+metadata are left out. Those that read a number from a tensor are recorded, because later calls may depend on it.
 """
 cimport cython
 from cpython.dict cimport PyDict_GetItem
@@ -34,7 +34,7 @@ _READS = frozenset(("item", "tolist"))
 @cython.final
 @cython.freelist(256)
 cdef class Value:
-    """What a tensor is in a program: sizes, strides, offset, dtype, device, and which storage it shares."""
+    """A tensor in a program: its sizes, strides, offset, dtype, device, and the number of its storage."""
 
     def __init__(self, number, storage, offset, shape, stride, dtype, device, conj=False, neg=False, requires_grad=False):
         self.number, self.storage, self.offset = number, storage, offset
@@ -60,14 +60,14 @@ cdef class Value:
 @cython.final
 @cython.freelist(256)
 cdef class ProgramCall:
-    """One call of an operator. Where an argument is a tensor, `args` and `kwargs` have its `Value`."""
+    """One call of an operator. In `args` and `kwargs`, a `Value` replaces each tensor."""
 
     def __init__(self, op, args, kwargs, result, writes=(), grad=True, backward=False, module=0, first=0, last=0):
         self.op, self.args, self.kwargs, self.result, self.writes = op, tuple(args), dict(kwargs), result, tuple(writes)
         self.grad, self.backward, self.module, self.first, self.last = grad, backward, module, first, last
 
     def replace(self, **changes):
-        """Return a copy with other attributes. It has the place of this call."""
+        """Return a copy with other attributes. It keeps this call's source location."""
         cdef ProgramCall made = ProgramCall.__new__(ProgramCall)
         made.op, made.args, made.kwargs, made.result, made.writes = self.op, self.args, self.kwargs, self.result, self.writes
         made.grad, made.backward, made.module, made.first, made.last = self.grad, self.backward, self.module, self.first, self.last
@@ -153,7 +153,7 @@ cdef class Capture(Mode):
         self.takes_parts = True
 
     def input(self, Tensor t not None):
-        """Return the value of an argument. What is found to be a view of it is computed from it."""
+        """Return the value of an argument. Tensors found to be views of it are computed from it."""
         cdef Value v = self.value_of(t, False)
         self.inputs.add(v.storage)
         return v
@@ -227,7 +227,7 @@ cdef class Capture(Mode):
         return v
 
     cdef Value existing(self, Tensor t, long long key, list others):
-        """Return the newest value with the layout of a tensor, given those of its storage or None. Return None if there is none."""
+        """Return the newest of `others`, the values of a tensor's storage or None, that has the tensor's layout, or None."""
         cdef Py_ssize_t i
         if others is not None:
             for i in range(len(others) - 1, -1, -1):        # the newest first
@@ -249,7 +249,7 @@ cdef class Capture(Mode):
         return found
 
     cdef int view_of_storage(self, Value v, list others) except -1:
-        """Add the call that makes a view which no call has returned."""
+        """Add a call that creates a view which no call has returned."""
         cdef Value other, base = None
         cdef ProgramCall made
         for other in others:
@@ -289,7 +289,7 @@ cdef class Capture(Mode):
                 is_given = is_given or c.args[i] == <PyObject*>result
             given = self.latest(<size_t><PyObject*>result) if is_given else NULL
             if given != NULL and _fits(<Value>given, <Tensor>result, self.key_of((<Tensor>result).storage)):
-                return <Value>given         # the argument itself, with the layout that it had
+                return <Value>given         # the argument itself, with its old layout
             return self.value_of(<Tensor>result, True)
         if isinstance(result, tuple):
             return tuple([self.results(c, r) for r in result])
@@ -398,7 +398,7 @@ cdef class Capture(Mode):
         return self.callers[i] if i >= 0 else 0
 
     cdef tuple with_ticket(self, Overload ov, int slot, tuple args, dict kwargs, Ticket ticket):
-        """Return the positional arguments with the ticket, or add it to those by name."""
+        """Return the positional arguments with the ticket, or add it to the keyword arguments."""
         if slot < len(args):
             return args[:slot] + (ticket,) + args[slot + 1:]
         kwargs[<object>ov.slots[slot].name] = ticket

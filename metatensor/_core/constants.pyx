@@ -1,13 +1,13 @@
-"""Values of small tensors on meta that are made of constants.
+"""Values of small tensors on meta that are computed from constants.
 
-Where meta is the default device of a thread, and inside `keep_constants`, a small tensor on meta that a factory makes of
-constants has a `Known` in its storage: the call that made it. So has what deterministic operators make of such tensors. The
-values are computed when something reads them (`item`, `tolist`, `nonzero`), and then kept. Everything else on meta has none.
+Where meta is the default device of a thread, and inside `keep_constants`, a small tensor on meta that a factory creates from
+constants has a `Known` in its storage: the call that created it. So do results of deterministic operators on such tensors. The
+values are computed when something reads them (`item`, `tolist`, `nonzero`), and then kept. Other tensors on meta have no values.
 
-A Known never changes, and tells what one state of a storage is. The storage has it together with its own version at that
-time. All writes count that version, whoever makes them, so that values are unknown after a write that is not noted here.
-The flag T_CONSTANT of a tensor says that it is worth looking. Calls without it cost nothing, and a tensor that lacks it
-although its storage is known only loses what follows from it.
+A Known is immutable and describes one state of a storage. The storage holds it together with the storage's version at that
+time. Every write increments the version, so values are unknown after a write that is not recorded here.
+The flag T_CONSTANT of a tensor means that its storage may have a Known. Calls without flagged tensors cost nothing. If a tensor
+lacks the flag although its storage has a Known, only the values of its results are lost.
 """
 cimport cython
 from cpython.object cimport PyObject
@@ -28,10 +28,10 @@ from metatensor._core.late import later
 from metatensor._core.storage import storage_bytes
 
 cdef enum:
-    MOST_BYTES = 8192       # a storage of more bytes has no values: 1,024 elements of 8 bytes
-    MOST_STEPS = 200        # values that take more calls than this are computed at once
+    MOST_BYTES = 8192       # larger storages have no values: 1,024 elements of 8 bytes
+    MOST_STEPS = 200        # values that depend on more calls than this are computed immediately
 
-cdef enum Reading:          # what a call needs to know of its arguments
+cdef enum Reading:          # what a call reads of its arguments
     UNDECIDED, NOTHING_KNOWN, READS_ALL, READS_NONE, OVERWRITES, UNINITIALIZED
 
 cdef frozenset _READS_NONE = frozenset(("zeros_like", "ones_like", "full_like", "new_zeros", "new_ones", "new_full"))
@@ -42,7 +42,7 @@ cdef object (*_kernel)(Call* c)
 
 
 cdef int set_kernel(object (*kernel)(Call* c)) except -1:
-    """Set the function that runs a call without regard to constants."""
+    """Set the function that runs a call without tracking constants."""
     global _kernel
     _kernel = kernel
     return 0
@@ -54,15 +54,15 @@ cdef int set_kernel(object (*kernel)(Call* c)) except -1:
 cdef class Known:
     """How the bytes of a storage follow from constants: the call that wrote them, or the bytes.
 
-    `args` has a `Place` for each tensor, and is None when `data` has the bytes. If a call has several results, they have
-    the `source` and the `index` of the result there; the source has a tuple of bytes.
+    `args` has a `Place` for each tensor, and is None once `data` has the bytes. If a call has several results, each has
+    the common `source` and its `index` there; the source's `data` is a tuple of bytes.
     """
     cdef readonly Op op
     cdef readonly Overload overload
     cdef readonly int variant
     cdef readonly tuple args
-    cdef readonly object result         # the Place of what the call makes or writes to, or a tuple of them; their Known is None
-    cdef readonly bint writes           # whether it writes to a tensor: the first argument or `out`, in the state before
+    cdef readonly object result         # the Place of the call's result or target, or a tuple of them; their Known is None
+    cdef readonly bint writes           # whether it writes to a tensor: the first argument or `out`, stored in its state before the write
     cdef readonly object out            # the Place of ``out=``, or None
     cdef readonly Known source
     cdef readonly int index
@@ -80,7 +80,7 @@ cdef class Known:
 @cython.no_gc
 @cython.freelist(64)
 cdef class Place:
-    """A tensor at the time of a call: what is known of its storage, and its layout."""
+    """A tensor at the time of a call: the `Known` of its storage, and its layout."""
     cdef readonly Known known           # None if the call does not read it
     cdef readonly DType dtype
     cdef readonly tuple size
@@ -90,7 +90,7 @@ cdef class Place:
     cdef readonly dim_t nbytes          # of the storage
 
 
-# Noting --------------------------------------------------------------------------------------------
+# Recording -----------------------------------------------------------------------------------------
 
 cdef Place _place(Tensor t, Known known):
     cdef Place p = Place.__new__(Place)
@@ -106,7 +106,7 @@ cdef Place _place(Tensor t, Known known):
 
 
 cdef Place _stand_in(Tensor t):
-    """Return the Place of a tensor whose shape and dtype alone matter: all elements share one place in memory."""
+    """Return the Place of a tensor of which only shape and dtype matter: all its strides are 0."""
     cdef Place p = _place(t, None)
     p.stride = (0,) * t.ndim
     p.offset = p.flags = 0
@@ -122,7 +122,7 @@ cdef int _set_known(Tensor t, Known known) except -1:
 
 
 cdef int _forget(Tensor t) except -1:
-    """Drop what is known of a tensor that was written to since."""
+    """Drop the Known of a tensor that has been written to since."""
     t.flags &= ~T_CONSTANT
     if t.storage.known:
         t.storage.recipe = None
@@ -131,7 +131,7 @@ cdef int _forget(Tensor t) except -1:
 
 
 cdef int note_bytes(Tensor t, object data) except -1:
-    """Note the values of a new contiguous tensor. `data` are bytes that do not change."""
+    """Record the values of a new contiguous tensor. `data` are bytes that do not change."""
     cdef Known known
     if t.storage.size_bytes <= MOST_BYTES:
         known = Known.__new__(Known)
@@ -144,7 +144,7 @@ cdef int note_bytes(Tensor t, object data) except -1:
 cdef int _reading(Overload ov) except -1:
     """Return the `Reading` of an overload."""
     cdef str name = ov.qualname
-    if ov.flags & RANDOM or "::" in name:           # what a custom operator does may depend on anything
+    if ov.flags & RANDOM or "::" in name:           # a custom operator may depend on anything
         return NOTHING_KNOWN
     if name.partition(".")[0] in _UNINITIALIZED:
         return UNINITIALIZED
@@ -154,7 +154,7 @@ cdef int _reading(Overload ov) except -1:
 
 
 cdef bint _covers(Tensor t) noexcept:
-    """Whether a tensor has all bytes of a small storage."""
+    """Whether a tensor covers all bytes of a small storage."""
     return t.storage.size_bytes <= MOST_BYTES and t.total * t.dtype.itemsize == t.storage.size_bytes \
         and not t.flags & (T_REQUIRES_GRAD | T_CONJ | T_NEG)
 
@@ -167,7 +167,7 @@ cdef bint _numbers(tuple values) noexcept:
 
 
 cdef object _noted(object value, int reading, bint target):
-    """Return an argument as a `Known` has it, or NotImplemented if it has unknown values or may change."""
+    """Return an argument in the form stored in a `Known`, or NotImplemented if it has unknown values or may change."""
     cdef Tensor t
     cdef object kind = type(value)
     if value is None or kind is int or kind is bool or kind is float or kind is DType or kind is bytes or kind is str:
@@ -201,7 +201,7 @@ cdef object _noted(object value, int reading, bint target):
 
 
 cdef tuple _arguments(Call* c, Overload ov, int reading):
-    """Return the arguments as a `Known` has them, or None if it cannot have them."""
+    """Return the arguments in the form stored in a `Known`, or None if one of them cannot be stored."""
     cdef int i
     cdef bint overwrites = reading == OVERWRITES and (c.variant != FUNCTIONAL or ov.mutates)
     cdef list args = []
@@ -214,7 +214,7 @@ cdef tuple _arguments(Call* c, Overload ov, int reading):
 
 
 cdef int _depth(object value) except -1:
-    """Return how many calls lead to arguments."""
+    """Return the length of the longest chain of calls that leads to arguments."""
     cdef int depth = 0
     if isinstance(value, Place):
         return 0 if (<Place>value).known is None else (<Place>value).known.depth
@@ -234,7 +234,7 @@ cdef Known _of_call(Call* c, Overload ov, tuple args, object result):
 
 
 cdef Known _bounded(Known known):
-    """Return a Known whose values are computed if it takes long to do so later, or None if they cannot be computed."""
+    """Return a Known, computed immediately if its chain of calls is long. Return None if it cannot be computed."""
     if known.depth > MOST_STEPS:
         try:
             later("compute_known")(known)
@@ -244,7 +244,7 @@ cdef Known _bounded(Known known):
 
 
 cdef bint _fresh(Tensor t) noexcept:
-    """Whether a result is a new small tensor, all of whose bytes are its elements."""
+    """Whether a result is a new small tensor that covers its storage."""
     return t.storage.device is META and t.storage.recipe is None and t.storage.version == 0 and t.base is None \
         and t.storage.size_bytes <= MOST_BYTES and t.total * t.dtype.itemsize == t.storage.size_bytes
 
@@ -259,7 +259,7 @@ cdef int _mark(object result) except -1:
 
 
 cdef int _note_results(Call* c, Overload ov, tuple args, object result) except -1:
-    """Note what a call that writes to none of its arguments has returned."""
+    """Record the results of a call that writes to none of its arguments."""
     cdef Tensor t
     cdef Known known, part
     cdef int i
@@ -289,7 +289,7 @@ cdef int _note_results(Call* c, Overload ov, tuple args, object result) except -
 
 
 cdef int _note_write(Call* c, Overload ov, tuple args, Tensor target, object result, object out) except -1:
-    """Note what a call has written to `target`, of whose storage everything else is known."""
+    """Record that a call writes to `target`. The other values of its storage are known."""
     cdef Known known = _of_call(c, ov, args, result)
     known.writes = True
     known.out = out
@@ -308,7 +308,7 @@ cdef bint _has_tensors(Call* c, Overload ov) noexcept:
 
 
 cdef object run_constants(Call* c):
-    """Run a call on meta that may have constants among its arguments, or is a factory's."""
+    """Run a call on meta that may have constants among its arguments, or a call of a factory."""
     cdef Overload ov = <Overload>c.overload
     cdef Tensor target = None
     cdef tuple args
@@ -325,10 +325,10 @@ cdef object run_constants(Call* c):
     if ov.reading == UNINITIALIZED:
         result = _kernel(c)
         if isinstance(result, Tensor) and _fresh(<Tensor>result):
-            (<Tensor>result).flags |= T_CONSTANT            # what is written to it may be known
+            (<Tensor>result).flags |= T_CONSTANT            # later writes to it may have known values
         return result
     if ov.device_slot >= 0 and c.variant == FUNCTIONAL and not ov.mutates and not _has_tensors(c, ov):
-        result = _kernel(c)                                 # the size decides before the arguments are noted
+        result = _kernel(c)                                 # check the size before the arguments are recorded
         if isinstance(result, Tensor) and _fresh(<Tensor>result):
             args = _arguments(c, ov, ov.reading)
             if args is not None:
@@ -356,7 +356,7 @@ cdef object run_constants(Call* c):
         return _kernel(c)
     if c.variant == IN_PLACE and ov.flags & VIEW:
         known = target.storage.recipe
-        result = _kernel(c)                                 # changes the layout of the tensor alone
+        result = _kernel(c)                                 # changes only the layout of the tensor
         if target.storage.recipe is known:
             target.storage.known = target.storage.version + 1
         return result
@@ -384,7 +384,7 @@ cdef object _data_dependent(Call* c, Overload ov):
 
 
 def made_of_bytes(data not None, size, DType dtype not None):
-    """Return a contiguous tensor on meta whose values are known to be these bytes, in C order."""
+    """Return a contiguous tensor on meta whose values are these bytes, in C order."""
     cdef dim_t sizes[MAX_DIMS]
     cdef int i = 0
     for n in size:
@@ -475,7 +475,7 @@ def run_call(Op op not None, Overload ov not None, int variant, tuple args not N
     out : Place or None
         The argument ``out=``.
     storage_of : callable
-        Called with a `Known` or None and a number of bytes, it returns a new storage on the cpu.
+        Called with a `Known` or None and a number of bytes. Returns a new storage on the cpu.
 
     Returns
     -------
@@ -487,7 +487,7 @@ def run_call(Op op not None, Overload ov not None, int variant, tuple args not N
     cdef int i
     cdef dict storages = {}
     cdef ThreadState state = thread_state()
-    # Nothing that the user has set for this thread may change the values, and nothing that watches may see the calls.
+    # Settings of this thread must not affect the values, and modes and trackers must not see the calls.
     saved = (state.grad_enabled, state.inference, state.level, state.device, state.tracker, state.operators, state.held, state.attribution,
              state.recorder, state.policy, state.saved_hooks, state.constants, state.dispatch_disabled)
     state.grad_enabled, state.inference, state.level, state.device = False, False, 0, cpu_device()
@@ -530,7 +530,7 @@ cdef int _keep(int change) except -1:
 
 
 class keep_constants:
-    """Context manager and decorator inside which small tensors on meta that are made of constants keep their values.
+    """Context manager and decorator inside which small tensors on meta that are computed from constants keep their values.
 
     The values of tensors of at most 8,192 bytes are then available to ``item()``, ``tolist()``, ``bool()``, `nonzero` and the like.
     They are computed when something reads them. ``with metatensor.device("meta")`` and the functions of `metatensor.analysis` and

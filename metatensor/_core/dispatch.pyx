@@ -517,7 +517,7 @@ cdef inline object _run_kernel(Call* c):
         if result is not NotImplemented:
             return result
     if way == BY_OTHERS and ov.flags & (RANDOM | COMPOSITE):
-        result = by_others(c, ov)       # before the meta kernel, which would draw random numbers or call the parts
+        result = by_others(c, ov)       # before the meta kernel, which could draw random numbers or call other operators
         if result is not NotImplemented:
             return result
         way = AS_IT_IS
@@ -543,7 +543,7 @@ cdef inline object _run_kernel(Call* c):
 
 
 cdef object run_kernel(Call* c):
-    """Run a call below modes and tangents, whatever is known of the values."""
+    """Run a call below modes and tangents, without tracking constants."""
     return _run_kernel(c)
 
 

@@ -95,7 +95,8 @@ cdef class FunctionNode(Node):
             result = result[:self.n_arguments]
         if len(result) != self.n_arguments:
             raise RuntimeError(f"{self.node_name()}: backward returned {len(result)} gradients for {self.n_arguments} "
-                               f"arguments; return one for each argument of forward, None where there is none{where_called(self)}")
+                               f"arguments; return one for each argument of forward, or None for arguments without a gradient"
+                               f"{where_called(self)}")
         for i in range(self.n_edges):
             g = result[self._positions[i]]
             if g is None or not wants(self, wanted, i):
@@ -107,6 +108,6 @@ cdef class FunctionNode(Node):
             to[i] = <PyObject*>g
         for i in range(self.n_arguments):
             if result[i] is not None and i not in self._positions:
-                raise RuntimeError(f"{self.node_name()}: backward returned a gradient for argument {i}, which is no tensor; "
+                raise RuntimeError(f"{self.node_name()}: backward returned a gradient for argument {i}, which is not a tensor; "
                                    f"return None for it{where_called(self)}")
         return 0

@@ -307,7 +307,7 @@ cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rul
                 rule.n_constant += 1
             continue
         if ov.slots[i].kind not in (K_TENSOR, K_OPERAND, K_TENSORS):
-            raise TypeError(f"gradient of {ov.qualname}: argument {name!r} is no tensor")
+            raise TypeError(f"gradient of {ov.qualname}: argument {name!r} is not a tensor")
         rule.lists = rule.lists or ov.slots[i].kind == K_TENSORS
         rule.numbers = rule.numbers or ov.slots[i].kind == K_OPERAND
         rule.slots[rule.n_slots] = i

@@ -11,9 +11,9 @@ from metatensor._core.slots cimport forbid_new
 from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport dim_t
 
-cdef long long _births = 0          # storages that have been born while somebody counted
-cdef long long _alive = 0           # those of them that live
-cdef void (*_watch)(bint on) noexcept       # lets freed storages tell, or not; the module `storage` sets it
+cdef long long _births = 0          # storages created while a tracker was active
+cdef long long _alive = 0           # those of them that are alive
+cdef void (*_watch)(bint on) noexcept       # enables or disables notification of frees; the module `storage` sets it
 
 
 cdef set_watch(void (*watch)(bint on) noexcept):
@@ -179,7 +179,7 @@ cdef void* _more(void* block, Py_ssize_t* room, size_t size) noexcept:
 
 
 cdef int _mark(MemoryTracker log, object walk) noexcept:
-    """Note that a backward pass has begun or ended."""
+    """Record that a backward pass has begun or ended."""
     cdef void* block
     if log.n_marks == log.marks_room:
         block = _more(log.marks, &log.marks_room, sizeof(Mark))
@@ -216,7 +216,7 @@ cdef inline int _write(MemoryTracker log, PyObject* thread, long long storage, d
 
 
 cdef void happened(PyObject* scope, long long number, dim_t change, int kind) noexcept:
-    """Tell trackers of one event."""
+    """Notify trackers of one event."""
     global _alive
     cdef PyObject* tracker
     cdef dim_t now
@@ -237,7 +237,7 @@ cdef void happened(PyObject* scope, long long number, dim_t change, int kind) no
 
 
 cdef Scope born(dim_t nbytes, long long* number):
-    """Tell the trackers of this thread that there is a new storage. Return what the storage must own, or None."""
+    """Notify the trackers of this thread of a new storage. Return the scope that the storage must own, or None."""
     global _births, _alive
     cdef ThreadState state = thread_state()
     if state.tracker is None:
@@ -250,7 +250,7 @@ cdef Scope born(dim_t nbytes, long long* number):
 
 
 cdef Scope pause_tracking():
-    """Let this thread's trackers overlook what happens until `resume_tracking`, which needs what this returns."""
+    """Pause this thread's trackers until `resume_tracking` is called with the scope that this returns."""
     cdef ThreadState state = thread_state()
     cdef Scope scope = <Scope>state.tracker
     state.tracker = None

@@ -104,8 +104,8 @@ cdef class Overload:
     cdef list kernels               # by device kind: callable, False if there is none, None if not looked up yet
     cdef object decomposition       # callable, False if there is none, None if not looked up yet
     cdef object gradient            # Rule, False if there is none, None if not looked up yet
-    cdef object parts               # callable that makes the temporaries of PyTorch's meta; False: none; None: unknown
-    cdef int reading                # what `constants` needs to know of the arguments, 0 if not looked up yet
+    cdef object parts               # callable that allocates the temporaries that PyTorch has on meta; False: none; None: unknown
+    cdef int reading                # what `constants` must know about the arguments, 0 if not looked up yet
     cdef object refs                # owns the names and defaults of the slots
 
 

@@ -255,7 +255,7 @@ cdef int _depth(list args) except -1:
 
 
 cdef int _note_values(Storage s) except -1:
-    """Replace the long recipe of a constant by its values. Drop the recipe if they cannot be computed."""
+    """Replace a constant's long recipe by its values. Drop the recipe if they cannot be computed."""
     from metatensor._core.op import registry
     bytes_of = later("bytes_of")
     cdef Step step = Step.__new__(Step)

@@ -105,17 +105,17 @@ cdef extern from *:
 setup_size(Size)
 
 
-# While a capture follows sizes, `shape` and its relatives give what its observer makes of them: ints that know their expressions.
+# While a capture follows sizes, `shape` and its relatives return what its observer returns: ints that know their expressions.
 cdef int observers = 0
 cdef object _observer = None
 cdef object _thread = None
 
 
 def observe(observer):
-    """Give the sizes and strides that this thread reads to ``observer(tensor, numbers, stride)``, which returns them. None ends it."""
+    """Pass each size and stride that this thread reads through ``observer(tensor, numbers, stride)``. None ends this."""
     global observers, _observer, _thread
     if observer is not None and _observer is not None:
-        raise RuntimeError("the sizes of tensors are followed already")
+        raise RuntimeError("the sizes of tensors are already being followed")
     _observer, _thread = observer, None if observer is None else get_ident()
     observers = observer is not None
 

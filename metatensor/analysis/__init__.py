@@ -2,8 +2,8 @@
 
 `estimate` reports parameters, FLOPs, peak memory and shapes, per module and in total. `estimate_training` reports the
 cost of a training step. `profile` runs any callable and reports what was in memory, and when. `check` tests whether a
-model runs and stays within budgets, and if it fails, shows where. Inside `assume`, sizes that depend on
-values are bounds. `fit` finds the largest batch that fits into a device's
+model runs and stays within budgets, and if it fails, shows where. Inside `assume`, upper bounds replace sizes
+that depend on values. `fit` finds the largest batch that fits into a device's
 memory, and changes that make a batch fit. `MemoryTracker` counts the bytes of the storages that
 any code creates, and `MemoryLog` also keeps the events. `device_profile` returns the capacity and speed of an
 accelerator, `time_of` predicts the time of a model there, and `calibrate` measures a device. `compare` lists what grew

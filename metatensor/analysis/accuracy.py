@@ -1,6 +1,6 @@
-"""How far predicted figures were off where others measured them.
+"""The errors of predicted figures, compared with published measurements.
 
-The bands are read from ``accuracy.json``, which ``python -m benchmarks.published --write`` makes together with the page
+The bands are read from ``accuracy.json``, which ``python -m benchmarks.published --write`` writes together with the page
 docs/accuracy.md.
 """
 
@@ -24,11 +24,11 @@ class Band(NamedTuple):
     """What it was compared with."""
     comparisons: int
     median: float
-    """The median of the errors without their signs."""
+    """The median of the absolute errors."""
     lowest: float
-    """The error of the prediction that was the most too low."""
+    """The lowest error: that of the prediction that was too low by the most."""
     highest: float
-    """The error of the prediction that was the most too high."""
+    """The highest error: that of the prediction that was too high by the most."""
     worst: str
     """The case with the largest error."""
     leaves_out: str

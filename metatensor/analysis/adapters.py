@@ -1,4 +1,4 @@
-"""LoRA by declaration: low-rank adapters on linear layers of a model whose other parameters are frozen."""
+"""LoRA for estimates: low-rank adapters on linear layers of a model whose other parameters are frozen."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def _targets(model: Any, pattern: str | None) -> list[tuple[str, Any]]:
 def adapted(model: Any, lora: str | int) -> Iterator[Adapters]:
     """Add low-rank adapters to linear layers of ``model`` inside the block, and freeze all other parameters.
 
-    A layer with weight (out, in) gets A (rank, in) and B (out, rank), in the dtype of its weight, and returns in addition
-    B A x times a constant (Hu et al., LoRA, 2021, arXiv:2106.09685). Attention layers that pass weights of linear layers to
+    A layer with weight (out, in) gets A (rank, in) and B (out, rank), in the dtype of its weight, and adds
+    B A x, times a constant, to its output (Hu et al., LoRA, 2021, arXiv:2106.09685). Attention layers that pass weights of linear layers to
     one operator have no linear layer to adapt.
     """
     rank, pattern = parse(lora)

@@ -1,7 +1,7 @@
-"""Sizes and numbers that depend on values: bounds, or the user's figures, in place of errors.
+"""Assumed sizes and numbers: upper bounds, or the user's figures, where a run on meta would need values.
 
-On meta the result of `nonzero` has no size. Inside `assume` it has the greatest possible one, or the one that the user gives.
-What was assumed is noted, so that reports can say which of their figures are bounds.
+On meta the size of `nonzero`'s result is unknown. Inside `assume` it is the greatest possible size, or the one that the user gives.
+Assumptions are recorded, so that reports can tell which of their figures are bounds.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from metatensor.deferred.materializing import has_values
 __all__ = ["Assumption", "asserted", "assume", "assuming", "largest", "notes"]
 
 FIGURES = ("tokens_per_expert", "nonzero", "masked_select", "unique", "item", "bincount")
-"""What a user can give a figure for."""
+"""The names of the figures that a user can give."""
 MOST_POSITIONS = 1024
-"""Positions of at most this many elements are known if all are selected, so that a loop over experts sees each of them."""
+"""If all of at most this many elements are selected, their positions have values, so that a loop over experts visits each expert."""
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """A size or a number that depends on values, and what was put in its place."""
+    """A size or a number that depends on values, and the figure assumed for it."""
 
     op: str
     """The operator; a mask that is used as an index is ``nonzero``."""
@@ -52,20 +52,20 @@ class Assumption:
 
 
 class assume(DispatchMode):
-    """Context manager inside which sizes that depend on values of meta tensors are bounds, or the given figures.
+    """Context manager inside which upper bounds, or the given figures, replace sizes that depend on values of meta tensors.
 
     `nonzero`, `where` with a condition alone, masks as indices, `masked_select`, `unique` and `unique_consecutive` return
-    results of the greatest possible size. A number that is read (`item`, `tolist`) is 1, a truth value is False, or the one with
+    results of the greatest possible size. A number that is read (`item`, `tolist`) is 1. A truth value is False, or the value with
     which an ``assert`` statement succeeds. `made` lists what was assumed.
 
     Parameters
     ----------
     tokens_per_expert : int, optional
         The number of elements that a mask selects in a module that routes tokens to experts: one whose class has "moe" or
-        "expert" in its name, or that has an attribute ``experts``. Masks with one element for each expert are not meant.
+        "expert" in its name, or that has an attribute ``experts``. It does not apply to masks with one element for each expert.
     nonzero, masked_select, unique : int, optional
-        The number of elements that the operator selects or returns; `nonzero` is for masks and `where` as well. A figure larger
-        than the bound is the bound.
+        The number of elements that the operator selects or returns; `nonzero` also applies to masks and `where`. A figure larger
+        than the bound is replaced by the bound.
     item : int or float, optional
         The number that is read from tensors.
     bincount : int, optional
@@ -223,7 +223,7 @@ def _integers(*shape: int) -> Any:
 
 
 def _positions(shape: tuple[int, ...], count: int, as_tuple: bool) -> Any:
-    """Return the positions of the first elements of a shape, which have values if they are few."""
+    """Return the positions of the first elements of a shape, with values if there are few."""
     dims = max(len(shape), 1) if as_tuple else len(shape)
     if count > MOST_POSITIONS:
         return tuple(_integers(count) for _ in range(dims)) if as_tuple else _integers(count, dims)
@@ -274,9 +274,9 @@ def _numbers_of_experts(module: Any) -> set[int]:
 
 @contextmanager
 def assuming(figures: Any) -> Iterator[Callable[[], list[Assumption]]]:
-    """Run a block inside `assume`, if `figures` is not None. Give a function that returns what was assumed in the block, after it.
+    """Run a block inside `assume`, if `figures` is not None. Yield a function that, after the block, returns its assumptions.
 
-    What blocks of `assume` around it note counts as well.
+    Assumptions that enclosing `assume` blocks make inside the block are included.
     """
     if figures is not None and not isinstance(figures, dict):
         raise TypeError(f"assume must be a dict of figures such as {{'tokens_per_expert': 128}}, got {type(figures).__name__}")
@@ -301,7 +301,7 @@ def assuming(figures: Any) -> Iterator[Callable[[], list[Assumption]]]:
 
 
 def notes(assumptions: list[Assumption]) -> list[str]:
-    """Return what a report says about assumptions, as lines."""
+    """Return the lines of a report about assumptions."""
     from metatensor.analysis.describe import relative
 
     def listed(kind: str) -> str:

@@ -57,7 +57,7 @@ def _is_row(row: Any) -> bool:
 
 
 def write_baseline(path: str | os.PathLike[str], options: Mapping[str, Any], results: Mapping[str, CheckResult]) -> None:
-    """Write the figures of results, by the name of their case. A file that exists is replaced at once."""
+    """Write the figures of results, by the name of their case. An existing file is replaced atomically."""
     content = {"format": FORMAT, "version": __version__, "units": {"bytes": "bytes", "flops": "FLOPs", "seconds": "s"},
                "options": dict(options), "cases": {name: result.figures() for name, result in results.items()}}  # fmt: skip
     target = Path(path)
@@ -75,7 +75,7 @@ def write_baseline(path: str | os.PathLike[str], options: Mapping[str, Any], res
 
 
 def compare(result: CheckResult, row: Mapping[str, Any] | None, tolerance: float = 0.0) -> list[str]:
-    """Record in a result which figures are greater than those of a baseline, and return texts of those that are less.
+    """Record in a result which figures are greater than those of a baseline, and return texts about those that are smaller.
 
     Parameters
     ----------
@@ -84,12 +84,12 @@ def compare(result: CheckResult, row: Mapping[str, Any] | None, tolerance: float
     row : mapping or None
         The figures of the same case in the baseline, or None if it has none.
     tolerance : float
-        By which share of the old figure the new one may be greater. Default 0.
+        Allowed growth, as a fraction of the old figure. Default 0.
     """
     if result.error is not None:
         return []
     if row is None:
-        result.problems.append("the baseline does not have these inputs; write it anew")
+        result.problems.append("the baseline does not have these inputs; write it again")
         return []
     less = []
     figures = result.figures()

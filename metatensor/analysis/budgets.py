@@ -18,7 +18,7 @@ ROWS = 3
 
 
 class BudgetExceededError(AssertionError):
-    """The code in a `within_budget` block exceeded a limit. The message names what weighs most, and where.
+    """The code in a `within_budget` block exceeded a limit. The message names the largest contributions, and where they were made.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class within_budget:
     Parameters
     ----------
     memory : int or str, optional
-        Largest peak of the memory of tensors, in bytes or as text such as "2GB": of those that the code makes, and of
+        Largest peak of the memory of tensors, in bytes or as text such as "2GB": of those that the code creates, and of
         the parameters and buffers of the modules that it calls.
     flops : int or str, optional
         Largest number of floating-point operations, such as "4.1G". A multiply-add is two.
@@ -51,7 +51,7 @@ class within_budget:
     Attributes
     ----------
     peak_bytes, total_flops, total_parameters : int
-        What the code took, after the block.
+        The figures of the code, after the block.
     profile : Profile
         What was in memory, after the block.
 

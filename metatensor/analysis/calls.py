@@ -1,6 +1,6 @@
-"""Record the calls of a run: which operators ran, in which phase, and what they computed and moved.
+"""Record the calls of a run: which operators ran, in which phase, and how much they computed and moved.
 
-`CallRecorder` is a dispatch mode. It keeps no tensors, so that it changes neither memory nor results, and works on meta
+`CallRecorder` is a dispatch mode. It keeps no tensors, so it changes neither memory nor results. It works on meta
 as on any other device.
 """
 
@@ -26,11 +26,11 @@ PHASES = ("forward", "backward", "optimizer")
 
 _LOOKED_UP = frozenset("embedding nn.functional.embedding nn.functional.embedding_bag _embedding_bag gather index_select take "
                        "take_along_dim _index masked_select _masked_select".split())  # fmt: skip
-"""Operators that read as many elements of their first argument as they are asked for."""
+"""Operators that read only the requested elements of their first argument."""
 _STORED = frozenset("_index_put_ _index_put_accumulate_ index_put_ index_add_ index_copy_ scatter_ scatter_add_".split())
-"""In-place operators that write as many elements as they are given."""
+"""In-place operators that write only the given elements."""
 _OVERWRITTEN = frozenset("copy_ fill_ zero_ set_ uniform_ normal_ bernoulli_ random_ exponential_".split())
-"""In-place operators that do not read what they write."""
+"""In-place operators that do not read the elements that they overwrite."""
 _LIKE = frozenset("empty_like zeros_like ones_like full_like rand_like randn_like randint_like new_empty new_empty_strided new_zeros "
                   "new_ones new_full new_tensor".split())  # fmt: skip
 """Operators that do not read the elements of their argument."""
@@ -54,19 +54,20 @@ class Call(NamedTuple):
     written: int
     """Bytes of the elements that it writes. Views and operators of metadata read and write nothing."""
     dtype: str
-    """The dtype in which it computes: that of its first floating-point tensor, else of its first tensor."""
+    """The dtype of the computation: that of its first floating-point tensor, else of its first tensor."""
     phase: str
     """``"forward"``, ``"backward"`` or ``"optimizer"``."""
     repeated: int
-    """Bytes that a simple kernel gathers or reads again: the patches of a convolution, the weights of a recurrence at each step."""
+    """Bytes that a simple kernel gathers or rereads: the patches of a convolution, the weights of a recurrence at each step."""
     module: str
     """Path of the innermost module whose forward was running; empty outside of modules and for the model itself. In a backward
     pass, that of the operator whose gradient is computed."""
     form: str
-    """What distinguishes calls that cost differently: ``"strided"`` where the last dimension of an argument is not
+    """A variant of the operator with another cost: ``"strided"`` where the last dimension of an argument is not
     contiguous, ``"rows"`` where only others are not, ``"leading"`` where a reduction keeps the last dimension, ``"pointwise"``,
     ``"grouped"`` or ``"transposed"`` for convolutions, ``"tanh"`` for the approximation of GELU,
-    ``"off"`` for dropout, ``"eval"`` for batch norm by running statistics, ``"overlapping"`` for pooling whose stride is not its kernel."""
+    ``"off"`` for dropout, ``"eval"`` for batch norm by running statistics, ``"overlapping"`` for pooling whose stride is not the
+    kernel's size."""
 
     @property
     def bytes(self) -> int:
@@ -101,7 +102,7 @@ class CallRecorder(DispatchMode):
         self._paths = {id(module): path for path, module in model.named_modules()} if isinstance(model, mt.nn.Module) else {}
         self._stack = [""]
         self._nodes: list[int] = []  # the latest node of the graph when a forward operator was called
-        self._callers: list[str] = []  # and the module that called it
+        self._callers: list[str] = []  # and for each of these calls, the calling module
         self._known: dict[Any, tuple[str, str, Any, bool, int]] = {}
         self._thread = threading.get_ident()
         self._exits = ExitStack()
@@ -163,7 +164,7 @@ class CallRecorder(DispatchMode):
 
 
 def _size(t: Any) -> int:
-    """Return the bytes of the different elements of a tensor."""
+    """Return the bytes of the distinct elements of a tensor."""
     if t.is_contiguous():
         return int(t.numel() * t.element_size())
     return int(prod(n for n, stride in zip(t.shape, t.stride(), strict=True) if stride) * t.element_size()) if t.numel() else 0
@@ -244,7 +245,7 @@ def _step(t: Any) -> int:
 
 
 def _repeated(family: str, form: str, flops: int, args: tuple, tensors: list[Any]) -> int:
-    """Return the bytes that a simple kernel gathers or reads again."""
+    """Return the bytes that a simple kernel gathers or rereads."""
     if family in _CONVOLUTIONS and form != "pointwise":
         backward = family == "convolution_backward"
         weight, image = tensors[2 if backward else 1], tensors[0]

@@ -68,7 +68,7 @@ SETTINGS = ("model", "inputs", "optimizer", "precision", "recompute", "grad_accu
 
 @dataclass(frozen=True)
 class Change:
-    """A figure before and after. What a report lacks is None."""
+    """A figure before and after a change. It is None if a report lacks it."""
 
     name: str
     label: str
@@ -77,7 +77,7 @@ class Change:
     before: float | None
     after: float | None
     absent: str = ""
-    """``"before"`` or ``"after"`` if the module or operator does not exist there; its figure is 0 then."""
+    """``"before"`` or ``"after"`` if the module or operator is missing there; its figure is then 0."""
 
     @property
     def change(self) -> float | None:
@@ -207,12 +207,12 @@ class Comparison:
 
 
 def _escaped(text: str) -> str:
-    """Return a text as one line of Markdown, in which nothing of it is markup."""
+    """Return a text as one line of Markdown, with all markup escaped."""
     return re.sub(r"([\\`*_{}\[\]<>|#@~])", r"\\\1", " ".join(text.split()))
 
 
 def compare(before: dict[str, Any], after: dict[str, Any]) -> Comparison:
-    """Compare two reports, as ``to_dict`` or the JSON of ``metatensor estimate``, ``check`` and ``run --profile`` gives them.
+    """Compare two reports: results of ``to_dict``, or the JSON of ``metatensor estimate``, ``check`` or ``run --profile``.
 
     Parameters
     ----------
@@ -252,11 +252,11 @@ def compare(before: dict[str, Any], after: dict[str, Any]) -> Comparison:
         if values[0] != values[1]:
             remarks.append(f"{key.rpartition('.')[2]}: {_setting(values[0])} before, {_setting(values[1])} after")
     if ("script" in before) != ("script" in after):
-        remarks.append("one report is of a script: its memory by category is that at the peak, that of the other each at its greatest")
+        remarks.append("one report is of a script: it has memory by category at the peak, the other one has the maximum of each category")
     for side, report in (("before", before), ("after", after)):
         error = report.get("error")
         if isinstance(error, dict):
-            remarks.append(f"{side}: the model failed, so that its figures are unknown: {error.get('type')}: {error.get('message')}")
+            remarks.append(f"{side}: the model failed, so its figures are unknown: {error.get('type')}: {error.get('message')}")
         gaps = [gap["op"] for gap in report.get("flops_gaps") or () if isinstance(gap, dict) and "op" in gap]
         if gaps:
             remarks.append(f"{side}: the FLOPs of {', '.join(map(str, gaps))} are unknown and missing from the sum")
@@ -290,7 +290,7 @@ def parse_limit(text: str) -> Limit:
 
 
 def _kind(report: Any, side: str) -> tuple[str, str]:
-    """Return what a report is of, and which command wrote it."""
+    """Return the kind of a report, and the command that wrote it."""
     if isinstance(report, dict):
         if "backward_flops" in report and ("optimizer_bytes" in report or "peak_by_category" in report):
             return TRAINING, "training"
@@ -298,7 +298,7 @@ def _kind(report: Any, side: str) -> tuple[str, str]:
             return INFERENCE, "estimate"
         if "ok" in report and "over_budget" in report:
             return INFERENCE, "check"
-    raise ReportError(f"{side} is not what 'metatensor estimate --json' or 'metatensor check --json' writes")
+    raise ReportError(f"{side} is not a report of 'metatensor estimate --json' or 'metatensor check --json'")
 
 
 def _found(report: Any, key: str) -> Any:
@@ -371,12 +371,12 @@ def _operators(before: dict[str, Any], after: dict[str, Any]) -> list[Change]:
                 numbers = {(name, unit): _number(value, f"{key}.{name}", side) for name, value in table.items()}
                 values |= {entry: value for entry, value in numbers.items() if value is not None}
         sides.append((values, {unit for _, unit in values}))
-    units = sides[0][1] & sides[1][1]  # a report without times says nothing about those of operators
+    units = sides[0][1] & sides[1][1]  # times of operators can be compared only if both reports have times
     return _changes(*({key: value for key, value in values.items() if key[1] in units} for values, _ in sides))
 
 
 def _changes(before: dict[tuple[str, str], float], after: dict[tuple[str, str], float]) -> list[Change]:
-    """Return the entries that differ, those with the greatest part of their unit's sum first. A new entry was 0 before."""
+    """Return the entries that differ, ordered by their share of the total in their unit. A new entry counts as 0 before."""
     total: dict[str, float] = {}
     for table in (before, after):
         for (_, unit), value in table.items():

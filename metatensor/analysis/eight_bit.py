@@ -1,4 +1,4 @@
-"""Optimizers with states of 8 bits, as declarations: they allocate what such optimizers allocate, and compute nothing."""
+"""Optimizers with 8-bit states, for estimates only: they allocate the same memory as real ones, but compute nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _(out: Any, param: Any, grad: Any, states: Any) -> int:
 
 
 class EightBit(mt.optim.Optimizer):
-    """An optimizer with blockwise 8-bit states, as bitsandbytes lays them out.
+    """An optimizer with blockwise 8-bit states, laid out as in bitsandbytes.
 
     A tensor of n >= `SMALLEST` elements has, for each moment, n bytes and a float32 scale for each `BLOCK` elements. Smaller
     tensors have float32 moments. The update is one kernel without temporary tensors. It runs only on meta and changes no value.
@@ -48,7 +48,7 @@ class EightBit(mt.optim.Optimizer):
         self.tables: list[Any] = []
 
     def step(self, closure: Any = None) -> None:
-        """Allocate the states that are missing, and update all parameters."""
+        """Allocate missing states, and update all parameters."""
         with mt.no_grad():
             for group in self.param_groups:
                 for p in group["params"]:

@@ -55,11 +55,11 @@ def estimate(
         Whether to run a training step instead, as `estimate_training` does. Then its options, such as ``loss`` and
         ``optimizer``, may be among the keyword arguments. Default False.
     timeline : bool
-        Whether to run once more and record what lived in memory when: ``report.profile``, which ``report.to_html`` draws.
+        Whether to run once more and record the memory in use over time: ``report.profile``, which ``report.to_html`` draws.
         Default False.
     assume : dict, optional
-        Run the model inside `metatensor.analysis.assume`, with these figures: sizes that depend on values are upper bounds, or
-        for instance ``{"tokens_per_expert": 128}``. The report lists what was assumed. By default such sizes raise
+        Run the model inside `metatensor.analysis.assume` with this dict, such as ``{"tokens_per_expert": 128}``. Sizes that depend on
+        values then have the given figures, or upper bounds. The report lists what was assumed. By default such sizes raise
         `DataDependentError`.
 
     Returns

@@ -27,7 +27,7 @@ KEPT = ("sequence", "precision", "recompute", "accumulation", "optimizer", "fore
 """What `fit` may change besides the batch, as ``keep`` names it."""
 
 FIELDS = ("sequence", "precision", "recompute", "optimizer", "foreach")
-"""Fields of a setting that a change may change, besides the batch and its parts."""
+"""Fields of a setting that changes may affect, besides the batch and its division into micro-batches."""
 NEARLY = 1.05
 """Combinations of changes are listed if they save more than a twentieth of the time."""
 
@@ -41,10 +41,10 @@ def fit(
 ) -> FitReport:
     """Find the largest batch that fits into a device's memory, and changes that make the requested batch fit.
 
-    Each figure is an estimate of a run on meta, as `estimate` and `estimate_training` make them. The largest batch is found by
-    bisection: it fits, and the batch that is greater by one does not. If the requested batch does not fit, the search tries other
-    precisions, recomputation, micro-batches, optimizers and shorter sequences. Combinations of changes are tried unless a
-    part of them is already enough.
+    Each figure is an estimate of a run on meta, by `estimate` or `estimate_training`. The largest batch is found by
+    bisection: it fits, and the next larger batch does not. If the requested batch does not fit, the search tries other
+    precisions, recomputation, micro-batches, optimizers and shorter sequences. Combinations of changes are tried, unless a
+    part of the combination is already enough.
 
     Parameters
     ----------
@@ -57,20 +57,20 @@ def fit(
     device : str, path or DeviceProfile, optional
         The device, as `device_profile` takes it, for the limit and for predicted times.
     max_memory : int or str, optional
-        The memory that there is, in bytes or as a text such as "70GB". Default: that of the device.
+        The available memory, in bytes or as a text such as "70GB". Default: that of the device.
     training : bool
         Whether a training step runs instead of a forward pass. Default False.
     batch : int, optional
-        The requested samples of a micro-batch. Default: those of the inputs, or 1 with a function.
+        The requested samples of a micro-batch. Default: the batch of the inputs, or 1 with a function.
     sequence : int, optional
         The requested length of a sample, for a function that takes it.
     loss, optimizer, precision, recompute, foreach, grad_accumulation
-        The requested training step, as for `estimate_training`. Without training only ``precision`` has a meaning: "bf16" or
+        The requested training step, as for `estimate_training`. Without training, only ``precision`` has an effect: "bf16" or
         "fp16" convert weights and inputs.
     keep : collection of str
-        What must not change: "sequence", "precision", "recompute", "accumulation", "optimizer", "foreach".
+        The settings that must not change: "sequence", "precision", "recompute", "accumulation", "optimizer", "foreach".
     precisions, recomputes, optimizers : sequence, optional
-        What to try instead of the requested. Default: what usually needs less memory than the requested.
+        What to try instead of the requested settings. Default: settings that usually need less memory.
 
     Returns
     -------
@@ -82,7 +82,7 @@ def fit(
     ValueError
         If there is no limit, an argument has an invalid value, or the model is not on meta.
     Exception
-        What the model raises with the requested setting.
+        Any exception that the model raises with the requested setting.
 
     Examples
     --------
@@ -178,9 +178,9 @@ def _split(search: Search, setting: FitSetting) -> FitSetting | None:
 
 
 def _necessary(requested: FitSetting, settings: Sequence[FitSetting]) -> list[FitSetting]:
-    """Return the settings without those that change more than another one and need as many micro-batches.
+    """Drop settings that change more than another setting, but need as many micro-batches.
 
-    Another precision is an exception, because it saves time too.
+    Changes of precision are kept, because they save time too.
     """
 
     def part(a: FitSetting, b: FitSetting) -> bool:
@@ -191,11 +191,14 @@ def _necessary(requested: FitSetting, settings: Sequence[FitSetting]) -> list[Fi
 
 
 def _cheapest(model: Any, requested: FitSetting, trials: Sequence[FitTrial], training: bool) -> list[FitChange]:
-    """Return the changes of the trials, the cheapest first, without combinations that a cheaper change makes pointless."""
+    """Return the changes of the trials, the cheapest first, without combinations that are no better than a cheaper change."""
     rows = [FitChange(*described(model, requested, trial.setting, training), trial) for trial in trials if trial.fits]
 
     def pointless(row: FitChange, other: FitChange) -> bool:
-        """Return whether another change loses no more and is as fast, within `NEARLY`. With unknown times it must be a part of it."""
+        """Return whether another change loses no more and is as fast, within `NEARLY`.
+
+        If times are unknown, `other` must be a part of `row`.
+        """
         if row is other or len(row.changes) < 2 or not set(other.lost) <= set(row.lost):
             return False
         mine, its = row.trial.seconds, other.trial.seconds
@@ -216,7 +219,7 @@ def _cheapest(model: Any, requested: FitSetting, trials: Sequence[FitTrial], tra
 
 
 def limit_of(profile: DeviceProfile | None, max_memory: int | None, option: str = "max_memory") -> tuple[int, str]:
-    """Return the memory that there is in bytes, and what sets it. Raise ValueError, with the name of the option, if it is unknown."""
+    """Return the available memory in bytes, and what sets it. Raise ValueError, with the name of the option, if it is unknown."""
     if max_memory is not None:
         if max_memory < 1:
             raise ValueError(f"fit: {option} must be at least 1 byte, got {max_memory}")
@@ -257,7 +260,7 @@ def _arguments(inputs: tuple, kwargs: dict[str, Any], batch: int | None, sequenc
 
 
 def resized(args: tuple, kwargs: dict[str, Any], batch: int) -> Arguments:
-    """Return a function that gives tensors, whose first size is ``batch``, another one."""
+    """Return a function that changes the first size of tensors in which it is ``batch``."""
     for t in tensors_in((args, kwargs)):
         if not t.is_meta:
             raise ValueError(f"fit: an input is on {t.device}; use one on meta")

@@ -18,7 +18,7 @@ __all__ = ["alternatives", "combined", "described"]
 
 MOMENTS = {"adam": 2, "adamw": 2, "nadam": 2, "radam": 2, "adamax": 2, "adadelta": 2, "asgd": 1, "rprop": 2, "adagrad": 1,
            "rmsprop": 1, "muon": 1}  # fmt: skip
-"""Tensors of the size of a parameter that an optimizer keeps for it with its default options."""
+"""Number of tensors of a parameter's size that an optimizer keeps for the parameter with default options."""
 BITS = {"bf16": ("bfloat16", "8 bits"), "fp16": ("float16", "11 bits, at most 65504")}
 
 
@@ -55,7 +55,7 @@ def alternatives(
 
 
 def _precisions(model: Any, requested: FitSetting, profile: DeviceProfile | None, training: bool) -> list[str]:
-    """Return precisions that keep less than the requested one, those that lose least first."""
+    """Return precisions that keep less than the requested one, those with the smallest loss first."""
     half = "bf16"
     if profile is not None and profile.rate("bfloat16") is None and profile.rate("float16") is not None:
         half = "fp16"
@@ -97,7 +97,7 @@ def combined(options: Mapping[str, Sequence[Any]]) -> Iterator[tuple[tuple[str, 
 
 
 def described(model: Any, requested: FitSetting, setting: FitSetting, training: bool) -> tuple[tuple[str, ...], tuple[str, ...], int]:
-    """Return what differs from the requested setting, what is lost by it, and the rank of the loss."""
+    """Return the differences from the requested setting, what is lost by them, and the rank of the loss."""
     changes: list[str] = []
     lost: list[str] = []
     rank = 0

@@ -13,7 +13,7 @@ __all__ = ["FitChange", "FitReport", "FitSetting", "FitTrial"]
 
 @dataclass(frozen=True)
 class FitSetting:
-    """What `fit` may change about a run."""
+    """The settings of a run that `fit` may change."""
 
     batch: int
     """Samples that run at once: a micro-batch."""
@@ -41,7 +41,7 @@ class FitSetting:
 
 @dataclass(frozen=True)
 class FitTrial:
-    """What a setting costs, by an estimate of it."""
+    """The estimated cost of a setting."""
 
     setting: FitSetting
     bytes: int | None
@@ -88,16 +88,16 @@ class FitReport:
     """Name of the model's class."""
     training: bool
     limit: int
-    """The memory that there is, in bytes."""
+    """The available memory, in bytes."""
     limit_of: str
     """What sets the limit: a device, or "max_memory"."""
     device: str | None
     """The device of predicted times."""
     requested: FitTrial
     largest: FitTrial | None
-    """The greatest batch that fits with otherwise the requested setting. None if no batch fits."""
+    """The largest batch that fits with an otherwise unchanged setting. None if no batch fits."""
     above: FitTrial | None
-    """The batch that is greater by one, which does not fit. None if the search ended before."""
+    """The next larger batch, which does not fit. None if the search ended before."""
     changes: list[FitChange] = field(default_factory=list)
     """Changes that make the requested samples fit, the cheapest first. Empty if they fit."""
     remarks: list[str] = field(default_factory=list)

@@ -34,7 +34,7 @@ class Runs:
     training : bool
         Whether a training step runs.
     limit : int
-        The memory that there is, in bytes.
+        The available memory, in bytes.
     profile : DeviceProfile or None
         The device of predicted times.
     """
@@ -50,7 +50,7 @@ class Runs:
     def bytes(self, setting: FitSetting) -> int:
         """Return the peak memory of a setting in bytes.
 
-        What the optimizer needs depends neither on the batch nor on recomputation, so it is measured once for each precision.
+        The optimizer's memory depends neither on the batch nor on recomputation, so it is measured once for each precision.
         """
         if not self.training:
             return self._forward(setting, False)[0]
@@ -64,7 +64,7 @@ class Runs:
         return self._passes[passes].with_optimizer(self._optimizers[optimizer]).total_bytes
 
     def trial(self, setting: FitSetting) -> tuple[FitTrial, list[str]]:
-        """Return the trial of a setting by an estimate of its own, with its time if there is a device, and remarks on the time."""
+        """Estimate a setting and return its trial, with its time if there is a device, and remarks on the time."""
         if self.training:
             self.estimates += 1
             args, kwargs = self.arguments(setting.batch, setting.sequence)

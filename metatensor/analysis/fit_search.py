@@ -1,4 +1,4 @@
-"""The search of `fit`: trials that are remembered, and the greatest size that fits."""
+"""The search of `fit`: cached trials, and the search for the largest size that fits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MOST = 1 << 20
 
 
 class Search:
-    """Trials of settings. None runs twice, and memory is taken to grow with the batch.
+    """Trials of settings. No setting runs twice. Memory is assumed to grow with the batch.
 
     Parameters
     ----------
     measure : callable
-        Returns the peak memory of a setting in bytes, or raises what the model raises.
+        Returns the peak memory of a setting in bytes, or raises the model's exception.
     limit : int
-        The memory that there is, in bytes.
+        The available memory, in bytes.
     progress : callable, optional
         Called with each setting before it runs.
     """
@@ -31,7 +31,7 @@ class Search:
         self._known: dict[FitSetting, tuple[int | None, str | None]] = {}
 
     def trial(self, setting: FitSetting) -> FitTrial:
-        """Return the trial of a setting, which runs unless it is known."""
+        """Return the trial of a setting, which is run unless it is cached."""
         key = _key(setting)
         if key not in self._known:
             if self.progress is not None:
@@ -101,7 +101,7 @@ class Search:
         return min(2 * low, high - 1) if open_end else (low + high) // 2
 
     def remarks(self) -> list[str]:
-        """Return what contradicts that memory grows with the batch, and which batches do not run."""
+        """Return remarks on batches that do not run, and on memory that does not grow with the batch."""
         groups: dict[FitSetting, list[tuple[int, int]]] = {}
         found: list[str] = []
         for setting, (size, error) in self._known.items():
@@ -120,7 +120,7 @@ class Search:
 
 
 def _key(setting: FitSetting) -> FitSetting:
-    """Return the setting that stands for all with the same memory: further micro-batches have the peak of the second."""
+    """Return the setting that represents all with the same memory: micro-batches after the second have the same peak."""
     return dataclasses.replace(setting, grad_accumulation=min(setting.grad_accumulation, 2))
 
 

@@ -13,7 +13,7 @@ from metatensor.devices.profiles import DeviceProfile
 __all__ = ["spans"]
 
 LIMIT = 2000
-"""Most spans of a chart."""
+"""Maximum number of spans in a chart."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ def spans(calls: Iterable[Call], profile: DeviceProfile, limit: int = LIMIT) -> 
     profile : DeviceProfile
         The device.
     limit : int
-        Most spans to return. Neighbouring short ones are merged until they fit. Default 2000.
+        Maximum number of spans to return. Neighbouring short ones are merged until they fit. Default 2000.
 
     Returns
     -------

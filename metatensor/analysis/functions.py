@@ -1,4 +1,4 @@
-"""Functions in the place of modules."""
+"""Functions in place of modules."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class _Function(mt.nn.Module):
 
 
 def as_module(model: Any) -> mt.nn.Module:
-    """Return a module as it is, and for any other callable a module that calls it, named after it.
+    """Return a module unchanged, and for any other callable, a module that calls it and is named after it.
 
-    The parameters of the latter are those of the modules that the function refers to.
+    The parameters of such a module are those of the modules that the function refers to.
     """
     if isinstance(model, mt.nn.Module):
         return model

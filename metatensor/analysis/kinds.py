@@ -42,7 +42,7 @@ for _kind, _names in _BY_KIND.items():
 def kind_of(op: str) -> str:
     """Return the kind (one of ``KINDS_OF_WORK``) of an operator by its name: in-place variants are of the same kind.
 
-    What is in no list and has no operations by the rules of FLOPs is element-wise.
+    An operator in no list and without FLOPs is element-wise.
 
     Examples
     --------

@@ -19,17 +19,17 @@ class Precision:
 
     name: str
     weights: Any = None
-    """The dtype of floating-point parameters, buffers and inputs. None leaves them as they are."""
+    """The dtype of floating-point parameters, buffers and inputs. None leaves them unchanged."""
     autocast: Any = None
     """The dtype of autocast during the forward pass and the loss, or None."""
     masters: Any = None
     """The dtype of copies of the parameters that the optimizer updates, or None if it updates the parameters themselves."""
     matrices: Any = None
-    """The dtype in which weights of linear layers are kept, each with a float32 scale, except those that are tied to embeddings.
-    None: in `weights`."""
+    """The storage dtype of weights of linear layers, each with a float32 scale, except those tied to embeddings.
+    None: `weights`."""
 
     def kept_bytes(self, model: Any, nbytes: int) -> int:
-        """Return the bytes of the parameters, of which the run on meta has `nbytes`."""
+        """Return the bytes of the stored parameters, which have `nbytes` in the run on meta."""
         if self.matrices is None:
             return nbytes
         scale = mt.float32.itemsize
@@ -43,7 +43,7 @@ class Precision:
 
     @contextmanager
     def applied(self, model: Any) -> Iterator[Callable[[Any], Any]]:
-        """Give parameters and buffers of ``model``, which is on meta, their dtype inside the block.
+        """Convert parameters and buffers of ``model``, which is on meta, to their dtype inside the block.
 
         Yields a function that converts the tensors in nested containers in the same way.
         """

@@ -1,4 +1,4 @@
-"""`profile`: run any callable and tell what lived in memory when, by category, module, operator and source line."""
+"""`profile`: run any callable and report the memory in use over time, by category, module, operator and source line."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
 __all__ = ["CATEGORIES", "Profile", "StorageRecord", "profile"]
 
 CATEGORIES = ("parameter", "buffer", "input", "gradient", "optimizer state", "saved for backward", "communication", "output", "temporary")
-"""What a storage is for. Communication: what the collectives of `metatensor.distributed` make."""
+"""The purposes of storages. Communication: buffers that the collectives of `metatensor.distributed` allocate."""
 EXCLUDED = ("rounding of an allocator", "workspaces of kernels", "context of a device")
 _POINTS = 1000  # of the timeline in `to_dict`
 _ROWS = 10
 
 
 class StorageRecord(NamedTuple):
-    """One storage that a profiled run made."""
+    """One storage that a profiled run allocated."""
 
     number: int
     """Later storages have greater numbers."""
@@ -49,22 +49,22 @@ class StorageRecord(NamedTuple):
     category: str
     """One of `CATEGORIES`."""
     operator: str
-    """The operator that made it, or ``""``."""
+    """The operator that allocated it, or ``""``."""
     module: str
     """The path of the module that was running, ``""`` outside modules. In a backward pass: of the module whose operator the gradient
     belongs to."""
     line: str | None
     """``file:line`` of the user's code that called the operator. ``"the default loss"`` for that of `estimate_training`."""
     born: int
-    """The event with which it was born, an index of `Profile.events`."""
+    """The event of its allocation, an index of `Profile.events`."""
     died: int | None
-    """The event with which it died, or None if it outlived the run."""
+    """The event of its release, or None if it outlived the run."""
 
 
 class Profile:
-    """What lived in memory during a run. ``str()`` gives a table; `profile` returns it.
+    """The memory in use during a run, as `profile` returns it. ``str()`` gives a table.
 
-    All figures are bytes of storages on all devices: no allocator's rounding, no context of a device, no workspaces of kernels.
+    All figures are bytes of storages on all devices: without an allocator's rounding, the context of a device, and workspaces of kernels.
 
     Attributes
     ----------
@@ -91,22 +91,22 @@ class Profile:
 
     @property
     def peak(self) -> int:
-        """The most bytes alive at once, with those that existed before."""
+        """The most bytes alive at once, including those that existed before."""
         return self._most + sum(self.resident.values())
 
     @property
     def made_peak(self) -> int:
-        """The most bytes alive at once of what the run made, as `MemoryTracker` counts."""
+        """The most bytes alive at once that the run allocated, as `MemoryTracker` counts."""
         return self._most
 
     @cached_property
     def events(self) -> list[MemoryEvent]:
-        """Births, resizes and deaths of storages, in order."""
+        """Allocations ("birth"), resizes and releases ("death") of storages, in order."""
         return list(self._log.events())
 
     @cached_property
     def modules(self) -> list[ModuleRow]:
-        """The modules that ran or that the callable refers to, depth first, with their parameters and what they made.
+        """The modules that ran or that the callable refers to, depth first, with their parameters and the bytes that they allocated.
 
         Several independent modules are below a first row without a path.
         """
@@ -120,7 +120,7 @@ class Profile:
 
     @cached_property
     def storages(self) -> list[StorageRecord]:
-        """The storages that the run made, in the order of their births."""
+        """The storages that the run allocated, in order."""
         size: dict[int, int] = {}
         now: dict[int, int] = {}
         born: dict[int, int] = {}
@@ -150,7 +150,7 @@ class Profile:
         Parameters
         ----------
         by : str, optional
-            ``"category"``, ``"operator"``, ``"module"`` or ``"line"``: give a dict of bytes instead. Default: the sum.
+            ``"category"``, ``"operator"``, ``"module"`` or ``"line"``: return dicts of bytes instead. Default: the sum.
         """
         group = None if by is None else self._groups(by)
         if group is None:
@@ -167,9 +167,9 @@ class Profile:
         return points
 
     def at_peak(self, by: str = "category") -> dict[str, int]:
-        """Return the bytes that were alive at the peak, the most first, by ``"category"``, ``"operator"``, ``"module"`` or ``"line"``.
+        """Return the bytes that were alive at the peak, largest first, by ``"category"``, ``"operator"``, ``"module"`` or ``"line"``.
 
-        What existed before the run counts by category only.
+        Storages that existed before the run are counted by category only.
         """
         group = self._groups(by)
         alive: Counter[int] = Counter()
@@ -182,13 +182,13 @@ class Profile:
 
     @property
     def peak_place(self) -> tuple[str, str, str | None]:
-        """The operator, the module and the ``file:line`` at which the peak was reached; ``("", "", None)`` if nothing was made."""
+        """The operator, the module and the ``file:line`` at which the peak was reached; ``("", "", None)`` if nothing was allocated."""
         return ("", "", None) if self._at < 0 else self._place(self.events[self._at].operator)
 
     def reserved(self, settings: AllocatorSettings | str | None = None, *, capacity: int | None = None) -> AllocatorReport:
         """Return the memory that PyTorch's caching allocator would reserve for the run.
 
-        The storages that existed before the run are allocated first, then those of the run in its order.
+        The storages that existed before the run are allocated first, then those of the run in order.
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class Profile:
         Returns
         -------
         AllocatorReport
-            Reserved bytes after each allocation, their peak and what they consist of.
+            Reserved bytes after each allocation, their peak, and their parts.
 
         Examples
         --------
@@ -217,12 +217,12 @@ class Profile:
 
     @property
     def peak_event(self) -> int:
-        """The index in `events` of the event that reached the peak, -1 if nothing was made."""
+        """The index in `events` of the event that reached the peak, -1 if nothing was allocated."""
         return self._at
 
     @property
     def peak_phase(self) -> str | None:
-        """``"forward"``, ``"backward"`` or ``"optimizer"``: when the peak was reached; None if nothing was made."""
+        """``"forward"``, ``"backward"`` or ``"optimizer"``: the phase of the peak; None if nothing was allocated."""
         return None if self._at < 0 else self.phase_of(self.events[self._at])
 
     def phase_of(self, event: MemoryEvent) -> str:
@@ -232,7 +232,7 @@ class Profile:
         return "optimizer" if any(first < event.operator <= last for first, last in self._steps) else "forward"
 
     def place_of(self, event: MemoryEvent) -> tuple[str, str, str | None]:
-        """Return the operator, the module and the ``file:line`` at which an event happened."""
+        """Return the operator, the module and the ``file:line`` of an event."""
         return self._place(event.operator)
 
     # Output -----------------------------------------------------------------------------------------
@@ -275,7 +275,7 @@ class Profile:
     def to_chrome_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the timeline for Perfetto or chrome://tracing to a file; it is compressed if the name ends with ``.gz``.
 
-        The axis is the number of the event, not time: one event is one microsecond there.
+        The axis is the number of the event, not time: each event is shown as one microsecond.
         """
         from metatensor.analysis.trace_events import write
 
@@ -347,13 +347,13 @@ class Profile:
 
 
 class _Run:
-    """What is collected while a callable is profiled."""
+    """The data collected while a callable is profiled."""
 
     def __init__(self, fn: Any, args: tuple, kwargs: dict[str, Any]) -> None:
         self.log, self.attribution = MemoryLog(), Attribution()
         self.met = ModulePaths(module for _, module in referenced_modules(fn, args, kwargs))
         self.paths, self.roots, self.modules = self.met.paths, self.met.roots, self.met.modules
-        self.labels: dict[int, str] = {}  # number in `paths` -> what metatensor itself runs, in place of a line of code
+        self.labels: dict[int, str] = {}  # number in `paths` -> label of code of metatensor itself, instead of a line
         self.steps: list[tuple[int, int]] = []
         self.inputs = list(tensors_in((args, kwargs)))
         self._optimizers: dict[int, Any] = {}
@@ -376,7 +376,7 @@ class _Run:
     # Modules and optimizers -------------------------------------------------------------------------------
 
     def number_of(self, label: str) -> int:
-        """Return the number, among those of modules, of what metatensor itself runs."""
+        """Return the number, among those of modules, for a label of metatensor's own code."""
         for number, known in self.labels.items():
             if known == label:
                 return number
@@ -402,7 +402,7 @@ class _Run:
     # Afterwards ---------------------------------------------------------------------------------------
 
     def collected(self, result: Any) -> tuple[dict[int, str], dict[str, list[int]]]:
-        """Return the categories of storages that the run made, by number, and the sizes of those that existed before, by category."""
+        """Return the categories of storages that the run allocated, by number, and the sizes of those that existed before, by category."""
         made: dict[int, str] = {}
         seen: set[int] = set()
         before: dict[str, list[int]] = {}
@@ -451,7 +451,7 @@ _current: ContextVar[_Run | None] = ContextVar("run", default=None)
 
 @contextmanager
 def labelled(label: str) -> Iterator[None]:
-    """Name what metatensor itself runs, and its gradients: a running `profile` gives the label in place of a line of code."""
+    """Label operators that metatensor itself calls, and their gradients: `profile` shows the label instead of a line of code."""
     run = _current.get()
     if run is None:
         yield
@@ -464,7 +464,7 @@ def labelled(label: str) -> Iterator[None]:
 
 
 def profiled(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Profile:
-    """Return the `profile` of what metatensor itself runs: the line that called metatensor is no place, and the result is dropped."""
+    """Profile a callable of metatensor's own: the line that called metatensor is not attributed, and the result is dropped."""
     frame = sys._getframe(1)
     while frame is not None and is_ours(frame):
         frame = frame.f_back  # type: ignore[assignment]
@@ -475,9 +475,9 @@ def profiled(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Pro
 
 
 def profile(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Profile:
-    """Run ``fn(*args, **kwargs)`` once, and return what lived in memory when.
+    """Run ``fn(*args, **kwargs)`` once, and return a profile of the memory in use.
 
-    It works for any callable, on meta, fake and real devices: a module, or a function with a whole training step. The result is
+    It works for any callable, on meta, fake and real devices: a module, or a function with a whole training step. The callable's result is
     the same as without it. On meta, operators that PyTorch computes in several steps have the temporary tensors of these
     steps (see `metatensor.rules.parts`).
 

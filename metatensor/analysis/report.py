@@ -20,7 +20,7 @@ __all__ = ["CONVENTION", "EXCLUDED", "SCHEMA", "Gap", "ModuleRow", "Peak", "Repo
 
 CONVENTION = "a multiply-add is 2; matrix products, convolutions and attention are counted"
 SCHEMA = 1
-"""Version of the JSON form. It grows when a key changes its meaning or goes."""
+"""Version of the JSON form. It is increased when a key is removed or changes its meaning."""
 EXCLUDED = ("rounding and caching by the device's allocator", "kernels' workspaces", "the device's context and code")
 
 
@@ -43,15 +43,15 @@ class ModuleRow:
     own_parameter_bytes: int = 0
     """Size without submodules. Memory that several modules share counts in the first of them, so the sum over all modules is the total."""
     own_buffer_bytes: int = 0
-    """The same of buffers."""
+    """The same for buffers."""
     flops: int = 0
     calls: int = 0
     output: Any = None
     """The result of the module's last call, with strings such as ``float32[1,1024,768]`` in place of tensors."""
     peak_bytes: int | None = None
-    """Size of what its calls made and what was alive at the peak, in bytes. None if the timeline was not recorded."""
+    """Size in bytes of the storages that its calls allocated and that were alive at the peak. None if the timeline was not recorded."""
     made_bytes: int | None = None
-    """Size of all storages that its calls made, in bytes. None if the timeline was not recorded."""
+    """Size in bytes of all storages that its calls allocated. None if the timeline was not recorded."""
     seconds: float | None = None
     """Predicted seconds of its forward pass. None without a device, or if the time of an operator is unknown."""
 
@@ -125,7 +125,7 @@ class Report:
     ops: int = 0
     """Number of operators run."""
     profile: Profile | None = None
-    """What lived in memory when, if it was asked for (``timeline=True``)."""
+    """The memory in use over time, if it was requested (``timeline=True``)."""
     time: StepTime | None = None
     """The predicted time on a device, as `time_of` returns it, if it was set."""
     policy: str = "meta"

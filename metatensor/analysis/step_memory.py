@@ -20,7 +20,7 @@ class StepMemory(NamedTuple):
     model_bytes: int
     """Parameters, buffers and inputs."""
     passes_peak: int
-    """Peak of what forward and backward create."""
+    """Peak memory of tensors that forward and backward create."""
     gradient_bytes: int
     optimizer_bytes: int
     step_peak: int
@@ -31,7 +31,7 @@ class StepMemory(NamedTuple):
         return self.model_bytes + self.optimizer_bytes + max(self.passes_peak, self.gradient_bytes + self.step_peak)
 
     def with_optimizer(self, other: StepMemory) -> StepMemory:
-        """Return the figures with the optimizer of another step, whose precision is the same."""
+        """Return the figures with the optimizer's memory taken from another step of the same precision."""
         return self._replace(optimizer_bytes=other.optimizer_bytes, step_peak=other.step_peak)
 
 

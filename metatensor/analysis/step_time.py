@@ -25,14 +25,14 @@ EXCLUDED = ("loading data", "transfers from the host", "communication", "gaps be
 
 @dataclass
 class StepTime:
-    """Predicted seconds of a step on a device. What is not known is None. ``str()`` gives a table."""
+    """Predicted seconds of a step on a device. Unknown figures are None. ``str()`` gives a table."""
 
     device: str
     forward: float | None
     backward: float | None = None
-    """Without what is computed again. None for an inference, and where it is unknown."""
+    """Seconds of the backward pass without recomputation. None for an inference, and if unknown."""
     recompute: float | None = None
-    """What backward computes again; 0 where nothing is."""
+    """Seconds of recomputation in the backward pass; 0 if there is none."""
     optimizer: float | None = None
     training: bool = False
     batch: int | None = None
@@ -52,7 +52,7 @@ class StepTime:
     """The calls of one micro-batch and the optimizer on an axis of seconds, as `metatensor.analysis.flame.spans` returns them."""
     remarks: list[str] = field(default_factory=list)
     band: Band | None = None
-    """How far such times were off. None if they were not compared with measured ones."""
+    """The errors of such predictions. None if they were not compared with measured times."""
 
     @property
     def seconds(self) -> float | None:
@@ -114,8 +114,8 @@ def time_of(model: Any, /, *inputs: Any, device: Any, convention: str = "torch",
     *inputs, **kwargs
         Its arguments.
     device : str, path or DeviceProfile
-        The device, as `device_profile` takes it. With a profile that `calibrate` measured, times follow from measured
-        operators; else from peak rates and assumed efficiencies.
+        The device, as `device_profile` takes it. With a profile that `calibrate` measured, times are based on measured
+        operators, otherwise on peak rates and assumed efficiencies.
     convention : str
         How MFU counts operations: "torch", "macs", "6nd" or "megatron". Default: "torch".
 
@@ -150,7 +150,7 @@ def step_time(
     calls : list of Call
         The calls of a step with one micro-batch.
     plain : list of Call or None
-        Those of the same step in which nothing is computed again, if something is.
+        The calls of the same step without recomputation, if the step has any.
     times : int
         Micro-batches of a step.
     model, inputs

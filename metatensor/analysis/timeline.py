@@ -1,6 +1,6 @@
-"""The timeline of a profile, reduced to as many points as a page can draw, and what lived then.
+"""The timeline of a profile, reduced to as many points as a page can draw, with the storages alive at each.
 
-The peak is always one of the points. Between points nothing is averaged: each is an event of the run.
+The peak is always one of the points. Nothing is averaged: each point is an event of the run.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ __all__ = ["BEFORE", "DEFAULT_LOSS", "PHASES", "before_peak", "by_module", "char
 
 PHASES = ("forward", "backward", "optimizer")
 BEFORE = "(existed before the run)"
-"""Stands for the operator of storages that the run did not make."""
+"""Stands for the operator of storages that the run did not allocate."""
 DEFAULT_LOSS = "the default loss"
 """Stands for the line of the operators of the loss that `estimate_training` uses if none is given."""
 NEAR = 0.99
-"""Other peaks are marked if they have at least this part of the peak."""
+"""Other peaks are marked if they reach at least this fraction of the peak."""
 
 
 def chosen(totals: list[int], peak: int, points: int) -> list[int]:
@@ -52,7 +52,7 @@ def chart(profile: Profile, points: int = 1500, largest: int = 5) -> dict[str, A
     points : int
         About how many events to keep. Default 1500.
     largest : int
-        How many groups of living storages to list at each of them. Default 5.
+        How many groups of live storages to list at each of them. Default 5.
 
     Returns
     -------
@@ -88,7 +88,7 @@ def chart(profile: Profile, points: int = 1500, largest: int = 5) -> dict[str, A
         category, group = of[event.storage]
         now[category] += event.change
         sizes[group] += event.change
-        if event.kind != "death":  # what is freed after a pass belongs to it
+        if event.kind != "death":  # releases after a pass belong to that pass
             phase = PHASES.index(profile.phase_of(event))
         if i != upcoming:
             continue
@@ -105,7 +105,10 @@ def chart(profile: Profile, points: int = 1500, largest: int = 5) -> dict[str, A
 
 
 def near_peaks(totals: list[int], peak: int | None, most: int = 5) -> list[int]:
-    """Return the indices of other peaks within 1% of the peak, the highest first. Between two peaks there are less than 99% of it."""
+    """Return the indices of other peaks within 1% of the peak, the highest first.
+
+    Between two of them, memory falls below 99% of the peak.
+    """
     if peak is None:
         return []
     least = NEAR * totals[peak]
@@ -122,7 +125,7 @@ def near_peaks(totals: list[int], peak: int | None, most: int = 5) -> list[int]:
 
 
 def before_peak(profile: Profile) -> dict[str, Any] | None:
-    """Return the last line of user code before the peak, in the same phase, and the largest storage at the peak made since.
+    """Return the last line of user code before the peak, in the same phase, and the largest storage allocated since and alive at the peak.
 
     None if the peak has a line of user code itself, or there is no such line or storage.
     """
@@ -145,7 +148,7 @@ def before_peak(profile: Profile) -> dict[str, Any] | None:
 
 
 def outside_modules(profile: Profile) -> dict[str, int]:
-    """Return the bytes of what was made outside of all modules: at the peak, and in the whole run."""
+    """Return the bytes allocated outside of all modules: at the peak, and in the whole run."""
     inside = {record.number for record in profile.storages if record.module}
     alive: Counter[int] = Counter()
     for event in profile.events[: profile.peak_event + 1]:
@@ -161,7 +164,7 @@ def _categories(profile: Profile) -> tuple[str, ...]:
 
 
 def living(profile: Profile, limit: int = 200) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Return the largest storages alive at the peak as dicts, and the count and bytes of the others that the run made."""
+    """Return the largest storages alive at the peak as dicts, and the number and bytes of the others that the run allocated."""
     alive: Counter[int] = Counter()
     for event in profile.events[: profile.peak_event + 1]:
         alive[event.storage] += event.change
@@ -196,7 +199,7 @@ def by_module(profile: Profile, rows: list[ModuleRow]) -> None:
 
 
 def source_text(lines: set[str | None]) -> dict[str, str]:
-    """Return the text of those ``file:line`` whose file can be read."""
+    """Return the text of each ``file:line`` whose file can be read."""
     found = {}
     for line in sorted(filter(None, lines)):
         file, _, number = line.rpartition(":")

@@ -1,10 +1,10 @@
 """Predicted seconds of recorded calls on a device.
 
-A call takes what was measured for its operator (or its kind) on the device, where the profile has that: see
-`metatensor.analysis.calibrate`. Else it takes the longer of two times, but no less than the start of a kernel: its operations over
-the peak rate for its dtype, and its bytes over the peak bandwidth, each times the part of the peak that such kernels reach.
-The longer and not the sum, because an accelerator computes while it loads. Measured costs on the CPU are sums, which describe
-convolutions better there, and products as well.
+A call takes the time measured for its operator (or its kind) on the device, if the profile has one: see
+`metatensor.analysis.calibrate`. Otherwise it takes the longer of two times, but no less than a kernel launch: its operations over
+the peak rate for its dtype, and its bytes over the peak bandwidth, where each peak is multiplied by the fraction that such kernels reach.
+It is the longer, not the sum, because an accelerator computes while it loads data. Measured costs on the CPU are sums, which describe
+convolutions better and products equally well.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EFFICIENCY: dict[str, float] = {
     "normalization": 0.7, "pooling": 0.6, "gather": 0.4, "scatter": 0.3, "copy": 0.8, "random": 0.6, "sorting": 0.1, "view": 1.0,
     "other": 0.3,
 }  # fmt: skip
-"""Assumed parts of the peak by kind, where a profile has no measured ones. They are round figures for large calls.
+"""Assumed fractions of the peak by kind, used if a profile has no measured ones. They are round figures for large calls.
 
 Large products in half precision reach 60 to 75% of the dense peak, fused attention 35 to 75% (Dao et al., FlashAttention-2 and -3),
 copies and element-wise kernels 75 to 90% of the bandwidth; the others are assumptions. Small calls reach less.
@@ -34,7 +34,7 @@ copies and element-wise kernels 75 to 90% of the bandwidth; the others are assum
 
 @dataclass
 class Timing:
-    """Predicted seconds of calls on a device, by phase and by operator. What is not known is None."""
+    """Predicted seconds of calls on a device, by phase and by operator. Unknown figures are None."""
 
     device: str
     phases: dict[str, float | None]
@@ -44,20 +44,20 @@ class Timing:
     by_module: dict[str, float] = field(default_factory=dict)
     """Seconds of the forward pass by path of the innermost module."""
     measured: float = 0.0
-    """Seconds of them that follow from measured costs of operators."""
+    """Seconds that are based on measured costs of operators."""
     by_kinds: float = 0.0
-    """Seconds that follow from measured costs of kinds of operators, because the operator itself has none."""
+    """Seconds that are based on measured costs of kinds of operators, because the operator itself has none."""
     assumed: float = 0.0
-    """Seconds that follow from peak rates and efficiencies."""
+    """Seconds that are based on peak rates and efficiencies."""
     unknown: dict[str, int] = field(default_factory=dict)
     """What is missing from the profile, and the number of calls for which it was needed."""
 
     assumptions: list[str] = field(default_factory=list)
-    """What else a reader must know."""
+    """Further remarks."""
 
     @property
     def seconds(self) -> float | None:
-        """Seconds of all phases, None if those of one are unknown."""
+        """Seconds of all phases, None if one of them is unknown."""
         return None if None in self.phases.values() else sum(value or 0.0 for value in self.phases.values())
 
     def to_dict(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def predict(calls: Iterable[Call], profile: DeviceProfile, *, tf32: bool = False
     calls : iterable of Call
         The calls, as `CallRecorder` records them.
     profile : DeviceProfile
-        The device. With measured costs (`calibrate`) these are used, else peak rates.
+        The device. Its measured costs (`calibrate`) are used if it has any, otherwise its peak rates.
     tf32 : bool
         Whether products of float32 matrices run in TF32. Default False.
 
@@ -128,10 +128,10 @@ def predict(calls: Iterable[Call], profile: DeviceProfile, *, tf32: bool = False
 def seconds_of(call: Call, profile: DeviceProfile, *, tf32: bool = False) -> tuple[float | None, str]:
     """Return the seconds of one call, and how they were found: "measured", "kinds" or "assumed".
 
-    If they cannot be found they are None, with what the profile lacks.
+    If they are unknown, return None and what the profile lacks.
     """
     if profile.kind == "cpu" and call.op == "add" and call.phase == "backward" and call.read == 2 * call.written:
-        # A run on meta sums gradients into a new tensor, a run on cpu in place.
+        # On meta, gradients are summed into a new tensor; on cpu, in place.
         call = call._replace(op="add_")
     kind = kind_of(call.op) if call.launches else "view"
     operators, kinds = profile.operators, profile.kinds
@@ -161,7 +161,7 @@ def seconds_of(call: Call, profile: DeviceProfile, *, tf32: bool = False) -> tup
     if call.bytes:
         if profile.memory_bandwidth is None:
             return None, "the bandwidth of the memory"
-        # What limits products is computing: the bytes that they do move come as fast as those of a copy.
+        # Products are limited by computation; the bytes that they move are as fast as those of a copy.
         reached = profile.efficiency.get("copy", EFFICIENCY["copy"]) if call.flops else part
         work = max(work, call.bytes / (profile.memory_bandwidth * reached))
     return max(work, profile.launch_overhead or 0.0), "assumed"

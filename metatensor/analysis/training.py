@@ -68,7 +68,7 @@ class TrainingReport:
     backward_peak: int
     """Peak memory during the backward pass, of tensors that the forward and backward passes created."""
     gradient_bytes: int
-    """Memory of the tensors that are left after the backward pass."""
+    """Memory of the gradients that remain after the backward pass."""
     optimizer_bytes: int
     """The state of the optimizer, including its float32 copies of the parameters if the precision has them."""
     step_peak: int
@@ -96,7 +96,7 @@ class TrainingReport:
     modules: list[ModuleRow] = field(default_factory=list)
     """Every module in depth-first order, the model first. Their floating-point operations are those of one forward pass."""
     profile: Profile | None = None
-    """What lived in memory when during the second step, if it was asked for (``timeline=True``)."""
+    """The memory in use during the second step, if it was requested (``timeline=True``)."""
     policy: str = "meta"
     """Name of the kernel policy, see `metatensor.analysis.policy`."""
     assumptions: list[Assumption] = field(default_factory=list)
@@ -209,7 +209,7 @@ def optimizer_named(name: str) -> Any:
 
 
 def _with_adapters(estimate: _Estimate) -> _Estimate:
-    """Return an `estimate_training` that adds the adapters of ``lora`` to the model until it ends, and notes what was assumed."""
+    """Return an `estimate_training` that adds the adapters of ``lora`` to the model while it runs, and records assumptions."""
 
     @functools.wraps(estimate)
     def run(model: Any, /, *inputs: Any, lora: str | int | None = None, **options: Any) -> TrainingReport:
@@ -263,10 +263,10 @@ def estimate_training(
     convention : str
         How MFU counts operations: "torch", "macs", "6nd" or "megatron". Default: "torch".
     timeline : bool
-        Whether to run two more steps and record what lives in memory when during the second: ``report.profile``. Default False.
+        Whether to run two more steps and record the memory in use during the second: ``report.profile``. Default False.
     policy : str or KernelPolicy, optional
-        The kernel policy, as `metatensor.analysis.policy` takes it. Default: the one that a block has chosen, else "cuda" or
-        "eager" where `device` is a GPU of that kind or a CPU, else "meta".
+        The kernel policy, as `metatensor.analysis.policy` takes it. Default: the one chosen by an enclosing block, else "cuda" or
+        "eager" if `device` is such a GPU or a CPU, else "meta".
     lora : str or int, optional
         Train low-rank adapters and freeze all other parameters: the rank, or ``RANK:PATTERN`` with a pattern of the paths of
         linear layers, such as ``"16:*.q_proj"``. Default pattern: all linear layers of the repeated layers.
@@ -470,7 +470,7 @@ class _Step:
         return recorded_step(self.forward, self._after_one(), self.model)
 
     def profile(self, times: int) -> Profile:
-        """Run two steps, and return what lived in memory during the second. It has at most two micro-batches."""
+        """Run two steps, and return the memory profile of the second. It has at most two micro-batches."""
         update = self._after_one()
 
         def step(model: Any, args: Any, kwargs: Any) -> None:
@@ -493,13 +493,13 @@ class _Step:
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a report without those that have no timeline."""
+    """Return the fields of a report, without fields that are missing because there is no timeline."""
     return {name: value for name, value in values.items() if name != "profile"}
 
 
 @contextmanager
 def kept_gradients(model: Any) -> Iterator[None]:
-    """Restore the gradients of the parameters after the block. Their dtypes must then be those from before."""
+    """Restore the gradients of the parameters after the block. Their dtypes must then be the same as before."""
     before = [(p, p.grad) for p in model.parameters()]
     try:
         yield

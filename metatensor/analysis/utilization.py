@@ -1,7 +1,8 @@
 """Model FLOPs utilization (MFU): the operations that a step needs, by a convention, over those that the device could do.
 
-MFU is ``operations / (seconds * peak rate)``. Conventions differ in what they count, so figures compare only within one.
-Operations that backward computes again never count; with them it would be the hardware FLOPs utilization.
+MFU is ``operations / (seconds * peak rate)``. Conventions differ in what they count, so only figures of the same convention can
+be compared.
+Recomputation in the backward pass is never counted; including it would give the hardware FLOPs utilization.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def model_flops(convention: str, model: Any, inputs: Any, counted: int, training
     inputs : object
         Its arguments, in nested containers.
     counted : int
-        Operations that the run counted, without those that are computed again.
+        Operations that the run counted, without recomputation.
     training : bool
         Whether the pass has a backward half.
     """

@@ -30,7 +30,7 @@ def annotations_option(command: Any) -> Any:
 
 
 def wanted(choice: str | None) -> bool:
-    """Return whether annotations are to be written: by the option, else in a workflow of GitHub."""
+    """Return whether to write annotations: as the option says, or by default inside GitHub Actions."""
     return choice == "github" or (choice is None and os.environ.get("GITHUB_ACTIONS") == "true")
 
 
@@ -67,7 +67,7 @@ def _place(target: str, result: CheckResult) -> tuple[str | None, int | None]:
             found = load_target(target)
             found = found if inspect.isclass(found) or inspect.isroutine(found) else type(found)
             file, line = inspect.getsourcefile(found), inspect.getsourcelines(found)[1]
-        except Exception:  # the source of the model is not known
+        except Exception:  # the source of the model is unknown
             return None, None
     root = os.environ.get("GITHUB_WORKSPACE") or os.getcwd()
     if file is not None and os.path.isabs(file):

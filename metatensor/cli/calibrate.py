@@ -19,11 +19,11 @@ __all__ = ["command"]
 @click.option("--device", default="cpu", show_default=True, metavar="DEVICE", help="The device to measure.")
 @click.option("--output", "-o", type=click.Path(dir_okay=False), metavar="FILE.toml", help="The profile to write [default: print it].")
 @click.option("--quick", is_flag=True, help="Measure half as many sizes, in about ten seconds.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of matrix products [default: as the environment says].")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of matrix products [default: from the environment].")
 def command(device: str, output: str | None, quick: bool, threads: int | None) -> None:
     """Measure a device, and write a profile with which `estimate --device FILE.toml` predicts times.
 
-    It takes at most two minutes. Close what else is running: figures of a busy machine are worse.
+    It takes at most two minutes. Close other programs: figures of a busy machine are less accurate.
 
     \b
     metatensor calibrate --device cpu --output this-machine.toml

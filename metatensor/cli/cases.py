@@ -58,7 +58,7 @@ def ranges_of(where: tuple[str, ...]) -> dict[str, range]:
 
 
 def named_inputs(texts: tuple[str, ...], sizes: dict[str, range]) -> tuple[list[Any], dict[str, Any], dict[Any, Any]]:
-    """Return positional and keyword arguments at sizes in the middle of ranges, and which of their sizes have names."""
+    """Return positional and keyword arguments with sizes in the middle of the ranges, and their named sizes as `trace` takes them."""
     try:
         args, kwargs = inputs_of(texts, {name: values[len(values) // 2] for name, values in sizes.items()})
         dims: dict[Any, Any] = {}

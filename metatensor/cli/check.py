@@ -32,7 +32,7 @@ LISTED = 40
 @click.option("--max-params", type=Size(parse_count), metavar="N", help="Maximum number of parameters (125M, 8B).")
 @click.option(
     "--max-bytes", "--max-memory", "max_bytes", type=Size(parse_bytes), metavar="SIZE",
-    help="Maximum memory of a forward or a training step: parameters, buffers, inputs, and what it makes, at its peak (10GB, 512MiB).",
+    help="Maximum memory of a forward or a training step: parameters, buffers, inputs, and created tensors, at the peak (10GB, 512MiB).",
 )  # fmt: skip
 @click.option("--max-flops", type=Size(lambda text: parse_count(text, "flops")), metavar="N",
               help="Maximum FLOPs of a forward or a training step (4.1G, 1e12).")
@@ -108,7 +108,7 @@ def command(
 
 
 def _lighter(result: CheckResult) -> CheckResult:
-    """Return a result without the figures of single modules, of which many sets of inputs would fill the memory."""
+    """Return a result without the figures of single modules, which would take much memory for many sets of inputs."""
     for report in (result.report, result.training):
         if report is not None:
             del report.modules[1:]

@@ -91,9 +91,9 @@ def _of_transformers(config: dict[str, Any]) -> Any:
 
 
 def _one_sequence_per_row() -> None:
-    """Let transformers take each row of a batch for one sequence where the positions have no values.
+    """Make transformers treat each row of a batch as one sequence if the positions have no values.
 
-    Without a mask and a cache it looks at the values of the positions, which meta does not have, for several sequences in a row.
+    Without a mask and a cache, it reads the values of the positions, which meta lacks, to find several sequences in a row.
     """
     masks: Any = importlib.import_module("transformers.masking_utils")
     found = getattr(masks, "find_packed_sequence_indices", None)
@@ -109,7 +109,7 @@ def _one_sequence_per_row() -> None:
 
 
 def without_cache(model: Any) -> Any:
-    """Return a model that does not collect keys and values for later tokens, which training has no use for."""
+    """Return a model that does not collect keys and values for later tokens, which training does not use."""
     config: Any = getattr(model, "config", None)
     if getattr(config, "use_cache", False) is True:
         config.use_cache = False

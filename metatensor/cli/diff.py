@@ -44,8 +44,8 @@ def command(as_markdown: bool, as_json: bool, limits: tuple[Limit, ...], before:
     """Compare two reports, A.json before a change and B.json after it, and list what grew; or two programs, A.mtp and B.mtp.
 
     The reports are what `metatensor estimate --json`, `metatensor check --json` and `metatensor run --profile --json FILE`
-    write. What a report does not contain is unknown, and a limit on an unknown figure fails.
-    Of two programs, which `metatensor trace` writes, list the calls that were added and removed, by operator and shapes, and
+    write. Figures that a report does not contain are unknown, and a limit on an unknown figure fails.
+    For two programs, written by `metatensor trace`, list the calls that were added and removed, by operator and shapes, and
     the parameters that differ.
 
     \b
@@ -58,7 +58,7 @@ def command(as_markdown: bool, as_json: bool, limits: tuple[Limit, ...], before:
     if any(programs):
         if not all(programs):
             neither, one = (after, before) if programs[0] else (before, after)
-            raise click.UsageError(printable(f"{neither} is no program, {one} is one"))
+            raise click.UsageError(printable(f"{neither} is not a program, but {one} is"))
         if limits:
             raise click.UsageError("--fail-on is for reports, not for programs")
         print_diff((before, after), as_json, as_markdown)
@@ -78,7 +78,7 @@ def command(as_markdown: bool, as_json: bool, limits: tuple[Limit, ...], before:
 
 
 def _read(path: str) -> Any:
-    """Return the content of a JSON file. Raise a usage error if it has none."""
+    """Return the content of a JSON file. Raise a usage error if it cannot be read as JSON."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)

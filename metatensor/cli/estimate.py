@@ -79,7 +79,7 @@ def command(
 
 
 class Outputs(NamedTuple):
-    """What is written besides the table, or instead of it."""
+    """The outputs besides the table, or instead of it."""
 
     json: bool
     html: str | None
@@ -87,11 +87,11 @@ class Outputs(NamedTuple):
 
     @property
     def timeline(self) -> bool:
-        """Whether they need what lives in memory when."""
+        """Whether they need the timeline of memory."""
         return self.json or self.html is not None or self.trace is not None
 
     def write(self, found: dict[str, Any], profile: Any) -> None:
-        """Write the page and the trace that were asked for."""
+        """Write the page and the trace that were requested."""
         from metatensor.analysis import page
 
         try:
@@ -163,7 +163,7 @@ def _figures(texts: tuple[str, ...]) -> Any:
 
 
 def _policy(options: dict[str, Any], profile: Any) -> KernelPolicy:
-    """Take the kernel policy out of options, and return it."""
+    """Remove the kernel policy from the options, and return it."""
     try:
         return policy_for(options.pop("policy", None), profile)
     except ValueError as error:

@@ -35,13 +35,13 @@ def _words(ctx: click.Context, param: click.Parameter, value: str | None) -> lis
 @model_options
 @click.option("--device", metavar="PROFILE", help="A device profile, such as h100-80gb, or a file of one: the limit is its memory, and "
               "times are predicted for it.")
-@click.option("--max-memory", type=Size(parse_bytes), metavar="SIZE", help="The memory that there is (70GB) [default: that of the device].")
+@click.option("--max-memory", type=Size(parse_bytes), metavar="SIZE", help="The available memory (70GB) [default: that of the device].")
 @click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Requested samples of a micro-batch [default: those of the inputs, "
               "or 1 where a size is named batch].")
 @click.option("--sequence", type=click.IntRange(min=1), metavar="N", help="Requested value of the size that is named sequence.")
 @click.option("--where", metavar="SIZES", multiple=True, help='The values of other named sizes in inputs: "h in 224; w in 224".')
 @training_options
-@click.option("--keep", type=click.Choice(KEPT), multiple=True, help="What must not change. Can be repeated.")
+@click.option("--keep", type=click.Choice(KEPT), multiple=True, help="A setting that must not change. Can be repeated.")
 @click.option("--precisions", callback=_words, metavar="NAMES", help="Precisions to try, separated by commas [default: those that need "
               "less memory].")
 @click.option("--recomputes", callback=_words, metavar="WHAT", help="With --train: values of --recompute to try "
@@ -100,7 +100,7 @@ def _fail(result: CheckResult) -> None:
 
 
 def _progress(stack: ExitStack) -> Callable[[FitSetting], None] | None:
-    """Return a function that shows on a terminal what is tried, or None without a terminal."""
+    """Return a function that shows the current trial on a terminal, or None without a terminal."""
     terminal = Terminal(stderr=True)
     if not terminal.is_terminal:
         return None
@@ -139,7 +139,7 @@ def _arguments(texts: tuple[str, ...], batch: int | None, sequence: int | None, 
             return tuple(args), kwargs
 
         if "batch" in names:
-            parsed(batch or 1, sequence)  # shows errors now
+            parsed(batch or 1, sequence)  # raises errors now
             return parsed, batch or 1, sequence
         found = batch_of(parsed(1, sequence))
     except InputError as error:

@@ -91,7 +91,7 @@ def names_in(text: str) -> set[str]:
 
 
 def dims_of(text: str) -> tuple[str | None, Any]:
-    """Return the name of the argument that an ``--input`` gives, or None, and which of its sizes have names, as `trace` takes it."""
+    """Return the argument name in an ``--input``, or None, and its named sizes in the form of `trace`'s `dims`."""
     named = _NAMED.match(text)
     node = _parse(text[named.end() :] if named else text)
     try:

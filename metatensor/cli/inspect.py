@@ -82,7 +82,7 @@ def command(
         return
     for name, wanted in (("--calls", calls), ("--html", html)):
         if wanted:
-            raise click.UsageError(printable(f"{path} is no program; {name} needs one"))
+            raise click.UsageError(printable(f"{path} is not a program; {name} needs one"))
     checkpoint = _opened(path)
     if other is not None and target is not None:
         raise click.UsageError("--diff and --check cannot be combined")

@@ -14,7 +14,7 @@ __all__ = ["print_shapes"]
 
 
 def print_shapes(path: str, sizes: tuple[str, ...], as_json: bool) -> None:
-    """Print every value of a model with its dtype and shape, or why they are not known."""
+    """Print every value of a model with its dtype and shape, or why these are unknown."""
     from metatensor.checkpoint import CheckpointError
     from metatensor.program.onnx import OnnxModel
 

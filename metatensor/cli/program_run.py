@@ -32,8 +32,8 @@ def command(
 ) -> None:
     """Run PROGRAM, a file that `metatensor trace` wrote, and print its outputs.
 
-    On meta, the FLOPs and the peak memory of the run are printed, and nothing is computed. On other devices, tensors of floating-point
-    numbers among the inputs are standard normal numbers, the others are zeros.
+    On meta, the FLOPs and the peak memory of the run are printed, and nothing is computed. On other devices, inputs of a
+    floating-point dtype are filled with standard normal numbers, and all others with zeros.
 
     \b
     metatensor run model.mtp
@@ -64,7 +64,7 @@ def command(
             result = program(*args, **kwargs)
     except (TypeError, ValueError) as error:
         raise click.ClickException(printable(str(error))) from None
-    except Exception as error:  # a file may say anything
+    except Exception as error:  # a file may contain anything
         raise click.ClickException(printable(f"{path} does not run on {place}: {type(error).__name__}: {error}")) from None
     tensors = {f"output{name}": t for name, t in places(mt.Tensor, result)}
     found["outputs"] = {name: _facts(t) for name, t in tensors.items()}
@@ -130,7 +130,7 @@ def _filled(nested: Any, place: Any) -> Any:
 
 
 def _facts(t: Any) -> dict[str, Any]:
-    """Return the shape of a tensor, and the least, mean and greatest of its numbers if it has data."""
+    """Return the shape of a tensor, and the minimum, mean and maximum of its numbers if it has data."""
     found: dict[str, Any] = {"dtype": t.dtype.name, "shape": list(t.shape)}
     if not t.is_meta and t.numel() and not t.dtype.is_complex:
         wide = t.detach().to(mt.float64)

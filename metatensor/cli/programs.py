@@ -1,4 +1,4 @@
-"""Program files on the command line: what they contain, what differs between two, and runs of them."""
+"""Program files on the command line: their contents, differences between two, and running them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["bound", "described", "is_program", "opened", "places", "print_diff", "print_program", "type_text"]
 
 MOST = 30
-"""Lines of parameters that differ, of which `diff` prints no more."""
+"""Maximum number of differing parameters that `diff` prints."""
 _HEAD = b"program.json"
 _EXPORTED = ("models/model.json", "serialized_exported_program.json")  # ends of names in PyTorch's .pt2 files
 
@@ -100,7 +100,7 @@ def places(kind: type, nested: Any, place: str = "") -> Iterator[tuple[str, Any]
 
 
 def _inputs(program: Program) -> Iterator[tuple[str, Any]]:
-    """Yield the inputs with the names that ``-i`` and the listing have for them."""
+    """Yield the inputs with their names in ``-i`` and in the listing."""
     from metatensor._core.capture import Value
 
     args, kwargs = program.arguments
@@ -117,7 +117,7 @@ def _nbytes(value: Any) -> int:
 
 
 def _sizes(program: Program) -> dict[str, Any]:
-    """Return the ranges of named sizes, and the conditions under which a program has which calls, or nothing if all sizes are fixed."""
+    """Return the ranges of named sizes and the conditions of the program's pieces, or an empty dict if all sizes are fixed."""
     sizes = getattr(program, "sizes", None)
     if sizes is None:
         return {}
@@ -125,7 +125,7 @@ def _sizes(program: Program) -> dict[str, Any]:
 
 
 def described(program: Program, stored: set[str]) -> dict[str, Any]:
-    """Return what a program is, as JSON types. Sizes are in bytes. `stored` has the names of the tensors with data."""
+    """Describe a program as JSON types. Sizes are in bytes. `stored` has the names of the tensors with data."""
     from metatensor._core.capture import Ticket, Value
     from metatensor.program.structure import leaves
 
@@ -151,7 +151,7 @@ def described(program: Program, stored: set[str]) -> dict[str, Any]:
 
 
 def print_program(path: str, as_json: bool, calls: bool, html: str | None = None) -> None:
-    """Print what a program is, or with `calls` its listing. Also draw it as a page, if `html` is given. Data of tensors is not read."""
+    """Print a description of a program, or with `calls` its listing, without reading tensor data. With `html`, also draw a page."""
     from metatensor._core.units import bytes_text
     from metatensor.program.saving import names_with_data
 
@@ -218,7 +218,7 @@ def _few(names: list[str]) -> str:
 
 
 def _alike(changes: list[Any]) -> dict[str, str]:
-    """Return lines for changes, each with its kind. Calls that are alike share a line, which says how many they are and where."""
+    """Return lines for changes, each with its kind. Equal calls share a line, which tells their number and where they are."""
     places: dict[tuple[str, str], list[str]] = {}
     for change in changes:
         places.setdefault((str(change), change.kind), []).append(change.module)

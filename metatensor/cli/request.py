@@ -60,7 +60,7 @@ class Request(NamedTuple):
             convention: str = "torch", timeline: bool = False) -> CheckResult:
         """Load the target, build the model on meta and run it. Raise a usage error if it does not name a model.
 
-        With `timeline` it runs again, and the report has what lives in memory when. What it prints then is dropped.
+        With `timeline` it runs again to record the memory in use over time. Output printed during this run is dropped.
         """
         model = self.made()
         if isinstance(model, CheckResult):

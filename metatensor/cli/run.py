@@ -71,7 +71,7 @@ def command(
         for name, value in (("--values", policy), ("--profile", profiled), ("--steps", steps), ("--device-profile", target),
                             ("--json FILE", json_file)):  # fmt: skip
             if value:
-                raise click.UsageError(printable(f"{script} is a program; {name} is for scripts, give the program's options after it"))
+                raise click.UsageError(printable(f"{script} is a program; {name} is for scripts, put the program's options after its name"))
         given = [*([] if device is None else ["--device", device]), *arguments]
         program_run.command.main([*given, "--", script], prog_name="metatensor run", standalone_mode=False)
         return

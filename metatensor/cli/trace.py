@@ -46,7 +46,7 @@ def command(
     """Build MODEL on meta, run its forward there, and write the calls of operators to a file.
 
     MODEL is FILE.py:NAME, where NAME is a model, or a class or function that returns one when called with --args; or a folder
-    with a config.json of transformers or diffusers. The file needs nothing of the model's source.
+    with a config.json of transformers or diffusers. The file does not need the model's source.
 
     \b
     metatensor trace examples/gpt2.py:gpt2 -i "int64[1,1024]" -o gpt2.mtp
@@ -61,7 +61,7 @@ def command(
         kinds = [f"{name} ({what})" for name, what in _WRITTEN.items()]
         raise click.BadParameter(printable(f"{output!r} must end with {', '.join(kinds[:-1])} or {kinds[-1]}"), param_hint="--output")
     if where and suffix == ".onnx":
-        raise click.UsageError("an ONNX model is written for fixed sizes here; for sizes with names, call Program.to_onnx with "
+        raise click.UsageError("this command writes ONNX models with fixed sizes; for named sizes, call Program.to_onnx with "
                                "dynamic= and traces= (docs/onnx-export.md)")  # fmt: skip
     if weights is not None and suffix != ".onnx":
         raise click.UsageError("--weights needs an ONNX model as output; programs take weights when they are run")
@@ -97,7 +97,7 @@ def command(
     for line in program.conditions() if named else ():
         click.echo(printable(f"note: {line}"), err=True)
     if program.reads:
-        click.echo(f"note: the run read {len(program.reads)} values of tensors; the program has them as fixed numbers", err=True)
+        click.echo(f"note: the run read {len(program.reads)} values of tensors, which are fixed in the program", err=True)
 
 
 def _optimizer(name: str | None) -> Callable[..., Any]:
@@ -124,7 +124,7 @@ def _forward(model: Any, request: Request, named: dict[str, Any]) -> Any:
 
 
 def _step(model: Any, request: Request, criterion: Callable[[Any], Any], optimizer: Callable[..., Any], named: dict[str, Any]) -> Any:
-    """Trace the second training step: the first makes the optimizer's state."""
+    """Trace the second training step: the first creates the optimizer's state."""
     args, kwargs = tuple(request.inputs), request.named_inputs
     model = without_cache(model.train())
     with mt.device("meta"), mt.enable_grad():
@@ -155,7 +155,7 @@ def _write(program: Any, output: str, suffix: str) -> None:
         source = program.code
         with replacing(output) as file:
             file.write(source.encode())
-    except TypeError as error:  # an argument that has no form in a file
+    except TypeError as error:  # an argument that a file cannot hold
         raise click.ClickException(printable(str(error))) from None
     except OSError as error:
         raise click.ClickException(printable(f"{output}: {error.strerror or error}")) from None

@@ -50,7 +50,7 @@ def device_of(name: str | None) -> Any:
 
 
 def loss_of(target: str, torch: bool = False) -> Any:
-    """Return the function that computes the loss. With ``torch``, metatensor replaces PyTorch. Raise a usage error if there is none."""
+    """Return the function that computes the loss. With ``torch``, metatensor replaces PyTorch. Raise a usage error on failure."""
     if torch:
         from metatensor import torch_api
 

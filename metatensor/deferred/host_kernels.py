@@ -1,7 +1,7 @@
-"""Operators on small tensors, computed with Python's numbers where no device is installed.
+"""Operators on small tensors, computed with Python's numbers if no device is installed.
 
-They are for tensors on meta that are made of constants (see `known`). Sums and functions such as `exp` are rounded once, so that
-their last bit can differ from a device's. An operator that is not here needs a device.
+They serve tensors on meta that follow from constants (see `known`). Sums and functions such as `exp` are rounded once, so
+their last bit can differ from a device's. Other operators need a device.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _computed(name: str, place: Place, args: list[Any], before: bytes) -> bytes:
 
 
 def _laid_out(place: Place, values: Any, before: bytes) -> bytes:
-    """Return the bytes of a storage in which a tensor has these values."""
+    """Return the bytes of a storage that holds a tensor with these values."""
     data = values if isinstance(values, bytes) else encoded(values, place.dtype)
     made, n = bytearray(before), place.dtype.itemsize
     for i, at in enumerate(offsets(place.size, place.stride, place.offset)):
@@ -122,7 +122,7 @@ class HostCall(Call):
         return super().read(value)
 
     def plain(self, value: Any) -> list[Any]:
-        """Return an operand's elements, broadcast to the result's shape, as they are."""
+        """Return an operand's elements, broadcast to the result's shape, unconverted."""
         size = self.result.size
         return value.broadcast(size) if isinstance(value, Array) else [value] * math.prod(size)
 
@@ -187,7 +187,7 @@ def _exactly(function: Callable[..., Any]) -> Callable[..., list[Any]]:
 
 
 def _real(function: Callable[[float], float]) -> Callable[..., list[Any]]:
-    """Return the kernel of a function of real numbers. Outside its domain, and where it overflows, a device computes it."""
+    """Return the kernel of a function of real numbers. Outside its domain and on overflow, a device is needed."""
 
     def kernel(call: HostCall, value: Any) -> list[Any]:
         if not call.dtype.is_floating_point:
@@ -281,7 +281,7 @@ def _dims(dim: Any, ndim: int) -> list[int]:
 
 
 def _lines(a: Array, dim: Any) -> list[list[Any]]:
-    """Return the elements that a reduction over dimensions joins, one list for each element of the result."""
+    """Return the groups of elements that a reduction over dimensions combines, one list for each element of the result."""
     reduced = [d for d in _dims(dim, len(a.size)) if d < len(a.size)]
     kept = [d for d in range(len(a.size)) if d not in reduced]
     strides = _strides(a.size)
@@ -388,7 +388,7 @@ def _eye(call: HostCall, *_: Any) -> list[Any]:
 
 
 def _pointed(a: Array, indices: list[Array], dims: Any) -> tuple[tuple[int, ...], list[int]]:
-    """Return the shape of ``a[indices]``, and where its elements are among those of `a`."""
+    """Return the shape of ``a[indices]``, and the positions of its elements among those of `a`."""
     found: list[tuple[int, Array]] = []
     for dim, index in zip(dims, indices, strict=True):
         if index.dtype in (mt.bool, mt.uint8):
@@ -598,7 +598,7 @@ _SIZES: dict[str, Callable[..., Any]] = {
 
 
 def result_on_host(name: str, args: tuple[Any, ...]) -> Any:
-    """Return the result of an operator whose size depends on values, computed with Python's numbers. Tensors in it are on meta.
+    """Return the result of an operator whose size depends on values, computed with Python's numbers. Its tensors are on meta.
 
     Raises
     ------

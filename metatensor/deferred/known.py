@@ -1,6 +1,6 @@
-"""Compute the values of small tensors on meta that are made of constants.
+"""Compute the values of small tensors on meta that follow from constants.
 
-`_core/constants.pyx` notes the calls that made such a tensor. Here they are carried out when something reads a value, on
+`_core/constants.pyx` records the calls that created such a tensor. This module runs them when something reads a value, on
 the cpu device, or with Python's numbers if no such device is installed. Each result is computed once.
 """
 
@@ -31,7 +31,7 @@ def known_bytes(tensor: Any) -> bytes:
     Raises
     ------
     DataDependentError
-        If an operator has no kernel, so that they cannot be computed.
+        If they cannot be computed because an operator has no kernel.
     """
     from metatensor.deferred.constants import elements
 
@@ -48,7 +48,7 @@ def known_bytes(tensor: Any) -> bytes:
 
 
 def compute_known(known: Known) -> None:
-    """Compute the bytes of a `Known`, and of those that it follows from."""
+    """Compute the bytes of a `Known`, and of all that it depends on."""
     waiting = [known]
     while waiting:
         last = waiting[-1]
@@ -62,7 +62,7 @@ def compute_known(known: Known) -> None:
 
 
 def _computed(known: Known) -> Any:
-    """Return the bytes of a `Known`, or of all results of its call. Everything that it follows from is computed."""
+    """Return the bytes of a `Known`, or of all results of its call. All that it depends on has been computed."""
     now = get_default_dtype()
     if known.default is None or known.default is now:
         return _computed_now(known)
@@ -74,7 +74,7 @@ def _computed(known: Known) -> Any:
 
 
 def _computed_now(known: Known) -> Any:
-    """Return the same, with the default dtype of the call."""
+    """Compute the bytes of a `Known` under the default dtype of its call."""
     source, op, overload, args, out, result = known.source, known.op, known.overload, known.args, known.out, known.result
     if known.data is not None:  # another thread was faster
         return known.data
@@ -89,12 +89,12 @@ def _computed_now(known: Known) -> Any:
         return storage_bytes(target.untyped_storage())
     if isinstance(result, Place):
         return _bytes_as(result, made)
-    results = [each for each in made if each is not None]  # results that were not asked for
+    results = [each for each in made if each is not None]  # results that were not requested
     return tuple(_bytes_as(place, each) for place, each in zip(result, results, strict=True))
 
 
 def known_result(op: Any, overload: Any, args: tuple[Any, ...]) -> Any:
-    """Return the result of an operator whose size depends on values, all of which are known. Tensors in it are on meta."""
+    """Return the result of an operator whose size depends on known values. Tensors in the result are on meta."""
     waiting = [place.known for place in args if isinstance(place, Place)]
     for known in waiting:
         compute_known(known)
@@ -133,7 +133,7 @@ def _storage(known: Known | None, nbytes: int) -> Any:
 
 
 def _bytes_as(place: Place, made: Any) -> bytes:
-    """Return the bytes of a storage in which the values of a result have the layout that they have on meta."""
+    """Return the bytes of a storage that holds a computed result with its layout on meta."""
     same = (tuple(made.shape), made.stride(), made.storage_offset()) == (place.size, place.stride, place.offset)
     if same and made.untyped_storage().nbytes() == place.nbytes and not (made.is_conj() or made.is_neg()):
         return storage_bytes(made.untyped_storage())

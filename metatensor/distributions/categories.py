@@ -213,7 +213,7 @@ class Multinomial(_Categories):
         return ways + mt.where(value == 0, 0.0, value * self.logits).sum(-1)
 
     def entropy(self) -> Any:
-        """Return the entropy in nats: that of the sequence of draws minus the expected information in their order."""
+        """Return the entropy in nats: the entropy of the sequence of draws, minus that of its order given the counts."""
         n = self.total_count
         counts = Binomial(n, probs=self.probs, validate_args=False)
         values = counts.enumerate_support(expand=False)

@@ -318,7 +318,7 @@ def _embedding_backward(func: Any, level: Level, given: dict[str, Any]) -> Any:
 
 # Matrices -------------------------------------------------------------------------------------------------------------------
 
-# The number of dimensions of an argument that is no matrix.
+# The number of dimensions of an argument that is not a matrix.
 _VECTORS = {"tau": 1, "pivots": 1, "LU_pivots": 1, "rtol": 0, "atol": 0, "rcond": 0}
 
 

@@ -84,7 +84,7 @@ def swap_bytes(storage: Any, dtype: Any) -> None:
     """Implement `Storage.byteswap`."""
     width = dtype.itemsize // 2 if dtype.is_complex else dtype.itemsize
     if storage.nbytes() % width:
-        raise RuntimeError(f"byteswap: {storage.nbytes()} bytes are no multiple of {width}, the size of {dtype}")
+        raise RuntimeError(f"byteswap: {storage.nbytes()} bytes are not a multiple of {width}, the size of {dtype}")
     elements = as_bytes(storage).view(-1, width)
     elements.copy_(elements.flip(1))
 

@@ -189,7 +189,7 @@ class _Call:
             gradients = gradients[: len(self.sizes)]
         if len(gradients) != len(self.sizes):
             raise RuntimeError(f"{name}: backward returned {len(gradients)} gradients for {len(self.sizes)} arguments; return one for "
-                               "each, None where there is none")  # fmt: skip
+                               "each, or None for arguments without a gradient")  # fmt: skip
         flat: list = []
         for i, (g, size) in enumerate(zip(gradients, self.sizes, strict=True)):
             if size is None:

@@ -1,4 +1,4 @@
-"""Which module is running: the paths of modules, and followers of their calls."""
+"""Which module is running: the paths of modules, and trackers of their calls."""
 cimport cython
 from cpython.object cimport PyObject
 
@@ -12,9 +12,9 @@ n_followers = 0
 @cython.final
 @cython.binding(False)
 cdef class ModulePaths:
-    """Modules and their submodules, with numbers from 1 on, given to each when it is met. Number 0 stands for no module.
+    """Modules and their submodules, numbered from 1 in order of their addition. Number 0 stands for no module.
 
-    `paths` has the path of each within the module that was met, or its class for that one; `modules` has the modules by id.
+    `paths` has the path of each within its root, or the class name for the root itself; `modules` has the modules by id.
     """
 
     def __init__(self, roots=()):
@@ -47,7 +47,7 @@ cdef class ModulePaths:
         return True
 
     cpdef object number(self, object module):
-        """Return the number of a module, which is met if it is new."""
+        """Return the number of a module. A new one is added."""
         found = self._numbers.get(<size_t><PyObject*>module)
         if found is None:
             self.meet(module)
@@ -84,7 +84,7 @@ cdef class Follower:
 
 
 cdef tuple enter_module(PyObject* module):
-    """Tell the followers that a module is called. Return those to be told when it has returned."""
+    """Notify the followers that a module is called. Return those to notify when it has returned."""
     cdef tuple now = _followers
     cdef Follower f
     for f in now:
@@ -96,7 +96,7 @@ cdef tuple enter_module(PyObject* module):
 
 
 cdef int leave_module(tuple followers) except -1:
-    """Tell followers that the module has returned or raised."""
+    """Notify followers that the module has returned or raised."""
     cdef Follower f
     for f in followers:
         if f.outer and f.thread == PyThread_get_thread_ident():

@@ -47,7 +47,7 @@ cdef object eigvals_meta(Call* c):
     cdef DType d
     check_eig(c, t)
     d = to_complex(t.dtype)
-    if result_device(c) is META:     # trackers count the vectors, which devices compute too
+    if result_device(c) is META:     # so that memory trackers count the eigenvectors, which devices also compute
         _vectors = by_columns(c, t.ndim, t.sizes, d)
     return eigenvalues(c, t, d)
 

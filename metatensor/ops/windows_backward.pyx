@@ -29,7 +29,7 @@ cdef object like_pooled(Call* c):
 
 
 cdef int check_pooled(Call* c, object n) except -1:
-    """Raise RuntimeError unless the gradient and the input have `n` pooled dimensions, 1 to 3, channels, and maybe a batch."""
+    """Raise RuntimeError unless the gradient and the input have `n` (1 to 3) pooled dimensions, channels, and optionally a batch."""
     cdef Tensor g = tensor_arg(c, 0), t = tensor_arg(c, 1)
     if n not in (1, 2, 3) or g.ndim != t.ndim or t.ndim not in (n + 1, n + 2):
         fail(c, f"expected n from 1 to 3, and tensors of n + 1 or n + 2 dimensions, got n = {n}, grad_output of shape {shape_str(g)} and "

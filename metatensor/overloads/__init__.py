@@ -34,7 +34,7 @@ def schemas() -> dict[str, dict[str, str]]:
 
 
 def _has_others(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Return whether an argument, also inside a list, is an object with ``__torch_function__`` that is no tensor."""
+    """Return whether an argument, also inside a list, is an object with ``__torch_function__`` that is not a tensor."""
     for a in (*args, *kwargs.values()) if kwargs else args:
         for one in a if isinstance(a, (list, tuple)) else (a,):
             if not isinstance(one, (Tensor, int, float, str)) and hasattr(type(one), "__torch_function__"):

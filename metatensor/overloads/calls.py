@@ -234,19 +234,19 @@ def _embedding(weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_f
 
 
 def max_unpool(self: Any, indices: Any, output_size: Any, stride: Any = (), padding: Any = ()) -> Any:
-    """Return the values at their indices in zeros, given the sizes of the planes, which follow from no kernel."""
+    """Return the values at their indices in zeros, given the sizes of the planes."""
     start = self.dim() - len(output_size)
     made = self.new_zeros((*self.shape[:start], math.prod(output_size)))
     return made.scatter_(start, indices.flatten(start), self.flatten(start)).reshape((*self.shape[:start], *output_size))
 
 
 def fractional_max_pool(self: Any, kernel_size: Any, output_size: Any, random_samples: Any) -> Any:
-    """Return the greatest elements of windows at random places, and their indices."""
+    """Return the maxima of windows at random positions, and their indices."""
     pool = registry[f"nn.functional.fractional_max_pool{len(kernel_size)}d"]
     return pool(self, tuple(kernel_size), tuple(output_size), return_indices=True, _random_samples=random_samples)
 
 
-# Operators of PyTorch that are called in another way than the operator that computes them here.
+# Operators of PyTorch whose signatures differ from those of the operators that compute them here.
 DIFFERENT: dict[str, Callable[..., Any]] = {
     "_softmax": _softmax, "_log_softmax": _log_softmax, "index": _index, "index_put_": _index_put, "embedding": _embedding,
     "max_unpool2d": max_unpool, "max_unpool3d": max_unpool,
@@ -301,7 +301,7 @@ def _bound(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[
     for argument in schema.arguments:
         value = found.get(argument.name, _ABSENT)
         if isinstance(value, bool) and argument.type.rstrip("?") in ("int", "SymInt"):
-            found[argument.name] = int(value)  # the dispatcher takes True for 1, torch's functions do not
+            found[argument.name] = int(value)  # the dispatcher accepts True as 1, torch's functions do not
         if argument.kwarg_only and (value is None or (argument.name == "pin_memory" and not value)):
             found.pop(argument.name, None)
     return found, outs

@@ -17,7 +17,7 @@ cdef inline object _grad(Tensor t):
 @cython.final
 @cython.binding(False)
 cdef class State:
-    """The parameters and buffers of modules by name. With several modules, names begin with the class of theirs.
+    """The parameters and buffers of modules, by name. With several modules, each name begins with the class of its module.
 
     Raises
     ------
@@ -26,10 +26,10 @@ cdef class State:
     """
     cdef readonly ModulePaths paths
     cdef list names, tensors, grads
-    cdef list members           # the dict of a module in which each is, and its name there
+    cdef list members           # for each, the dict that holds it and its key there
     cdef list buffers           # whether each is a buffer
     cdef dict first             # id of a tensor -> the index of its first name
-    cdef list further           # pairs of the index of another name of a tensor and that of the first
+    cdef list further           # for tensors with several names: the index of a further name, and of the first
 
     def __init__(self, modules):
         cdef bint several
@@ -91,8 +91,8 @@ cdef class State:
         return found
 
     def held(self, Capture capture not None, inputs):
-        """Return the values of the tensors that existed before the run, except inputs, by name; these tensors; the kind of each,
-        ``"parameter"``, ``"buffer"`` or ``"constant"``; and further names of parameters and buffers, with the name of each."""
+        """Return the values, by name, of the tensors that existed before the run, except inputs; these tensors; the kind of each
+        (``"parameter"``, ``"buffer"`` or ``"constant"``); and further names of parameters and buffers, each with the first name."""
         cdef dict values = {}, tensors = {}, kinds = {}, tied = {}
         cdef set known = {(<Value>v).number for v in inputs}
         cdef int constants = 0

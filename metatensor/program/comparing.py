@@ -75,9 +75,9 @@ def diff(before: Program, after: Program) -> list[Change]:
 
 
 def _unlike(before: list[str], after: list[str]) -> tuple[int, list[str], list[str]]:
-    """Return two lists without the lines with which both begin and end, so that comparing long programs takes short.
+    """Strip the lines that both lists begin and end with, so that long programs are compared quickly.
 
-    Before them is the number of lines left out at the beginning.
+    The first item returned is the number of lines stripped from the beginning.
     """
     start, count = 0, min(len(before), len(after))
     while start < count and before[start] == after[start]:
@@ -89,9 +89,9 @@ def _unlike(before: list[str], after: list[str]) -> tuple[int, list[str], list[s
 
 
 def equal(a: Program, b: Program) -> bool:
-    """Return True if two programs have the same calls on the same values, whatever the values' numbers are.
+    """Return True if two programs have the same calls on the same values, however these are numbered.
 
-    Names, kinds and layouts of parameters, buffers and constants count, their data does not.
+    Names, kinds and layouts of parameters, buffers and constants are compared; their data is not.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Arguments of calls as JSON: numbers, strings, lists, and objects with one key that says what they are."""
+"""Arguments of calls as JSON: numbers, strings, lists, and objects whose only key names their kind."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _LAYOUTS = ("strided",)
 
 
 class Malformed(ValueError):
-    """What a file says is no program."""
+    """Raised if the contents of a file are not a valid program."""
 
 
 def encoded(argument: Any, where: str | None) -> Any:
     """Return an argument as JSON types.
 
-    If there is no form for its class, raise TypeError, which names `where`, or stand an `Opaque` for it if that is None.
+    If its class is not supported, raise TypeError with `where` in the message, or return an `Opaque` if `where` is None.
     """
     if argument is None or isinstance(argument, (bool, str)) or type(argument) is int:
         return argument
@@ -84,7 +84,7 @@ def _one_of(names: tuple[str, ...], name: Any, what: str) -> Any:
 
 def _number(text: Any) -> float:
     if text not in ("inf", "-inf", "nan"):
-        raise Malformed(f"{text!r:.60} is no number")
+        raise Malformed(f"{text!r:.60} is not a number")
     return float(text)
 
 
@@ -92,7 +92,7 @@ def _device(text: Any) -> Device:
     try:
         return mt.device(text)
     except (RuntimeError, TypeError, ValueError):
-        raise Malformed(f"{text!r:.60} is no device") from None
+        raise Malformed(f"{text!r:.60} is not a device") from None
 
 
 def _data(text: Any) -> bytes:
@@ -103,7 +103,7 @@ def _data(text: Any) -> bytes:
 
 
 def decoded(made: Any, values: dict[int, Value], depth: int = 0) -> Any:
-    """Return the argument that JSON types stand for. Raise `Malformed` if they stand for none."""
+    """Return the argument that JSON data encodes. Raise `Malformed` if it encodes none."""
     if depth > _DEPTH:
         raise Malformed(f"arguments are nested more than {_DEPTH} deep")
     if made is None or isinstance(made, (bool, int, float, str)):
@@ -111,7 +111,7 @@ def decoded(made: Any, values: dict[int, Value], depth: int = 0) -> Any:
     if isinstance(made, list):
         return [decoded(item, values, depth + 1) for item in made]
     if not isinstance(made, dict) or len(made) != 1:
-        raise Malformed(f"{str(made)[:60]!r} is no argument")
+        raise Malformed(f"{str(made)[:60]!r} is not an argument")
     ((kind, content),) = made.items()
     if kind == "value":
         if type(content) is not int or content not in values:
@@ -135,7 +135,7 @@ def decoded(made: Any, values: dict[int, Value], depth: int = 0) -> Any:
         return complex(*items)
     if kind == "ticket":
         if type(content) is not int or not 0 <= content < 1 << 62:
-            raise Malformed(f"{content!r:.60} is no ticket")
+            raise Malformed(f"{content!r:.60} is not a ticket")
         return Ticket(None, content)
     forms = {"float": _number, "dtype": dtype_of, "device": _device, "bytes": _data}
     if kind in forms:

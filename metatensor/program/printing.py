@@ -25,7 +25,7 @@ __all__ = ["arguments_of", "code", "names_of", "text"]
 
 
 def names_of(program: Program) -> dict[int, str]:
-    """Return a Python name for each value, by number: of inputs after the arguments, of parameters after their paths."""
+    """Return a Python name for each value, by number: inputs are named after the arguments, parameters after their paths."""
     found: dict[int, str] = {}
     taken = {"forward", "mt", "op", "tensors", "ticket", *keyword.kwlist}
 
@@ -122,7 +122,7 @@ class _Writer:
         return f"({inner},)" if len(result) == 1 else f"({inner})"
 
     def output(self, output: Any) -> str:
-        """Return the result as an expression. Objects with tensors become dicts, other objects the names of their classes."""
+        """Return the result as an expression. Objects with tensors become dicts; other objects become their class names."""
         if isinstance(output, dict):
             return "{" + ", ".join(f"{self.output(key)}: {self.output(item)}" for key, item in output.items()) + "}"
         if isinstance(output, (list, tuple)):
@@ -137,7 +137,7 @@ class _Writer:
 
 
 def code(program: Program) -> str:
-    """Return the source of a function that does what a program does. See `Program.code`."""
+    """Return the source of a function that is equivalent to a program. See `Program.code`."""
     writer = _Writer(program)
     lines, names, uncounted = [], writer.names, uncounted_writes(program)
     for path, value in program.held.items():
@@ -153,7 +153,7 @@ def code(program: Program) -> str:
         if call.module != module:
             module = call.module
             body.append((call.grad and not trains, f"# {program.modules[module]}" if program.modules[module] else "#"))
-        if i in uncounted:  # later gradients do not notice this write
+        if i in uncounted:  # autograd does not see this write
             line = f"{names[call.args[0].number]}.data.copy_({writer.value(call.args[1])})"
         else:
             line = f"{writer.target(call.result)} = {writer.call(call)}"

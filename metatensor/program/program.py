@@ -27,16 +27,16 @@ class Effect(NamedTuple):
 
 
 class Program:
-    """A list of operator calls that can be run, printed, saved, compared and transformed. `trace` makes one.
+    """A list of operator calls that can be run, printed, saved, compared and transformed. Created by `trace`.
 
     Attributes
     ----------
     name : str
         Name of the callable that was traced.
     arguments : tuple
-        Positional arguments and the dict of keyword arguments, with a `Value` in the place of each tensor.
+        Positional arguments and the dict of keyword arguments, with a `Value` in place of each tensor.
     output
-        What a run returns, with a `Value` in the place of each tensor.
+        What a run returns, with a `Value` in place of each tensor.
     calls : tuple of ProgramCall
         The calls in order.
     held : dict of Value
@@ -44,7 +44,7 @@ class Program:
     kinds : dict of str
         For each of them ``"parameter"``, ``"buffer"`` or ``"constant"``.
     tied : dict of str
-        Further names of these tensors, with the name in `held`.
+        Further names of these tensors, each with its name in `held`.
     tensors : dict of Tensor
         The tensors of `held`. A run reads and changes them.
     effects : tuple of Effect
@@ -54,7 +54,8 @@ class Program:
     modules : list of str
         Paths of modules. ``call.module`` is an index.
     reads : list
-        The calls that read numbers from tensors: index of the next call, name of the operator, value. Such numbers are fixed.
+        The calls that read numbers from tensors: index of the next call, name of the operator, value. These numbers are fixed in the
+        program.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Program:
 
     @property
     def parts(self) -> list[Program]:
-        """The program itself. Where sizes have names, the programs for different sizes."""
+        """The program itself. With named sizes, the programs for different ranges of sizes."""
         return [self]
 
     def operators(self) -> Counter[str]:
@@ -113,7 +114,7 @@ class Program:
         Parameters
         ----------
         *args, **kwargs
-            Arguments with the structure of those of the capture, and tensors of the same shapes and dtypes. They may be on
+            Arguments with the same structure as in the trace, and tensors of the same shapes and dtypes. They may be on
             another device: calls then create their tensors there.
 
         Raises
@@ -121,7 +122,7 @@ class Program:
         TypeError
             If the structure of the arguments differs.
         ValueError
-            If a tensor has another shape or dtype, or an argument that is no tensor has another value.
+            If a tensor has another shape or dtype, or an argument other than a tensor has another value.
         RuntimeError
             If a parameter has no tensor.
         """
@@ -154,7 +155,8 @@ class Program:
         return made
 
     def to(self, device: Any) -> Program:
-        """Return the same program with its parameters, buffers and constants on another device. Those on meta become empty there."""
+        """Return the same program with its parameters, buffers and constants on another device. Those on meta become empty
+        tensors there."""
         def moved(t: Tensor) -> Tensor:
             if not t.is_meta or mt.device(device).type == "meta":
                 return t.to(device)
@@ -195,7 +197,7 @@ class Program:
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write a page that draws the program: a graph of its calls, grouped by module, with shapes, memory and FLOPs.
 
-        The page is one file that asks the network for nothing. The program runs once on meta for the figures.
+        The page is one self-contained file. The program is run once on meta to obtain the figures.
 
         Parameters
         ----------
@@ -228,16 +230,18 @@ class Program:
         opset : int
             Version of the operator set, at least 18. Default 21.
         input_names, output_names : sequence of str, optional
-            Names of the first inputs and outputs. Default: those of `code`, and keys, fields or places in the result.
+            Names of the first inputs and outputs. Default: names from `code` for inputs; keys, fields or positions in the
+            result for outputs.
         parameters : bool
             Whether parameters, buffers and constants are initializers, which need data. If False, they are inputs of the model, after the
             others; tensors on meta are enough. Default True.
         dynamic : mapping, optional
             For inputs, by name, the names of dimensions whose size may vary: ``{"x0": {0: "batch"}}``.
         traces : sequence of Program, required with `dynamic`
-            Traces of the same callable at other sizes. A number that differs between them must be an expression of the names that
-            gives it in each: a multiple of a name or of a product of two, or with three sizes or more also such a multiple plus a constant.
-            At least as many as there are names.
+            Traces of the same callable at other sizes. A number that differs between them must equal, in all of them, an
+            expression of the names:
+            a multiple of a name or of a product of two, or, given three sizes or more, such a multiple plus a constant.
+            At least as many traces as names.
         external_data : bool, optional
             Whether the data of tensors is in a file beside the model, ``PATH.data``. Default: if there is more than 2 GiB.
         metadata : bool
@@ -247,16 +251,16 @@ class Program:
             Conversions of further operators, such as custom ones, by name: functions ``(graph, arguments, result)`` that add nodes with
             ``graph.op(type, *inputs, domain=..., **attributes)`` and return what that returned.
         functions : bool
-            Whether each run of a module is a call of a function of the model; modules that do the same share one. Default False.
+            Whether each call of a module becomes a function call in the model. Equal modules share a function. Default False.
         ignore_writes : bool
-            Whether the model may lack what a run leaves in arguments, parameters and buffers. Its outputs are those of one run, and nothing
-            is kept for the next. Default False: such a program raises an error.
+            Whether the model may omit writes to arguments, parameters and buffers. Its outputs are those of one run, and nothing
+            is kept for the next one. Default False: such writes raise an error.
 
         Raises
         ------
         ExportError
-            A ValueError, if calls have no form in ONNX: it lists the operators and the lines that called them. Also if the program changes
-            parameters, buffers or arguments, if a parameter has no data, or if a number depends on named sizes in a way that was not found.
+            A ValueError. Raised if calls cannot be expressed in ONNX (it lists the operators and the lines that called them), if the
+            program changes parameters, buffers or arguments, if a parameter has no data, or if no expression was found for a number.
         ImportError
             If the ``onnx`` package is missing.
         """
@@ -270,7 +274,7 @@ class Program:
 
     @property
     def code(self) -> str:
-        """Python source of a function ``forward(tensors, ...)`` that does what the program does. ``exec`` runs it.
+        """Python source of a function ``forward(tensors, ...)`` that is equivalent to the program. ``exec`` runs it.
 
         Its first argument is a dict of the parameters, buffers and constants by name, such as `tensors`. The others are the
         arguments that are tensors, from left to right.

@@ -1,4 +1,4 @@
-"""Numbers that a run read from tensors, on which its branches and sizes may depend."""
+"""Numbers that a trace read from tensors. Its branches and sizes may depend on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Read = tuple[int, str, Value]
 def dependent_reads(program: Program) -> list[Read]:
     """Return the reads of tensors that depend on arguments, parameters or buffers: another run may read other numbers.
 
-    Each is the index of the next call, the name of the operator that reads, and the value. Reads of constants, and of
+    Each read is the index of the next call, the name of the operator that reads, and the value. Reads of constants, and of
     tensors made of constants alone, are left out.
     """
     if not program.reads:

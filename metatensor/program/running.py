@@ -17,7 +17,7 @@ __all__ = ["matched", "run", "uncounted_writes"]
 
 
 def matched(program: Program, args: tuple, kwargs: dict[str, Any]) -> dict[int, Tensor]:
-    """Return the tensors among the arguments by the numbers of their values. Raise if they are not those of the capture."""
+    """Return the tensors among the arguments by the numbers of their values. Raise if they do not match those of the trace."""
     env: dict[int, Tensor] = {}
     _match(program.arguments[0], args, env, program.name)
     _match(program.arguments[1], kwargs, env, program.name)
@@ -25,7 +25,7 @@ def matched(program: Program, args: tuple, kwargs: dict[str, Any]) -> dict[int, 
 
 
 def run(program: Program, args: tuple, kwargs: dict[str, Any]) -> Any:
-    """Run a program on arguments, and return what its output stands for."""
+    """Run a program on arguments, and return its output."""
     env = matched(program, args, kwargs)
     try:
         return _run(program, env)
@@ -86,9 +86,9 @@ def _run(program: Program, env: dict[int, Tensor]) -> Any:
 
 
 def uncounted_writes(program: Program) -> frozenset[int]:
-    """Return the indices of the calls that write through ``.data``, which later gradients do not notice.
+    """Return the indices of the calls that write through ``.data``, which autograd does not see.
 
-    These are the updates of running statistics inside ``batch_norm``: a call has no place for what tells them from others.
+    These are the updates of running statistics inside ``batch_norm``. They are recognized here, because a `ProgramCall` does not mark them.
     """
     if program._uncounted is None:
         updates: set[int] = set()

@@ -28,22 +28,22 @@ from metatensor.program.structure import leaves
 __all__ = ["VERSION", "load", "names_with_data", "save"]
 
 FORMAT, VERSION, SIZED = "metatensor program", 1, 2
-"""Files of programs with named sizes are of version 2; others stay readable by those that read version 1."""
+"""Files of programs with named sizes have version 2. Others have version 1, which older releases can read."""
 HEAD, CALLS, TENSORS, SIZES = "program.json", "calls.jsonl", "tensors.safetensors", "sizes.json"
 EXTRA = "extra/"
 MOST = 1 << 30
-"""Bytes of text that a program may have."""
+"""Maximum bytes of text in a program file."""
 _PER_CALL = 2000
-"""Bytes that a call may cost in memory, for the budget of the reader."""
+"""Estimated bytes of memory per call, charged to the reader's budget."""
 
 
 def save(
     program: Program, f: str | os.PathLike[str] | BinaryIO, *, parameters: bool = True, extra: Mapping[str, bytes | str] | None = None,
     members: Mapping[str, bytes] | None = None,
 ) -> None:  # fmt: skip
-    """Save a program to a file. See `Program.save`. `extra` has further members of the file, by names below ``extra/``.
+    """Save a program to a file. See `Program.save`. `extra` has further members of the file, stored below ``extra/``.
 
-    `members` has those of a program with named sizes, which is of a later version.
+    `members` has those of a program with named sizes.
     """
     head, lines = described(program, SIZED if members else VERSION)
     data = {name: t.detach().contiguous() for name, t in program.tensors.items() if not t.is_meta and _readable(t)} if parameters else {}
@@ -56,7 +56,7 @@ def save(
 
 
 def described(program: Program, version: int = 1) -> tuple[dict[str, Any], list[str]]:
-    """Return what a file says of a program, and a line for each call."""
+    """Return the header of a program file, and a line for each call."""
     values = program.values
     head = {
         "format": FORMAT, "version": version, "name": program.name, "arguments": encoded(list(program.arguments), None),
@@ -109,7 +109,7 @@ def _write(file: BinaryIO, head: dict[str, Any], lines: list[str], data: dict[st
 
 
 class _Window(io.RawIOBase):
-    """A part of a file as a file."""
+    """A file object for a part of a file."""
 
     def __init__(self, file: BinaryIO, begin: int, size: int) -> None:
         self._file, self._begin, self._size, self._at = file, begin, size, 0
@@ -139,7 +139,7 @@ class _Window(io.RawIOBase):
 def load(f: str | os.PathLike[str] | BinaryIO, *, device: Any = None, extra: dict[str, Any] | None = None) -> Program:
     """Read a program from a file that `Program.save` or PyTorch's ``torch.export.save`` wrote. Nothing in it is executed.
 
-    A ``.pt2`` file of PyTorch gives the program for the sizes with which it was exported.
+    A ``.pt2`` file of PyTorch gives the program for the sizes at which it was exported.
 
     Parameters
     ----------
@@ -148,17 +148,17 @@ def load(f: str | os.PathLike[str] | BinaryIO, *, device: Any = None, extra: dic
     device : device, optional
         Where parameters, buffers and constants are placed. Default: those with data on cpu, the others on meta.
     extra : dict, optional
-        The bytes of the file's members below ``extra/`` are put here, for those of its keys that the file has.
+        Its values are replaced by the bytes of the members ``extra/KEY``, for the keys that the file has.
 
     Returns
     -------
     Program
-        The program, which needs nothing of the source of the model.
+        The program, which does not need the source of the model.
 
     Raises
     ------
     CheckpointError
-        If the file is no program, damaged, of a later version, or uses operators that do not exist.
+        If the file is not a program, is damaged, has a later version, or uses operators that do not exist.
     NotImplementedError
         If a file of PyTorch calls operators that metatensor does not have. The message lists them.
     """
@@ -174,11 +174,11 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None) 
         if HEAD not in directory and len(directory):
             return _of_torch(directory, name, device, extra)
         if HEAD not in directory or CALLS not in directory:
-            raise CheckpointError(name, f"it is no program: it has no {HEAD if HEAD not in directory else CALLS}")
+            raise CheckpointError(name, f"it is not a program: it has no {HEAD if HEAD not in directory else CALLS}")
         try:
             program = _program(directory, "")
         except (Malformed, UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
-            raise CheckpointError(name, f"it is no program: {error}") from None
+            raise CheckpointError(name, f"it is not a program: {error}") from None
         for key in extra or ():
             if EXTRA + key in directory:
                 extra[key] = directory.read(EXTRA + key, MOST)  # type: ignore[index]
@@ -205,11 +205,11 @@ def _of_torch(directory: Directory, name: str, device: Any, extra: dict[str, Any
     if torchscript.is_archive(directory):
         raise CheckpointError(name, "it is a TorchScript archive, which has no sizes: load it with metatensor.program.torchscript.load, "
                               "and trace that module")  # fmt: skip
-    raise CheckpointError(name, f"it is no program: it has no {HEAD}")
+    raise CheckpointError(name, f"it is not a program: it has no {HEAD}")
 
 
 def _program(directory: Directory, prefix: str) -> Program:
-    """Return the program in the members below a prefix, with its further ones if it has named sizes."""
+    """Return the program in the members below a prefix, with its other pieces if it has named sizes."""
     if prefix + HEAD not in directory or prefix + CALLS not in directory:
         raise Malformed(f"there is no program in {prefix!r:.40}")
     head, rows = json.loads(directory.read(prefix + HEAD, MOST)), directory.read(prefix + CALLS, MOST).decode("utf-8").splitlines()
@@ -224,7 +224,7 @@ def _program(directory: Directory, prefix: str) -> Program:
 
 
 def names_with_data(path: str) -> set[str]:
-    """Return the names of the parameters, buffers and constants of which a program file has data. It is not read."""
+    """Return the names of the parameters, buffers and constants whose data is in a program file. The data is not read."""
     with shared(), open(path, "rb") as file:
         directory = Directory(Source(file, path))
         if HEAD not in directory:
@@ -238,7 +238,7 @@ def names_with_data(path: str) -> set[str]:
 
 
 def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) -> dict[str, Tensor]:
-    """Return the parameters, buffers and constants with the layouts and the sharing that they had."""
+    """Return the parameters, buffers and constants with their original layouts and sharing of memory."""
     by_storage: dict[int, list[tuple[str, Value]]] = {}
     for name, value in program.held.items():
         by_storage.setdefault(value.storage, []).append((name, value))
@@ -254,7 +254,7 @@ def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) 
             name, value = group[0]
             tensors = {name: data[name].to(place) if found else mt.empty(value.shape, dtype=value.dtype, device=place)}
         else:
-            if not found:  # whatever the layout says: it takes no memory on meta
+            if not found:  # takes no memory on meta, whatever the layout
                 place = "meta" if device is None else device
             need = max(_extent(value) for _, value in group)
             if found and need > 4 * sum(t.nbytes for t in (data[name] for name, _ in group)) + (1 << 20):
@@ -272,7 +272,7 @@ def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) 
 
 
 def _fill(tensor: Tensor, data: Tensor) -> None:
-    """Write data to a tensor, of which several elements may share a place in memory."""
+    """Write data to a tensor, whose elements may overlap in memory."""
     for dim, (n, stride) in enumerate(zip(tensor.shape, tensor.stride())):
         if stride == 0 and n > 1:
             tensor, data = tensor.narrow(dim, 0, 1), data.narrow(dim, 0, 1)
@@ -307,7 +307,7 @@ def _extent(value: Value) -> int:
 
 
 class _Reader:
-    """Makes a program of what JSON says. Every number is checked before it is used."""
+    """Builds a program from JSON. Every number is checked before it is used."""
 
     def __init__(self, head: Any) -> None:
         if not isinstance(head, dict) or head.get("format") != FORMAT:
@@ -350,7 +350,7 @@ class _Reader:
         for row in self.of("effects", list):
             kind, name, number = _row_of(row, (str, str, int), "effects")
             if kind not in ("grad", "replaced") or name not in held and kind == "grad":
-                raise Malformed(f"{kind!r:.20} of {name!r:.60} is no effect")
+                raise Malformed(f"{kind!r:.20} of {name!r:.60} is not an effect")
             effects.append(Effect(kind, name, self.value(number)))
         releases = {}
         for row in self.of("releases", list):
@@ -383,7 +383,7 @@ class _Reader:
         return ProgramCall(op, given, named, made, [self.value(number) for number in writes], grad, backward, module)
 
     def check_order(self, calls: list[ProgramCall], known: Iterable[Value]) -> None:
-        """Raise unless every value is given or made before it is used."""
+        """Raise unless every value is defined before it is used."""
         there = {value.number for value in known}
         for call in calls:
             for value in leaves(Value, (call.args, call.kwargs)):

@@ -1,4 +1,4 @@
-"""Nested arguments and results, with values in the place of tensors."""
+"""Nested arguments and results, with values in place of tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Opaque", "leaves", "mapped"]
 
 @dataclasses.dataclass(frozen=True)
 class Opaque:
-    """Stands in a saved program for an argument or part of a result without tensors that has no form in a file."""
+    """Replaces, in a saved program, an object without tensors that a file cannot hold."""
 
     kind: str
     """Name of the class."""
@@ -53,14 +53,14 @@ def mapped(function: Callable[[Any], Any], kind: type | tuple[type, ...], value:
 
 
 def _opens(value: Any) -> bool:
-    """Return True for objects of which `leaves` looks at the attributes: those of plain classes, such as caches of keys and values."""
+    """Return True for objects whose attributes `leaves` visits: instances of plain classes, such as caches of keys and values."""
     return hasattr(value, "__dict__") and not isinstance(value, (type, Module, ModuleType, Tensor)) and not callable(value)
 
 
 def leaves(kind: type | tuple[type, ...], value: Any, outer: tuple[int, ...] = ()) -> Iterator[Any]:
     """Yield the objects of class `kind` in a nested structure, from left to right.
 
-    `outer` has the ids of the objects around `value`. One inside itself is not entered again.
+    `outer` has the ids of the objects around `value`. A cycle is not entered again.
     """
     if isinstance(value, kind):
         yield value

@@ -11,11 +11,11 @@ __all__ = ["Tickets"]
 
 
 class Tickets:
-    """Gives the random operators of a program the numbers that they would draw now.
+    """Gives the random operators of a program the random numbers that they would draw in a run now.
 
-    Every random operator takes one ticket from its generator. A program has tickets relative to the state in which the
-    generator was when the capture began. This object adds them to the state in which it is when a run begins, so a
-    run draws what the callable would draw, in the same order.
+    Every call of a random operator takes one ticket from its generator: a position in the random sequence. A program stores
+    tickets relative to the generator's state when the trace began. This object adds them to the state when a run begins,
+    so a run draws the same numbers as the callable would, in the same order.
     """
 
     def __init__(self) -> None:

@@ -25,31 +25,31 @@ def trace(fn: Callable[..., Any], /, *args: Any, sizes: Any = None, **kwargs: An
     """Run ``fn(*args, **kwargs)`` once, and return what it did as a `Program`.
 
     The calls of operators are captured below Python, so it works for every callable that runs: modules, closures, custom
-    operators, a function with a whole training step. Nothing is patched. Values that decide a branch, such as shapes and
-    Python numbers, are those of this run: a program does what this run did. Small tensors on meta that are made of constants
-    keep their values during the run.
+    operators, a whole training step. Nothing is patched. Values that decide a branch, such as shapes and Python numbers, are
+    fixed: the program repeats what this run did. Small tensors on meta that are computed from constants keep their values
+    during the run.
 
     Parameters
     ----------
     fn : callable
-        What to run. Parameters and buffers are those of the modules that it is, calls or refers to.
+        The callable to run. Parameters and buffers are those of the modules that it is, calls or refers to.
     *args, **kwargs
         Its arguments. Tensors among them are the inputs of the program; everything else is fixed.
     sizes : dict, optional
-        Names of sizes, and for each of them the least and the greatest value, or a range. The run is then repeated at several
-        sizes, and the result is a `SizedProgram`, which runs at all of them. The further argument `dims` says which sizes of
+        Names of sizes, each with its least and greatest value, or a range. The run is then repeated at several
+        sizes, and the result is a `SizedProgram`, which runs at all of them. An additional argument, `dims`, says which sizes of
         which arguments have these names, such as ``dims={"x": ["batch", None]}``. See docs/sizes.md.
 
     Returns
     -------
     Program
-        A program that returns what `fn` returned, and changes what it changed.
+        A program that returns what `fn` returned, and has the same side effects.
 
     Raises
     ------
     RuntimeError
-        If the seed of a random number generator is changed during the run. With `sizes`, also if the numbers are no
-        expressions of the sizes, or the calls are others at nearly every size.
+        If the seed of a random number generator is changed during the run. With `sizes`, also if a number is no
+        expression of the sizes, or if the calls differ at nearly every size.
     TypeError, ValueError
         If `sizes` and `dims` do not fit the arguments.
 
@@ -96,7 +96,7 @@ def _title(fn: Any) -> str:
 
 
 def _dependent(capture: Capture) -> list[tuple[int, str, Value]]:
-    """Return the reads of numbers that may differ between runs: they follow from tensors that existed before, or are drawn."""
+    """Return the reads of numbers that may differ between runs: they depend on tensors that existed before, or are random."""
     if not capture.reads:
         return []
     dependent, found, at = {value.storage for value, _ in capture.leaves}, [], 0

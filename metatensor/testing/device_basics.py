@@ -78,7 +78,7 @@ def check_host_copies_of_every_dtype(backend: DeviceBackend, reference: str) -> 
             data = random_bytes(dtype, int(np.prod(shape)))
             tensor = empty(backend.type, shape, dtype)
             backend.from_host(tensor, data)
-            assert bytes(backend.to_host(tensor)) == data, f"{dtype} {shape}: bits change on the way in and out"
+            assert bytes(backend.to_host(tensor)) == data, f"{dtype} {shape}: from_host and to_host change bits"
             backend.from_host(tensor, memoryview(bytearray(data)))
             assert bytes(backend.to_host(tensor)) == data, f"{dtype} {shape}: from_host does not accept a memoryview"
 
@@ -119,7 +119,7 @@ def check_views_share_memory(backend: DeviceBackend, reference: str) -> None:
     base = from_values(backend.type, np.arange(12, dtype=np.int64).reshape(3, 4))
     storage = base.untyped_storage()
     column = tensor_from_storage(storage, base.dtype, (3,), (4,), 1)
-    assert to_values(column).tolist() == [1, 5, 9], "a view reads other elements than its base holds"
+    assert to_values(column).tolist() == [1, 5, 9], "a view does not read the elements of its base"
     backend.copy(column, from_values(backend.type, np.array([-1, -2, -3])))
     expected = np.arange(12).reshape(3, 4)
     expected[:, 1] = [-1, -2, -3]

@@ -178,7 +178,7 @@ def test_fake_tensors(name):
 def test_mistakes(name):
     op = cube(name)
     for rules, message in (({"z": lambda grad: grad}, "there is no argument 'z'"), ({"x": lambda grad, y: grad}, "is called 'y'"),
-                           ({"by": lambda grad: grad}, "'by' is no tensor"), ({"x": 3}, "must be a function, not int")):
+                           ({"by": lambda grad: grad}, "'by' is not a tensor"), ({"x": 3}, "must be a function, not int")):
         with pytest.raises(TypeError, match=message):
             op.gradient(**rules)
     factor = 2

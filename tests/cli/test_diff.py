@@ -99,7 +99,8 @@ def test_model_that_fails(models, run):
 
 @pytest.mark.parametrize(
     "content, reason",
-    [("{", "is not a JSON file"), ("[1]", "is not what 'metatensor estimate --json'"), ('{"parameters": 1}', "b.json is not what"),
+    [("{", "is not a JSON file"), ("[1]", "is not a report of 'metatensor estimate --json'"),
+     ('{"parameters": 1}', "b.json is not a report of"),
      ('{"ok": true, "over_budget": [], "parameters": "many"}', "b.json has 'many' for 'parameters'; expected a number"),
      ('{"ok": true, "over_budget": [], "flops": NaN}', "expected a number"),
      ('{"ok": true, "over_budget": [], "flops": true}', "expected a number"),
@@ -152,5 +153,5 @@ def test_reports_are_compared_in_python():
     assert found.figure("flops").percent == 100 and found.figure("time") == Change("time", "time", "seconds", None, None)
     with pytest.raises(KeyError):
         found.figure("pike")
-    with pytest.raises(ReportError, match="the report before is not what"):
+    with pytest.raises(ReportError, match="the report before is not a report of"):
         compare({}, {})

@@ -64,7 +64,7 @@ def test_trace_and_inspect_draw_the_graph(traced, run):
         with open(name, encoding="utf-8") as file:
             assert "<h1>Net</h1>" in file.read()
     result = run("inspect", "models.py", "--html", "no.html")
-    assert result.exit_code == 2 and "models.py is no program; --html needs one" in result.stderr
+    assert result.exit_code == 2 and "models.py is not a program; --html needs one" in result.stderr
     result = run("inspect", "net.mtp", "--html", "missing/graph.html")
     assert result.exit_code == 1 and "missing/graph.html: No such file" in result.stderr and "Traceback" not in result.output
 
@@ -142,7 +142,7 @@ def test_inspect_refuses(traced, run):
     assert run("inspect", "broken.mtp").exit_code == 1
     result = run("inspect", "net.mtp", "--tree")
     assert result.exit_code == 2 and "net.mtp is a program" in result.output
-    assert "no program" in run("inspect", "models.py", "--calls").output
+    assert "not a program" in run("inspect", "models.py", "--calls").output
 
 
 def test_diff(traced, run):
@@ -161,7 +161,7 @@ def test_diff(traced, run):
     assert "float32[64, 64], float32[64]) -> float32[3, 64]  (2 times, in layers.0, layers.1)" in lines
     assert lines.strip().endswith("both call the same operators in the same order")
     mixed = run("diff", "net.mtp", "models.py")
-    assert mixed.exit_code == 2 and "models.py is no program" in mixed.output
+    assert mixed.exit_code == 2 and "models.py is not a program" in mixed.output
     assert run("diff", "net.mtp", "net.mtp", "--fail-on", "peak>1%").exit_code == 2
 
 

@@ -121,7 +121,7 @@ def test_what_has_no_form_is_refused():
     (lambda h, c: h.update(version=99), "version"),
     (lambda h, c: h["values"][0].__setitem__(5, [-1]), "impossible layout"),
     (lambda h, c: h["values"][0].__setitem__(2, "float31"), "float31"),
-    (lambda h, c: h["values"][0].__setitem__(3, "gpu?"), "no device"),
+    (lambda h, c: h["values"][0].__setitem__(3, "gpu?"), "not a device"),
     (lambda h, c: c[0].__setitem__(0, "os.system"), "no operator"),
     (lambda h, c: c[0].__setitem__(1, [{"value": 10**6}]), "no value"),
     (lambda h, c: c[0].__setitem__(1, [{"python": "1"}]), "kind 'python'"),

@@ -57,7 +57,7 @@ def test_gradients_of_tied_parameters_are_one_effect(x):
     model = nn.Sequential(shared, nn.Sequential(shared))
     program = mt.program.trace(lambda x: model(x).sum().backward(), x)
     assert sorted(effect.name for effect in program.effects) == ["0.bias", "0.weight"]
-    again = mt.program.trace(lambda x: model(x), x)  # gradients that were there before are no effect
+    again = mt.program.trace(lambda x: model(x), x)  # gradients that existed before are not an effect
     assert not again.effects
 
 

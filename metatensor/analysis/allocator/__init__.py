@@ -1,7 +1,7 @@
 """A model of PyTorch's caching allocator, which computes the bytes that a program reserves.
 
 `replay` takes allocations and frees and returns the reserved bytes over time; `CachingAllocator` is the model itself.
-`requests` makes these from a memory log, and `Profile.reserved` replays a profiled run.
+`requests` creates these events from a memory log, and `Profile.reserved` replays a profiled run.
 `load_snapshot` reads a memory snapshot that PyTorch wrote, and `compare` replays its history through the model.
 """
 

@@ -39,8 +39,8 @@ class CachingAllocator:
     segments : dict of int to Segment
         The segments by address.
     segments_requested, segments_returned, retries : int
-        Number of requests to the driver (for expandable segments: of mappings of pages), of returns to it, and of
-        requests that were repeated after the cache was emptied.
+        Number of requests to the driver (of page mappings for expandable segments), of returns to the driver, and of requests
+        repeated after the cache was emptied.
     """
 
     def __init__(self, settings: AllocatorSettings | None = None, *, capacity: int | None = None,

@@ -11,7 +11,7 @@ __all__ = ["requests"]
 
 
 def requests(events: Iterable[MemoryEvent], resident: Iterable[int] = ()) -> Iterator[tuple[Any, int | None]]:
-    """Yield the allocations and frees that a memory log stands for, as `replay` takes them.
+    """Yield the allocations and frees in a memory log, as events for `replay`.
 
     Every storage is one allocation. A resize allocates the new size before it frees the old one, because the contents are
     copied. Memory that existed before the log began is allocated first, in the given order.

@@ -1,6 +1,6 @@
-"""Measure a device: write a profile with its rates and what each operator costs on it.
+"""Measure a device: write a profile with its rates and the cost of each operator.
 
-Small programs run in turns on the device while every call is timed; see `metatensor.analysis.calibration.programs`. To the
+Small programs take turns on the device, and every call is timed; see `metatensor.analysis.calibration.programs`. To the
 times of each operator, a line or a curve is fitted; see `metatensor.analysis.calibration.fitting`.
 """
 
@@ -34,10 +34,10 @@ def calibrate(
 ) -> DeviceProfile:
     """Measure a device, and return its profile.
 
-    The profile has the rate of matrix products by dtype, the bandwidth of copies, the overhead of a call, and for about 190
-    operators and forms of them what they take as a function of the bytes that they move and of their operations. It takes
-    less than two minutes. Other programs that run at the same time make the figures worse. Times are of NumPy's kernels on cpu, and
-    of as many threads as its library uses then: with ``OPENBLAS_NUM_THREADS=1``, of one.
+    The profile has the rate of matrix products by dtype, the bandwidth of copies, the overhead of a call, and, for about 190
+    operators and variants of them, the time as a function of the bytes that they move and of their operations. Calibration takes
+    less than two minutes. Other programs that run at the same time make the figures worse. On cpu, the times are those of NumPy's kernels
+    with the number of threads that its library uses: one with ``OPENBLAS_NUM_THREADS=1``.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def calibrate(
     seconds : float, optional
         Longest time for measuring operators. Default: 75, or 20 with ``quick``. Each program runs at least twice.
     progress : callable, optional
-        Called with the finished part, from 0 to 1.
+        Called with the finished fraction, from 0 to 1.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def calibrate(
     Raises
     ------
     ValueError
-        If the device does not compute, or the name of the file cannot be that of a profile.
+        If the device does not compute, or the name of the file is not valid for a profile.
     """
     if output is not None and (not str(output).endswith(".toml") or not NAME.fullmatch(Path(output).stem)):
         raise ValueError(f"calibrate: {os.fspath(output)!r} cannot be a profile: the name must be lower-case letters, digits and "
@@ -110,7 +110,7 @@ def _versions() -> str:
 
 
 def _rates(device: Any, clock: Callable[[], float], samples: list[Sample], n: int) -> dict[str, float]:
-    """Return the operations per second of square matrix products by dtype, the most of several."""
+    """Return the operations per second of square matrix products by dtype, each the highest of several."""
     found: dict[str, float] = {}
     for name in RATED:
         size = n if name in ("float32", "float64") else n // 2

@@ -15,14 +15,14 @@ from metatensor.devices.profiles import OperatorCost
 __all__ = ["by_kind", "by_operator", "fit"]
 
 STEPS = 1.5
-"""Points whose bytes are nearer to each other than this factor become one."""
+"""Points whose numbers of bytes differ by less than this factor are merged."""
 
 ROUNDS = 6
-"""Rounds of the fit of a line."""
+"""Iterations of the fit of a line."""
 
 
 def by_operator(samples: Iterable[Sample]) -> dict[str, OperatorCost]:
-    """Return the cost of each operator and of each form of it that has samples."""
+    """Return the cost of each operator, and of each form of an operator, that has samples."""
     groups = defaultdict(list)
     for sample in samples:
         groups[f"{sample.call.op} {sample.call.form}".strip()].append(sample)
@@ -38,7 +38,7 @@ def by_kind(samples: Iterable[Sample]) -> dict[str, OperatorCost]:
 
 
 def fit(samples: Sequence[Sample]) -> OperatorCost:
-    """Return the cost of calls: a line and a rate where they have operations, else a curve through points."""
+    """Return the cost of calls: a line if they have operations, else a curve through points."""
     if any(sample.call.flops for sample in samples):
         return _line([(sample.call.bytes, sample.call.flops, sample.call.repeated, sample.seconds) for sample in samples])
     return _curve([(sample.call.bytes, sample.seconds) for sample in samples])
@@ -62,12 +62,12 @@ def _curve(points: list[tuple[int, float]]) -> OperatorCost:
 
 
 def _line(points: Sequence[tuple[float, float, float, float]]) -> OperatorCost:
-    """Return the overhead and rates with the least squares of errors of ratios; no part is negative."""
+    """Return the overhead and rates, none negative, with the least squared relative errors."""
     points = [point for point in points if point[3] > 0]
     guess = [point[3] for point in points]
     found = [0.0] * 4
     for _ in range(ROUNDS):
-        # Weighed by the geometric mean of what was measured and what is predicted, errors up and down count alike.
+        # Dividing by the geometric mean of measured and predicted times makes errors up and down count alike.
         weights = [1 / math.sqrt(point[3] * other) for point, other in zip(points, guess, strict=True)]
         rows = [([w, w * b, w * f, w * r], w * s) for w, (b, f, r, s) in zip(weights, points, strict=True)]
         best = math.inf

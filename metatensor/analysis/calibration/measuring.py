@@ -1,4 +1,4 @@
-"""Run programs on a device and note what each call took."""
+"""Run programs on a device and record the time of each call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Sample(NamedTuple):
 
 
 class Stopwatch(CallRecorder):
-    """Records calls, and in `spent` the seconds of each by ``clock``. ``synchronize`` waits for the device."""
+    """Records calls, and the seconds of each, by ``clock``, in `spent`. ``synchronize`` waits for the device."""
 
     def __init__(self, clock: Clock, synchronize: Callable[[], object] | None = None) -> None:
         super().__init__()
@@ -44,9 +44,9 @@ class Stopwatch(CallRecorder):
 
 
 def clock_for(device: Any) -> tuple[Clock, str]:
-    """Return the clock with which a device is timed, and what it counts.
+    """Return the clock for timing a device, and what it measures.
 
-    With one thread, it is the processor time of the thread, which other programs hardly change; else wall time.
+    With one thread, it is the processor time of the thread, which other programs hardly affect; else wall time.
     """
     one = os.cpu_count() == 1 or any(os.environ.get(name) == "1" for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"))
     if mt.device(device).type == "cpu" and one:
@@ -83,10 +83,10 @@ def measure(
     found: Iterable[Program], clock: Clock, *, seconds: float = 90.0, rounds: int = 12, synchronize: Callable[[], object] | None = None,
     progress: Callable[[float], None] | None = None,
 ) -> tuple[list[Sample], list[str]]:
-    """Run programs in turns, until each ran ``rounds`` times or ``seconds`` of wall time are over; at least twice each.
+    """Run programs in turn, until each has run ``rounds`` times or ``seconds`` of wall time are over; at least twice each.
 
-    The lower quartile counts, for each call of each program, less what reading the clock takes: where other programs run,
-    single calls reach the least time, but never all calls of a step. Return the samples, and the
+    The time of a call is its lower quartile, less the time of reading the clock. The minimum would be too low: on a busy machine,
+    single calls reach it, but never all calls of a step. Return the samples, and the
     programs that the device cannot run, with the exception.
     """
     waiting = [*found]
@@ -127,9 +127,9 @@ def measure(
 
 
 def overheads(device: Any, clock: Clock, rounds: int = 30) -> dict[str, float]:
-    """Return the seconds that a program takes for each call outside of it, by phase.
+    """Return the seconds that a program spends outside of operators for each call, by phase.
 
-    They are those of a small perceptron, less those of its calls.
+    They are measured as the time of a small perceptron, less the time of its calls.
     """
     with mt.device(device):
         layers = [layer for _ in range(8) for layer in (mt.nn.Linear(16, 16), mt.nn.ReLU(), mt.nn.LayerNorm(16))]

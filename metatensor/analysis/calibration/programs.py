@@ -28,7 +28,7 @@ class Program(NamedTuple):
 
     name: str
     run: Callable[[], Any]
-    """Returns a tensor whose gradient is wanted, or None."""
+    """Returns a tensor to differentiate, or None."""
     inputs: tuple[Any, ...]
     """Tensors that require grad."""
 
@@ -100,12 +100,12 @@ def _matrices(x: Any) -> Any:
 
 
 def _flipped(x: Any) -> Any:
-    """Return the same as a batch of transposed matrices, with the shape of `_matrices`."""
+    """Return rows as a batch of transposed matrices, with the shape of `_matrices`."""
     return x.view(-1, WIDTH, min(len(x), 64)).transpose(1, 2)
 
 
 def programs(device: Any, scale: int = 1) -> Iterator[Program]:
-    """Yield the programs with inputs on a device, the small ones first. ``scale`` divides the number of sizes (quick: 2)."""
+    """Yield the programs with inputs on a device, the small ones first. ``scale`` divides the number of sizes (2 if quick)."""
     for rows in ROWS[::scale]:
         yield from _elements(device, rows)
     for image in IMAGES[::scale]:

@@ -1,9 +1,9 @@
-"""The page of a program's graph: one HTML file that draws its calls by module, and asks the network for nothing.
+"""The page of a program's graph: one HTML file that draws its calls by module, without network access.
 
-The page contains `contents` of a program as JSON and draws everything from it. ``graph.html`` is its frame, ``graph.css`` its
-style, on the theme of `metatensor.analysis.page`. Of the scripts, ``levels.js`` finds what each open group shows, ``layout.js``
-places it with dagre, ``drawing.js`` draws it with Cytoscape.js, ``panel.js`` describes what is selected, ``moving.js`` has the
-keys and the search, and ``start.js`` starts them. Both libraries are in ``vendor``, so that nothing has to be installed. A content
+The page contains `contents` of a program as JSON and draws everything from it. ``graph.html`` is the template, ``graph.css`` its
+style, on the theme of `metatensor.analysis.page`. Of the scripts, ``levels.js`` determines the contents of each open group, ``layout.js``
+lays them out with dagre, ``drawing.js`` draws them with Cytoscape.js, ``panel.js`` describes the selection, ``moving.js`` handles
+the keys and the search, and ``start.js`` starts them. Both libraries are in ``vendor``, so that nothing has to be installed. A content
 security policy forbids all requests.
 """
 
@@ -36,7 +36,7 @@ def write(path: str | os.PathLike[str], program: Program) -> None:
     """Write the page of a program's graph to a file."""
     text = document(program)
     with replacing(os.fspath(path)) as file:
-        file.write(text.encode("utf-8", "replace"))  # a name in a file can be no text
+        file.write(text.encode("utf-8", "replace"))  # a name from a file may be invalid text
 
 
 def _filled(data: dict[str, Any]) -> str:

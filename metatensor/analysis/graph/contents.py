@@ -1,4 +1,4 @@
-"""What the page of a program's graph shows, as JSON types."""
+"""The data that the page of a program's graph shows, as JSON types."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from metatensor.program.structure import leaves
 __all__ = ["contents"]
 
 BACKWARD, GRAD, RANDOM = 1, 2, 4
-"""Flags of calls."""
+"""Bit flags of calls."""
 
 
 class _Table:
-    """Numbers different things in the order in which they come."""
+    """Assigns numbers to distinct keys in the order of their first use."""
 
     def __init__(self) -> None:
         self.rows: list[Any] = []
@@ -41,7 +41,7 @@ def contents(program: Program) -> dict[str, Any]:
     """Return a program, its figures and its groups as JSON types. Sizes are in bytes.
 
     ``calls`` has for each call a list: operator, module, place, arguments as text, numbers of results, sources of its data
-    as pairs of producer and value, numbers of values to which it writes, FLOPs, bytes read, written, made and in use
+    as pairs of producer and value, numbers of values to which it writes, FLOPs, bytes read, written, allocated and in use
     afterwards, and flags. A producer is the index of a call, or -1 - i for the input i.
     """
     names = names_of(program)
@@ -83,7 +83,7 @@ def contents(program: Program) -> dict[str, Any]:
 
 
 class _Sources:
-    """Which call or input gave the data of a value: the call that made the value, or a later one that wrote to its storage."""
+    """The source of each value's data: the call that returned the value, or a later one that wrote to its storage."""
 
     def __init__(self, program: Program) -> None:
         self._maker = {value.number: -1 - i for i, value in reversed(list(enumerate(program.inputs)))}
@@ -94,7 +94,7 @@ class _Sources:
         return max((x for x in (self._maker.get(value.number), self._writer.get(value.storage)) if x is not None), default=None)
 
     def after(self, i: int, call: Any) -> None:
-        """Note what a call has made and written."""
+        """Record the values that a call has returned and written."""
         for value in leaves(Value, call.result):
             self._maker[value.number] = i
         for value in call.writes:

@@ -1,4 +1,4 @@
-"""What each call of a program costs."""
+"""The cost of each call of a program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["CallFigures", "figures"]
 
 
 class CallFigures(NamedTuple):
-    """Figures of one call. Those of the rules of FLOPs are None if the program does not run on meta."""
+    """Figures of one call. FLOPs and bytes read and written are None if the program does not run on meta."""
 
     flops: int | None
     read: int | None
@@ -24,9 +24,9 @@ class CallFigures(NamedTuple):
     written: int | None
     """Bytes of the elements that it writes."""
     made: int
-    """Bytes of the storages that it makes."""
+    """Bytes of the storages that it allocates."""
     in_use: int
-    """Bytes in use when it ends, before what is no longer needed is released: those that calls have made, but not inputs, parameters,
+    """Bytes in use when it ends, before releases: storages allocated by calls, without inputs, parameters,
     buffers and constants."""
 
 
@@ -57,20 +57,20 @@ def _recorded(program: Program) -> list[Call]:
 
 
 def _aligned(program: Program, calls: list[Call]) -> list[Call]:
-    """Return the recorded call for each call of the program. Between them are those that read tickets of random operators."""
+    """Return the recorded call for each call of the program. Recorded calls that only read tickets are skipped."""
     found, at = [], 0
     for call in program.calls:
         while at < len(calls) and calls[at].op != call.op.name:
             at += 1
         if at == len(calls):
-            raise RuntimeError(f"there is no call of {call.op.name} in its place")
+            raise RuntimeError(f"the run on meta has no matching call of {call.op.name}")
         found.append(calls[at])
         at += 1
     return found
 
 
 def _memory(program: Program) -> list[tuple[int, int]]:
-    """Return the bytes that each call makes, and those that are in use when it ends."""
+    """Return the bytes that each call allocates, and the bytes in use when it ends."""
     size: dict[int, int] = {}
     for value in program.values.values():
         reach = 1 + sum((n - 1) * step for n, step in zip(value.shape, value.stride, strict=True)) if prod(value.shape) else 0

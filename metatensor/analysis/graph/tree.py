@@ -1,7 +1,7 @@
 """The groups of a program's graph: calls by phase and by module.
 
-A group is a run of calls that follow each other. A module that is called twice is therefore two groups, and data only flow
-forward from group to group: the graph has no cycles, however it is folded.
+A group consists of consecutive calls. A module that is called twice is therefore two groups, and data only flows
+forward from group to group: the graph has no cycles, whichever groups are folded.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from metatensor.program.structure import leaves
 __all__ = ["MOST", "PHASES", "grouped", "paths_of"]
 
 MOST = 200
-"""Groups with more parts than these get groups of consecutive parts."""
+"""Groups with more parts than this are divided into subgroups of consecutive parts."""
 DEEPEST = 40
-"""Names that a path is divided into, at most; files can say anything."""
+"""Maximum number of names in a path, because a file may contain any text."""
 PHASES = ("forward", "backward", "after backward")
 Tree = list[Any]
 """The parts of a group: indices of calls, and groups as ``[name, names of the path, parts]``."""
@@ -45,7 +45,7 @@ def paths_of(program: Program) -> list[tuple[str, ...]]:
 def _updates(program: Program, start: int) -> dict[int, tuple[str, ...]]:
     """Return the paths of the parameters that calls after the backward pass update, by call.
 
-    Calls that share storages belong together. Those that have nothing to do with a parameter, such as steps that are counted,
+    Calls that share storages belong together. Calls unrelated to a parameter, such as counting steps,
     belong to the next one.
     """
     parameters = {value.storage: tuple(name.split(".", DEEPEST)) for name, value in program.parameters.items()}
@@ -102,21 +102,21 @@ def _parts(paths: list[tuple[str, ...]], start: int, stop: int, depth: int) -> T
 
 
 def _runs(paths: list[tuple[str, ...]], start: int, stop: int, depth: int) -> Iterator[tuple[str | None, range]]:
-    """Yield the names at a depth, each with the calls that follow each other there. The name is None for calls without one."""
+    """Yield the names at a depth, each with its consecutive calls. The name is None for calls without one."""
     for name, run in groupby(range(start, stop), lambda i: paths[i][depth] if len(paths[i]) > depth else None):
         indices = list(run)
         yield name, range(indices[0], indices[-1] + 1)
 
 
 def _label(path: tuple[str, ...], depth: int) -> str:
-    """Return the names of a path from a depth. A number has the name before it."""
+    """Return the names of a path from a depth. The name of a number includes the name before it."""
     while depth and path[depth].isdigit():
         depth -= 1
     return ".".join(path[depth:])
 
 
 def _chunked(parts: Tree, path: tuple[str, ...]) -> Tree:
-    """Return parts with groups of consecutive parts, if they are many."""
+    """Return parts with groups of consecutive parts, if there are many."""
     if len(parts) <= MOST:
         return parts
     size = max(isqrt(len(parts)), ceil(len(parts) / MOST))

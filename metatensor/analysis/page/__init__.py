@@ -1,8 +1,8 @@
-"""The page of a report: one HTML file with all figures, which asks the network for nothing.
+"""The page of a report: one HTML file with all figures, without network access.
 
 The page contains the JSON form of a report (`Report.to_dict`, `TrainingReport.to_dict`, `Profile.to_dict`) and draws everything from
-it. ``report.html`` is its frame, ``theme.css`` and ``report.css`` its style. `words` writes its text and tables. Of the scripts,
-``text.js`` formats figures, ``unpack.js`` runs what is embedded, ``charts.js`` draws charts with Plotly, ``table.js`` draws the table of
+it. ``report.html`` is the template, ``theme.css`` and ``report.css`` the style. `words` writes the text and tables. Of the scripts,
+``text.js`` formats figures, ``unpack.js`` runs embedded libraries, ``charts.js`` draws charts with Plotly, ``table.js`` draws the table of
 modules, and ``main.js`` starts them. Plotly's bundle is embedded in compressed form, because it is 5 MB; the browser unpacks it. A content
 security policy forbids all requests. The page of a program's graph, `metatensor.analysis.graph`, uses the theme and the first two scripts.
 """
@@ -48,7 +48,7 @@ def packed(script: str) -> str:
 
 
 def json_text(data: dict[str, Any]) -> str:
-    """Return JSON that can stand in a script element, which it cannot end."""
+    """Return JSON for a script element, escaped so that it cannot end the element."""
     return json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
 
 
@@ -58,7 +58,7 @@ def part(name: str, package: str = __name__) -> str:
 
 
 def filled(frame: str, parts: dict[str, str]) -> str:
-    """Return a page with its parts in the places of their names. Names inside parts remain."""
+    """Return a template with the names of parts replaced by the parts. Names inside parts are not replaced."""
     pieces = []
     for piece in frame.split("{{"):  # one pass, so that figures are never taken for names of parts
         name, mark, rest = piece.partition("}}")

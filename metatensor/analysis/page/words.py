@@ -1,4 +1,4 @@
-"""The text and the tables of the page: they are part of the file, so they can be read and printed without scripts."""
+"""The text and the tables of the page. They are plain HTML, so they can be read and printed without scripts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def subtitle(data: dict[str, Any]) -> str:
 
 
 def profile_of(data: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the part of a report's JSON form that has the timeline, None if it was not recorded."""
+    """Return the part of a report's JSON form that has the timeline, or None if it was not recorded."""
     return data if data["kind"] == "profile" else data.get("profile")
 
 
@@ -73,7 +73,7 @@ def _source(line: str, profile: dict[str, Any]) -> str:
 
 
 def headline(data: dict[str, Any]) -> str:
-    """Return where the peak is, in words."""
+    """Describe the peak and where it was reached."""
     profile = profile_of(data)
     if profile is None:
         return _headline_without_timeline(data)
@@ -99,7 +99,7 @@ def headline(data: dict[str, Any]) -> str:
 
 
 def _near_peaks(chart: dict[str, Any]) -> str:
-    """Return where the highest of the other peaks within 1% is."""
+    """Describe where the highest of the other peaks within 1% was reached."""
     near = chart["near_peaks"]
     if not near:
         return ""
@@ -117,7 +117,7 @@ def _where(operator: str, module: str, line: str | None) -> str:
 
 
 def _without_line(profile: dict[str, Any]) -> str:
-    """Return what made the peak where no line of code did, and the last line of code before it."""
+    """Describe what caused a peak without a line of code, and the last line of code before it."""
     if profile["peak_line"] == DEFAULT_LOSS:
         made = f"<p>It belongs to {DEFAULT_LOSS}, the mean of the output, which the estimate computes because no loss was given."
     elif profile["peak_phase"] == "optimizer":
@@ -147,7 +147,7 @@ def _headline_without_timeline(data: dict[str, Any]) -> str:
 
 
 def seconds_text(value: float | None) -> str:
-    """Return seconds with a fitting unit; ``unknown`` for None."""
+    """Return a time in a suitable unit; ``unknown`` for None."""
     if value is None:
         return "unknown"
     for unit, factor in (("s", 1.0), ("ms", 1e3)):
@@ -189,14 +189,14 @@ def facts(data: dict[str, Any]) -> str:
 
 
 def facts_per_row(data: dict[str, Any]) -> str:
-    """Return how many of the main figures are in a row of a wide page, so that rows are about equally long."""
+    """Return the number of main figures in a row of a wide page, chosen so that rows have similar lengths."""
     count = facts(data).count("<dt>")
     lines = -(-count // 6) or 1
     return str(-(-count // lines))
 
 
 def _convention(name: str) -> str:
-    """Return what a convention of MFU counts."""
+    """Describe what a convention of MFU counts."""
     counts = f"{CONVENTIONS[name].formula} ({CONVENTIONS[name].source})" if name in CONVENTIONS else "unknown"
     return f"the model's FLOPs over what the device could do in the predicted time. FLOPs count {counts}"
 
@@ -223,7 +223,7 @@ def _flops(data: dict[str, Any]) -> str:
 
 
 def peak_tables(data: dict[str, Any]) -> str:
-    """Return what lived at the peak by category, line, module and operator, and the largest storages."""
+    """Return what was alive at the peak by category, line, module and operator, and the largest storages."""
     profile = profile_of(data)
     if profile is None:
         return ""

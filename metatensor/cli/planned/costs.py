@@ -1,4 +1,4 @@
-"""What the training steps of a script cost: the report of ``metatensor run --device meta --profile``."""
+"""The cost of a script's training steps: the report of ``metatensor run --device meta --profile``."""
 
 from __future__ import annotations
 
@@ -63,16 +63,16 @@ class StepCosts:
 
 @dataclass
 class ScriptReport:
-    """What a script's training steps cost. ``str()`` gives a table. Memory is in bytes."""
+    """The cost of a script's training steps. ``str()`` gives a table. Memory is in bytes."""
 
     script: str
     steps: list[StepCosts]
     shown: int
-    """The position of the step that the figures describe: one whose FLOPs are the median, with the greatest peak of these."""
+    """The position of the step that the figures describe: of the steps with the median FLOPs, the one with the greatest peak."""
     recognised: bool
     """Whether ``optimizer.step`` was called. If not, the only entry of `steps` is the whole run."""
     complete: bool
-    """Whether all steps that the script made were recorded."""
+    """Whether all steps of the script were recorded."""
     optimizers: list[str]
     trainable_parameters: int | None
     """Elements of the parameters of modules and optimizers that were called, None if none was."""
@@ -82,9 +82,9 @@ class ScriptReport:
     place: tuple[str, str, str | None]
     """The operator, the module and the line at which the peak was reached."""
     run_peak: int
-    """The most bytes alive at once in all that was recorded, with what ran before and after the steps."""
+    """The most bytes alive at once in the whole recording, including the time before and after the steps."""
     host_peak: int | None
-    """The most bytes on the host, which the other figures leave out; None if they include it."""
+    """Peak bytes of tensors on the host, which the other figures exclude; None if they include it."""
     flops_by_op: dict[str, int] = field(default_factory=dict)
     policy: str = "meta"
     """Name of the kernel policy."""
@@ -151,7 +151,7 @@ class ScriptReport:
         return notes if self.step.time is None else notes + self.step.time.notes()
 
     def table(self) -> list[str]:
-        """Return a table of the steps, in which equal ones that follow each other share a line."""
+        """Return a table of the steps, in which consecutive equal steps share a line."""
         titles = ("step", "optimizer.step", "peak memory", *(f"FLOPs, {phase}" for phase in PHASES), "time")
         rows = [titles if self.step.time is not None else titles[:-1]]
         for _, group in groupby(enumerate(self.steps, 1), lambda pair: pair[1].figures):
@@ -198,7 +198,7 @@ class Costs:
 
     @classmethod
     def asked(cls, script: str, steps: int | None, target: str | None, json_file: str | None) -> Costs:
-        """Return the costs that the command line asks for. Raise a usage error if there is no such device profile."""
+        """Return the recording that the command line requests. Raise a usage error if there is no such device profile."""
         from metatensor.devices.profiles import ProfileError, device_profile
 
         try:
@@ -208,7 +208,7 @@ class Costs:
         return cls(script, steps, device, None if json_file is None else os.path.abspath(json_file))
 
     def begin_child(self) -> None:
-        """Note that this process is a child. It has a report only if it makes steps of its own."""
+        """Mark this process as a child. It has a report only if it makes steps of its own."""
         self._child, self._before = True, len(self.recorder.updates)
 
     def report(self) -> None:
@@ -237,7 +237,7 @@ class Costs:
 
 
 def report_of(script: str, recorded: Recorded, device: Any = None, kernels: KernelPolicy = META) -> ScriptReport | None:
-    """Return the report of what was recorded, with predicted times if a device profile is given; None if nothing ran."""
+    """Return the report of a recording, with predicted times if a device profile is given; None if nothing ran."""
     profile = recorded.profile
     events, host = profile.events, recorded.host or set()
     aside = set() if recorded.host is None else recorded.host_calls
@@ -274,7 +274,7 @@ def report_of(script: str, recorded: Recorded, device: Any = None, kernels: Kern
 
 
 def _peaks(events: list[MemoryEvent], host: set[int], ends: list[int]) -> tuple[list[tuple[int, int]], int, int]:
-    """Return the greatest sum of bytes in each part of a log with the position of its event, that of all, and that on the host."""
+    """Return the peak bytes in each part of a log, with the position of its event, the overall peak, and the peak on the host."""
     now = aside = most = most_aside = first = 0
     peaks = []
     for end in (*ends, len(events)):
@@ -311,6 +311,6 @@ def _at_peak(recorded: Recorded, at: int, host: set[int]) -> dict[str, dict[str,
 
 
 def _category(record: StorageRecord, inputs: set[int]) -> str:
-    """Return the category of a storage. What a script made outside of modules and passed to one is an input."""
+    """Return the category of a storage. A tensor that a script created outside of modules and passed to one is an input."""
     given = record.number in inputs and not record.module and record.category in ("temporary", "saved for backward")
     return "input" if given else record.category

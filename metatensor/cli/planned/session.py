@@ -67,7 +67,7 @@ class Plan:
         Finalize(None, self.report, exitpriority=0)
 
     def report(self) -> None:
-        """Print the summary, and what the steps cost, to stderr."""
+        """Print the summary, and the cost of the steps, to stderr."""
         for line in self.summary():
             print(printable(f"metatensor: {line}"), file=sys.stderr, flush=True)
         if self.costs is not None:

@@ -31,7 +31,7 @@ class Enough(SystemExit):
 
 
 class Update(NamedTuple):
-    """What was recorded up to the end of a call of ``optimizer.step``, from the end of the previous one."""
+    """The recording from the end of one call of ``optimizer.step`` to the end of the next."""
 
     optimizer: int
     """Identifies the optimizer; 0 at the end of the script."""
@@ -42,7 +42,7 @@ class Update(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What was recorded of a script."""
+    """The recording of a script."""
 
     profile: Profile
     calls: list[Call]
@@ -59,7 +59,7 @@ class Recorded(NamedTuple):
     """Positions of calls on the host."""
     parameters: list[Any]
     cut: bool
-    """Whether the script made more steps than were recorded."""
+    """Whether the script ran more steps than were recorded."""
 
 
 class _Calls(CallRecorder):
@@ -74,8 +74,8 @@ class _Calls(CallRecorder):
 class StepRecorder:
     """Records the memory and the calls of a planned script, and finds its training steps.
 
-    A step ends with a call of ``optimizer.step``. If a script has several optimizers, the calls of different ones after each
-    other belong to one step.
+    A step ends with a call of ``optimizer.step``. If a script has several optimizers, consecutive calls of different ones
+    belong to one step.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class StepRecorder:
         return RecordingMode(values, self)
 
     def stop(self) -> Recorded:
-        """Stop recording, if that has not happened, and return what was recorded."""
+        """Stop recording, unless it has stopped already, and return the recording."""
         if self._found is None:
             rest = Update(0, len(self.run.log), len(self.calls.calls))
             self.on = self.calls.on = False
@@ -150,7 +150,7 @@ class StepRecorder:
     # Phases and steps ---------------------------------------------------------------------------
 
     def _passes(self) -> None:
-        """Note which operators belong to backward passes."""
+        """Record which operators belong to backward passes."""
 
         def noted(function: Any) -> Any:
             @functools.wraps(function)
@@ -180,7 +180,7 @@ class StepRecorder:
             self.calls.phase = before
 
     def _note_optimizers(self) -> None:
-        """Note the optimizers that exist."""
+        """Record the optimizers that exist."""
         restore, known = Optimizer._restore, self._optimizers
 
         @functools.wraps(restore)
@@ -239,7 +239,7 @@ class StepRecorder:
     # Tensors --------------------------------------------------------------------------------------
 
     def _forward(self, module: Any, args: tuple, kwargs: dict[str, Any], output: Any) -> None:
-        """Note what is passed to models."""
+        """Record the storages passed to models."""
         if self.here and len(self.run.follower.outer) <= 1:  # that of the module itself
             self.inputs.update(filter(None, storage_numbers(list(tensors_in((args, kwargs))))))
 
@@ -248,7 +248,7 @@ class StepRecorder:
         return self.run.log.first_operator + len(self.run.attribution)
 
     def on_host(self, first: int, calls: int) -> None:
-        """Note that the operators after number `first`, and the calls from position `calls`, ran on the host."""
+        """Record that the operators after number `first`, and the calls from position `calls`, ran on the host."""
         last = self.operators()
         if last > first:
             if self.host_operators and self.host_operators[-1][1] == first:
@@ -259,7 +259,7 @@ class StepRecorder:
 
 
 def _needs_copy(tensor: Any, numbers: list[int]) -> bool:
-    """Return whether moving a tensor must copy it, so that what is on the device is counted.
+    """Return whether moving a tensor must copy it, so that its memory on the device is counted.
 
     That is so for tensors of other threads, such as batches, and for parts of a larger tensor, such as a data set.
     """
@@ -269,9 +269,9 @@ def _needs_copy(tensor: Any, numbers: list[int]) -> bool:
 
 
 class RecordingMode(PlanMode):
-    """A mode of the plan that also notes which tensors the script has on the host, and which on a device.
+    """A mode of the plan that also records which tensors are on the host for the script, and which on a device.
 
-    All of them are on meta. A tensor is on a device if the script moved it or created it there, or computed it from such a
+    All of them are really on meta. A tensor is on a device if the script moved it or created it there, or computed it from such a
     tensor.
     """
 

@@ -16,7 +16,7 @@ DIMENSIONS: dict[str, dict[str, Decimal]] = {
     "ratio": {"": Decimal(1), "%": Decimal("0.01")},
     "seconds": {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "ns": Decimal("1e-9")},
 }
-"""Units of each dimension, and what they are in its base unit."""
+"""Units of each dimension, with their values in its base unit."""
 
 
 def parse_quantity(text: str, dimension: str) -> int | float:

@@ -1,4 +1,4 @@
-"""Calls of the operators of PyTorch's dispatcher, as files that PyTorch wrote name them.
+"""Calls to operators of PyTorch's dispatcher, by the names that files written by PyTorch use.
 
 `find` returns a function that takes the arguments of the dispatcher's signature. Where metatensor has the operator, it chooses
 the overload that fits the arguments and calls it. `composites` has the operators that metatensor has under another
@@ -74,7 +74,7 @@ def call(found: Any, overload: str | None, /, *args: Any, **kwargs: Any) -> Any:
             continue
         fitted = _bound(target._schema, args, kwargs, textual)
         if fitted is not None and fitted[2]:
-            numbers = numbers or (target, fitted)  # a number where the signature wants a tensor, if nothing fits better
+            numbers = numbers or (target, fitted)  # a number in place of a tensor: used if nothing fits better
         elif fitted is not None:
             return _run(found, target, *fitted[:2])
     if numbers is not None:
@@ -102,9 +102,9 @@ def _kind(value: Any) -> str:
 def _bound(
     schema: Any, args: tuple[Any, ...], kwargs: dict[str, Any], textual: bool
 ) -> tuple[list[Any], dict[str, Any], bool] | None:
-    """Return the arguments converted to those of a signature, and whether a number stands for a tensor. None if they do not fit.
+    """Return arguments converted to a signature's types, and whether a number was given for a tensor. None if they do not fit.
 
-    If `textual`, metatensor has a word for a reduction where the dispatcher has a number.
+    If `textual`, metatensor's operator takes a reduction as a string, where the dispatcher has a number.
     """
     places = [a for a in schema.arguments if not a.kwarg_only]
     if len(args) > len(places):

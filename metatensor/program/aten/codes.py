@@ -1,4 +1,4 @@
-"""The numbers by which PyTorch's files name dtypes, layouts and memory formats."""
+"""The numbers that stand for dtypes, layouts and memory formats in PyTorch's files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FORMATS = ("contiguous_format", "preserve_format", "channels_last", "channels_l
 
 
 def dtype_of(code: int) -> DType:
-    """Return the dtype with a number. Raise NotImplementedError if metatensor has none."""
+    """Return the dtype that a number stands for. Raise NotImplementedError if metatensor has none."""
     found = getattr(mt, _DTYPES.get(code, ""), None)
     if not isinstance(found, DType):
         raise NotImplementedError(f"there is no dtype {_DTYPES.get(code, code)} in metatensor")
@@ -35,14 +35,14 @@ def dtype_code(dtype: DType) -> int:
 
 
 def layout_of(code: int) -> Any:
-    """Return the layout with a number. Raise NotImplementedError unless it is strided."""
+    """Return the layout that a number stands for. Raise NotImplementedError unless it is strided."""
     if code != 0:
         raise NotImplementedError(f"metatensor has strided tensors only, not those of layout {code}")
     return mt.strided
 
 
 def memory_format_of(code: int) -> Any:
-    """Return the memory format with a number."""
+    """Return the memory format that a number stands for."""
     if not 0 <= code < len(_FORMATS):
         raise NotImplementedError(f"there is no memory format {code}")
     return getattr(mt, _FORMATS[code])

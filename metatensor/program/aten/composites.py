@@ -34,7 +34,7 @@ def _named(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return decorate
 
 
-# What a tensor is --------------------------------------------------------------------------------------
+# Properties of tensors ----------------------------------------------------------------------------------
 
 
 @_named("size", "sym_size")
@@ -320,7 +320,8 @@ def _resized(mode: str, antialias: bool = False, corners: bool = False) -> Calla
         align = (bool(rest.pop(0)) if rest else False) if corners else None
         scales = [s for part in rest for s in (part if isinstance(part, (list, tuple)) else [part])]
         factors = [s for s in scales if s is not None]
-        # The sizes count; a factor besides tells where pixels are. Only if it is not their ratio does that make a difference.
+        # `output_size` determines the shape. A scale factor given with it only determines where the input is sampled,
+        # which makes a difference only if it is not the ratio of the sizes.
         if len(factors) == self.dim() - 2:
             made = F.interpolate(self, scale_factor=factors, mode=mode, align_corners=align, antialias=antialias)
             if output_size is not None and list(made.shape[2:]) != list(output_size):

@@ -1,4 +1,4 @@
-"""Where code that PyTorch wrote runs: on the device of its module and arguments, whatever device it names."""
+"""The device for code written by PyTorch: that of its module and arguments, whatever device the code names."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Symbolic tracing of modules and functions into graphs, and the interpretation and transformation of these graphs.
 
-A trace is seen by the thread that runs it alone: operators ask the proxies among their arguments, and modules the tracer of
-the thread that calls them. Nothing that other threads use is replaced.
+A trace affects only the thread that runs it: operators dispatch to the proxies among their arguments, and modules to the tracer
+of the calling thread. Nothing that other threads use is replaced.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The decorator with which PyTorch says how stable a function is."""
+"""The decorator that marks how stable a function of PyTorch is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The module of ``torch.fx`` that delays the making of code. Here code is made at once."""
+"""The module of ``torch.fx`` for lazy code generation. Here code is generated immediately."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LazyGraphModule = GraphModule
 
 
 def _make_graph_module(*args: Any, graph_module_cls: Any = None, **kwargs: Any) -> GraphModule:
-    """Return a `GraphModule`, or an instance of `graph_module_cls`, made of the arguments."""
+    """Return a `GraphModule`, or an instance of `graph_module_cls`, built from the arguments."""
     return (graph_module_cls or GraphModule)(*args, **kwargs)
 
 

@@ -1,9 +1,8 @@
 """Global names as the functions of a traced program see them.
 
-Some functions are recorded although they cannot be asked: those of `math`, and those that a tracer names. A traced function
-that calls one by a global name runs as a copy whose global names are looked up in a `Namespace`, which has recording
-functions in their places. The module itself is not changed, so that other threads, and code that runs later, see no trace of
-it.
+Some functions are recorded although they do not dispatch to proxies: those of `math`, and those that a tracer lists. A traced
+function that calls one by a global name runs as a copy whose globals are a `Namespace`, in which recording functions replace
+the originals. The module itself is not changed, so other threads, and code that runs later, are not affected.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ _LIBRARIES = frozenset(("metatensor", "torch", "numpy", "builtins", *sys.stdlib_
 
 
 class Namespace(dict):
-    """The global names of a module, some of which stand for other objects. It is read by functions that have it as globals."""
+    """The globals of a module with some objects replaced. Copied functions have it as their globals."""
 
     def __init__(self, plain: dict[str, Any], spaces: Namespaces) -> None:
-        # What the interpreter reads without a look-up: for imports, and where builtins are.
+        # Names that the interpreter reads without `__getitem__`, for imports and builtins.
         super().__init__({name: plain[name] for name in plain if name[:2] == name[-2:] == "__"})
         self.setdefault("__builtins__", builtins)
         self.plain, self.spaces = plain, spaces
@@ -44,14 +43,14 @@ class Namespace(dict):
 
 
 class Namespaces:
-    """The copies of functions, and their namespaces, of one trace.
+    """The copies of functions made for one trace, and their namespaces.
 
     Parameters
     ----------
     functions : iterable of callable
-        The functions to record wherever a name stands for them.
+        Functions to record wherever a global name refers to them.
     modules : iterable of module
-        Modules whose public functions are among them. They are also recorded as attributes of these modules.
+        Modules whose public functions are recorded too, also when they are called as attributes of the module.
     """
 
     def __init__(self, functions: Iterable[Any], modules: Iterable[ModuleType]) -> None:
@@ -79,7 +78,7 @@ class Namespaces:
         return self._stand_ins[id(plain)]
 
     def seen(self, value: Any) -> Any:
-        """Return what traced code sees in the place of a global object."""
+        """Return the object that traced code sees in place of a global object."""
         if id(value) in self._recorded:
             return self._stand_in(value)
         if id(value) in self._modules:
@@ -87,7 +86,7 @@ class Namespaces:
         return self.copied(value) if isinstance(value, FunctionType) and self.needs(value) else value
 
     def _view(self, module: ModuleType) -> ModuleType:
-        """Return a module in which recording functions stand for those of another one."""
+        """Return a copy of a module in which recording functions replace its functions."""
         if id(module) not in self._stand_ins:
             made = ModuleType(module.__name__)
             vars(made).update({name: self._stand_in(one) if id(one) in self._recorded else one for name, one in vars(module).items()})
@@ -95,14 +94,14 @@ class Namespaces:
         return self._stand_ins[id(module)]
 
     def needs(self, function: FunctionType) -> bool:
-        """Return whether a function calls recorded ones by global names, or functions that do."""
+        """Return whether a function calls recorded functions by global names, directly or indirectly."""
         known = self._needed.get(id(function))
         if known is not None:
             return known
         if function.__globals__.get("__name__", "").partition(".")[0] in _LIBRARIES or isinstance(function.__globals__, Namespace):
             return False
         self._alive.append(function)
-        self._needed[id(function)] = False  # while it is looked at, for functions that call themselves
+        self._needed[id(function)] = False  # provisional, so that recursive functions end the search
         space = function.__globals__
         wrapped = self._names.get(id(space), ())
         found = any(self._needs(cell) for cell in _contents(function))
@@ -135,7 +134,7 @@ class Namespaces:
         return made
 
     def _cell(self, cell: Any) -> Any:
-        """Return a cell of a closure, or another one if it holds a function that is copied, as in decorated functions."""
+        """Return a closure's cell, or a new one if it holds a function that is copied, as decorated functions do."""
         try:
             value = cell.cell_contents
         except ValueError:
@@ -144,20 +143,20 @@ class Namespaces:
         return cell if seen is value else CellType(seen)
 
     def method(self, module: Any, name: str, bound: Any) -> Any:
-        """Return a method of a module, as a copy if need be."""
+        """Return a method of a module, copied if necessary."""
         function = getattr(bound, "__func__", None)
         if isinstance(function, FunctionType) and isinstance(bound, MethodType) and self.needs(function):
             return MethodType(self.copied(function), bound.__self__)
         return bound
 
     def finish(self) -> None:
-        """Give the modules what traced functions assigned to global names."""
+        """Copy the global names that traced functions assigned back to their modules."""
         for space in self._spaces.values():
             space.plain.update(space.assigned())
 
 
 def _names(code: CodeType) -> set[str]:
-    """Return the global names in a function's code and in that of the functions inside, and names of attributes."""
+    """Return the global and attribute names in the code of a function and its inner functions."""
     found = set(code.co_names)
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

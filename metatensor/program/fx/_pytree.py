@@ -10,7 +10,7 @@ __all__ = ["SUPPORTED_NODES", "pytree", "register_pytree_flatten_spec"]
 
 
 def pytree() -> Any:
-    """Return the module that takes containers apart, which is above this package in the order of imports."""
+    """Return the pytree module, which is in a higher layer than this package."""
     return import_module("metatensor.utils._pytree")
 
 

@@ -1,8 +1,8 @@
 """Symbolic tracing: run code once with proxies for its arguments, and record what it does as a graph.
 
-Nothing that other threads use is changed: operators ask the proxies among their arguments what to do, modules ask the tracer
-of the thread that calls them (`intercept_modules`), and functions that cannot be asked have stand-ins in copies of the traced
-functions (`_namespaces`).
+Nothing that other threads use is changed: operators dispatch to the proxies among their arguments, modules to the tracer of
+the calling thread (`intercept_modules`), and functions that do neither are replaced in copies of the traced functions
+(`_namespaces`).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Tracer(TracerBase):
     autowrap_functions : tuple of callable
         Further functions that become single nodes where traced code calls them by a global name.
     param_shapes_constant : bool
-        Let the shapes of parameters be numbers instead of nodes. Default: False.
+        Treat the shapes of parameters as constants instead of recording nodes for them. Default: False.
 
     Examples
     --------
@@ -180,9 +180,9 @@ class Tracer(TracerBase):
         return parameter_proxy_cache[name]
 
     def create_arg(self, a: Any) -> Any:
-        """Return the argument of a node for an argument of traced code.
+        """Convert an argument of a traced call to an argument of a node.
 
-        Parameters, other tensors and modules become nodes that read attributes of the root. A tensor that is no attribute
+        Parameters, other tensors and modules become nodes that read attributes of the root. A tensor that is not an attribute
         becomes one. See also `TracerBase.create_arg`.
         """
         if isinstance(a, mt.Tensor):
@@ -221,7 +221,7 @@ class Tracer(TracerBase):
         return name
 
     def get_fresh_qualname(self, prefix: str) -> str:
-        """Return a name with a prefix and a number that is no attribute of the root."""
+        """Return a name with a prefix and a number that is not an attribute of the root."""
         number = 0
         while hasattr(self.root, f"{prefix}{number}"):
             number += 1
@@ -230,7 +230,7 @@ class Tracer(TracerBase):
     # Tracing ------------------------------------------------------------------------
 
     def _placeholder(self, name: str, concrete: Any, fn: Any, signature: inspect.Signature) -> Any:
-        """Return the proxy of an argument, or the values in its place that `concrete_args` has."""
+        """Return a proxy for an argument, or its value from `concrete_args`."""
         if name in concrete:
             parameter = signature.parameters.get(name)
             default = () if parameter is None or parameter.default is inspect.Parameter.empty else (parameter.default,)
@@ -250,7 +250,7 @@ class Tracer(TracerBase):
                 elif isinstance(value, (bool, int, float, str, complex)):
                     mt_assert(made == value, message)
                 else:
-                    warnings.warn(f"fx: the graph does not check that {name} is what it was while it was traced", stacklevel=8)
+                    warnings.warn(f"fx: the graph does not check that {name} has the value that it was traced with", stacklevel=8)
                 return value
 
             return pytree().tree_map(one, concrete[name])
@@ -306,7 +306,7 @@ class Tracer(TracerBase):
         ----------
         root : Module or callable
         concrete_args : dict, optional
-            Values of arguments by name, which are used unchanged. `PH` among them, also inside lists and dicts, stands for a
+            Values of arguments by name, which are used unchanged. A `PH` among them, also inside lists and dicts, becomes a
             proxy. The other arguments are proxies. The graph checks that it gets the same values.
 
         Returns

@@ -17,8 +17,8 @@ WRAPPED: list[tuple[dict[str, Any], str]] = []
 def recording(function: Callable[..., Any], target: Any = None) -> Callable[..., Any]:
     """Return a function that calls another one, or records the call as a node if there is a proxy among the arguments.
 
-    Only code that is traced has proxies, so that for everyone else it is the same function. The node's target is `target`,
-    or what is returned if that is None.
+    Only traced code has proxies, so for all other code it behaves like `function`. The node's target is `target`, or the
+    returned function if that is None.
     """
 
     # Reading an operator's `__doc__` would generate its documentation.
@@ -38,7 +38,7 @@ def recording(function: Callable[..., Any], target: Any = None) -> Callable[...,
 
 
 def install_wrapped() -> None:
-    """Let the functions that are registered by name before they were defined be recorded."""
+    """Start to record functions that were registered by name before they were defined."""
     for namespace, name in WRAPPED:
         _install(namespace, name)
 
@@ -53,7 +53,7 @@ def _install(namespace: dict[str, Any], name: str) -> None:
 def wrap(fn_or_name: Any) -> Any:
     """Register a function of the calling module to be recorded as a single call.
 
-    The name stands for a function from then on that calls the registered one, and records the call if it gets a proxy.
+    From then on, the name refers to a function that records the call if an argument is a proxy, and otherwise calls the original.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ def wrap(fn_or_name: Any) -> Any:
     Raises
     ------
     NotImplementedError
-        If it is called anywhere but in a module's top level.
+        If it is called inside a function or class.
     RuntimeError
         If the argument is neither callable nor a str.
     """

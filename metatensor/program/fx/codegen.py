@@ -84,7 +84,7 @@ class CodeGen:
         return args
 
     def process_outputs(self, outputs: Any) -> Any:
-        """Return the result of a call for what the output node returns."""
+        """Return the result of a call, given the value of the output node."""
         return outputs
 
     def additional_globals(self) -> list[tuple[str, Any]]:
@@ -105,7 +105,7 @@ class _PyTreeInfo(NamedTuple):
 
 
 class _PyTreeCodeGen(CodeGen):
-    """Writes a function with the parameters of the traced one, whose placeholders are the leaves of its arguments."""
+    """Writes a function with the parameters of the traced one. Its placeholders are the leaves of the arguments."""
 
     def __init__(self, pytree_info: _PyTreeInfo) -> None:
         super().__init__()
@@ -148,7 +148,7 @@ def python_code(graph: Any, root_module: str = "self") -> PythonCode:
 
 
 def _in_order(parameters: list[str]) -> list[str]:
-    """Make parameters without a default value that follow ones with such a value keyword-only."""
+    """Make parameters without a default keyword-only if they follow one with a default."""
     first = next((i for i, one in enumerate(parameters) if "=" in one.partition(":")[2] or "=" in one.partition(":")[0]), None)
     if first is None or any(one.startswith("*") and not one.startswith("**") for one in parameters):
         return parameters
@@ -159,7 +159,7 @@ def _in_order(parameters: list[str]) -> list[str]:
 
 
 class _Raw:
-    """Text that represents itself among arguments."""
+    """Text that is written unchanged among arguments."""
 
     def __init__(self, text: str) -> None:
         self.text = text

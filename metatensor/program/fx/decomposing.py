@@ -17,7 +17,7 @@ __all__ = ["copied", "decomposed"]
 
 
 def copied(t: Any) -> Any:
-    """Return a copy of a tensor that is no part of a graph."""
+    """Return a copy of a tensor that is not a part of a graph."""
     made = t.detach().clone()
     return mt.nn.Parameter(made, requires_grad=t.requires_grad) if isinstance(t, mt.nn.Parameter) else made
 

@@ -1,4 +1,4 @@
-"""Python packages made of graph modules."""
+"""Writing graph modules as Python packages."""
 
 from __future__ import annotations
 

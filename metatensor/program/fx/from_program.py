@@ -37,7 +37,7 @@ def begin_no_grad() -> bool:
 
 @has_side_effect
 def end_no_grad(before: bool) -> None:
-    """Restore what `begin_no_grad` returned."""
+    """Restore the state that `begin_no_grad` returned."""
     mt.set_grad_enabled(before)
 
 
@@ -49,7 +49,7 @@ def set_gradient(parameter: Any, gradient: Any) -> None:
 
 @has_side_effect
 def set_data(tensor: Any, data: Any) -> None:
-    """Give a parameter or a buffer that the program replaces the data of the tensor that replaces it."""
+    """Replace the data of a parameter or buffer by that of `data`."""
     tensor.data = data
 
 
@@ -71,7 +71,7 @@ def ticket(tickets: Tickets, number: int, generator: Any = None) -> tuple[int, i
 
 
 class Rebuild:
-    """Builds the result of a program, such as an object of the user's, from its tensors."""
+    """Builds the result of a program, such as an object of a user's class, from its tensors."""
 
     __name__ = "rebuild"
 
@@ -92,7 +92,7 @@ def graph_of(program: Program, *, overloads: bool = False, names: Sequence[str] 
 
     Its placeholders are the tensors among the arguments, from left to right. Parameters, buffers and constants are
     ``get_attr`` nodes with their names, each call is a ``call_function`` node with an operator as its target, and several
-    results are taken apart by ``operator.getitem``. ``node.meta`` has ``"val"``, a tensor on the meta device with the layout
+    results are unpacked by ``operator.getitem``. ``node.meta`` has ``"val"``, a tensor on the meta device with the layout
     of the result, ``"tensor_meta"``, ``"module_path"``, ``"stack_trace"`` (file and line) and ``"writes"`` (names of the
     nodes whose tensors the call changes).
 
@@ -130,15 +130,15 @@ def graph_module_of(
     overloads, names
         See `graph_of`.
     class_name : str, optional
-        Name of the class of the module. Default: the name of the program if that is a name of Python's.
+        Name of the class of the module. Default: the name of the program if that is a valid identifier.
     cls : type
         The class to make. Default: `GraphModule`.
 
     Returns
     -------
     GraphModule
-        A module that is called as the program is. It shares the tensors of the program. Shapes of arguments are not
-        compared with those of the capture: sizes in the graph are those of the capture.
+        A module called like the program, whose tensors it shares. Sizes in the graph are those of the trace; the shapes of
+        arguments are not checked against them.
 
     Raises
     ------
@@ -195,14 +195,14 @@ class Builder:
         self.numbers = Numbers(self.graph)
 
     def placeholder(self, value: Value | None, name: str, default: Any = ...) -> Node:
-        """Add a placeholder for a value, or None for an argument that is no tensor."""
+        """Add a placeholder. `value` is None for an argument that is not a tensor."""
         node = self.graph.placeholder(name, default_value=default)
         if value is not None:
             self.numbers.source(value, node)
         return node if value is None or value.number in self.nodes else self.note(value, node)
 
     def note(self, value: Value, node: Node) -> Node:
-        """Let a node stand for a value."""
+        """Register the node that computes a value."""
         self.nodes[value.number] = node
         node.meta["val"] = stand_in(value)
         node.meta["tensor_meta"] = TensorMetadata(mt.Size(value.shape), value.dtype, value.requires_grad, value.stride)
@@ -239,7 +239,7 @@ class Builder:
         return self.graph
 
     def call(self, call: ProgramCall, *, uncounted: bool = False) -> None:
-        """Add the node of a call and the nodes that take its results apart. See `uncounted_writes`."""
+        """Add the node of a call and the nodes that unpack its results. See `uncounted_writes`."""
         target: Any = call.op
         args, kwargs = call.args, call.kwargs
         if self._tickets is None:
@@ -261,7 +261,7 @@ class Builder:
             self.results(call.result, node)
 
     def results(self, result: Any, node: Node) -> None:
-        """Let nodes stand for the results of a call."""
+        """Register the nodes of a call's results."""
         if isinstance(result, Value):
             self.note(result, node)
         elif isinstance(result, (tuple, list)):
@@ -270,7 +270,7 @@ class Builder:
                     self.results(one, self.graph.call_function(getitem, (node, i)))
 
     def given(self, argument: Any) -> Any:
-        """Return an argument with nodes in the place of values and tickets."""
+        """Return an argument with values and tickets replaced by nodes."""
         kind = type(argument)
         if kind is Value:
             return self.nodes[argument.number]
@@ -292,7 +292,7 @@ class Builder:
             if name not in skip:
                 held = self.program.held.get(self.program.tied.get(name, name))
                 if held is None:
-                    raise NotImplementedError(f"{self.program.name}: {name!r} is replaced, but not read, for which a graph has no node")
+                    raise NotImplementedError(f"{self.program.name}: {name!r} is replaced without being read, which a graph cannot express")
                 self.graph.call_function(set_gradient if kind == "grad" else set_data, (self.nodes[held.number], self.nodes[value.number]))
 
     def output(self) -> Any:
@@ -328,7 +328,7 @@ def _short(target: Any) -> str:
 
 
 def _in_order(calls: Iterable[ProgramCall]) -> bool:
-    """Return True if every generator gives its tickets once and in order, as it does to the calls of a graph that runs."""
+    """Return True if the tickets of each generator are used once and in order, as they are when a graph runs."""
     taken: dict[int, int] = {}
     for call in calls:
         for one in leaves(Ticket, (call.args, call.kwargs)):
@@ -340,7 +340,7 @@ def _in_order(calls: Iterable[ProgramCall]) -> bool:
 
 
 def _drawing(argument: Any) -> Any:
-    """Return an argument in which the generator itself stands for its ticket."""
+    """Return an argument with each ticket replaced by its generator."""
     if isinstance(argument, Ticket):
         return argument.generator
     return tuple(_drawing(a) for a in argument) if type(argument) is tuple and any(isinstance(a, Ticket) for a in argument) else argument
@@ -350,7 +350,7 @@ def _drawing(argument: Any) -> Any:
 
 
 def overload_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
-    """Return the overload of ``torch.ops`` for a call with values as tensors, and its arguments, or None if there is none."""
+    """Return the overload of ``torch.ops`` that a call fits, and its arguments; None if there is none."""
     made: dict[int, Value] = {}
 
     def stand(value: Value) -> Any:

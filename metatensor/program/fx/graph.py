@@ -93,7 +93,7 @@ class Graph:
 
     def __init__(self, owning_module: Any = None, tracer_cls: Any = None, tracer_extras: dict[str, Any] | None = None) -> None:
         self._names: set[str] = set()
-        self._counts: dict[str, int] = {}  # the greatest number in a name, by what stands before it
+        self._counts: dict[str, int] = {}  # by base name, the greatest number appended to it
         self._root = Node(self, "", "root", "", (), {})
         self._insert: Callable[[Node], None] = self._root._link_before
         self._len = 0
@@ -104,7 +104,7 @@ class Graph:
 
     @property
     def nodes(self) -> NodeList:
-        """The nodes in order. It follows changes of the graph, also while it is iterated over."""
+        """The nodes in order. Changes of the graph show in it, also during iteration."""
         return NodeList(self)
 
     # Creating nodes ---------------------------------------------------------------
@@ -127,7 +127,7 @@ class Graph:
 
     @staticmethod
     def _target_to_str(target: Any) -> str:
-        """Return a name for the result of a node, without regard to other names."""
+        """Return a name for the result of a node, which another node may have too."""
         text = target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)
         if len(text) > 4 and text[:2] == text[-2:] == "__":
             text = text[2:-2]
@@ -155,7 +155,7 @@ class Graph:
         Raises
         ------
         AssertionError
-            If `op` is another one, or if `args` is no tuple or `kwargs` no dict.
+            If `op` is unknown, or if `args` is not a tuple or `kwargs` not a dict.
         """
         if op not in _OPS:
             raise AssertionError(f"Graph.create_node: expected one of {', '.join(_OPS)}, got {op!r}")
@@ -256,7 +256,7 @@ class Graph:
         to_erase._set((), {})
 
     def inserting_before(self, n: Node | None = None) -> Any:
-        """Let new nodes be added before `n`, or at the beginning for None. As a context, until its end."""
+        """Add new nodes before `n`, or at the beginning for None. As a context manager, only until its end."""
         if n is None:
             return self.inserting_after(self._root)
         if n.graph is not self:
@@ -264,7 +264,7 @@ class Graph:
         return _InsertionPoint(self, n._link_before)
 
     def inserting_after(self, n: Node | None = None) -> Any:
-        """Let new nodes be added directly after `n`, or at the end for None. As a context, until its end.
+        """Add new nodes directly after `n`, or at the end for None. As a context manager, only until its end.
 
         The node that is created last comes first.
         """
@@ -275,7 +275,7 @@ class Graph:
         return _InsertionPoint(self, lambda node: n._next._link_before(node))
 
     def eliminate_dead_code(self, is_impure_node: Callable[[Node], bool] | None = None) -> bool:
-        """Remove nodes whose results are unused, except those that `is_impure_node` or `Node.is_impure` tells to keep.
+        """Remove nodes whose results are unused, except those that `is_impure_node` (default `Node.is_impure`) marks.
 
         Return whether there were any. Raise RuntimeError if the graph is not well-formed, see `lint`.
         """
@@ -308,8 +308,8 @@ class Graph:
         Raises
         ------
         RuntimeError
-            If a node uses one that does not precede it, that belongs to another graph or that was erased, if two nodes have one
-            name, or if a target is not where the module has it.
+            If a node uses one that does not precede it, that belongs to another graph or that was erased, if two nodes have the
+            same name, or if the module has no attribute at a node's target.
         """
         seen: set[Node] = set()
         names: set[str] = set()
@@ -358,21 +358,21 @@ class Graph:
         return self._codegen._gen_python_code(self.nodes, root_module)
 
     def set_codegen(self, codegen: CodeGen) -> None:
-        """Let `codegen` write the code of this graph. `GraphModule.recompile` puts it to use."""
+        """Use `codegen` to generate the code of this graph. It takes effect with `GraphModule.recompile`."""
         self._codegen = codegen
 
     def on_generate_code(self, make_transformer: Callable[[Any], Callable[[list[str]], list[str]]]) -> Any:
-        """Change the lines of the body of the code that is generated.
+        """Register a transformer of the lines of the generated function's body.
 
         Parameters
         ----------
         make_transformer : callable
-            Called with the present transformer, or None. Returns a function from a list of lines to another one.
+            Called with the current transformer, or None. Returns a function from a list of lines to another one.
 
         Returns
         -------
         context manager
-            At its end the present transformer is in use again.
+            On exit, it restores the current transformer.
         """
         before = self._codegen._body_transformer
         self._codegen._body_transformer = make_transformer(before)
@@ -391,7 +391,7 @@ class Graph:
         return self._codegen.process_inputs(*args)
 
     def process_outputs(self, out: Any) -> Any:
-        """Return the result of a call for what the output node returns."""
+        """Return the result of a call, given the value of the output node."""
         return self._codegen.process_outputs(out)
 
     def __str__(self) -> str:

@@ -140,7 +140,7 @@ class GraphModule(mt.nn.Module):
         self.recompile()
 
     def recompile(self) -> PythonCode:
-        """Put changes of the graph into effect: write its code and let it be ``forward``. Return the code."""
+        """Apply changes of the graph: generate its code and install it as ``forward``. Return the code."""
         written = self._graph.python_code()
         made = _forward_from_src(written.src, written.globals, name=self._graph._codegen._func_name)
         made.__qualname__ = f"{type(self).__name__}.forward"
@@ -166,7 +166,7 @@ class GraphModule(mt.nn.Module):
         return self._compiled(self, *args, **kwargs)
 
     def print_readable(self, print_output: bool = True, *_: Any, **__: Any) -> str:
-        """Return the code as that of a class, followed by those of the graph modules inside. Print it if `print_output` is true."""
+        """Return the code as a class, followed by the classes of the graph modules inside. Print it if `print_output` is true."""
         parts = [f"class {type(self).__name__}(torch.nn.Module):\n" + "".join(f"    {line}\n" for line in self.code.splitlines())]
         parts += [m.print_readable(print_output=False) for m in self.children() if isinstance(m, GraphModule)]
         text = parts[0] + "".join("".join(f"    {line}\n" if line else "\n" for line in ["", *one.splitlines()]) for one in parts[1:])
@@ -180,7 +180,7 @@ class GraphModule(mt.nn.Module):
         Parameters
         ----------
         folder : path
-            The folder to make. ``module.py`` in it defines the class `module_name`, whose instances load the tensors.
+            The folder to create. ``module.py`` in it defines the class `module_name`, whose instances load the tensors.
         module_name : str
             Name of the class. Default: "FxModule".
         """
@@ -221,7 +221,7 @@ class GraphModule(mt.nn.Module):
                 parts = node.target.split(".")
                 used.update(".".join(parts[:count]) for count in range(1, len(parts) + 1))
                 if node.op == "call_module":
-                    with contextlib.suppress(RuntimeError):  # the graph may have been changed first
+                    with contextlib.suppress(RuntimeError):  # the submodule may be missing already
                         used.update(f"{node.target}.{name}" for name, _ in attribute_of(self, node.target).named_modules() if name)
         for name in [name for name, _ in self.named_modules() if name and name not in used]:
             self.delete_submodule(name)

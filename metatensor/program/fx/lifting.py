@@ -1,4 +1,4 @@
-"""Graphs of programs whose parameters are arguments, as the backends of compilers take them."""
+"""Graphs of programs with the parameters lifted to arguments, the form that compiler backends take."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["lifted"]
 
 
 def lifted(program: Program, *, overloads: bool = True) -> tuple[GraphModule, Rebuild]:
-    """Return a module that runs the graph of a program, and what builds the program's result from the module's.
+    """Return a module that runs the graph of a program, and a function that builds the program's result from the module's.
 
     The arguments of the module are the parameters, buffers and constants, in the order of ``program.held``, then the tensors
     among the arguments. It returns a tuple of the tensors in the result.

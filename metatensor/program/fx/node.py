@@ -191,7 +191,7 @@ class Node:
         self, root: Any, arg_types: tuple[Any, ...] | None = None, kwarg_types: dict[str, Any] | None = None,
         normalize_to_only_use_kwargs: bool = False,
     ) -> ArgsKwargsPair | None:  # fmt: skip
-        """Return the arguments in the order and under the names of the signature of what is called.
+        """Return the arguments in the order and under the names of the callee's signature.
 
         Parameters
         ----------
@@ -283,9 +283,9 @@ class Node:
     def is_impure(self, impure_random: bool = True) -> bool:
         """Return whether dead code elimination must keep this node.
 
-        This holds for placeholders and outputs, for calls of functions and methods whose names, or calls of
-        `has_side_effect`, mark them as having side effects, for nodes whose ``meta["writes"]`` is not empty, and for calls of
-        modules that do not have the attribute ``_is_impure = False``. `impure_random` is ignored.
+        These are placeholders and outputs; calls of functions and methods that their names or `has_side_effect` mark as having
+        side effects; nodes whose ``meta["writes"]`` is not empty; and calls of modules without the attribute
+        ``_is_impure = False``. `impure_random` is ignored.
         """
         if self.op in ("placeholder", "output") or self.meta.get("writes"):
             return True
@@ -308,7 +308,7 @@ class Node:
         return self.op == "call_method" and (_in_place(self.target) or self.target == "__setitem__") and self._writes_to_others()
 
     def _writes_to_others(self) -> bool:
-        """Return False if what a call in place changes is a new tensor that no other node uses."""
+        """Return False if an in-place call changes only a new tensor that no other node uses."""
         first = self._args[0] if self._args else None
         if not isinstance(first, Node) or len(first.users) > 1:
             return True
@@ -316,7 +316,7 @@ class Node:
         return first.op != "call_module" and not computed
 
     def _rename(self, candidate: str) -> None:
-        """Take another name, with a number if it is taken."""
+        """Rename the node. A number is appended if the name is taken."""
         if candidate != self.name:
             self.name = self.graph._name(candidate)
 

@@ -1,4 +1,4 @@
-"""Arguments of calls in the order and under the names of signatures."""
+"""Normalization of call arguments to the order and names of a signature."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def normalize_module(
 ) -> ArgsKwargsPair | None:
     """Return the arguments of a call of a layer in the order and under the names of its ``forward``.
 
-    None if the submodule is no layer of ``torch.nn``, or if the arguments do not fit. Raise RuntimeError if it does not exist.
+    None if the submodule is not a layer of ``torch.nn``, or if the arguments do not fit. Raise RuntimeError if it does not exist.
     """
     try:
         module = root.get_submodule(target)

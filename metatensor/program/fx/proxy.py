@@ -1,6 +1,6 @@
 """Proxies, which record the operations on them, and the base class of tracers.
 
-A `Proxy` is no tensor. Operators that get one in the place of any argument call its ``__torch_function__``.
+A `Proxy` is not a tensor. Operators that get one as an argument call its ``__torch_function__``.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class TracerBase:
     trace_asserts : bool
         Record ``assert`` statements about proxies as nodes. Default False: they raise TraceError.
     proxy_buffer_attributes : bool
-        Let buffers be proxies when the traced code reads them, as parameters are. Default False.
+        Return a proxy when traced code reads a buffer, as for parameters. Default False.
     traced_func_name : str
         The method of a module that is traced. Default "forward".
     """
@@ -135,7 +135,7 @@ class TracerBase:
     def create_arg(self, a: Any) -> Any:
         """Replace the proxies in nested containers by their nodes.
 
-        A dataclass becomes a node that makes one. An object with a method ``__fx_create_arg__`` becomes what that returns.
+        A dataclass becomes a node that constructs one. An object with a method ``__fx_create_arg__`` becomes what that returns.
 
         Raises
         ------

@@ -1,7 +1,7 @@
-"""The form in which calls of some functions, most of them of ``nn.functional``, stand in graphs.
+"""The form that calls of some functions, most of them in ``nn.functional``, have in graphs.
 
-PyTorch writes these functions in Python. They reach a graph with their required arguments by position and all others
-by name, also those that were not given. Code that reads ``node.kwargs`` relies on it.
+PyTorch writes these functions in Python. In a graph, their required arguments are positional and all others are passed
+by name, including defaults. Code that reads ``node.kwargs`` relies on it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _parameters(op: Op) -> tuple[inspect.Signature, list[str], dict[str, Any]] |
 
 
 def spelled_out(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments of a call in the form in which they stand in graphs."""
+    """Return the arguments of a call in the form that they have in graphs."""
     if not isinstance(op, Op):
         return args, kwargs
     space, _, name = op.name.rpartition(".")

@@ -1,4 +1,4 @@
-"""Replacement of the places in a graph that have the form of another graph."""
+"""Replacement of the parts of a graph that match another graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Match", "ReplacedPatterns", "replace_pattern", "replace_pattern_with
 
 
 class Match(NamedTuple):
-    """A place that was replaced: the node that ended it, and the nodes that stood for those of the pattern."""
+    """A match that was replaced: its last node, and the node that matched each node of the pattern."""
 
     anchor: Node
     nodes_map: dict[Node, Node]
@@ -27,7 +27,7 @@ class Match(NamedTuple):
 
 @dataclass
 class ReplacedPatterns:
-    """A place that was replaced: the node that ended it, the nodes that stood for those of the pattern, and the new nodes."""
+    """A match that was replaced: its last node, the node that matched each node of the pattern, and the new nodes."""
 
     anchor: Node
     nodes_map: dict[Node, Node]
@@ -35,19 +35,19 @@ class ReplacedPatterns:
 
 
 def replace_pattern(gm: GraphModule, pattern: Any, replacement: Any) -> list[Match]:
-    """Replace the places in a graph that have the form of a pattern.
+    """Replace the parts of a graph that match a pattern.
 
     Parameters
     ----------
     gm : GraphModule
         The module whose graph is changed. It is recompiled.
     pattern, replacement : callable or GraphModule
-        Functions are traced. The parameters of both correspond by their order. Those of the pattern stand for any value.
+        Functions are traced. Their parameters correspond by position. Those of the pattern match any value.
 
     Returns
     -------
     list of Match
-        The places that were replaced. Of those that overlap, only the first is.
+        The matches that were replaced. Of overlapping matches, only the first is replaced.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def replace_pattern_with_filters(
     match_filters: list[Callable[[InternalMatch, Graph, Graph], bool]] | None = None, ignore_literals: bool = False,
     replacement_callback: Callable[[InternalMatch, Graph, Graph], Graph] | None = None, node_name_match: str = "",
 ) -> list[ReplacedPatterns]:  # fmt: skip
-    """Replace the places in a graph that have the form of a pattern and pass all filters.
+    """Replace the parts of a graph that match a pattern and pass all filters.
 
     Parameters
     ----------
@@ -75,13 +75,13 @@ def replace_pattern_with_filters(
     pattern, replacement : callable, Graph or GraphModule
         See `replace_pattern`.
     match_filters : list of callable, optional
-        Called as ``f(match, graph, pattern_graph)``. They return whether a place is replaced.
+        Called as ``f(match, graph, pattern_graph)``. They return whether to replace the match.
     ignore_literals : bool
-        Let numbers and strings in the pattern stand for others. Default False.
+        Let numbers and strings in the pattern match any others. Default False.
     replacement_callback : callable, optional
-        Called as ``f(match, graph, pattern_graph)``. Returns the graph to put in the place, instead of `replacement`.
+        Called as ``f(match, graph, pattern_graph)``. Returns the graph to insert instead of `replacement`.
     node_name_match : str
-        Replace only places that end with a node whose name contains this. Default: all.
+        Replace only matches that end with a node whose name contains this. Default: all.
 
     Returns
     -------
@@ -120,7 +120,7 @@ def _replace(
         done.append(ReplacedPatterns(match.anchors[0], match.nodes_map, added))
     try:
         graph.lint()
-    except RuntimeError:  # what was put in may stand before what it uses
+    except RuntimeError:  # the new nodes may precede nodes that they use
         owner, graph.owning_module = graph.owning_module, None
         stable_topological_sort(gm)
         graph.owning_module = owner
@@ -131,7 +131,7 @@ def _replace(
 
 
 def _put(graph: Graph, match: InternalMatch, new: Graph, wanted: Graph, changed: dict[Node, Node]) -> list[Node]:
-    """Put a graph in the place of a match and return the nodes that were added."""
+    """Insert a graph in place of a match and return the nodes that were added."""
     inputs = [node for node in new.nodes if node.op == "placeholder"]
     if len(inputs) != len(match.placeholder_nodes):
         raise AssertionError(f"replace_pattern: the pattern has {len(match.placeholder_nodes)} placeholders, the replacement {len(inputs)}")
@@ -161,7 +161,7 @@ def _put(graph: Graph, match: InternalMatch, new: Graph, wanted: Graph, changed:
 
 
 def _take_attributes(gm: GraphModule, source: Any) -> None:
-    """Give a module what its graph uses of another one, and remove what it does not use any more."""
+    """Copy the attributes that the graph uses from another module, and remove those that it no longer uses."""
     gm.delete_all_unused_submodules()
     for node in gm.graph.nodes:
         if node.op not in ("call_module", "get_attr"):

@@ -1,4 +1,4 @@
-"""Element types of ONNX and dtypes: both directions of the table that the reader of checkpoints has."""
+"""Conversion between ONNX element types and dtypes, with the table of the checkpoint reader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _DTYPES: dict[int, DType] = {number: getattr(mt, name) for number, (_, _, name) 
 _NUMBERS = {dtype: number for number, dtype in _DTYPES.items()}
 
 SMALL: dict[int, DType] = {21: mt.uint8, 22: mt.int8, 23: mt.float8_e4m3fn, 25: mt.uint8, 26: mt.int8}
-"""Types of elements smaller than a byte, and the dtypes that have all their values. Imported tensors have one element per byte."""
+"""Types of elements smaller than a byte, and dtypes that represent all their values. Imported tensors have one element per byte."""
 
 
 def dtype_of(element_type: int) -> DType:
@@ -39,7 +39,7 @@ def type_name(element_type: int) -> str:
 
 
 def held_dtype(element_type: int) -> DType:
-    """Return the dtype that has the values of a type, also of one smaller than a byte. Raise `ValueError` if there is none."""
+    """Return the dtype that represents the values of a type, which may be smaller than a byte. Raise `ValueError` if there is none."""
     found = SMALL.get(element_type) or _DTYPES.get(element_type)
     if found is None:
         raise ValueError(f"tensors of the ONNX type {type_name(element_type)} have no dtype here")

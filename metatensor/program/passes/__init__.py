@@ -1,4 +1,4 @@
-"""Passes: functions from a program to a program that computes the same."""
+"""Passes: functions from a program to a program that computes the same results."""
 
 from metatensor.program.passes.cleaning import common_subexpressions, dead_code, views_and_copies
 from metatensor.program.passes.constants import constant_folding, fuse_batch_norm

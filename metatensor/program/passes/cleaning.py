@@ -1,4 +1,4 @@
-"""Passes that leave calls out: those whose results are not used, that are computed twice, or that change nothing."""
+"""Passes that remove calls: unused ones, repeated ones, and views and copies that change nothing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["common_subexpressions", "dead_code", "views_and_copies"]
 def dead_code(program: Program) -> Program:
     """Return the program without calls whose results are not used.
 
-    A call stays if its result, or something that it writes to, reaches the output, an effect, an argument, a parameter or a
-    buffer, or if it returns nothing. Random operators keep the numbers that they would draw.
+    A call stays if its result, or a tensor that it writes to, reaches the output, an effect, an argument, a parameter or a
+    buffer, or if it returns nothing. The remaining random operators draw the same numbers as before.
 
     Examples
     --------
@@ -51,8 +51,8 @@ def common_subexpressions(program: Program) -> Program:
     """Return the program with each result computed once, where two calls have the same operator and the same arguments.
 
     Calls that write, draw random numbers or return views stay. So do calls whose result is written to, returned or left as a
-    gradient, or that read something which is written to in between. A result that is used again lives longer, so the peak of
-    memory can grow.
+    gradient, and calls that read something written to in between. A reused result lives longer, so the peak memory can
+    grow.
 
     Examples
     --------
@@ -96,8 +96,8 @@ def _key(argument: Any) -> Any:
 def views_and_copies(program: Program) -> Program:
     """Return the program without views and copies that change nothing.
 
-    A view is left out if its layout is that of what it views, a copy if neither it nor what it copies is written to, and if
-    nobody outside can see that it is one: it is not returned, and what it copies does not live longer because of it.
+    A view is removed if it has the layout of its base. A copy is removed if neither the copy nor its source is written to and
+    the difference cannot be seen outside: the copy is not returned, and the source does not live longer because of it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Passes that compute beforehand what does not depend on the arguments: `constant_folding` and `fuse_batch_norm`."""
+"""Passes that precompute what does not depend on the arguments: `constant_folding` and `fuse_batch_norm`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["constant_folding", "fuse_batch_norm"]
 
 
 def constant_folding(program: Program, *, limit: int = 1 << 20) -> Program:
-    """Return the program with the results of calls that depend on nothing but constants, in place of these calls.
+    """Return the program with calls that depend only on constants replaced by their results.
 
-    Calls stay if they draw random numbers, if their results are written to or returned, if a constant among their arguments is on
-    meta or requires grad, and on meta in general, where nothing is computed. Parameters and buffers are no constants: they can be
+    Calls stay if they draw random numbers, if their results are written to or returned, or if a constant among their arguments
+    is on meta or requires grad. On meta nothing is folded. Parameters and buffers are not constants, because they can be
     bound to others.
 
     Parameters
@@ -30,7 +30,7 @@ def constant_folding(program: Program, *, limit: int = 1 << 20) -> Program:
     program : Program
         A program.
     limit : int
-        Most bytes that a result may have to be kept as a constant. Default 1 MiB.
+        Maximum size in bytes of a result that is kept as a constant. Default 1 MiB.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def constant_folding(program: Program, *, limit: int = 1 << 20) -> Program:
 
 
 def _shared(program: Program) -> set[int]:
-    """Return the storages that several tensors have which the program holds."""
+    """Return the storages shared by several of the program's tensors."""
     seen: set[int] = set()
     twice: set[int] = set()
     for value in [*program.inputs, *program.held.values()]:
@@ -105,7 +105,7 @@ def _matches(tensor: Tensor, value: Value) -> bool:
 
 
 def _whole(tensor: Tensor) -> bool:
-    """Return True if a tensor does not keep memory alive that it does not show."""
+    """Return True if a tensor covers all of its storage."""
     return tensor.untyped_storage().nbytes() <= tensor.numel() * tensor.dtype.itemsize
 
 
@@ -131,12 +131,12 @@ _CONVOLUTIONS = ("nn.functional.conv1d", "nn.functional.conv2d", "nn.functional.
 
 
 def fuse_batch_norm(program: Program) -> Program:
-    """Return the program with batch norms in evaluation mode computed by the convolution before them.
+    """Return the program with batch norms in evaluation mode folded into the convolutions before them.
 
-    The convolution gets another weight and bias, under the names that it had; parameters and buffers of the batch norm are
-    gone. It is fused if nothing else uses the output of the convolution, and if nothing writes to these parameters and buffers. One of
-    which the weight is used elsewhere too gets a weight of its own. Results differ by rounding. Gradients reach the new
-    weights only.
+    The convolution gets a new weight and bias under the old names; parameters and buffers of the batch norm are removed. A
+    batch norm is folded if nothing else uses the output of the convolution, and if nothing writes to these parameters and
+    buffers. If the weight is also used elsewhere, the convolution gets its own copy. Results differ by rounding. Gradients
+    reach only the new weights.
 
     Examples
     --------
@@ -198,7 +198,7 @@ def fuse_batch_norm(program: Program) -> Program:
 
 
 def _norm_of(call: ProgramCall, uses: dict[int, int]) -> list[Any] | None:
-    """Return input, mean, variance, weight, bias and epsilon of a batch norm in evaluation mode; None if it is none."""
+    """Return input, mean, variance, weight, bias and epsilon of a batch norm in evaluation mode; None for any other call."""
     if call.kwargs or call.writes:
         return None
     if call.op.name == "nn.functional._batch_norm_eval" and len(call.args) == 6:
@@ -229,7 +229,7 @@ def _convolution(call: ProgramCall) -> tuple[Any, Any, Any, tuple[Any, ...]]:
 
 
 def _folded(tensors: list[Any], eps: float) -> tuple[Tensor, Tensor]:
-    """Return the weight and the bias of a convolution that does what a convolution and a batch norm do."""
+    """Return the weight and the bias of a convolution that computes a convolution followed by a batch norm."""
     weight, bias, mean, variance, gain, shift = tensors
     with mt.no_grad():
         scale = (variance + eps).rsqrt()

@@ -1,4 +1,4 @@
-"""`decompose`: computing operators by others."""
+"""`decompose`: replacing operators by simpler ones."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ __all__ = ["decompose", "decomposed"]
 _SEVERAL = re.compile(r"\bint\[([2-9])\]\??\s+(\w+)")
 """Arguments that can be one number for several dimensions."""
 _DEPTH = 12
-"""Decompositions inside decompositions."""
+"""Maximum depth of nested decompositions."""
 
 
 def decompose(program: Program, operators: Collection[str] | Callable[[str], bool], *, strict: bool = True) -> Program:
-    """Return the program with all calls of other operators computed by the chosen ones.
+    """Return the program with all other operators decomposed into the chosen ones.
 
-    The library's decompositions are applied, and those of custom operators, again and again until only chosen operators are left.
-    In-place and ``out=`` calls are decomposed as well, if their functional form has a decomposition; `functionalize` comes first
-    where only functional operators are wanted. A device computes what has no kernel there by the same decompositions, so there
-    results are the same bit for bit; elsewhere they can differ by rounding.
+    The decompositions of the library and of custom operators are applied until only chosen operators are left. In-place and
+    ``out=`` calls are decomposed too, if their functional form has a decomposition; call `functionalize` first if only
+    functional operators are wanted. A device uses the same decompositions for operators without a kernel, so their results
+    are identical bit for bit; others can differ by rounding.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def _laid_out(made: Rewriter, old: Value, new: Value, call: ProgramCall) -> Valu
 
 
 def decomposed(made: Rewriter, call: ProgramCall, laid_out: Callable[[Rewriter, Value, Value, ProgramCall], Value] = _laid_out) -> bool:
-    """Add what computes a call. Return False if nothing does. `laid_out` gives a result the layout that it had."""
+    """Add the decomposition of a call. Return False if there is none. `laid_out` gives a result its old layout."""
     if random(call) or call.op.flags & (operator_flags.HOST | operator_flags.VIEW) or "out" in call.kwargs:
         return False
     args, kwargs = made.mapped((call.args, call.kwargs))
@@ -117,14 +117,14 @@ def decomposed(made: Rewriter, call: ProgramCall, laid_out: Callable[[Rewriter, 
         made.emit(registry["copy_"], (target, outputs[0]), {}, like=call, writes=(target,))
         return True
     for old, new in zip(results, outputs):
-        if not same_layout(old, new):  # what follows may depend on the layout
+        if not same_layout(old, new):  # later calls may depend on the layout
             new = laid_out(made, old, new, call)
         made.replace(old, new)
     return True
 
 
 def _body(op: Op, args: Any, kwargs: dict[str, Any]) -> tuple[Callable[..., Any], list[Any]] | None:
-    """Return the decomposition of the overload that a call has, and its arguments in the order of the schema."""
+    """Return the decomposition of the overload that a call uses, and its arguments in the order of the schema."""
     stand_ins: dict[int, Value] = {}
 
     def tensor(value: Value) -> Tensor:

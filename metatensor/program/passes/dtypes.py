@@ -19,10 +19,10 @@ __all__ = ["change_dtype"]
 def change_dtype(
     program: Program, dtype: DType, *, source: DType | None = None, keep: Callable[[ProgramCall], bool] | None = None
 ) -> Program:
-    """Return the program with values of one floating-point dtype in another: arguments, parameters, buffers, constants, results.
+    """Return the program with one floating-point dtype replaced by another in arguments, parameters, buffers, constants and results.
 
-    Results are what the calls give in that dtype, so they differ by rounding. A dtype that a call names, such as that of
-    ``zeros(3, dtype=float32)``, is replaced too. Tensors that the program holds are converted, those on meta in name only.
+    Calls compute in the new dtype, so results differ by rounding. A dtype argument of a call, such as that of
+    ``zeros(3, dtype=float32)``, is replaced too. The program's tensors are converted; those on meta only change their dtype.
 
     Parameters
     ----------
@@ -31,14 +31,14 @@ def change_dtype(
     dtype : dtype
         The new dtype, a floating-point one.
     source : dtype, optional
-        The dtype that is replaced. Default: float32.
+        The dtype to replace. Default: float32.
     keep : callable, optional
         Returns True for calls that compute in the old dtype: their arguments are converted to it, and their results from it.
 
     Raises
     ------
     ValueError
-        If a dtype is no floating-point dtype, or a call that `keep` chooses writes to a tensor.
+        If a dtype is not a floating-point dtype, or a call that `keep` chooses writes to a tensor.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def change_dtype(
     source = mt.float32 if source is None else source
     for one in (dtype, source):
         if not one.is_floating_point:
-            raise ValueError(f"change_dtype: {one} is no floating-point dtype")
+            raise ValueError(f"change_dtype: {one} is not a floating-point dtype")
     if source is dtype:
         return program
     made = Rewriter(program)

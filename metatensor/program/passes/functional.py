@@ -14,11 +14,11 @@ __all__ = ["functionalize"]
 
 
 def functionalize(program: Program, *, early: bool = False) -> Program:
-    """Return the program without writes: in-place and ``out=`` calls compute new values, and views are made again from them.
+    """Return the program without writes: in-place and ``out=`` calls compute new values, and views are recomputed from them.
 
-    What the program writes to its arguments, parameters, buffers and constants is copied there by calls of ``copy_`` at its end.
-    Operators that only exist in place, such as ``normal_``, write to a copy that was made for them. Values that were
-    overwritten now have memory of their own, so the peak of memory can grow.
+    Writes to arguments, parameters, buffers and constants become calls of ``copy_`` at the end of the program.
+    Operators that only exist in place, such as ``normal_``, write to a new copy. Values that were
+    overwritten now have their own memory, so the peak memory can grow.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def functionalize(program: Program, *, early: bool = False) -> Program:
     Returns
     -------
     Program
-        A program in which nothing but these copies and operators without a functional form write.
+        A program in which only these copies, and operators without a functional form, write.
 
     Raises
     ------
@@ -54,7 +54,7 @@ def functionalize(program: Program, *, early: bool = False) -> Program:
 
 
 class _Functional:
-    """Keeps for each storage that is written to a value with its present contents, and the layout of the value it began with."""
+    """Tracks, for each storage that is written to, a value with its current contents and the layout of its first value."""
 
     def __init__(self, program: Program) -> None:
         self.program, self.made = program, Rewriter(program)
@@ -95,7 +95,7 @@ class _Functional:
         return self.made.finish(reads=reads)
 
     def note(self, call: ProgramCall) -> None:
-        """Note the values that a call returned: views, and the beginnings of storages."""
+        """Note the values that a call returned: views, and the first values of storages."""
         given = {value.storage for value in used(call)}
         numbers = {value.number for value in used(call)}
         for value in leaves(Value, call.result):
@@ -131,7 +131,7 @@ class _Functional:
         return same_layout(base, value) and base.offset == value.offset
 
     def present(self, value: Value) -> Value:
-        """Return what stands for a value now, after making it again if its memory was written to."""
+        """Return the new value for a value. It is recomputed if its memory was written to."""
         if value.storage not in self.changed or self.valid.get(value.number) == self.version[value.storage]:
             return self.made.value(value)
         found = self.whole[value.storage] if self.is_base(value) else self.viewed(value)
@@ -163,7 +163,7 @@ class _Functional:
     # Writing --------------------------------------------------------------------------------------------
 
     def write(self, value: Value, content: Value) -> None:
-        """Give the elements of a value other contents."""
+        """Overwrite the elements of a value."""
         if content.dtype is not value.dtype:
             content = self.emit("_to_copy", content, value.dtype)
         if content.shape != value.shape:
@@ -185,7 +185,7 @@ class _Functional:
         return None
 
     def back(self, view: str, args: Any, content: Value) -> Value | None:
-        """Return the contents of what a view shows, after those of the view have changed. None if no operator says so."""
+        """Return the base's contents after those of a view have changed. None if no operator computes them."""
         parent, rest = args[0], args[1:]
         found: Any = None
         if view in ("select", "slice", "diagonal"):
@@ -246,7 +246,7 @@ class _Functional:
                 self.write(target, content)
 
     def resized(self, target: Value, result: Value, content: Value) -> None:
-        """Give a tensor other contents of another size."""
+        """Replace a tensor's contents by contents of another size."""
         if target.number in {v.number for v in self.program.inputs} | {v.number for v in self.program.held.values()}:
             self.fail("it changes the size of an argument, a parameter or a buffer")
         if content.dtype is not result.dtype:
@@ -259,7 +259,7 @@ class _Functional:
         self.made.same[result.number] = content
 
     def host(self, call: ProgramCall) -> None:
-        """Calls that give a tensor another layout or other memory."""
+        """Handle a call that gives a tensor another layout or other memory."""
         result, target = call.result, call.writes[0]
         if call.op.name == "resize_" and isinstance(result, Value) and 0 in target.shape:
             like = self.made.mapped(call.args)[0]
@@ -275,7 +275,7 @@ class _Functional:
             self.fail("it changes a tensor in a way that no value shows")
 
     def on_copies(self, call: ProgramCall) -> None:
-        """Let an operator that only exists in place write to copies."""
+        """Make an operator that only exists in place write to copies."""
         copies = {}
         for value in call.writes:
             copies[value.number] = self.emit("clone", self.present(value))
@@ -289,7 +289,7 @@ class _Functional:
             self.write(value, copies[value.number])
 
     def copy_back(self, value: Value) -> None:
-        """Copy the contents to where others see them. From then on, what shows this memory is a view of it again."""
+        """Copy the contents to the original memory. From then on, values in this memory are views of it again."""
         storage = value.storage
         if self.version[storage]:
             self.call = self.last[storage]

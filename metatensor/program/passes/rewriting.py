@@ -1,4 +1,4 @@
-"""What passes share: `Rewriter` makes the calls of a new program, `released` says when its storages are let go of."""
+"""Shared by passes: `Rewriter` builds the calls of a new program, `released` finds when its storages are released."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from metatensor.program.structure import leaves, mapped
 __all__ = ["Rewriter", "random", "released", "same_layout", "used", "written"]
 
 _WHOLE = 1 << 50
-"""Bytes of the storages on meta that stand for those of a program, whatever layouts their values have."""
+"""Bytes of the storages on meta that replace those of a program: enough for any layout."""
 
 
 def used(call: ProgramCall) -> list[Value]:
@@ -57,11 +57,11 @@ def released(calls: Iterable[ProgramCall]) -> dict[int, tuple[int, ...]]:
 
 
 class Rewriter:
-    """Makes a new program out of the calls of another, one after the other.
+    """Builds a new program from the calls of another, one after the other.
 
-    `keep` takes a call over. `emit` adds another call and returns its results, whose metadata comes from running it on meta.
-    `replace` says that one value stands for another from then on. Where the layout of an argument has changed, a call that is
-    kept gets new metadata too. `finish` returns the program.
+    `keep` copies a call. `emit` adds a new call and returns its results, whose metadata comes from running it on meta. `replace`
+    substitutes one value for another from then on. If the layout of an argument has changed, a copied call gets new
+    metadata too. `finish` returns the program.
     """
 
     def __init__(self, program: Program) -> None:
@@ -75,25 +75,25 @@ class Rewriter:
         self._storage = max((value.storage for value in values.values()), default=-1) + 1
 
     def value(self, value: Value) -> Value:
-        """Return what stands for a value of the old program."""
+        """Return the new value for a value of the old program."""
         return self.same.get(value.number, value)
 
     def mapped(self, nested: Any) -> Any:
-        """Return nested arguments with what stands for their values."""
+        """Return nested arguments with their values replaced by the new ones."""
         return mapped(self.value, Value, nested)
 
     def replace(self, old: Any, new: Any) -> None:
-        """Let values stand for others. Both can be nested."""
+        """Use the values in `new` instead of those in `old`. Both can be nested."""
         for one, other in zip(leaves(Value, old), leaves(Value, new), strict=True):
             self.same[one.number] = other
 
     def at(self, index: int) -> None:
-        """Say that what follows is made of the call with this index."""
+        """Attribute the calls that follow to the old call with this index."""
         while len(self._places) <= index:
             self._places.append(len(self.calls))
 
     def keep(self, call: ProgramCall, **changes: Any) -> Any:
-        """Take a call over, with other attributes if there are some. Return its results."""
+        """Copy a call, with changed attributes if given. Return its results."""
         if changes:
             call = call.replace(**changes)
         args, kwargs = self.mapped((call.args, call.kwargs))
@@ -122,7 +122,7 @@ class Rewriter:
         return Value(self._number - 1, storage, t.storage_offset(), t.shape, t.stride(), t.dtype, device, conj, neg, requires_grad)
 
     def like(self, value: Value, dtype: DType, storage: int) -> Value:
-        """Return a value with the layout of another, and another dtype and storage."""
+        """Return a value with the layout of another, but another dtype and storage."""
         self._number += 1
         return Value(self._number - 1, storage, value.offset, value.shape, value.stride, dtype, value.device, value.conj, value.neg,
                      value.requires_grad)  # fmt: skip
@@ -133,7 +133,7 @@ class Rewriter:
         return self._storage - 1
 
     def hold(self, name: str, tensor: Tensor, kind: str = "constant") -> Value:
-        """Add a tensor to those that the program holds. If the name is taken, a number is added to it."""
+        """Add a tensor to those that the program holds. If the name is taken, a number is appended."""
         wish, n = name, 1
         while name in self.held or name in self.program.tied:
             name, n = f"{wish}_{n}", n + 1
@@ -142,14 +142,14 @@ class Rewriter:
         return value
 
     def release(self, name: str) -> None:
-        """Take a tensor out of those that the program holds."""
+        """Remove a tensor from those that the program holds."""
         del self.held[name], self.kinds[name], self.tensors[name]
 
     def emit(self, op: Op, args: Any, kwargs: dict[str, Any], *, like: ProgramCall, writes: Iterable[Value] = (),
              device: Device | None = None) -> Any:  # fmt: skip
-        """Add a call in the place of `like`, and return its results. The arguments have values of the new program.
+        """Add a call in place of `like`, and return its results. The arguments contain values of the new program.
 
-        Results without tensors among the arguments, and devices that are meta, are on `device`.
+        Results of calls without tensor arguments are on `device`, which also replaces meta devices in the arguments.
         """
         writes = tuple(writes)
         storages: dict[Any, int] = {}
@@ -201,7 +201,7 @@ class Rewriter:
         return values
 
     def inline(self, function: Callable[..., Any], arguments: Any, like: ProgramCall, device: Device) -> Any:
-        """Add the calls that a function makes of values, and return the values that it returns."""
+        """Run a function on values, add the calls that it makes, and return its results as values."""
         values: dict[int, Value] = {value.number: value for value in leaves(Value, arguments)}
         bases = {value.storage: mt.empty(_WHOLE, dtype=mt.uint8, device="meta") for value in values.values()}
         given = {}

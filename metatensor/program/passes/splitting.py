@@ -16,10 +16,10 @@ __all__ = ["Parts", "split"]
 
 
 class Parts:
-    """Programs that run one after the other. `split` makes them.
+    """Programs that run one after the other. Created by `split`.
 
-    A call does what the program did that was split. The arguments of each part are tensors: the values that earlier parts or the
-    arguments of the whole gave, in the order of ``part.inputs``; what it returns is the tuple of ``part.outputs``.
+    A call computes the same as the program that was split. The arguments of each part are tensors, from earlier parts or from
+    the arguments of the whole, in the order of ``part.inputs``. It returns the tuple of ``part.outputs``.
 
     Attributes
     ----------
@@ -74,10 +74,10 @@ class Parts:
 
 def split(program: Program, *, at: Iterable[str] | None = None, nbytes: int | None = None,
           where: Callable[[ProgramCall], bool] | None = None) -> Parts:  # fmt: skip
-    """Return several programs that do what one does when they run one after the other.
+    """Split a program into parts that compute the same when they run one after the other.
 
-    One of the three says where parts begin. Values that a later part needs are returned by one and are arguments of the other, so
-    the caller holds them in between. Gradients and buffers that a run sets are set by the last part.
+    One of the three options determines where parts begin. A value that a later part needs is an output of one part and an
+    argument of the other, so the caller holds it in between. Effects on gradients and buffers are left to the last part.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ def split(program: Program, *, at: Iterable[str] | None = None, nbytes: int | No
     at : iterable of str, optional
         Paths of modules. A part begins with the first call of each of them.
     nbytes : int, optional
-        Most bytes of parameters, buffers and constants that a part has. One call that needs more is a part of its own.
+        Maximum bytes of parameters, buffers and constants in a part. A call that needs more is a part of its own.
     where : callable, optional
         Returns True for the calls with which a part begins.
 
@@ -190,7 +190,7 @@ def _parts(program: Program, ranges: list[tuple[int, int]]) -> Iterable[Program]
 
 
 def _rebased(call: ProgramCall, taken: dict[Any, int]) -> ProgramCall:
-    """Return a call with tickets that count from where its part begins."""
+    """Return a call with its tickets counted from the beginning of its part."""
     before = dict(taken)
     if not before or next(leaves(Ticket, (call.args, call.kwargs)), None) is None:
         return call

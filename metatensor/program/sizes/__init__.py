@@ -1,1 +1,1 @@
-"""Programs with named sizes: expressions, how they are found, and the programs that have them. docs/sizes.md describes these."""
+"""Programs with named sizes: expressions, the search for them, and programs that contain them. See docs/sizes.md."""

@@ -1,4 +1,4 @@
-"""Captures at several sizes, and sizes to try."""
+"""Captures at several sizes, and the choice of sizes to try."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from metatensor.program.sizes.tracking import Notes
 __all__ = ["GENERIC", "PIECES", "Captures"]
 
 GENERIC = 7
-"""Sizes at which a program is captured before it is fitted, besides the user's."""
+"""Number of sizes at which a program is captured before fitting, besides the user's."""
 _CAPTURES = 320
-"""Captures that may be made."""
+"""Maximum number of captures."""
 PIECES = 24
-"""Programs with different calls that one program with named sizes may have."""
+"""Maximum number of pieces, programs with different calls, of one program with named sizes."""
 
 
 class Captures:
-    """Captures at sizes, each made once, and the pieces to which they belong. See `Finder`."""
+    """Captures at different sizes, each made once, and the pieces to which they belong. See `Finder`."""
 
     def __init__(
         self, make: Callable[..., Program], ranges: Mapping[str, range], base: Sizes, wide: Mapping[str, range] | None = None
@@ -43,7 +43,7 @@ class Captures:
         return tuple(sizes[one] for one in self.names)
 
     def take(self, sizes: Sizes) -> Taken | Exception:
-        """Capture at sizes, once."""
+        """Return the capture at the given sizes, which is made once, or the exception that it raised."""
         key = self.key(sizes)
         if key not in self.known:
             self.count()
@@ -69,10 +69,10 @@ class Captures:
                 f"{first_difference(a.taken, b.taken)}")  # fmt: skip
 
     def too_many(self) -> None:
-        raise SizesError(f"trace: the calls are others at nearly every size{self.example()}")
+        raise SizesError(f"trace: the calls differ at nearly every size{self.example()}")
 
     def follow(self, sizes: Sizes, piece: Piece | None) -> tuple[Guard, ...]:
-        """Capture at sizes with ints that note comparisons. Return the conditions under which the code goes the same way."""
+        """Capture with ints that record comparisons. Return the conditions under which the code takes the same path."""
         notes = Notes()
         self.count()
         try:
@@ -86,7 +86,7 @@ class Captures:
         if piece is not None:
             piece.notes.update(notes.expressions)
         if isinstance(got, Taken) and isinstance(plain, Taken) and not got.same_calls(plain):
-            return ()  # the code treats such ints otherwise: nothing is known
+            return ()  # the code takes another path with such ints, so nothing is known
         found: dict[Guard, None] = {}
         for guard, place in notes.guards.items():
             short = guard.simple()
@@ -98,7 +98,7 @@ class Captures:
         return tuple(found)
 
     def sort(self, sizes: Sizes) -> Piece | None:
-        """Capture at sizes, and add them to the piece with the same calls, or to a new one."""
+        """Capture at the given sizes, and add them to the piece with the same calls, or to a new piece."""
         got = self.take(sizes)
         if isinstance(got, Exception):
             if sizes not in self.failed:
@@ -108,10 +108,10 @@ class Captures:
                 self.refused.append(Refused(guards, f"{type(got).__name__}: {got}"[:200]))
             return None
         same = [piece for piece in self.pieces if piece.taken.same_calls(got)]
-        if same:  # several, where numbers follow other rules at special sizes
+        if same:  # several pieces may have the same calls, if numbers follow other rules at special sizes
             fitting = (p for p in same if all(guard(sizes) for guard in p.bounds))
             piece = next((p for p in same if sizes in p.points), None) or next(fitting, same[0])
-            self.known[self.key(sizes)] = piece.taken._replace(numbers=got.numbers)  # the rest need not be kept twice
+            self.known[self.key(sizes)] = piece.taken._replace(numbers=got.numbers)  # share the rest with the piece
             if sizes not in piece.points:
                 piece.points.append(sizes)
             return piece
@@ -125,11 +125,11 @@ class Captures:
         return found._replace(program=filled(found.program, found.numbers))
 
     def piece_at(self, sizes: Mapping[str, int]) -> Piece | None:
-        """Return the piece that holds at sizes, or None."""
+        """Return the piece that holds at the given sizes, or None."""
         return next((piece for piece in self.pieces if piece.holds(sizes)), None)
 
     def anywhere(self) -> Sizes:
-        """Return random sizes, with a preference for small ones and ends."""
+        """Return random sizes, mostly small ones and ends of ranges."""
         return {one: self._value(sizes) for one, sizes in self.ranges.items()}
 
     def _value(self, sizes: range) -> int:
@@ -141,7 +141,7 @@ class Captures:
         return sizes[self.random.randrange(count)]
 
     def starts(self) -> Iterator[Sizes]:
-        """Yield sizes for the first captures: generic ones, then ends."""
+        """Yield sizes for the first captures: generic ones, then ends of ranges."""
         middle = {one: sizes[len(sizes) > 2 : ] for one, sizes in self.ranges.items()}
         for i in range(GENERIC):
             yield {one: part[self.random.randrange(len(part))] if i > 1 else part[-1 if i else min(2, len(part) - 1)]
@@ -160,7 +160,7 @@ class Captures:
         for i in range(tries):
             made = self.anywhere()
             if i % 2:
-                for one in self.names:  # as at the start but for multiples of what divides
+                for one in self.names:  # as at the start, but for multiples of divisors
                     if self.random.random() < 0.5:
                         made[one] = start[one] + self.random.choice(moduli) * self.random.randrange(-8, 9)
                 if i % 4 == 1 and len(self.names) > 1:

@@ -1,4 +1,4 @@
-"""Traces at several sizes, in which the sizes of tensors can know their expressions."""
+"""Traces at several sizes, in which the sizes of tensors can carry their expressions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def trace_sizes(
 ) -> SizedProgram:  # fmt: skip
     """Trace a callable with named sizes. ``run(fn, args, kwargs, observing)`` traces it once.
 
-    `tried` has ranges within those of `sizes` in which captures are made. Default: the same. `complete` changes each program.
+    `tried` restricts the ranges in which captures are made. Default: those of `sizes`. `complete` is applied to each program.
     """
     ranges = ranges_of(sizes)
     named = Named(fn, args, kwargs, dims, ranges)
@@ -56,7 +56,7 @@ def trace_sizes(
         return complete(program)
 
     collecting = gc.isenabled()
-    gc.disable()  # what is kept are many small objects, which the collector would visit again and again
+    gc.disable()  # captures keep many small objects, which the collector would traverse repeatedly
     try:
         return found(make, ranges, named.base, tried)
     finally:
@@ -65,7 +65,7 @@ def trace_sizes(
 
 
 class _Layouts:
-    """Expressions of the sizes and strides of values, by their numbers."""
+    """Expressions of the sizes and strides of values, by the values' numbers."""
 
     def __init__(self, expressions: Mapping[int, Any]) -> None:
         self.expressions = expressions
@@ -73,7 +73,7 @@ class _Layouts:
         self.by_number: dict[int, Mapping[int, Any]] = {}
 
     def read(self, value: Any, numbers: Any, stride: bool, notes: Notes) -> Any:
-        """Return sizes or strides as ints that know their expressions."""
+        """Return sizes or strides as ints that carry their expressions."""
         if value is None:
             return numbers
         start = self._start(value)
@@ -87,7 +87,7 @@ class _Layouts:
         return tuple(made) if stride else mt.Size(made)
 
     def _start(self, value: Any) -> int | None:
-        """Return the position of the first number of a value: values have their numbers in the order in which they were made."""
+        """Return the position of the first number of a value: values are numbered in order of creation."""
         number = value.number
         if number == len(self.starts) - 1:
             self.starts.append(self.starts[-1] + 1 + 2 * len(value.shape))
@@ -101,7 +101,7 @@ class _Given(_Layouts):
         self.by_value = by_value
 
     def read(self, value: Any, numbers: Any, stride: bool, notes: Notes) -> Any:
-        """Return sizes as ints that know their expressions, and strides as they are."""
+        """Return sizes as ints that carry their expressions, and strides unchanged."""
         spec = None if value is None or stride else self.by_value.get(value.number)
         if spec is None:
             return numbers
@@ -126,7 +126,7 @@ def _inputs(named: Named, capture: Capture, args: tuple, kwargs: dict[str, Any])
 
 
 class _State:
-    """What modules, gradients and random numbers are, to be restored after each run."""
+    """The state of modules, gradients and random numbers, restored after each run."""
 
     def __init__(self, modules: list[Any]) -> None:
         parts = [part for module in modules for part in module.modules()]
@@ -139,7 +139,7 @@ class _State:
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Return a context that restores them on exit, and in which no cycles are collected."""
+        """Return a context that restores them on exit, and disables garbage collection inside."""
         state, collecting = mt.get_rng_state(), gc.isenabled()
         versions = [t._version for t, _ in self.data]
         gc.disable()

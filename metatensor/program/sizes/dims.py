@@ -1,4 +1,4 @@
-"""Which sizes of which arguments have names, and arguments of other sizes."""
+"""The named sizes of arguments, and the creation of arguments of other sizes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Named", "by_place", "pairs", "range_text", "ranges_of", "resized", "
 
 
 def ranges_of(sizes: Any) -> dict[str, range]:
-    """Return the range of each name. Raise TypeError or ValueError if `sizes` does not give them."""
+    """Return the range of each name. Raise TypeError or ValueError if `sizes` is invalid."""
     if not isinstance(sizes, Mapping) or not sizes:
         raise TypeError(f"trace: sizes must be a dict of names and ranges, such as {{'batch': (1, 64)}}, got {sizes!r:.80}")
     found = {}
@@ -42,11 +42,11 @@ class Named:
     Parameters
     ----------
     fn : callable
-        What is called; its parameters have the names that `dims` uses.
+        The callable; `dims` may use the names of its parameters.
     args, kwargs : tuple and dict
         The arguments.
     dims : dict or sequence
-        For each argument, by name or position, which of its sizes have names.
+        For each argument, by name or position, the names of its sizes.
     ranges : dict of range
         The sizes that each name may have.
     """
@@ -71,7 +71,7 @@ class Named:
             yield from _equations(spec, self.args[key] if isinstance(key, int) else self.kwargs[key], _shown(key))
 
     def at(self, sizes: Mapping[str, Any], number: Any = evaluate) -> tuple[tuple, dict[str, Any]]:
-        """Return arguments at sizes. `number` makes an argument that is an int of its expression."""
+        """Return arguments of the given sizes. `number` converts the expression of an int argument to the argument."""
         args, kwargs = list(self.args), dict(self.kwargs)
         for key, spec in self.specs.items():
             if isinstance(key, int):
@@ -91,7 +91,7 @@ def _shown(key: Any) -> str:
 
 
 def by_place(fn: Any, args: tuple, kwargs: Mapping[str, Any], dims: Any) -> dict[Any, Any]:
-    """Return the descriptions by the index or the keyword of an argument."""
+    """Return `dims` as a dict keyed by the index or keyword of each argument."""
     if isinstance(dims, (list, tuple)):
         if len(dims) > len(args):
             raise ValueError(f"trace: dims has {len(dims)} entries for {len(args)} positional arguments")
@@ -107,7 +107,7 @@ def by_place(fn: Any, args: tuple, kwargs: Mapping[str, Any], dims: Any) -> dict
     for key, spec in dims.items():
         place = key if isinstance(key, int) or key in kwargs else names.index(key) if key in names else -1
         if isinstance(place, int) and not 0 <= place < len(args):
-            raise ValueError(f"trace: dims names {key!r}, which is no argument of the call")
+            raise ValueError(f"trace: dims names {key!r}, which is not an argument of the call")
         if spec is not None:
             found[place] = spec
     return found
@@ -169,7 +169,7 @@ def _item(value: Any, key: Any) -> Any:
 
 
 def _equations(spec: Any, value: Any, where: str) -> Iterator[tuple[Any, int, str]]:
-    """Yield expressions, the numbers that they must have, and where."""
+    """Yield expressions, the numbers that they must equal, and where they occur."""
     if isinstance(spec, tuple):
         for dim, expression in enumerate(spec):
             if expression is not None:
@@ -202,7 +202,7 @@ def _at(spec: Any, value: Any, sizes: Mapping[str, int], number: Any) -> Any:
 
 
 def resized(t: Tensor, shape: list[int]) -> Tensor:
-    """Return a tensor of another shape with the values of `t`, repeated where it is larger. It has `t`'s order of dimensions in memory."""
+    """Return a tensor of another shape with the values of `t`, repeated where it is larger, and `t`'s memory order of dimensions."""
     if list(t.shape) == shape:
         return t
     strides = t.stride()
@@ -227,7 +227,7 @@ def resized(t: Tensor, shape: list[int]) -> Tensor:
 
 
 def pairs(wanted: Any, got: Any, where: str = "the arguments") -> Iterator[tuple[Any, Any, str]]:
-    """Yield the values and numbers among the arguments of a program with what a call has there. What does not match is left out."""
+    """Yield each value or number in a program's arguments with the corresponding argument of a call. Mismatches are skipped."""
     if isinstance(wanted, Value):
         if isinstance(got, Tensor) and got.dim() == len(wanted.shape):
             for dim, (n, m) in enumerate(zip(wanted.shape, got.shape)):
@@ -247,12 +247,12 @@ def pairs(wanted: Any, got: Any, where: str = "the arguments") -> Iterator[tuple
 
 
 def solved(equations: Any, names: Mapping[str, Any]) -> dict[str, int]:
-    """Return the sizes of names for which expressions have the numbers that they must have.
+    """Solve equations, each an expression and the number that it must equal, for the named sizes.
 
     Raises
     ------
     ValueError
-        If there are none, or an expression of several names does not determine them.
+        If there is no solution, or an expression of several names does not determine them.
     """
     equations = list(equations)
     found: dict[str, int] = {}
@@ -266,7 +266,7 @@ def solved(equations: Any, names: Mapping[str, Any]) -> dict[str, int]:
             if size is not None:
                 found[name] = size
             elif expression == parse(name):
-                raise ValueError(f"{where} is {number}, which is no size")
+                raise ValueError(f"{where} is {number}, which is not a size")
     for name in names:
         if name not in found:
             raise ValueError(f"the size {name!r} is not determined by the arguments; it must be a dimension of its own, or be in a sum "
@@ -279,7 +279,7 @@ def solved(equations: Any, names: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _solve(expression: Expression, number: int, name: str, found: Mapping[str, int]) -> int | None:
-    """Return the size of a name for which a polynomial that is linear in it has a value."""
+    """Solve a polynomial, which must be linear in `name`, for the name's size. Return None if there is no solution."""
     factor = rest = 0
     for product, by in expression.terms.items():
         if name in product and product.count(name) == 1 and not any(name in names_in(Expression({(a,): 1})) for a in product if a != name):

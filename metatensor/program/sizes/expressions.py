@@ -1,7 +1,7 @@
-"""Expressions of named sizes: polynomials with integer coefficients of names, quotients, remainders, least and greatest values.
+"""Expressions of named sizes: polynomials with integer coefficients of names, quotients, remainders, minima and maxima.
 
-Two expressions that are the same polynomial are equal, however they were written. `Real` has expressions with a
-floating-point result, whose operations stay as they are written, because others would round differently.
+Two expressions that are the same polynomial are equal, however they were written. `Real` holds expressions with a
+floating-point result. Its operations stay as written, because rewriting would change the rounding.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ __all__ = ["MOST", "Expression", "ExpressionError", "Number", "Real", "RealSize"
            "names_in", "parse", "python"]  # fmt: skip
 
 MOST = 1 << 62
-"""Numbers from this on are no sizes."""
+"""Sizes must be less than this."""
 _TERMS = 4000
-"""Terms that a product may have."""
+"""Maximum number of terms of a product."""
 _LONGEST = 4000
-"""Characters that the text of an expression may have."""
+"""Maximum length of the text of an expression."""
 
 Atom = Union[str, "tuple[Any, ...]"]  # a name, or an operation and its operands
 Number = Union[int, float, "Expression", "Real"]
 
 
 class ExpressionError(ValueError):
-    """A text is no expression of sizes, or it cannot be computed."""
+    """Raised for a text that is not an expression of sizes, or an expression that cannot be computed."""
 
 
 class Expression:
@@ -126,7 +126,7 @@ class Real:
 
 
 class Size(int):
-    """A number in a program with named sizes: an int, that of the sample, which prints as its expression."""
+    """A number in a program with named sizes: the int of the sample, printed as its expression."""
 
     expression: Expression
 
@@ -149,7 +149,7 @@ class Size(int):
 
 
 class RealSize(float):
-    """A float in a program with named sizes, which prints as its expression."""
+    """A float in a program with named sizes, printed as its expression."""
 
     expression: Real
 
@@ -201,7 +201,7 @@ def _atom(op: str, *args: Any) -> Any:
 
 
 def quotient(a: Any, b: Any) -> Any:
-    """Return ``a // b``. What `b` divides is taken out."""
+    """Return ``a // b``. Terms divisible by `b` are split off."""
     if isinstance(b, int) and b > 0 and isinstance(a, Expression):
         common = math.gcd(b, *(factor for product, factor in a.terms.items() if product))
         if common > 1:  # (4*n + 3) // 8 is (n + 0) // 2
@@ -216,18 +216,18 @@ def quotient(a: Any, b: Any) -> Any:
         inside = [product for product in a.terms if product]
         if len(inside) == 1 and a.terms[inside[0]] == 1 and len(inside[0]) == 1 and not isinstance(inside[0][0], str):
             inner_op, *operands = inside[0][0]
-            if inner_op == "//" and isinstance(operands[1], int) and operands[1] > 0:  # a quotient of a quotient is one
+            if inner_op == "//" and isinstance(operands[1], int) and operands[1] > 0:  # (x // a) // b is x // (a*b)
                 return quotient(operands[0] + operands[1] * a.terms.get((), 0), operands[1] * b)
     return _atom("//", a, b)
 
 
 def least(*args: Any) -> Any:
-    """Return the least of several expressions."""
+    """Return the minimum of several expressions."""
     return _extreme("min", min, args)
 
 
 def greatest(*args: Any) -> Any:
-    """Return the greatest of several expressions."""
+    """Return the maximum of several expressions."""
     return _extreme("max", max, args)
 
 
@@ -252,12 +252,12 @@ _INTEGER = ("//", "%", "min", "max")
 
 
 def evaluate(value: Any, sizes: Mapping[str, int]) -> Any:
-    """Return the number that an expression is at sizes.
+    """Return the value of an expression at the given sizes.
 
     Raises
     ------
     ExpressionError
-        If it divides by zero, takes a root of a negative number or exceeds all sizes.
+        If it divides by zero, takes a root of a negative number, or is too large for a size.
     KeyError
         If a name has no size.
     """
@@ -268,7 +268,7 @@ def evaluate(value: Any, sizes: Mapping[str, int]) -> Any:
                 factor *= sizes[atom] if isinstance(atom, str) else _applied(atom[0], atom[1:], sizes)
             total += factor
         if not -MOST < total < MOST:
-            raise ExpressionError(f"{_short(value)} is {str(total)[:20]}, which is no size")
+            raise ExpressionError(f"{_short(value)} is {str(total)[:20]}, which is not a size")
         return total
     if isinstance(value, Real):
         return _applied(value.op, value.args, sizes)
@@ -288,7 +288,7 @@ def _short(value: Any) -> str:
 
 
 def names_in(value: Any) -> Iterator[str]:
-    """Yield the names in an expression; some may come several times."""
+    """Yield the names in an expression; with repetitions."""
     if isinstance(value, Expression):
         for product in value.terms:
             for atom in product:
@@ -303,7 +303,7 @@ def names_in(value: Any) -> Iterator[str]:
 
 
 def linear(expression: Expression) -> tuple[str, int, int] | None:
-    """Return the name, the factor and the constant of an expression ``factor*name + constant``, or None if it is no such."""
+    """Return the name, the factor and the constant of an expression ``factor*name + constant``, or None for any other expression."""
     names = {*names_in(expression)}
     if len(names) != 1:
         return None
@@ -316,7 +316,7 @@ def linear(expression: Expression) -> tuple[str, int, int] | None:
 
 
 def python(value: Any) -> str:
-    """Return an expression as Python source. ``sqrt`` and ``log`` are those of ``math``."""
+    """Return an expression as Python source. It uses ``sqrt`` and ``log`` from ``math``."""
     return _text(value, False) if isinstance(value, (Expression, Real)) else repr(value)
 
 
@@ -363,14 +363,14 @@ _BINARY: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Floor
 
 
 def parse(text: str) -> Any:
-    """Return the expression that a text stands for: an int, a float, an `Expression` or a `Real`.
+    """Parse the text of an expression to an int, a float, an `Expression` or a `Real`.
 
     A text has names, numbers, ``+ - * // % / **``, ``min``, ``max``, ``ceil(a/b)``, ``sqrt``, ``log`` and ``float``. Nothing is executed.
 
     Raises
     ------
     ExpressionError
-        If the text is no such expression.
+        If the text is not such an expression.
 
     Examples
     --------
@@ -385,7 +385,7 @@ def parse(text: str) -> Any:
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError, ZeroDivisionError, TypeError) as error:
         if isinstance(error, ExpressionError):
             raise
-        raise ExpressionError(f"{text[:60]!r} is no expression of sizes") from None
+        raise ExpressionError(f"{text[:60]!r} is not an expression of sizes") from None
 
 
 def _parsed(node: ast.expr, text: str) -> Any:
@@ -409,7 +409,7 @@ def _parsed(node: ast.expr, text: str) -> Any:
             return (least if function == "min" else greatest)(*args)
         if function in ("sqrt", "log", "float") and len(args) == 1:
             return Real(function, args[0])
-    raise ExpressionError(f"{text[:60]!r} is no expression of sizes: {ast.unparse(node)[:40]!r} is not understood")
+    raise ExpressionError(f"{text[:60]!r} is not an expression of sizes: {ast.unparse(node)[:40]!r} is not understood")
 
 
 def _binary(op: str, a: Any, b: Any) -> Any:
@@ -432,7 +432,7 @@ def _binary(op: str, a: Any, b: Any) -> Any:
 
 
 def bounds(value: Any, ranges: Mapping[str, tuple[int, int]]) -> tuple[float, float]:
-    """Return numbers between which an expression is, for names within ranges. They need not be reached."""
+    """Return lower and upper bounds of an expression for names within ranges. The bounds need not be tight."""
     if isinstance(value, (int, float)):
         return value, value
     if isinstance(value, Real):

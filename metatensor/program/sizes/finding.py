@@ -1,4 +1,4 @@
-"""Capture at several sizes: which calls there are where, expressions for their numbers, and conditions for the calls."""
+"""Search for a program with named sizes: which calls run at which sizes, expressions for their numbers, and conditions."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from metatensor.program.sizes.pieces import Piece, Sizes, SizesError, is_stepwis
 __all__ = ["Finder"]
 
 _CONFIRM, _CONFIRM_STEPS = 6, 40
-"""Sizes, not used to fit, at which the result must be that of a capture; where expressions have quotients, minima and the like, more."""
+"""Number of sizes, not used in fitting, at which the result is compared with a capture. More if expressions are stepwise."""
 _ROUNDS = 8
-"""How often numbers are fitted again after a size at which they were wrong."""
+"""How often numbers are refitted after a size at which they were wrong."""
 _OUTSIDE = 12
-"""Sizes to try for which there seems to be no program."""
+"""Number of failing sizes after which no further ones are tried."""
 _FURTHER = 512
-"""The side of a comparison that no size to try reaches is tried at sizes up to this, if they are within the ranges."""
+"""If no tried size reaches one side of a comparison, sizes up to this within the ranges are tried for it."""
 _STEPS = 3
-"""Quotients of which the steps are tried."""
+"""Number of quotients whose steps are tried."""
 
 
 class Finder(Fitting):
@@ -32,18 +32,18 @@ class Finder(Fitting):
     Parameters
     ----------
     make : callable
-        ``make(sizes)`` returns the program at sizes. ``make(sizes, notes, expressions)`` also follows sizes, where `expressions`
-        has those of the numbers of values that are known, by position, or is None.
+        ``make(sizes)`` returns the program at sizes. ``make(sizes, notes, expressions)`` also tracks sizes; `expressions`
+        maps the positions of numbers to their known expressions, or is None.
     ranges : dict of range
         The sizes that each name may have.
     base : dict of int
         Sizes at which `make` works.
     wide : dict of range, optional
-        The sizes that the result is for, if `ranges` has those that may be tried.
+        The sizes for which the result is valid, if `ranges` is restricted to those that may be tried.
     """
 
     def run(self) -> None:
-        """Find all pieces. Raise `SizesError` if that is impossible; raise what the callable raises at the user's sizes."""
+        """Find all pieces. Raise `SizesError` if that is impossible; raise the callable's exception if it fails at the user's sizes."""
         first = self.take(self.base)
         if isinstance(first, Exception):
             raise first
@@ -56,7 +56,7 @@ class Finder(Fitting):
         for _ in range(_ROUNDS):
             self._explore()
             self.fit_all()
-            if self._explore():  # sizes of results have names now, and so have comparisons of them
+            if self._explore():  # sizes of results, and comparisons of them, now have expressions
                 continue
             self.tell_apart()
             self.resolve()
@@ -66,12 +66,12 @@ class Finder(Fitting):
         raise SizesError(f"trace: sizes were found again and again at which the numbers or the calls are others{self.example()}")
 
     def follow_all(self) -> None:
-        """Follow the way through the code at one size of each piece, and at others where its conditions do not hold."""
+        """Track the path through the code at one size of each piece, and at further sizes where its conditions do not hold."""
         for piece in list(self.pieces):
             self.follow_piece(piece)
 
     def _explore(self) -> bool:
-        """Capture where no known condition holds. Return whether something new was found."""
+        """Capture where no known condition holds. Return whether anything new was found."""
         new = False
         for _ in range(3):
             found = False
@@ -88,7 +88,7 @@ class Finder(Fitting):
         return new
 
     def _visit(self, sizes: Sizes) -> bool:
-        """Capture at sizes and follow the code there, if no known condition holds. Return whether something new was found."""
+        """Capture and track the code at the given sizes, if no known condition holds. Return whether anything new was found."""
         if self._covered(sizes) or self.key(sizes) in self.known:
             return False
         before = len(self.refused)
@@ -104,7 +104,7 @@ class Finder(Fitting):
         return piece is not None or len(self.refused) > before and bool(self.refused[-1].guards)
 
     def _spread(self, one: str, values: range) -> list[int]:
-        """Return the indices of some sizes of a name, more of them where they are small. Those outside of what may be tried are few."""
+        """Return the indices of some sizes of a name, more of them small. Only few are outside of the range that may be tried."""
         count = len(self.ranges[one])
         inside = {*range(min(64, count)), *(count * k // 64 for k in range(64)), count - 1}
         return sorted(i for i in {*inside, *range(count, min(_FURTHER, len(values)), 8)} if i < len(values))
@@ -116,13 +116,13 @@ class Finder(Fitting):
         return any(one.guards and all(guard(sizes) for guard in one.guards) for one in self.refused)
 
     def _beyond(self, guard: Guard, guards: tuple[Guard, ...]) -> Sizes | None:
-        """Return sizes at which a condition does not hold, and those before it do."""
+        """Return sizes at which a condition does not hold, but the conditions before it do."""
         before = guards[: guards.index(guard)]
         opposite = guard.negated()
         for sizes in self.near([*before, opposite], self.base, 60):
             return sizes
         names = list(dict.fromkeys([*names_in(guard.left), *names_in(guard.right)]))
-        for one in names:  # along one name, where random sizes do not reach
+        for one in names:  # along one name, because random sizes may miss such sizes
             values = self.wide[one] if self.wide[one][0] == self.ranges[one][0] else self.ranges[one]
             for start in (self.base, {other: part[-1] for other, part in self.ranges.items()}):
                 for i in self._spread(one, values):
@@ -132,7 +132,7 @@ class Finder(Fitting):
         return None
 
     def _confirm(self) -> bool:
-        """Compare with captures at sizes that were not used. Return False after adding some at which something is wrong."""
+        """Compare with captures at unused sizes. If any differ, add these sizes and return False."""
         self.confirmed = 0
         for piece in list(self.pieces):
             stepwise = any(is_stepwise(e) for e in piece.expressions.values() if isinstance(e, Expression))
@@ -154,7 +154,7 @@ class Finder(Fitting):
                     piece.followed = False
                     return False
                 self.confirmed += 1
-        for _ in range(_OUTSIDE):  # conditions that were found by trying may exclude too much
+        for _ in range(_OUTSIDE):  # conditions that were found by trials may exclude too much
             sizes = self.anywhere()
             if self.piece_at(sizes) is None and self.key(sizes) not in self.known and not self._refuses(sizes):
                 found = self.sort(sizes)
@@ -170,7 +170,7 @@ class Finder(Fitting):
         return True
 
     def _restrict(self) -> None:
-        """Restrict pieces that are known for one size of a name only to that size."""
+        """Restrict each piece that was captured for only one size of a name to that size."""
         for piece in self.pieces:
             for one in self.names:
                 values = {sizes[one] for sizes in piece.points}
@@ -187,7 +187,7 @@ class Finder(Fitting):
             return False
 
     def _beside_guards(self, piece: Piece) -> Iterator[Sizes]:
-        """Yield sizes just beside those at which the code of a piece takes another way."""
+        """Yield sizes next to those at which the code of a piece takes another path."""
         for guard in dict.fromkeys(g.simple() for path in [*piece.paths, piece.bounds] for g in path):
             for one in self.names:
                 if guard.left == name(one) and isinstance(guard.right, int):
@@ -197,7 +197,7 @@ class Finder(Fitting):
                             yield {**start, one: size}
 
     def _steps(self, piece: Piece) -> Iterator[Sizes]:
-        """Yield sizes at which quotients in the expressions of a piece take their next value, and those before."""
+        """Yield sizes at which quotients in the expressions of a piece change, and the sizes just before."""
         atoms = dict.fromkeys(atom for e in dict.fromkeys(piece.expressions.values()) if isinstance(e, Expression)
                               for product in e.terms for atom in product if not isinstance(atom, str) and atom[0] == "//")  # fmt: skip
         chosen = [a for a in atoms if len({*names_in(a[1])}) == 1 and isinstance(a[2], int)]

@@ -15,13 +15,13 @@ from metatensor.program.sizes.separating import Separating
 __all__ = ["PATHS", "Fitting"]
 
 PATHS = 24
-"""Ways through the code, told apart by their comparisons, that are followed."""
+"""Maximum number of paths through the code, distinguished by their comparisons."""
 _DOUBTS = 10
-"""Captures that choose between expressions which have the same numbers so far."""
+"""Maximum number of captures that decide between expressions with the same numbers so far."""
 
 
 class Fitting(Separating):
-    """Finds expressions, and sizes that choose between several."""
+    """Finds expressions, and sizes that decide between several."""
 
     def follow_piece(self, piece: Piece) -> None:
         for sizes in list(piece.points):
@@ -40,7 +40,7 @@ class Fitting(Separating):
             failed = self.fit(piece)
             if failed is not None:
                 self._split(piece, failed)
-            if not piece.followed and piece.expressions:  # now the sizes of results have names
+            if not piece.followed and piece.expressions:  # now the sizes of results have expressions
                 piece.followed = True
                 piece.paths = []
                 self.follow_piece(piece)
@@ -63,7 +63,7 @@ class Fitting(Separating):
                     self.sort(sizes)
 
     def fit(self, piece: Piece) -> int | None:
-        """Fit the numbers of a piece. Return the position of one for which there is no expression, or None."""
+        """Fit the numbers of a piece. Return the position of a number without an expression, or None."""
         takes = [t for sizes in piece.points if isinstance(t := self.known[self.key(sizes)], Taken)]
         piece.expressions = {}
         if len(takes) < 2:
@@ -85,7 +85,7 @@ class Fitting(Separating):
         return None
 
     def _split(self, piece: Piece, failed: int) -> None:
-        """Leave out sizes at which numbers follow another rule, such as a batch of one."""
+        """Split off sizes at which numbers follow another rule, such as a batch of one."""
         for guard in self.special(piece):
             inside = [sizes for sizes in piece.points if guard(sizes)]
             if not 0 < len(inside) < len(piece.points):
@@ -107,7 +107,7 @@ class Fitting(Separating):
         raise SizesError(f"trace: no expression of the sizes was found for {owner(piece.taken.program, failed)}: {shown}")
 
     def resolve(self) -> None:
-        """Capture at sizes at which expressions differ between which the numbers leave a choice, and fit again."""
+        """If several expressions fit the numbers, capture at sizes at which they differ, and fit again."""
         for piece in list(self.pieces):
             for _ in range(_DOUBTS):
                 sizes = next(filter(None, (self._where(piece, *doubt) for doubt in dict.fromkeys(piece.doubts))), None)

@@ -14,22 +14,22 @@ __all__ = ["Fitter"]
 
 Column = tuple[Any, ...]
 _DEPTH = 5
-"""Factors that are taken out of a number."""
+"""Maximum number of factors that are divided out of a number."""
 _POOL, _OFFERED = 96, 32
-"""Expressions that are tried as parts of others, and how many of them may be those that the code computed."""
+"""Maximum number of expressions tried as parts of others, and how many of them may come from the code."""
 _RECENT = 6
-"""Expressions before a number that are tried as what it is a quotient of."""
+"""Number of preceding expressions that are tried as the dividend of a quotient."""
 _WIDEST = 4096
-"""Greatest divisor of a quotient that is tried."""
+"""Greatest divisor that is tried for a quotient."""
 
 
 class Fitter:
-    """Finds expressions for numbers. Each column has the numbers at all sizes, in the order of `points`.
+    """Finds expressions for numbers. A column holds one number at all sizes, in the order of `points`.
 
     Parameters
     ----------
     points : sequence of dict
-        The size of each name, at each of the sizes.
+        The named sizes of each capture.
     candidates : iterable of Expression or Real
         Expressions that the code computed. They are tried first.
     """
@@ -42,7 +42,7 @@ class Fitter:
         self.recent: list[tuple[Column, Any]] = []
         self.reals: dict[Column, Any] = {}
         self.doubts: list[tuple[Any, Any]] = []
-        """Pairs of expressions that have the same numbers at all points, where others may differ."""
+        """Pairs of expressions that are equal at all points, but may differ elsewhere."""
         self._failed: set[Column] = set()
         for one in self.names:
             self._add(tuple(point[one] for point in points), name(one))
@@ -97,7 +97,7 @@ class Fitter:
                 or self._with_remainder(column))  # fmt: skip
 
     def _product(self, column: Column, depth: int, start: int, seen: dict[Any, Any]) -> Any:
-        """Return a product of up to `depth` known expressions with one that is simple."""
+        """Return a product of up to `depth` known expressions and a simple one."""
         found = self._simple(column)
         if found is not None or not depth:
             return found
@@ -127,9 +127,9 @@ class Fitter:
         return self._quotient(column)
 
     def _quotient(self, column: Column, signs: tuple[int, ...] = (0,)) -> Any:
-        """Return ``k*((p*x + a)//b) + c`` of a name or a known expression x, with x added or subtracted where a sign says so.
+        """Return ``k*((p*x + a)//b) + c`` of a name or a known expression x, with x added or subtracted if `signs` contains 1 or -1.
 
-        Sizes are often quotients of sizes before them, with small divisors. These are determined by few numbers.
+        Sizes are often quotients of preceding sizes with small divisors. Few numbers determine such a quotient.
         """
         best: tuple[Any, Any, Any] | None = None
         alone = [(tuple(point[one] for point in self.points), name(one)) for one in self.names]
@@ -189,7 +189,7 @@ class Fitter:
         return None
 
     def _extreme(self, column: Column) -> Any:
-        """Return the least or the greatest of two expressions, one of which may be a number."""
+        """Return the minimum or maximum of two expressions, one of which may be a number."""
         low, high = min(column), max(column)
         for extreme, bound, relation in ((least, high, int.__lt__), (greatest, low, int.__gt__)):
             inside = [i for i, n in enumerate(column) if relation(n, bound)]
@@ -274,7 +274,7 @@ def _exact(value: Any) -> Any:
 
 
 def _divided(column: Column, factor: Column) -> Column | None:
-    """Return the quotients of two columns, or None if one of them is no int."""
+    """Return the quotients of two columns, or None if one of them is not an int."""
     rest = []
     for n, by in zip(column, factor):
         if not by or n % by:
@@ -317,7 +317,7 @@ def _plane(x: Column, y: Column, z: Column) -> tuple[int, int, int] | None:
 
 
 def _pairs(values: Column, column: Column) -> list[tuple[int, int]] | None:
-    """Return the numbers of a column by those of another, or None if they depend on more."""
+    """Return pairs of corresponding numbers of two columns, or None if the first does not determine the second."""
     found: dict[int, int] = {}
     for n, value in zip(values, column):
         if found.setdefault(n, value) != value:
@@ -326,9 +326,9 @@ def _pairs(values: Column, column: Column) -> list[tuple[int, int]] | None:
 
 
 def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any, Any, Any] | None:
-    """Return ``k*((p*x + a)//b) + c`` for numbers by those of `x`, if it costs less than `best`.
+    """Return ``k*((p*x + a)//b) + c`` fitted to pairs of `x` and a number, if it costs less than `best`.
 
-    The result is its cost, the expression, and two between which the numbers leave a choice, or None.
+    The result is the cost, the expression, and a pair of expressions between which the numbers do not decide, or None.
     """
     steps = [v - pairs[0][1] for _, v in pairs]
     k = math.gcd(*steps)
@@ -345,7 +345,7 @@ def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any
     rise, run = units[-1][1], units[-1][0] - units[0][0]
     if rise <= 0:
         return None
-    if len({u for _, u in units}) < 3:  # one step is no stair, but a rule that a condition tells apart
+    if len({u for _, u in units}) < 3:  # a single step needs a condition, not a quotient
         return None
     found: tuple[Any, int, int, int, int, int] | None = None
     last: tuple[int, int, int] | None = None
@@ -369,13 +369,13 @@ def _stairs(pairs: list[tuple[int, int]], x: Expression, best: Any) -> tuple[Any
         return None
     cost, p, b, a, low, high = found
     ends = None if low == high else (quotient(x * p + low, b), quotient(x * p + high, b))
-    if last is not None and last[1] != b:  # another divisor would do as well
+    if last is not None and last[1] != b:  # another divisor fits too
         ends = quotient(x * p + a, b), quotient(x * last[0] + last[2], last[1])
     return cost, quotient(x * p + a, b) * k + pairs[0][1], ends
 
 
 def _nicest(low: int, high: int, b: int) -> tuple[int, int]:
-    """Return the offset between two bounds that is the most usual one, and how unusual that is."""
+    """Return the most common offset between two bounds, and its cost."""
     for rank, wish in enumerate((0, b - 1, b // 2, 1)):
         shift = low + (wish - low) % b
         if shift <= high:
@@ -384,6 +384,6 @@ def _nicest(low: int, high: int, b: int) -> tuple[int, int]:
 
 
 def _roundness(b: int) -> int:
-    """Return how unusual a divisor is: powers of two and small numbers are common."""
+    """Return the cost of a divisor: powers of two and small numbers are cheap."""
     odd = b // (b & -b)
     return 0 if odd == 1 else 1 if odd <= 15 else 3

@@ -25,7 +25,7 @@ _FUNCTIONS: dict[str, Any] = {
 
 
 class Numbers:
-    """Makes nodes that compute the numbers of a program with named sizes from the sizes of its arguments. Each is made once."""
+    """Makes nodes that compute the numbers of a program with named sizes from the sizes of its arguments. Each node is created once."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -33,7 +33,7 @@ class Numbers:
         self._made: dict[Any, Any] = {}
 
     def source(self, value: Any, node: Node) -> None:
-        """Note that a placeholder has sizes from which names follow."""
+        """Register a placeholder whose sizes determine names."""
         for dim, n in enumerate(value.shape):
             found = linear(n.expression) if isinstance(n, Size) else None
             if found is not None:

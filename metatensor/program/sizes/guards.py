@@ -15,7 +15,7 @@ __all__ = ["Guard", "always", "parse_guard"]
 _RELATIONS = {"==": operator.eq, "!=": operator.ne, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
 _NEGATED = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", ">=": "<", "<": ">="}
 _MOST_TRIED = 1024
-"""Sizes for which a condition is computed to find whether it always holds."""
+"""Maximum number of sizes for which a condition is evaluated to find whether it always holds."""
 
 
 class Guard(NamedTuple):
@@ -26,7 +26,7 @@ class Guard(NamedTuple):
     right: Any
 
     def __call__(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether the condition holds at sizes."""
+        """Return whether the condition holds at the given sizes."""
         try:
             return bool(_RELATIONS[self.relation](evaluate(self.left, sizes), evaluate(self.right, sizes)))
         except ExpressionError:
@@ -37,7 +37,7 @@ class Guard(NamedTuple):
         return Guard(self.left, _NEGATED[self.relation], self.right)
 
     def simple(self) -> Guard:
-        """Return the same condition with what both sides have in common taken out, and a number on the right if there is one."""
+        """Return the same condition with common terms cancelled, and its constant on the right."""
         left, relation, right = self
         if isinstance(left, Real) or isinstance(right, (Real, float)) or isinstance(left, float):
             return self
@@ -66,12 +66,12 @@ class Guard(NamedTuple):
 
 
 def parse_guard(text: str) -> Guard:
-    """Return the guard that a text stands for. Raise `ExpressionError` if it is none."""
+    """Parse the text of a guard. Raise `ExpressionError` if it is invalid."""
     for relation in ("==", "!=", "<=", ">=", "<", ">"):
         left, found, right = text.partition(f" {relation} ")
         if found:
             return Guard(parse(left), relation, parse(right))
-    raise ExpressionError(f"{text[:60]!r} is no condition on sizes")
+    raise ExpressionError(f"{text[:60]!r} is not a condition on sizes")
 
 
 def always(guard: Guard, ranges: Mapping[str, range]) -> bool:

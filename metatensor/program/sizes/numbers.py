@@ -1,4 +1,4 @@
-"""The numbers of a program, and everything else in it: two runs that differ in numbers only have the same calls."""
+"""Separation of the numbers in a program from the rest: runs that differ only in numbers have the same calls."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from metatensor.program.structure import _opens, leaves
 __all__ = ["Taken", "filled", "first_difference", "owner", "taken"]
 
 _LONGEST = 1024
-"""Bytes that a tensor of the host's may have for its elements to be numbers of the program."""
+"""Maximum bytes of a host tensor whose elements count as numbers of the program."""
 _CODES = {mt.int64: "q", mt.int32: "i", mt.int16: "h", mt.int8: "b", mt.uint8: "B"}
 
 Take = Callable[[], Any]
 
 
 class Taken(NamedTuple):
-    """A program, taken apart."""
+    """A program with its numbers separated from the rest."""
 
     program: Program
     head: Any
-    """What is no number, except for the calls."""
+    """Everything but numbers, values and calls."""
     values: list[Any]
-    """For each value what is no number."""
+    """For each value, everything but its numbers."""
     rows: list[Any]
-    """For each call what is no number."""
+    """For each call, everything but its numbers."""
     numbers: list[Any]
     """Offsets, sizes and strides of the values, and numbers among arguments: ints, floats and bytes."""
 
     def same_calls(self, other: Taken) -> bool:
-        """Return True if two programs differ in numbers only."""
+        """Return True if two programs differ only in numbers."""
         if self.rows is other.rows:
             return True
         return (len(self.numbers) == len(other.numbers) and self.head == other.head and self.rows == other.rows
@@ -45,7 +45,7 @@ class Taken(NamedTuple):
 
 
 def taken(program: Program) -> Taken:
-    """Take a program apart."""
+    """Separate the numbers of a program from the rest."""
     numbers: list[Any] = []
     values = []
     for _, value in sorted(program.values.items()):
@@ -68,7 +68,7 @@ def taken(program: Program) -> Taken:
 
 
 def _opened(call: ProgramCall, numbers: list[Any]) -> Any:
-    """Take the arguments of a call that makes a tensor of the host's ints apart, each of which is a number. Return None for others."""
+    """Separate the ints of a call that creates a tensor from host data: each is a number. Return None for other calls."""
     if call.op.name != "_from_host" or len(call.args) < 4 or not isinstance(call.args[0], bytes):
         return None
     code: Any = _CODES.get(call.args[3])
@@ -80,7 +80,7 @@ def _opened(call: ProgramCall, numbers: list[Any]) -> Any:
 
 
 def _packed(call: ProgramCall, take: Take, made: dict[int, Value]) -> Any:
-    """Return the arguments of a call that `_opened` takes apart, with other numbers. Return None for others."""
+    """Undo `_opened` with other numbers. Return None for other calls."""
     if _opened(call, []) is None:
         return None
     dtype = call.args[3]
@@ -89,7 +89,7 @@ def _packed(call: ProgramCall, take: Take, made: dict[int, Value]) -> Any:
 
 
 def _apart(value: Any, numbers: list[Any]) -> Any:
-    """Return what is no number in a nested structure. Append its numbers."""
+    """Return a nested structure without its numbers, which are appended to `numbers`."""
     kind = type(value)
     if kind is Value:
         return value.number
@@ -123,14 +123,14 @@ def _apart(value: Any, numbers: list[Any]) -> Any:
 
 
 def _members(value: Any) -> dict[str, Any] | None:
-    """Return the attributes of an object in which there are values, or None."""
+    """Return the attributes of an object that contains values, or None."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     return vars(value) if _opens(value) and next(leaves(Value, value), None) is not None else None
 
 
 def filled(program: Program, numbers: list[Any]) -> Program:
-    """Return a program with other numbers, in the order in which `taken` has them."""
+    """Return a program with other numbers, in the order of `taken`."""
     following = iter(numbers)
     take = following.__next__
     made: dict[int, Value] = {}
@@ -176,7 +176,7 @@ def _together(value: Any, take: Take, made: dict[int, Value]) -> Any:
     if isinstance(value, (list, tuple)):
         items = [_together(item, take, made) for item in value]
         if kind is mt.Size:
-            return tuple.__new__(kind, items)  # whose items may be ints with expressions
+            return tuple.__new__(kind, items)  # the items may be ints with expressions
         return kind(*items) if hasattr(value, "_fields") else kind(items)
     if isinstance(value, (int, float)) or hasattr(value, "__index__"):
         return take()
@@ -196,7 +196,7 @@ def _together(value: Any, take: Take, made: dict[int, Value]) -> Any:
 
 
 def owner(program: Program, position: int) -> str:
-    """Return what has a number in a program, by its position among all numbers."""
+    """Describe the number of a program at a position, for messages."""
     at = 0
     made = {value.number: (i, call) for i, call in enumerate(program.calls) for value in leaves(Value, call.result)}
     for number, value in sorted(program.values.items()):
@@ -219,12 +219,12 @@ def owner(program: Program, position: int) -> str:
 
 
 def describe(i: int, call: ProgramCall) -> str:
-    """Return the index, the operator and the place of a call."""
+    """Return the index, the operator and the source line of a call."""
     return f"call {i} ({call.op.name}{'' if call.place is None else f', {call.place[0]}:{call.place[1]}'})"
 
 
 def first_difference(a: Taken, b: Taken) -> str:
-    """Return where the calls of two programs begin to differ."""
+    """Return the first difference between the calls of two programs."""
     for i, (one, other) in enumerate(zip(a.rows, b.rows)):
         if one != other:
             same = a.program.calls[i].op is b.program.calls[i].op

@@ -1,4 +1,4 @@
-"""Pieces of a program with named sizes: the sizes at which the calls are the same."""
+"""Pieces of a program with named sizes: ranges of sizes with the same calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Expressions = dict[int, Any]
 
 
 class SizesError(RuntimeError):
-    """No expressions of the named sizes describe what the callable does."""
+    """Raised if no program with named sizes describes the callable."""
 
 
 class Refused(NamedTuple):
@@ -28,18 +28,18 @@ class Refused(NamedTuple):
 
 
 class Piece:
-    """Sizes with the same calls: one program, and expressions for its numbers.
+    """A set of sizes with the same calls: one program, and expressions for its numbers.
 
     Attributes
     ----------
     taken : Taken
         The program at one of the sizes.
     expressions : dict
-        Expressions of its numbers, by position. The others are the same at all sizes.
+        Expressions of its numbers, by position. Other numbers are the same at all sizes.
     paths : list of tuple of Guard
-        Conditions, each of them for one way through the code. The piece holds where all of one of them hold.
+        Lists of conditions, one for each path through the code. All conditions of at least one list must hold.
     bounds : list of Guard
-        Conditions that tell the piece from others, found by trying sizes. All of them must hold.
+        Conditions that separate the piece from others, found by trying sizes. All of them must hold.
     points : list of dict
         The sizes of captures.
     """
@@ -55,11 +55,11 @@ class Piece:
         self.doubts: list[tuple[Any, Any]] = []
 
     def holds(self, sizes: Mapping[str, int]) -> bool:
-        """Return whether the piece is that of sizes."""
+        """Return whether the piece applies at the given sizes."""
         return all(guard(sizes) for guard in self.bounds) and (not self.paths or any(all(g(sizes) for g in path) for path in self.paths))
 
     def numbers(self, sizes: Mapping[str, int]) -> list[Any]:
-        """Return the numbers of the program at sizes."""
+        """Return the numbers of the program at the given sizes."""
         found, known = list(self.taken.numbers), {}
         for at, expression in self.expressions.items():
             if expression not in known:
@@ -76,7 +76,7 @@ def is_stepwise(expression: Expression) -> bool:
 
 
 def divisors(expression: Any) -> Iterator[int]:
-    """Yield the numbers by which parts of an expression are divided."""
+    """Yield the divisors in an expression."""
     if isinstance(expression, Expression):
         for product in expression.terms:
             for atom in product:

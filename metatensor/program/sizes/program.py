@@ -19,7 +19,7 @@ from metatensor.program.sizes.pieces import Piece, Refused, sizes_text
 __all__ = ["Size", "SizedProgram", "found"]
 
 _KEPT = 8
-"""Programs with fixed sizes that are kept for further runs."""
+"""Maximum number of cached programs with fixed sizes."""
 
 
 def _shown(value: Any, expression: Any) -> Any:
@@ -31,25 +31,25 @@ def _shown(value: Any, expression: Any) -> Any:
 
 
 class SizedProgram(Program):
-    """A program that runs at any sizes within ranges. `trace` with `sizes` makes one.
+    """A program that runs at any sizes within ranges. Created by `trace` with `sizes`.
 
-    Its attributes are those of the program at the sizes of the sample, but its numbers are `Size` objects, which print as
-    expressions. `at` returns the program at other sizes. Passes take programs with fixed sizes; `map` applies one at all sizes.
+    Its attributes describe the program at the sizes of the sample, but its numbers are `Size` objects, printed as
+    expressions. `at` returns the program at other sizes. Passes take programs with fixed sizes; `map` applies a pass at all sizes.
 
     Attributes
     ----------
     sizes : dict of range
         The sizes that each name may have.
     guards : list of Guard
-        The conditions under which the calls are those that are listed.
+        The conditions under which the listed calls apply.
     pieces : list of Piece
-        Programs with other calls, for other sizes, each with its conditions. The first is the one that is listed.
+        The programs for different sizes, each with its conditions. The first is the listed one.
     refused : list of Refused
         Conditions under which the callable raised, and its errors.
     places : dict
-        The file and the line at which the code compares, for conditions where that is known.
+        The file and line of the comparison behind a condition, if known.
     confirmed : int
-        At how many sizes, which were not used to find the expressions, the program was compared with a trace.
+        The number of sizes, not used to find the expressions, at which the program was compared with a trace.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SizedProgram(Program):
 
     @property
     def guards(self) -> list[Guard]:
-        """The conditions under which the calls are those that are listed."""
+        """The conditions under which the listed calls apply."""
         first = self.pieces[0]
         return [*first.bounds, *(first.paths[0] if len(first.paths) == 1 else ())]
 
@@ -94,12 +94,12 @@ class SizedProgram(Program):
         return lines + [f"{' and '.join(map(str, one.guards)) or 'some sizes'}: {one.error}" for one in self.refused]
 
     def sizes_of(self, *args: Any, **kwargs: Any) -> dict[str, int]:
-        """Return the size of each name in arguments.
+        """Return the named sizes of arguments.
 
         Raises
         ------
         ValueError
-            If the arguments do not have such sizes, or one is not in its range.
+            If the arguments do not determine the sizes, or a size is not in its range.
         """
         given = [pair for wanted, got in zip(self.arguments, (args, kwargs), strict=True) for pair in pairs(wanted, got)]
         equations = [(n.expression, m, where) for n, m, where in given if isinstance(n, Size)]
@@ -149,7 +149,7 @@ class SizedProgram(Program):
         return made
 
     def _refusal(self, sizes: Mapping[str, int]) -> str:
-        """Return why there is no program at sizes."""
+        """Return why there is no program at the given sizes."""
         failed: list[str] = []
         for piece in self.pieces:
             for path in piece.paths or [()]:
@@ -190,7 +190,7 @@ class SizedProgram(Program):
         return SizedProgram(self.sizes, self.pieces, self.refused, self.places, self.confirmed, changes.get("tensors", self.tensors))
 
     def map(self, function: Callable[[Program], Program]) -> SizedProgram:
-        """Return the program that a pass makes of this one at all sizes.
+        """Apply a pass at all sizes, and return the resulting program.
 
         Parameters
         ----------
@@ -200,10 +200,10 @@ class SizedProgram(Program):
         Raises
         ------
         RuntimeError
-            If what it returns does not have sizes that are expressions of the names.
+            If sizes in its results are not expressions of the names.
         """
         def make(sizes: dict[str, int], notes: Any = None, expressions: Any = None) -> Program:
-            if notes is not None:  # the result differs where this program does
+            if notes is not None:  # the result has the same branches as this program
                 piece = next((piece for piece in self.pieces if piece.holds(sizes)), self.pieces[0])
                 path = next((path for path in piece.paths if all(guard(sizes) for guard in path)), ())
                 notes.guards.update({guard: self.places.get(guard) for guard in (*piece.bounds, *path)})
@@ -223,7 +223,7 @@ class SizedProgram(Program):
 
     @property
     def code(self) -> str:
-        """Python source of a function ``forward(tensors, ...)`` that does what is listed. ``exec`` runs it.
+        """Python source of a function ``forward(tensors, ...)`` that runs the listed calls. ``exec`` defines it.
 
         See `Program.code`. The function takes tensors of any sizes that meet `guards`, and raises ValueError for others. Sizes
         that no tensor has are keyword arguments.
@@ -264,7 +264,7 @@ class SizedProgram(Program):
 
 
 def _inverse(expression: Expression, text: str) -> tuple[str, str] | None:
-    """Return a name, and source for its size where an expression of it alone has the value of `text`. None if it is not linear."""
+    """Return a name, and source code that computes its size from the value `text` of an expression in it. None if this is not linear."""
     found = linear(expression)
     if found is None:
         return None
@@ -278,7 +278,7 @@ def _example(program: SizedProgram) -> str:
 
 
 def _samples(arguments: Any) -> Any:
-    """Return arguments of the shapes that the sample had."""
+    """Return arguments with the shapes of the sample."""
     from metatensor._core.capture import Value
     from metatensor.program.structure import mapped
 
@@ -286,7 +286,7 @@ def _samples(arguments: Any) -> Any:
 
 
 def _offsets(program: Program) -> set[int]:
-    """Return the positions of offsets among the numbers of a program. A value keeps them as C ints."""
+    """Return the positions of offsets among the numbers of a program. Values store them as C ints."""
     found, at = set(), 0
     for _, value in sorted(program.values.items()):
         found.add(at)
@@ -318,7 +318,7 @@ def _tensors(pieces: list[Piece]) -> dict[str, Tensor]:
 def found(
     make: Callable[..., Program], ranges: Mapping[str, range], base: dict[str, int], tried: Mapping[str, range] | None = None
 ) -> SizedProgram:
-    """Return the program with named sizes that `make` gives at sizes. See `Finder`."""
+    """Find the program with named sizes for a function `make` that returns the program at given sizes. See `Finder`."""
     finder = Finder(make, tried or ranges, base, ranges)
     finder.run()
     pieces = sorted(finder.pieces, key=lambda piece: not piece.holds(base))

@@ -1,4 +1,4 @@
-"""Files of programs with named sizes: those of programs, with expressions and conditions. docs/sizes.md describes them."""
+"""Files of programs with named sizes: program files with expressions and conditions. See docs/sizes.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from metatensor.program.sizes.program import SizedProgram
 __all__ = ["rebuilt", "save"]
 
 _PIECES, _EXPRESSIONS, _GUARDS, _CHARACTERS = 64, 100_000, 10_000, 10_000_000
-"""Most pieces, expressions, conditions of a piece, and characters of all expressions that a file may have."""
+"""Maximum pieces, expressions, conditions of a piece, and characters of all expressions in a file."""
 
 Reading = Callable[[str], Program]
 
@@ -53,7 +53,7 @@ def save(
 
 
 def rebuilt(content: Any, first: Program, other: Reading) -> SizedProgram:
-    """Return the program with named sizes that JSON describes. ``other(prefix)`` reads a further program. Its tensors are missing."""
+    """Rebuild a program with named sizes from JSON. ``other(prefix)`` reads a further program. Its tensors are missing."""
     if not isinstance(content, dict):
         raise Malformed(f"{saving.SIZES} must be an object")
     ranges = _ranges(content.get("sizes"))
@@ -92,7 +92,7 @@ def _ranges(given: Any) -> dict[str, range]:
 def _known(value: Any, ranges: Mapping[str, range]) -> Any:
     for name in names_in(value):
         if name not in ranges:
-            raise Malformed(f"an expression has the name {name!r:.60}, which is no size")
+            raise Malformed(f"an expression has the name {name!r:.60}, which is not a size")
     return value
 
 

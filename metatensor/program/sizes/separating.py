@@ -1,4 +1,4 @@
-"""Conditions that tell sizes with different calls apart, found by trying sizes."""
+"""Conditions that separate sizes with different calls, found by trying sizes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["Separating"]
 
 
 class Separating(Captures):
-    """Finds conditions where nothing in the code compares, such as the decisions of operators."""
+    """Finds conditions that no comparison in the code shows, such as decisions inside operators."""
 
     def special(self, piece: Piece) -> Iterator[Guard]:
-        """Yield conditions that hold at special sizes: where a name or an expression is one, or at an end of a range."""
+        """Yield conditions that hold at special sizes: where a name or an expression is 1, or at an end of a range."""
         yield from dict.fromkeys(guard for path in piece.paths for guard in path)
         for one in self.names:
             for end in (0, 1, self.ranges[one][0]):
@@ -36,7 +36,7 @@ class Separating(Captures):
                 yield Guard(name(one), ">=", high)
 
     def tell_apart(self) -> None:
-        """Find conditions that tell pieces apart whose code goes the same way."""
+        """Find conditions that separate pieces whose code takes the same path."""
         for i, one in enumerate(self.pieces):
             for other in self.pieces[i + 1 :]:
                 if any(other.holds(sizes) for sizes in one.points) or any(one.holds(sizes) for sizes in other.points):
@@ -57,7 +57,7 @@ class Separating(Captures):
         for piece in self.pieces:
             for failed in self._failures(piece):
                 if not any(piece.holds(sizes) for sizes in failed):
-                    continue  # a condition for other errors excludes these as well
+                    continue  # a condition for other errors excludes these too
                 guard = self.between(piece, Piece(piece.taken, failed))
                 if guard is None and self._exclude(piece, failed):
                     continue
@@ -68,7 +68,7 @@ class Separating(Captures):
                 piece.bounds.append(guard)
 
     def _exclude(self, piece: Piece, failed: list[Sizes]) -> bool:
-        """Add conditions to a piece that together exclude sizes, such as that two names are multiples of 8. Return whether they do."""
+        """Add conditions that together exclude sizes from a piece, such as that two names are multiples of 8. Return whether it worked."""
         wishes = []
         for n in self.names:
             values = [sizes[n] for sizes in piece.points]
@@ -96,7 +96,7 @@ class Separating(Captures):
         return list(found.values())
 
     def _divide(self, one: Piece, other: Piece) -> bool:
-        """Make two pieces of one that holds in several cases, such as where any of two sizes is 1. Return whether that was possible."""
+        """Divide a piece that holds in several cases, such as if either of two sizes is 1. Return whether that was possible."""
         for guard in self.special(one):
             inside = [sizes for sizes in one.points if guard(sizes)]
             rest = [sizes for sizes in one.points if not guard(sizes)]
@@ -167,7 +167,7 @@ class Separating(Captures):
         return None
 
     def _edge_of(self, expression: Expression, low: Piece, high: Piece) -> int | None:
-        """Return the greatest value of an expression with which the calls are those of one piece, by trying sizes between."""
+        """Find, by trying sizes between two pieces, the greatest value of an expression at which the first piece's calls apply."""
         for _ in range(16):
             a, b = max(evaluate(expression, s) for s in low.points), min(evaluate(expression, s) for s in high.points)
             if a >= b:
@@ -184,7 +184,7 @@ class Separating(Captures):
         return a
 
     def _edge(self, n: str, low: Piece, high: Piece) -> int | None:
-        """Return the greatest size of a name at which the calls are those of one piece, by trying sizes between."""
+        """Find, by trying sizes between two pieces, the greatest size of a name at which the first piece's calls apply."""
         start = max(low.points, key=lambda sizes: sizes[n])
         a, b = start[n], min(s[n] for s in high.points)
         while b - a > self.ranges[n].step:

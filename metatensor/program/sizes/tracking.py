@@ -1,4 +1,4 @@
-"""Ints that know their expressions during a capture, and note comparisons."""
+"""Ints that carry their expressions during a capture, and record comparisons."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ __all__ = ["Followed", "FollowedFloat", "Notes", "followed", "plain"]
 
 
 class Notes:
-    """What a run with named sizes told: comparisons, and expressions that it computed."""
+    """The records of a run with named sizes: comparisons, and computed expressions."""
 
     def __init__(self) -> None:
         self.guards: dict[Guard, str | None] = {}
         self.expressions: dict[Any, None] = {}
 
     def compared(self, left: Any, relation: str, right: Any, truth: bool) -> None:
-        """Note the outcome of a comparison, and where it was made."""
+        """Record the outcome of a comparison, and its source line."""
         guard = Guard(left, relation, right) if truth else Guard(left, relation, right).negated()
         if guard not in self.guards:
             self.guards[guard] = _place()
 
 
 def _place() -> str | None:
-    """Return the file and the line of the code, outside of this package, that compares."""
+    """Return the file and line of the innermost code outside of this package."""
     frame: Any = sys._getframe(3)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("metatensor.program.sizes"):
         frame = frame.f_back
@@ -57,7 +57,7 @@ def _float(value: float, expression: Real, notes: Notes) -> Any:
 
 
 class _Compared:
-    """Comparisons that are noted. The number itself is compared."""
+    """Comparison operators that record their outcome. The number itself is compared."""
 
     expression: Any
     notes: Notes
@@ -93,7 +93,7 @@ def _comparison(base: type, method: str, relation: str) -> Callable[[Any, Any], 
 
 
 class Followed(_Compared, int):
-    """An int with the expression of sizes that it is."""
+    """An int that carries its expression of sizes."""
 
     def _number(self) -> int:
         return int.__int__(self)
@@ -158,7 +158,7 @@ class Followed(_Compared, int):
 
 
 class FollowedFloat(_Compared, float):
-    """A float with the expression of sizes that it is."""
+    """A float that carries its expression of sizes."""
 
     def _number(self) -> float:
         return float.__float__(self)
@@ -232,7 +232,7 @@ for _name, _sign in (("eq", "=="), ("ne", "!="), ("lt", "<"), ("le", "<="), ("gt
 
 
 def followed(value: int, expression: Any, notes: Notes) -> Any:
-    """Return an int that knows its expression; a plain one if the expression is a number."""
+    """Return an int that carries its expression, or a plain int if the expression is a number."""
     return _int(value, expression, notes)
 
 

@@ -1,7 +1,7 @@
 """Exported programs in ``.pt2`` files, which ``torch.export.save`` of PyTorch writes.
 
 `load` returns an `ExportedModule`, which runs for all sizes that the file allows. `program_of`, and `metatensor.program.load`,
-return the `Program` for the sizes with which it was exported.
+return the `Program` for the sizes at which it was exported.
 """
 
 from metatensor.program.torch_export.archive import File, NotExported, is_archive, load, opened

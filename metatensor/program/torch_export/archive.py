@@ -25,7 +25,7 @@ from metatensor.program.torch_export.structure import Structure
 __all__ = ["File", "NotExported", "is_archive", "load", "opened"]
 
 MOST = 1 << 30
-"""Bytes that a member of text may have."""
+"""Maximum bytes of a text member."""
 _RATIO = 32
 """Ratio of decompressed to compressed size above which the budget is charged."""
 _MAJOR = 8
@@ -50,19 +50,19 @@ def load(
     device : device, optional
         Where its tensors are placed. Default: cpu.
     extra : dict, optional
-        The bytes of the file's extra members are put here, for those of its keys that the file has.
+        Its values are replaced by the bytes of the file's extra members, for the keys that the file has.
     module_class : type, optional
         A subclass of `ExportedModule`.
 
     Returns
     -------
     ExportedModule
-        The module. Its ``missing_operators`` are those that it calls and metatensor does not have.
+        The module. Its ``missing_operators`` lists the operators that it calls but metatensor lacks.
 
     Raises
     ------
     CheckpointError
-        If the file is no exported program, damaged, or of a later version.
+        If the file is not an exported program, damaged, or of a later version.
     """
     with opened(f) as file:
         return file.module(device, extra, module_class)
@@ -70,7 +70,7 @@ def load(
 
 @contextmanager
 def opened(f: str | os.PathLike[str] | BinaryIO) -> Iterator[File]:
-    """Return a context with the exported program in a file, which is open in it."""
+    """Return a context manager that opens a file and yields its exported program."""
     if not isinstance(f, (str, bytes, os.PathLike)):
         yield File(Directory(Source(f, getattr(f, "name", "archive"))))
         return
@@ -79,7 +79,7 @@ def opened(f: str | os.PathLike[str] | BinaryIO) -> Iterator[File]:
 
 
 class NotExported(CheckpointError):
-    """Raised for a zip file that is no exported program of PyTorch."""
+    """Raised for a zip file that is not an exported program of PyTorch."""
 
 
 class File:
@@ -103,7 +103,7 @@ class File:
         self.directory = directory
         with shared():
             if not is_archive(directory):
-                raise NotExported(self.name, "it is no exported program: it has no models/*.json")
+                raise NotExported(self.name, "it is not an exported program: it has no models/*.json")
             self.old = _OLD in self.directory
             self.prefix = "" if self.old else self._prefix()
             self.model = self._model()
@@ -116,7 +116,7 @@ class File:
         try:
             return function(*args)
         except (Malformed, RecursionError) as error:
-            raise CheckpointError(self.name, f"it is no exported program: {error}") from None
+            raise CheckpointError(self.name, f"it is not an exported program: {error}") from None
 
     def _model(self) -> str:
         if self.old:
@@ -135,7 +135,7 @@ class File:
             raise Malformed(f"{member[:80]!r} is no JSON: {str(error)[:80]}") from None
 
     def _bytes(self, member: str, most: int = MOST << 6) -> Any:
-        """Return the bytes of a member. What is compressed by far more than data are is charged to the budget."""
+        """Return the bytes of a member. Members with an implausible compression ratio are charged to the budget."""
         _, packed = self.directory.place_of(member)
         size = self.directory.size_of(member)
         if size > _RATIO * packed:
@@ -203,7 +203,7 @@ class File:
         return Argument("user", str(given), sizes, dtype_of(meta.get("dtype")))
 
     def example(self, device: Any = "meta") -> tuple[Any, Any]:
-        """Return arguments and keyword arguments of the sizes with which the program was exported, without values."""
+        """Return arguments and keyword arguments of the sizes at which the program was exported, without values."""
         values: list[Any] = []
         for one in self.arguments:
             if one.kind != "user":
@@ -221,7 +221,7 @@ class File:
             values.append(mt.empty([size or 0 for size in sizes], dtype=one.dtype, device=device))
         found = self.structures[0].nested(values)
         if not isinstance(found, tuple) or len(found) != 2 or not isinstance(found[0], tuple) or not isinstance(found[1], dict):
-            raise CheckpointError(self.name, "its arguments are no tuple and dict")
+            raise CheckpointError(self.name, "its arguments are not a tuple and a dict")
         return found
 
     def sample(self) -> tuple[Any, Any] | None:
@@ -289,7 +289,7 @@ class File:
         return found
 
     def _folder(self, folder: str, rows: dict[str, Any], device: Any, claims: Claims) -> dict[str, Any]:
-        """Return the tensors of a folder by name. Those of one member share their memory."""
+        """Return the tensors of a folder by name. Tensors of the same member share memory."""
         bases: dict[str, Any] = {}
         same: dict[Any, Any] = {}
         found: dict[str, Any] = {}
@@ -346,7 +346,7 @@ def _ranges(made: Any) -> dict[str, tuple[int | None, int | None]]:
 
 
 def _size(made: Any) -> tuple[Any, int | None]:
-    """Return a size as a number or the text of an expression, and its number when the program was exported."""
+    """Return a size as a number or the text of an expression, and its value at export."""
     key, value = kind_of(made, "a size")
     if key == "as_int" and type(value) is int:
         return value, value

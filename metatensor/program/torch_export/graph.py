@@ -1,4 +1,4 @@
-"""Graphs of exported programs, as their JSON describes them, and running one."""
+"""Graphs of exported programs, read from JSON, and their execution."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _DTYPES = {
 _FORMATS = {1: "contiguous_format", 2: "channels_last", 3: "channels_last_3d", 4: "preserve_format"}
 _DEPTH = 32
 MAX_ITERATIONS = 1_000_000
-"""Iterations of a loop in a graph."""
+"""Maximum iterations of a loop in a graph."""
 
 
 def field(made: Any, key: str, kind: type, where: str) -> Any:
-    """Return a field of an object. Raise `Malformed` if it has another class."""
+    """Return a field of an object. Raise `Malformed` unless it is of class `kind`."""
     found = made.get(key) if isinstance(made, dict) else None
     if not isinstance(found, kind):
         raise Malformed(f"{where} has no {key!r} of class {kind.__name__}")
@@ -35,9 +35,9 @@ def field(made: Any, key: str, kind: type, where: str) -> Any:
 
 
 def kind_of(made: Any, where: str) -> tuple[str, Any]:
-    """Return the kind and the content of an object that has one key besides those that are null."""
+    """Return the kind and the content of an object with exactly one key whose value is not null."""
     if not isinstance(made, dict):
-        raise Malformed(f"{where} is no object")
+        raise Malformed(f"{where} is not an object")
     found = [(key, value) for key, value in made.items() if value is not None]
     if len(found) != 1:
         raise Malformed(f"{where} has {len(found)} kinds")
@@ -45,7 +45,7 @@ def kind_of(made: Any, where: str) -> tuple[str, Any]:
 
 
 def dtype_of(code: Any) -> DType:
-    """Return the dtype with a number. Raise NotImplementedError if there is none."""
+    """Return the dtype that a number stands for. Raise NotImplementedError if there is none."""
     found = getattr(mt, _DTYPES.get(code, ""), None) if type(code) is int else None
     if not isinstance(found, DType):
         raise NotImplementedError(f"there is no dtype {code!r:.40} in metatensor")
@@ -65,7 +65,7 @@ class Device(str):
 
 
 class Operator:
-    """An operator that a graph passes to a function."""
+    """An operator that a graph passes as an argument."""
 
     def __init__(self, made: Any, where: str) -> None:
         self.target = str(_plain(str)(made, where))
@@ -93,7 +93,7 @@ def _optional(made: Any, where: str) -> Any:
 def _each(one: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     def each(made: Any, where: str) -> Any:
         if not isinstance(made, list):
-            raise Malformed(f"{where} is no list")
+            raise Malformed(f"{where} is not a list")
         return [one(part, where) for part in made]
 
     return each
@@ -139,7 +139,7 @@ def _complex(made: Any, where: str) -> complex:
 
 def _dict(made: Any, where: str) -> Any:
     if not isinstance(made, dict):
-        raise Malformed(f"{where} is no object")
+        raise Malformed(f"{where} is not an object")
     return {key: decoded(value, where) for key, value in made.items()}
 
 
@@ -159,7 +159,7 @@ _FORMS: dict[str, Callable[[Any, str], Any]] = {
 
 
 def decoded(made: Any, where: str, depth: int = 0) -> Any:
-    """Return an argument: Python's values, with a `Name` for a value of the graph and a `Graph` for a graph."""
+    """Decode an argument to Python values, with a `Name` for a value of the graph and a `Graph` for a graph."""
     key, value = kind_of(made, where)
     if key == "as_graph":
         if depth > _DEPTH:
@@ -205,7 +205,7 @@ class Graph:
     Raises
     ------
     Malformed
-        If it is none, or uses a value before it is made.
+        If it is not a graph, or uses a value before it is defined.
     """
 
     def __init__(self, made: Any, depth: int = 0) -> None:
@@ -218,14 +218,14 @@ class Graph:
         for node in self.nodes:
             for name in _names((node.args, node.kwargs)):
                 if name not in known:
-                    raise Malformed(f"a call of {node.target[:80]} uses {name[:60]!r} before it is made")
+                    raise Malformed(f"a call of {node.target[:80]} uses {name[:60]!r} before it is defined")
                 last[name] = node
             made_now = set(_names(node.results))
             known |= made_now
             last.update(dict.fromkeys(made_now, node))
         for name in _names(self.outputs):
             if name not in known:
-                raise Malformed(f"the graph returns {name[:60]!r}, which it does not make")
+                raise Malformed(f"the graph returns {name[:60]!r}, which it does not define")
             last.pop(name, None)
         for name, node in last.items():
             node.release.append(name)
@@ -243,7 +243,8 @@ class Graph:
         return found
 
     def run(self, values: list[Any], device: Any) -> list[Any]:
-        """Run the calls on the values of the inputs, and return those of the outputs. Devices in calls mean `device` unless it is None."""
+        """Run the calls on the values of the inputs, and return those of the outputs. Devices in calls are replaced by `device`
+        unless it is None."""
         scope: dict[str, Any] = {name: value for name, value in zip(self.inputs, values) if isinstance(name, Name)}
         del values
 
@@ -291,7 +292,7 @@ def _names(value: Any) -> Any:
 
 
 def _keep(node: Node, result: Any, scope: dict[str, Any]) -> None:
-    """Give the results of a call their names."""
+    """Store the results of a call under their names."""
     results = node.results
     if not results:
         return
@@ -307,7 +308,7 @@ def _keep(node: Node, result: Any, scope: dict[str, Any]) -> None:
         results = names
     if not isinstance(result, (tuple, list)) or len(result) != len(results):
         found = len(result) if isinstance(result, (tuple, list)) else type(result).__name__
-        raise RuntimeError(f"{node.target[:80]} returned {found}, the exported program has {len(results)} values")
+        raise RuntimeError(f"{node.target[:80]} returned {found}, but the exported program expects {len(results)} values")
     for name, value in zip(results, result):
         if isinstance(name, Name):
             scope[name] = _plain_value(value)
@@ -319,7 +320,7 @@ def _plain_value(value: Any) -> Any:
     return dtype_code(value) if isinstance(value, DType) else value
 
 
-# Functions that are no operators -----------------------------------------------------------------------------
+# Functions that are not operators -----------------------------------------------------------------------------
 
 
 def _limited(function: Callable[..., Any]) -> Callable[..., Any]:

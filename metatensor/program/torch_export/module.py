@@ -22,17 +22,17 @@ class Argument(NamedTuple):
     kind: str
     """"parameter", "buffer", "constant", "user" or "token"."""
     name: str
-    """Name of the value in the graph, or for tensors of the module their name there."""
+    """Name of the value in the graph, or of a tensor in the module."""
     sizes: tuple[int | str, ...] | None = None
     """Sizes of a tensor that the user gives: numbers, and expressions of names."""
     dtype: Any = None
     """Its dtype."""
     value: Any = None
-    """What the user must give if it is no tensor. ``...`` stands for anything."""
+    """The required value if it is not a tensor. ``...`` allows any value."""
 
 
 class Result(NamedTuple):
-    """What one value that a graph returns is for."""
+    """The purpose of one value that a graph returns."""
 
     kind: str
     """"user", "buffer", "parameter", "argument" (which are written) or "token"."""
@@ -45,10 +45,10 @@ class _Part(mt.nn.Module):
 
 
 class ExportedModule(mt.nn.Module):
-    """A module that runs the graph of a ``.pt2`` file. `load` makes it.
+    """A module that runs the graph of a ``.pt2`` file. Created by `load`.
 
-    Its parameters and buffers have the names that they had before the export. It runs for all sizes that the file allows. Where
-    the graph names a device, that is the device of the module and its arguments if they have one in common.
+    Its parameters and buffers have the names that they had before the export. It runs for all sizes that the file allows. A device
+    named in the graph is replaced by the common device of the module and its arguments, if there is one.
     """
 
     mismatch: ClassVar[type[Exception]] = ValueError
@@ -96,7 +96,7 @@ class ExportedModule(mt.nn.Module):
         TypeError
             If the structure of the arguments differs from that of the export.
         ValueError
-            If a tensor has sizes or a dtype, or another argument a value, that the program was not exported for.
+            If the program was not exported for the sizes or dtype of a tensor, or for the value of another argument.
         NotImplementedError
             If the graph calls operators that metatensor does not have.
         """

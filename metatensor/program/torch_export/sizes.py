@@ -39,7 +39,7 @@ _CALLS: dict[str, Callable[..., int]] = {
 
 @lru_cache(1024)
 def _parsed(text: str) -> Any:
-    """Return the tree of an expression, or None if it is none."""
+    """Return the tree of an expression, or None if it is not an expression."""
     try:
         return ast.parse(text, mode="eval").body if len(text) < 10_000 else None
     except (SyntaxError, ValueError, MemoryError, RecursionError):

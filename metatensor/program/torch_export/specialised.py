@@ -1,4 +1,4 @@
-"""The program of a ``.pt2`` file for the sizes with which it was exported."""
+"""The program of a ``.pt2`` file for the sizes at which it was exported."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["program_of"]
 
 
 def program_of(file: File, module: ExportedModule, *, warn: bool = True) -> Program:
-    """Return the program of a module of a file, for the sizes with which it was exported. It has the tensors of the module.
+    """Return the program of an exported module for the sizes at which it was exported. It shares the tensors of the module.
 
-    The module is traced on meta. Where the calls depend on values, it is traced on cpu with the arguments that the file has.
+    The module is traced on meta. If the calls depend on values, it is traced on cpu with the arguments saved in the file.
 
     Parameters
     ----------
@@ -30,7 +30,8 @@ def program_of(file: File, module: ExportedModule, *, warn: bool = True) -> Prog
     module : ExportedModule
         Its module.
     warn : bool
-        Whether to issue a UserWarning if the program is that of values, such as one branch of two. Default True.
+        Whether to issue a UserWarning if the program holds only for certain values, for example because it contains one
+        of two branches. Default True.
 
     Raises
     ------
@@ -76,7 +77,7 @@ def program_of(file: File, module: ExportedModule, *, warn: bool = True) -> Prog
 
 
 def _named(there: Any, module: Any) -> dict[int, tuple[str, Any]]:
-    """Return the tensors of a module with their names, by the ids of those of its copy."""
+    """Return the tensors of a module and their names, by the ids of the corresponding tensors of its copy."""
     found: dict[int, tuple[str, Any]] = {}
     for (path, part), other in zip(there.named_modules(), module.modules()):
         for mine, its in ((part._parameters, other._parameters), (part._buffers, other._buffers)):

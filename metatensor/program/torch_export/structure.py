@@ -1,4 +1,4 @@
-"""Structures of arguments and results in exported programs: text that says how flat values are nested."""
+"""Structures of arguments and results in exported programs: text that describes how flat values are nested."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Structure:
             if not isinstance(keys, list) or len(keys) != len(children):
                 raise Malformed("a dict has not as many keys as values")
             if not all(isinstance(key, (str, int, float, bool)) for key in keys):
-                raise Malformed("a key of a dict is no text or number")
+                raise Malformed("a key of a dict is neither text nor a number")
         elif kind == "collections.namedtuple":
             name = str(context)
             keys = fields.get(name, [f"field{i}" for i in range(len(children))])
@@ -81,7 +81,7 @@ class Structure:
         return 1 if self.kind is None else sum(one.count for one in self.children)
 
     def flat(self, value: Any, where: str) -> list[Any]:
-        """Return the values in a nested one. Raise TypeError, which names `where`, if it has another structure."""
+        """Flatten a nested value. Raise TypeError, which names `where`, if it has another structure."""
         if self.kind is None:
             return [value]
         if self.kind in ("builtins.dict", "collections.OrderedDict", "collections.defaultdict"):
@@ -97,7 +97,7 @@ class Structure:
         return [leaf for one, part in zip(self.children, parts) for leaf in one.flat(part, where)]
 
     def nested(self, values: list[Any]) -> Any:
-        """Return flat values nested. They are taken from the beginning of the list."""
+        """Nest flat values. They are removed from the beginning of the list."""
         if self.kind is None:
             return values.pop(0)
         parts = [one.nested(values) for one in self.children]

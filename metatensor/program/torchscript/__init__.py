@@ -1,6 +1,6 @@
 """TorchScript archives, which ``torch.jit.save`` of PyTorch writes: their code is interpreted with metatensor's operators.
 
-`load` returns a `ScriptedModule`. `metatensor.program.trace` makes a program of it.
+`load` returns a `ScriptedModule`. `metatensor.program.trace` turns it into a program.
 """
 
 from metatensor.program.torchscript.archive import is_archive, load

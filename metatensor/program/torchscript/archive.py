@@ -25,7 +25,7 @@ __all__ = ["is_archive", "load"]
 
 EXTRA = "extra/"
 MOST = 1 << 30
-"""Bytes that an extra file may have."""
+"""Maximum bytes of an extra file."""
 
 
 def is_archive(directory: Directory) -> bool:
@@ -45,19 +45,19 @@ def load(
     device : device, optional
         Where its tensors are placed. Default: cpu.
     extra : dict, optional
-        The bytes of the archive's members below ``extra/`` are put here, for those of its keys that the archive has.
+        Its values are replaced by the bytes of the members ``extra/KEY``, for the keys that the archive has.
     module_class : type, optional
         A subclass of `ScriptedModule` for the modules.
 
     Returns
     -------
     ScriptedModule
-        The module. Its ``missing_operators`` are those that its code names and metatensor does not have.
+        The module. Its ``missing_operators`` lists the operators that its code names but metatensor lacks.
 
     Raises
     ------
     CheckpointError
-        If the file is no archive, or damaged.
+        If the file is not an archive, or damaged.
     """
     if not isinstance(f, (str, bytes, os.PathLike)):
         return _load(f, getattr(f, "name", "archive"), device, extra, module_class)
@@ -74,7 +74,7 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None, 
         prefix = prefix_of(directory, "data.pkl") or ""
         interpreter = Interpreter(Code(directory, prefix), list(constants) if isinstance(constants, (list, tuple)) else [])
         if type(value) is not Record:
-            raise CheckpointError(name, "its data is no module")
+            raise CheckpointError(name, "its data is not a module")
         try:
             made = _Builder(interpreter, name, module_class).value(value)
         except RecursionError:
@@ -92,7 +92,7 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None, 
 
 
 class _Builder:
-    """Makes modules and objects of what the pickle describes."""
+    """Builds modules and objects from the records of a pickle."""
 
     def __init__(self, interpreter: Interpreter, file: str, module_class: Any) -> None:
         self.interpreter, self.code, self.file, self.module_class = interpreter, interpreter.code, file, module_class
@@ -100,7 +100,7 @@ class _Builder:
         self._under_way: set[int] = set()
 
     def value(self, value: Any) -> Any:
-        """Return a value with modules and objects in the place of records."""
+        """Return a value with modules and objects in place of records."""
         if isinstance(value, (Record, list, dict, tuple)):
             key = id(value)
             if key in self._under_way:
@@ -152,9 +152,9 @@ class _Builder:
         raise CheckpointError(self.file, f"{kind.name[:100]} has no member of value {str(value)[:40]!r}")
 
     def _restore(self, made: Any, kind: Class, state: Any) -> None:
-        """Give a state to an object whose class takes it with a method."""
+        """Restore an object's state, with the method of its class if it has one."""
         if "__setstate__" not in kind.methods:
-            raise CheckpointError(self.file, f"the state of an object of class {kind.name[:100]} is no dict")
+            raise CheckpointError(self.file, f"the state of an object of class {kind.name[:100]} is not a dict")
         self.interpreter.enter(kind.methods["__setstate__"], (made, self.value(state)), {}, list)
 
     def _module(self, kind: Class, record: Any) -> Any:
@@ -166,7 +166,7 @@ class _Builder:
         if state is None:
             state = {}
         if not isinstance(state, dict) or not all(isinstance(key, str) for key in state):
-            raise CheckpointError(self.file, f"the state of a module of class {kind.name[:100]} is no dict of attributes")
+            raise CheckpointError(self.file, f"the state of a module of class {kind.name[:100]} is not a dict of attributes")
         values = {key: self._tensor(kind, key, value) for key, value in state.items() if isinstance(value, Tensor)}
         values |= {key: self.value(value) for key, value in state.items() if key not in values}  # after the parameters in them
         try:
@@ -177,7 +177,7 @@ class _Builder:
         return made
 
     def _tensor(self, kind: Class, name: str, tensor: Tensor) -> Tensor:
-        """Return a tensor, as a parameter if it is one. The same tensor is the same parameter elsewhere."""
+        """Return a tensor, as a parameter if it is one. A tensor that occurs twice gives the same parameter."""
         if id(tensor) not in self._made and name in kind.parameters:
             self._made[id(tensor)] = mt.nn.Parameter(tensor.detach(), requires_grad=tensor.requires_grad)
         return self._made.get(id(tensor), tensor)

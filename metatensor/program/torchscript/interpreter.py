@@ -1,7 +1,7 @@
 """Runs the code of a TorchScript archive, statement by statement, with metatensor's operators.
 
-Nothing is handed to Python's ``exec``, ``eval`` or ``getattr``: each kind of statement and expression has a method
-here, and what has none raises. A call ends with a RuntimeError after `MAX_STEPS` steps.
+Nothing is passed to Python's ``exec``, ``eval`` or ``getattr``: each kind of statement and expression has a method
+here, and those without one raise. A call ends with a RuntimeError after `MAX_STEPS` steps.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from metatensor.program.torchscript.values import Bound, EnumMember, ScriptObjec
 __all__ = ["MAX_DEPTH", "MAX_STEPS", "Interpreter", "dotted"]
 
 MAX_STEPS = 10_000_000
-"""Statements, calls and elements of lists and strings that one call of a module may cost."""
+"""Maximum steps of one call of a module: statements, calls, and elements of lists and strings."""
 MAX_DEPTH = 100
-"""Calls of functions inside one another."""
+"""Maximum depth of nested calls."""
 _NUMBERS = {"inf": math.inf, "nan": math.nan, "infj": complex(0, math.inf), "nanj": complex(0, math.nan)}
 _LIBRARY = ("torch", "ops", "__torch__", "CONSTANTS")
 _NO = object()
 
 
 class _Running(threading.local):
-    """What a call that is under way in this thread has left, and where it runs."""
+    """The remaining steps of the current call in this thread, and where it runs."""
 
     def __init__(self) -> None:
         self.depth, self.left, self.device = 0, 0, None
@@ -46,7 +46,7 @@ class _Running(threading.local):
         self.noted: Any = None
 
     def grow(self, count: int) -> None:
-        """Charge for what is about to be made or done."""
+        """Charge `count` steps before they are taken."""
         self.left -= count
         if self.left < 0:
             raise RuntimeError(f"the TorchScript code takes more than {MAX_STEPS:,} steps "
@@ -75,7 +75,7 @@ class Interpreter:
     code : Code
         Its classes and functions.
     constants : list
-        What ``CONSTANTS.c0``, ``CONSTANTS.c1`` and so on stand for.
+        The values of ``CONSTANTS.c0``, ``CONSTANTS.c1`` and so on.
     """
 
     def __init__(self, code: Code, constants: list[Any]) -> None:
@@ -100,7 +100,7 @@ class Interpreter:
         args, kwargs
             Its arguments, with the module of a method first.
         tensors : callable
-            Returns the tensors of the module. Where they and the arguments are, the code creates tensors.
+            Returns the tensors of the module. The code creates tensors on the device of these and the arguments.
         """
         if _running.depth:
             return self.call(function, args, kwargs)
@@ -115,7 +115,7 @@ class Interpreter:
             _running.device = _running.noted = None
 
     def call(self, function: Function, args: tuple[Any, ...], kwargs: dict[str, Any], around: dict[str, Any] | None = None) -> Any:
-        """Call a function with values of TorchScript. `around` has the variables around a function in a function."""
+        """Call a function with values of TorchScript. `around` has the variables of the enclosing function."""
         if _running.depth >= MAX_DEPTH:
             raise RuntimeError(f"{function.name}: more than {MAX_DEPTH} calls inside one another")
         scope = {**(around or {}), **self._bound(function, args, kwargs)}
@@ -123,7 +123,7 @@ class Interpreter:
         try:
             result = self._block(function.body, scope)
         except Exception as error:
-            if _running.noted is not error and hasattr(error, "add_note"):  # the innermost place is said, from Python 3.11 on
+            if _running.noted is not error and hasattr(error, "add_note"):  # name the innermost place, from Python 3.11 on
                 _running.noted = error
                 error.add_note(f"in TorchScript code: {function.name}, line {_running.line}")
             raise
@@ -236,7 +236,7 @@ class Interpreter:
                 self.method(manager, "__exit__", (None, None, None), {})
 
     def _define(self, node: Any, scope: dict[str, Any]) -> Any:
-        """Handle a function in a function, which sees the variables around it."""
+        """Define a nested function, which sees the enclosing variables."""
         scope[node.name] = Bound(Function(node.name, node, [], self.code.file), scope)
         return _NO
 
@@ -344,7 +344,7 @@ class Interpreter:
         return self._member(self._value(node.value, scope), node.attr)
 
     def _named(self, name: str) -> Any:
-        """Return what a name of the library or of the archive stands for."""
+        """Return the object that a name of the library or the archive refers to."""
         root, _, rest = name.partition(".")
         if root == "CONSTANTS":
             if not rest[1:].isdigit() or len(rest) > 12 or int(rest[1:]) >= len(self.constants):
@@ -378,7 +378,7 @@ class Interpreter:
         raise RuntimeError(f"TorchScript code uses the attribute {name!r:.60} of {type(owner).__name__}, which it does not have")
 
     def _constant(self, number: int) -> Any:
-        """Return a constant. A tensor is where the call runs."""
+        """Return a constant. A tensor is moved to the device of the call."""
         value = self.constants[number]
         device = _running.device
         if device is None or not isinstance(value, Tensor) or value.device == device:
@@ -464,7 +464,7 @@ class Interpreter:
         return not any(isinstance(a, Tensor) for a in args) and not kwargs.keys() & {"dtype", "device"}
 
     def _device(self, device: Device) -> Device:
-        """Return the device that a device in the code stands for: where the module and its arguments are, if none of them is there."""
+        """Return the device to use for a device in the code: that of the module and its arguments, unless one of them is there."""
         return device if _running.device is None else _running.device
 
     @staticmethod
@@ -559,7 +559,7 @@ class Interpreter:
 
 
 class _Done:
-    """What ``fork`` returns. The function has run already."""
+    """The result of ``fork``. The function has already run."""
 
     def __init__(self, value: Any) -> None:
         self.value = value

@@ -1,4 +1,4 @@
-"""What the code of an archive calls, without running it."""
+"""Listing the calls in an archive's code without running it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OTHER = frozenset(("torch.device", "torch.wait"))
 
 
 def operators(code: Code, classes: Iterable[str]) -> dict[str, bool]:
-    """Return the operators in the methods of classes, and in what they call, with whether metatensor has them."""
+    """Return the operators that the methods of classes call, directly or indirectly, and whether metatensor has each."""
     found: dict[str, bool] = {}
     waiting: list[Any] = [code.find(name) for name in classes]
     seen: set[str] = set()
@@ -46,7 +46,7 @@ def _known(namespace: str, name: str) -> bool:
 
 
 def _names(function: Function) -> Iterator[str]:
-    """Yield the dotted names of the library and of the archive in a function, but for types."""
+    """Yield the dotted names of the library and of the archive in a function, but types."""
     waiting: list[ast.AST] = list(function.body)
     while waiting:
         node = waiting.pop()

@@ -16,15 +16,15 @@ __all__ = ["ScriptedModule"]
 
 
 class ScriptedModule(mt.nn.Module):
-    """A module of a TorchScript archive. `load` makes it.
+    """A module of a TorchScript archive. Created by `load`.
 
     It has the parameters, buffers, submodules, attributes and methods of the original. Its methods are interpreted. Where code
-    names a device, or creates a tensor without one, that is the device of the module and its arguments if they have one in common.
+    creates a tensor or names a device, the common device of the module and its arguments is used, if there is one.
 
     Parameters
     ----------
     interpreter : Interpreter
-        What runs the code.
+        The interpreter that runs the code.
     kind : Class
         The class in the archive.
     """
@@ -34,7 +34,7 @@ class ScriptedModule(mt.nn.Module):
         self.__dict__["_interpreter"], self.__dict__["_class"] = interpreter, kind
         self.__dict__["_attributes"] = {}
 
-    # What the code of the archive does with it ------------------------------------------------------------
+    # Access by the code of the archive --------------------------------------------------------
 
     def _get(self, name: str) -> Any:
         """Return an attribute, as the code of the archive sees it."""
@@ -76,7 +76,7 @@ class ScriptedModule(mt.nn.Module):
     def _tensors(self) -> list[Any]:
         return [*self.parameters(), *self.buffers()]
 
-    # What Python does with it -------------------------------------------------------------------------------
+    # Access by Python ---------------------------------------------------------------------------
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the method ``forward`` of the archive.
@@ -84,7 +84,7 @@ class ScriptedModule(mt.nn.Module):
         Raises
         ------
         NotImplementedError
-            If the code comes to an operator that metatensor does not have.
+            If the code reaches an operator that metatensor does not have.
         RuntimeError
             If the arguments do not fit, or the code takes too many steps.
         """
@@ -168,7 +168,7 @@ class ScriptedModule(mt.nn.Module):
 
     @property
     def operators(self) -> dict[str, bool]:
-        """The operators in the code of the module and its submodules by name, with whether metatensor has them.
+        """The operators in the code of the module and its submodules by name, and whether metatensor has each.
 
         The code may have branches that no call takes, so a module can run although an operator is missing.
         """
@@ -176,7 +176,7 @@ class ScriptedModule(mt.nn.Module):
 
     @property
     def missing_operators(self) -> list[str]:
-        """The names of those that metatensor does not have. A call that comes to one raises NotImplementedError."""
+        """The names of those that metatensor does not have. A call that reaches one raises NotImplementedError."""
         return [name for name, known in self.operators.items() if not known]
 
     def _get_name(self) -> str:

@@ -1,6 +1,6 @@
-"""TorchScript's functions of numbers, strings, lists and dicts, and those that ask for what a tensor is.
+"""TorchScript's functions on numbers, strings, lists and dicts, and those that query properties of a tensor.
 
-Each takes the interpreter's budget first. Integers have 64 bits. What can grow is charged to the budget before it is made.
+Each takes the interpreter's budget first. Integers have 64 bits. A result that can be large is charged to the budget before it is created.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from metatensor.program.aten.codes import dtype_code
 __all__ = ["CONTAINERS", "PRIM", "SCALARS"]
 
 SCALARS: dict[str, Callable[..., Any]] = {}
-"""Functions in ``torch.*`` that are called when the first argument is no tensor."""
+"""Functions in ``torch.*`` that are called if the first argument is not a tensor."""
 CONTAINERS = frozenset((
     "append", "extend", "insert", "pop", "clear", "remove", "reverse", "copy", "list", "__getitem__", "_set_item", "Delete", "keys",
     "values", "items", "get", "setdefault", "update", "popitem", "dict", "__contains__", "len", "index", "count", "__is__", "__isnot__",
 ))  # fmt: skip
-"""Those of them that are called although another argument is a tensor."""
+"""The subset that is called even if another argument is a tensor."""
 PRIM: dict[str, Callable[..., Any]] = {}
 """Functions in ``ops.prim.*``."""
 
@@ -52,7 +52,7 @@ def _prim(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def wrapped(value: Any) -> Any:
-    """Return an integer with 64 bits, and anything else as it is."""
+    """Return an integer with 64 bits, and any other value unchanged."""
     if type(value) is int and not -(1 << 63) <= value < 1 << 63:
         return (value + (1 << 63)) % (1 << 64) - (1 << 63)
     return value
@@ -103,7 +103,7 @@ def _shift_left(budget: Any, a: int, b: int) -> Any:
 @_scalar("factorial")
 def _factorial(budget: Any, a: int) -> int:
     if not 0 <= a <= 20:
-        raise RuntimeError(f"factorial of {a} is no integer of 64 bits")
+        raise RuntimeError(f"factorial of {a} is not an integer of 64 bits")
     return math.factorial(a)
 
 
@@ -259,7 +259,7 @@ def _method(budget: Any, a: Any, name: str, rest: Any) -> Any:
         if name == "count":
             return len(places)
         if not places:
-            raise ValueError(f"{name}: the list has no such element")
+            raise ValueError(f"{name}: the list does not contain the element")
         return places[0] if name == "index" else a.pop(places[0]) and None
     return getattr(type(a), name)(a, *rest)
 
@@ -305,7 +305,7 @@ for _name, _function in {"min": min, "max": max}.items():
 
 
 def shown(value: Any) -> str:
-    """Return the text of a value, as TorchScript's ``format`` and ``str`` give it."""
+    """Return the text of a value, as formatted by TorchScript's ``format`` and ``str``."""
     if isinstance(value, DType):
         return str(dtype_code(value))
     if isinstance(value, float) and value == math.floor(value) and abs(value) < 1e16:
@@ -319,7 +319,7 @@ def _format(budget: Any, text: str, *values: Any) -> str:
     found = [parts[0]]
     for i, part in enumerate(parts[1:]):
         if i >= len(values):
-            raise RuntimeError("format: there are more places than values")
+            raise RuntimeError("format: there are more placeholders than values")
         found += [shown(values[i]), part]
     budget.grow(sum(map(len, found)))
     return "".join(found)
@@ -336,7 +336,7 @@ def _percent(budget: Any, text: str, *values: Any) -> str:
         if match[1] == "%":
             return "%"
         if not rest:
-            raise RuntimeError("format: there are more places than values")
+            raise RuntimeError("format: there are more placeholders than values")
         value = rest.pop(0)
         return shown(value) if match[1] == "s" else match[0] % value
 
@@ -380,7 +380,7 @@ _into(SCALARS, lambda budget, a: shown(a), "str")
 _into(SCALARS, lambda budget, a: hash(a), "hash")
 
 
-# What is left ------------------------------------------------------------------------------------------
+# Miscellaneous --------------------------------------------------------------------------------------
 
 
 @_scalar("warn")

@@ -1,6 +1,6 @@
 """The code of a TorchScript archive: classes and functions by name.
 
-The members ``code/**.py`` are written in a subset of Python. Python's parser makes trees of them; nothing is compiled or
+The members ``code/**.py`` are written in a subset of Python. Python's parser builds trees from them; nothing is compiled or
 executed by Python.
 """
 
@@ -18,7 +18,7 @@ from metatensor.checkpoint.budget import current
 __all__ = ["Class", "Code", "Function"]
 
 MOST = 1 << 26
-"""Bytes of source that a member may have."""
+"""Maximum bytes of a source member."""
 _RATIO = 32
 """Ratio of decompressed to compressed size of a source above which the budget is charged."""
 
@@ -118,7 +118,7 @@ class Code:
     directory : Directory
         The archive.
     prefix : str
-        What the names of its members begin with.
+        Prefix of the names of its members.
     """
 
     def __init__(self, directory: Directory, prefix: str) -> None:
@@ -173,4 +173,4 @@ def _text(directory: Directory, member: str) -> str:
     try:
         return str(directory.read(member, MOST).decode("utf-8"))
     except UnicodeDecodeError as error:
-        raise CheckpointError(directory.file, f"{member[:60]!r} is no text: {error.reason}") from None
+        raise CheckpointError(directory.file, f"{member[:60]!r} is not text: {error.reason}") from None

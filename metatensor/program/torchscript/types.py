@@ -27,7 +27,7 @@ def _head(kind: ast.expr) -> tuple[str, list[ast.expr]]:
 
 
 def is_a(value: Any, kind: ast.expr) -> bool:
-    """Return whether a value has a type. An empty list has every type of lists."""
+    """Return whether a value has a type. An empty list has every list type."""
     if isinstance(kind, (ast.List, ast.Tuple)):
         return any(is_a(value, one) for one in kind.elts)
     name, parameters = _head(kind)
@@ -68,9 +68,9 @@ def is_a(value: Any, kind: ast.expr) -> bool:
 
 
 def converted(value: Any, kind: ast.expr, name: str, function: str) -> Any:
-    """Return an argument with the type that a parameter has: tuples as lists and ints as floats where it says so.
+    """Convert an argument to the type of a parameter: tuples to lists and ints to floats if it requires this.
 
-    Raise RuntimeError if it is a tensor where the parameter is none, or no tensor where it is one.
+    Raise RuntimeError if only one of the argument and the parameter's type is a tensor.
     """
     head, parameters = _head(kind)
     if head == "Optional" and parameters:

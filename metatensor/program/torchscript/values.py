@@ -1,4 +1,4 @@
-"""Values of TorchScript that are neither tensors nor Python's own: objects, named tuples, enumerations, functions."""
+"""Values of TorchScript that are neither tensors nor builtin Python values: objects, named tuples, enumerations, functions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class EnumMember:
 
 
 class Bound:
-    """A function of the archive as a value. One inside another has the variables around it."""
+    """A function of the archive as a value. A nested one holds the enclosing variables."""
 
     def __init__(self, function: Function, scope: dict[str, Any] | None = None) -> None:
         self.function, self.scope = function, scope
@@ -51,7 +51,7 @@ class Bound:
 
 
 class Uninitialized:
-    """What a variable holds that no statement uses before it is assigned."""
+    """The value of a variable that is assigned before any statement uses it."""
 
     def __repr__(self) -> str:
         return "<uninitialized>"

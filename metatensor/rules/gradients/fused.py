@@ -1,4 +1,4 @@
-"""Gradients of operators that one kernel computes on some devices, and the same in steps where there is no such kernel."""
+"""Gradients of operators that one kernel computes on some devices, and the same computation in steps for devices without such a kernel."""
 
 from __future__ import annotations
 

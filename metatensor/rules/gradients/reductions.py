@@ -269,7 +269,7 @@ def between_rows(grad: Any, x1: Any, x2: Any, p: float, result: Any) -> Any:
 
 
 def cdist_node(x1: Any, x2: Any, p: float, compute_mode: Any) -> str:
-    """Return the name of PyTorch's last node. Euclidean distances of many rows are a reshaped matrix product there."""
+    """Return the name of PyTorch's last node. PyTorch computes Euclidean distances of many rows by a reshaped matrix product."""
     if p != 2 or compute_mode in (2, "donot_use_mm_for_euclid_dist"):
         return "CdistBackward0"
     always = compute_mode in (1, "use_mm_for_euclid_dist")
@@ -286,7 +286,7 @@ def cdist_first(grad: Any, x1: Any, x2: Any, p: float, compute_mode: Any, result
 
 
 def cdist_second(grad: Any, x1: Any, x2: Any, p: float, compute_mode: Any, result: Any) -> Any:
-    """Return the gradient of `cdist` for `x2`, as that for `x1` with both exchanged."""
+    """Return the gradient of `cdist` for `x2`: the gradient for `x1` with `x1` and `x2` exchanged."""
     return cdist_first(grad.mT.contiguous(), x2, x1, p, compute_mode, result.mT.contiguous())
 
 

@@ -1,13 +1,13 @@
 """The temporary tensors of operators that PyTorch computes in several steps on its meta device.
 
-The kernel policy ``meta``. An entry of `TABLE` is a function that takes the arguments of an operator in schema order and calls
-operators that make the tensors of its parts, in the order in which PyTorch makes and frees them. It runs only while memory is
-counted, and its result is thrown away. It may not write to its arguments or draw random numbers. None stands for one kernel.
+This is the kernel policy ``meta``. An entry of `TABLE` is a function that takes the arguments of an operator in schema order and calls
+operators that create its temporary tensors, in the order in which PyTorch creates and frees them. It runs only while memory is
+counted, and its result is discarded. It must not write to its arguments or draw random numbers. None stands for one kernel.
 
-`FORMULAS` says the same of the formulas of gradients, by the names of operators.
+`FORMULAS` has the same for gradient formulas, by the names of operators.
 
-An operator that has no entry, but is computed by others when gradients are recorded (``recorded_as``), has their temporaries
-also when none are.
+An operator without an entry that is computed by others while gradients are recorded (``recorded_as``) has their temporaries
+also if no gradients are recorded.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def parts(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def strided_parts(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Like `parts`, for calls whose first argument is not contiguous. The others are one kernel."""
+    """Register like `parts`, for calls whose first argument is not contiguous. Other calls are one kernel."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
@@ -52,7 +52,7 @@ def strided_parts(*names: str) -> Callable[[Callable[..., Any]], Callable[..., A
 
 
 def one_kernel(*names: str) -> None:
-    """Say that PyTorch runs the operators ``names`` as one kernel without temporaries when no gradients are recorded."""
+    """Declare that PyTorch runs the operators ``names`` as one kernel without temporaries when no gradients are recorded."""
     for name in names:
         TABLE[name] = None
 
@@ -72,17 +72,17 @@ def formula(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def statements(*names: str) -> None:
-    """Say that the gradients of the operators ``names`` are computed step by step, and free what they no longer need."""
+    """Declare that the gradients of ``names`` are computed step by step, and free temporaries that they no longer need."""
     for name in names:
         FORMULAS[name] = False
 
 
 def _made_whole(*args: Any) -> None:
-    """Make no parts."""
+    """Create no parts."""
 
 
 def backward_kernel(*names: str) -> None:
-    """Say that PyTorch computes the gradients of the operators ``names`` in one kernel."""
+    """Declare that PyTorch computes the gradients of the operators ``names`` in one kernel."""
     for name in names:
         FORMULAS[name] = _made_whole
 
@@ -110,15 +110,15 @@ def _load() -> None:
 
 
 def parts_of(name: str) -> Callable[..., Any] | tuple[Callable[..., Any]] | bool:
-    """Return the function that makes the temporaries of an overload, or False if it is one kernel.
+    """Return the function that creates the temporaries of an overload, or False if it is one kernel.
 
-    It is in a tuple if it is only for a first argument that is not contiguous.
+    It is in a tuple if it applies only to calls whose first argument is not contiguous.
     """
     _load()
     if name in TABLE:
         return TABLE[name] or False
     through = gradients.parts_of(name)
-    if through is None or name.endswith("_backward"):  # these have others for gradients of gradients only
+    if through is None or name.endswith("_backward"):  # these are computed by others only for gradients of gradients
         return False
     op = registry.get(name) or registry[name.rpartition(".")[0]]
     return False if op.flags & (operator_flags.RANDOM | operator_flags.COMPOSITE) else through

@@ -1,4 +1,4 @@
-"""The temporary tensors of the formulas of gradients, where these are not expressions."""
+"""The temporary tensors of gradient formulas that are not single expressions."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def prod(grad: Any, input: Any, dim: Any, keepdim: Any, result: Any) -> Any:
 
 @formula("cumprod")
 def cumprod(grad: Any, input: Any, dim: int, result: Any) -> Any:
-    """Make what tells the elements before the first zero, at it, and behind it."""
+    """Create the masks of the elements before, at and after the first zero."""
     if not input.ndim or not input.numel() or input.shape[dim] == 1:
         return None
     weighted = grad * result

@@ -119,7 +119,7 @@ def fractional_max_pool3d(input: Any, kernel_size: Any, output_size: Any, ratio:
 
 
 def _fractional(input: Any, output_size: Any, ratio: Any, samples: Any, n: int) -> Any:
-    """Make the places of the windows, the result and the indices."""
+    """Create the positions of the windows, the result and the indices."""
     if samples is None:
         samples = input.new_empty((1 if input.dim() == n + 1 else input.shape[0], input.shape[-n - 1], n))
     if output_size is None:

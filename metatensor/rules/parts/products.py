@@ -1,4 +1,4 @@
-"""The temporary tensors of products of matrices."""
+"""The temporary tensors of matrix products."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__: list[str] = []
 
 @strided_parts("nn.functional.linear")
 def linear(input: Any, weight: Any, bias: Any) -> Any:
-    """A product with an input that is not contiguous copies it and adds the bias afterwards."""
+    """Copy an input that is not contiguous, and add the bias after the product."""
     if input.dim() < 3 or weight.dim() != 2:
         return None
     product = input.matmul(weight.t())

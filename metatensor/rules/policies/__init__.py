@@ -26,7 +26,7 @@ _registered: dict[str, KernelPolicy] = {"meta": META}
 
 
 def register_policy(policy: KernelPolicy) -> KernelPolicy:
-    """Let `policy_named` find a policy. Raise ValueError if the name is taken by another one."""
+    """Register a policy for `policy_named`. Raise ValueError if the name is taken by another one."""
     if policy.name in _BUILT_IN or _registered.get(policy.name, policy) is not policy:
         raise ValueError(f"there already is a kernel policy {policy.name!r}")
     _registered[policy.name] = policy
@@ -69,10 +69,10 @@ def policies() -> list[str]:
 
 @contextmanager
 def policy(name: str | KernelPolicy) -> Iterator[KernelPolicy]:
-    """Let a kernel policy hold in this thread until the block ends. Blocks may be nested; the innermost policy holds.
+    """Use a kernel policy in this thread until the block ends. Blocks may be nested; the innermost policy applies.
 
-    A policy says which operators are one kernel, which tensors they save for backward, and which temporary tensors they make.
-    On meta, what runs and what is saved is what the policy says; shapes and dtypes of results are the same under each.
+    A policy says which operators are one kernel, which tensors they save for backward, and which temporary tensors they create.
+    On meta, the policy determines what runs and what is saved; shapes and dtypes of results are the same under each policy.
 
     Parameters
     ----------
@@ -105,18 +105,18 @@ def policy(name: str | KernelPolicy) -> Iterator[KernelPolicy]:
 
 
 def chosen() -> KernelPolicy | None:
-    """Return the policy that holds in this thread, or None if no block has chosen one."""
+    """Return the policy that this thread uses, or None if no block has chosen one."""
     found: KernelPolicy | None = current_policy()
     return found
 
 
 def policy_for(given: str | KernelPolicy | None, profile: Any = None) -> KernelPolicy:
-    """Return the policy of an estimate: the given one, else that of the block, else that of the device, else `META`."""
+    """Return the policy of an estimate: the given one, else that of the enclosing block, else that of the device, else `META`."""
     if given is not None:
         return policy_named(given)
     return chosen() or (META if profile is None else policy_of_profile(profile))
 
 
 def policy_of_profile(profile: Any) -> KernelPolicy:
-    """Return the policy for estimates on a device: "cuda" for the GPUs that PyTorch calls so, "eager" for CPUs, else "meta"."""
+    """Return the policy for estimates on a device: "cuda" for GPUs of PyTorch's device type cuda, "eager" for CPUs, else "meta"."""
     return policy_named({"cuda": "cuda", "cpu": "eager"}.get(profile.backend, "meta"))

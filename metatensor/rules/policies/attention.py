@@ -1,4 +1,4 @@
-"""Attention in one kernel: which calls each device has a kernel for, as PyTorch chooses."""
+"""Attention in one kernel: the calls for which PyTorch chooses a fused kernel on each device."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _cuda(query: Any, key: Any, value: Any, mask: Any, p: float, is_causal: bool
         return NotImplemented
     bias = _bias(mask, query)
     if bias is not None:
-        if bias.shape[-1] % 16:  # the kernel reads rows whose first elements are aligned
+        if bias.shape[-1] % 16:  # the kernel requires rows with aligned first elements
             bias = mt.nn.functional.pad(bias, (0, 16 - bias.shape[-1] % 16))[..., : mask.shape[-1]]
         bias = bias.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     return ops._scaled_dot_product_efficient_attention(
@@ -58,14 +58,14 @@ def _cuda(query: Any, key: Any, value: Any, mask: Any, p: float, is_causal: bool
 
 def cuda_attention(query: Any, key: Any, value: Any, mask: Any, p: float, is_causal: bool, scale: Any, enable_gqa: bool,
                    generator: Any) -> Any:  # fmt: skip
-    """Compute attention in the kernel that PyTorch takes on CUDA, or return NotImplemented if it has none."""
+    """Compute attention with the kernel that PyTorch chooses on CUDA, or return NotImplemented if it has none."""
     return _cuda(query, key, value, mask, p, is_causal, scale, enable_gqa, generator, True)
 
 
 def cuda_attention_parts(query: Any, key: Any, value: Any, mask: Any, p: float, is_causal: bool, scale: Any, enable_gqa: bool,
                          generator: Any) -> Any:  # fmt: skip
-    """Make the tensors of the kernel that PyTorch takes on CUDA without gradients."""
-    # Parts may not draw random numbers. The kernel draws them without memory.
+    """Create the tensors of the kernel that PyTorch chooses on CUDA without gradients."""
+    # Parts must not draw random numbers. The kernel needs no memory for them.
     made = _cuda(query, key, value, mask, 0.0, is_causal, scale, enable_gqa, None, False)
     if made is NotImplemented:
         return layers.attention(query, key, value, mask, p, is_causal, scale, enable_gqa, None)
@@ -73,7 +73,7 @@ def cuda_attention_parts(query: Any, key: Any, value: Any, mask: Any, p: float, 
 
 
 def flash_backward(grad: Any, query: Any, key: Any, value: Any, *rest: Any) -> Any:
-    """Make the results and the float32 workspaces of FlashAttention-2: the sum over each row, and the gradient of the query."""
+    """Create the results and the float32 workspaces of FlashAttention-2: the sum over each row, and the gradient of the query."""
     batch, heads, length, width = query.shape
     rows = -(-length // 128) * 128
     wide = -(-width // 32) * 32 if width <= 192 else 256
@@ -88,7 +88,7 @@ def flash_backward(grad: Any, query: Any, key: Any, value: Any, *rest: Any) -> A
 
 
 def _on_cpu(query: Any, key: Any, value: Any, mask: Any, p: float, is_causal: bool, enable_gqa: bool) -> bool:
-    """Return whether PyTorch has one kernel for a call on the CPU."""
+    """Return whether PyTorch has a fused kernel for a call on the CPU."""
     if not _plain(query, key, value, enable_gqa) or p or query.shape[3] != value.shape[3] or not query.is_floating_point():
         return False
     return mask is None or (mask.dim() in (2, 4) and not mask.requires_grad and not is_causal)
@@ -96,7 +96,7 @@ def _on_cpu(query: Any, key: Any, value: Any, mask: Any, p: float, is_causal: bo
 
 def cpu_attention(query: Any, key: Any, value: Any, mask: Any, p: float, is_causal: bool, scale: Any, enable_gqa: bool,
                   generator: Any) -> Any:  # fmt: skip
-    """Compute attention in PyTorch's kernel for the CPU, or return NotImplemented if it has none."""
+    """Compute attention with PyTorch's kernel for the CPU, or return NotImplemented if it has none."""
     if not _on_cpu(query, key, value, mask, p, is_causal, enable_gqa):
         return NotImplemented
     return ops._scaled_dot_product_flash_attention_for_cpu(query, key, value, 0.0, is_causal, attn_mask=_bias(mask, query), scale=scale)[0]
@@ -104,20 +104,20 @@ def cpu_attention(query: Any, key: Any, value: Any, mask: Any, p: float, is_caus
 
 def cpu_attention_parts(query: Any, key: Any, value: Any, mask: Any, p: float, is_causal: bool, scale: Any, enable_gqa: bool,
                         generator: Any) -> Any:  # fmt: skip
-    """Make the tensors of PyTorch's attention on the CPU without gradients."""
+    """Create the tensors of PyTorch's attention on the CPU without gradients."""
     if not _on_cpu(query, key, value, mask, p, is_causal, enable_gqa):
         return layers.attention(query, key, value, mask, p, is_causal, scale, enable_gqa, None)
     return flash_for_cpu(query, key, value, p, is_causal, _bias(mask, query), scale)
 
 
 def _block(query: Any, key: Any) -> tuple[int, int]:
-    """Return the rows of the query and of the key that a thread works on."""
+    """Return the numbers of rows of the query and of the key that a thread processes at once."""
     length = query.shape[2]
     return min(length, 256 if length >= 768 else 64 if length >= 192 else 32), min(key.shape[2], 512)
 
 
 def flash_for_cpu(query: Any, key: Any, value: Any, *rest: Any) -> Any:
-    """Make the results and the buffer of one thread."""
+    """Create the results and the buffer of one thread."""
     wide = mt.float32 if query.itemsize == 2 else query.dtype
     rows, columns = _block(query, key)
     made = ops.empty_like(query), query.new_empty(query.shape[:3], dtype=wide)
@@ -125,7 +125,7 @@ def flash_for_cpu(query: Any, key: Any, value: Any, *rest: Any) -> Any:
 
 
 def flash_for_cpu_backward(grad: Any, query: Any, key: Any, value: Any, *rest: Any) -> Any:
-    """Make the gradients, a copy of the gradient of the result, and the buffers of one thread."""
+    """Create the gradients, a copy of the gradient of the result, and the buffers of one thread."""
     wide = mt.float32 if query.itemsize == 2 else query.dtype
     rows, columns = _block(query, key)
     made = [ops.zeros_like(t) for t in (query, key, value)]

@@ -17,7 +17,7 @@ _FLASH = "FlashAttention, csrc/flash_attn/flash_api.cpp, mha_bwd: softmax_d, dq_
 
 
 def _whole(*args: Any) -> None:
-    """Make no parts."""
+    """Create no parts."""
 
 
 # RMS norm -----------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ _PROFILER = "memory events of PyTorch 2.13's CPU profiler"
 
 
 def _whole(*args: Any) -> None:
-    """Make no parts."""
+    """Create no parts."""
 
 
 # Products -----------------------------------------------------------------------------------------------------
@@ -38,7 +38,7 @@ def mm(a: Any, b: Any, *rest: Any) -> Any:
 
 
 def _divisor(t: Any) -> Any:
-    """Make the number by which a sum is divided, in float64 and in the dtype of the sum."""
+    """Create the divisor of a sum, in float64 and in the dtype of the sum."""
     return ops.empty((), dtype=mt.float64, device=t.device), ops.empty((), dtype=t.dtype, device=t.device)
 
 
@@ -86,7 +86,7 @@ def group_norm_backward(grad: Any, input: Any, mean: Any, rstd: Any, weight: Any
 
 
 def _contiguous(grad: Any, saved: Any, *rest: Any) -> Any:
-    """Make a contiguous gradient, and a result like the tensor that was saved."""
+    """Create a contiguous gradient, and a result like the saved tensor."""
     return grad.contiguous(), ops.empty_like(saved)
 
 
@@ -148,7 +148,7 @@ KERNELS = {
                      "_avg_pool_backward"), _COPY),
 }  # fmt: skip
 
-# Gradients that are written into zeros in place, where a dispatch mode sees a sum of two tensors.
+# Gradients that are written into zeros in place, although a dispatch mode sees a sum of two tensors.
 FORMULAS = {
     **dict.fromkeys(("_index", "take", "gather", "index_select", "max.dim", "min.dim", "sort", "topk", "kthvalue", "median.dim", "mode"),
                     _whole),

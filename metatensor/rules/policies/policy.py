@@ -1,4 +1,4 @@
-"""Kernel policies: which operators are one kernel on a kind of device, what they save for backward, and what they need meanwhile."""
+"""Kernel policies: which operators are one kernel on a kind of device, what they save for backward, and their temporary memory."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["Kernel", "KernelPolicy", "Workspace"]
 
 
 class Workspace(NamedTuple):
-    """Memory that a kernel takes besides its inputs and results."""
+    """Memory that a kernel needs besides its inputs and results."""
 
     what: str
-    """What it is, with the operators that take it."""
+    """A description, with the operators that use it."""
     nbytes: int | None
     """Its size in bytes, or None if it is unknown."""
     source: str
@@ -22,17 +22,17 @@ class Workspace(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """How a policy computes one operator. All functions take the operator's arguments in schema order."""
+    """The way in which a policy computes one operator. All functions take the operator's arguments in schema order."""
 
     parts: Callable[..., Any] | None = None
-    """Makes the temporary tensors and the result where no gradients are recorded, as in `metatensor.rules.parts`. None: one kernel
+    """Creates the temporary tensors and the result if no gradients are recorded, as in `metatensor.rules.parts`. None: one kernel
     without temporaries."""
     recorded: Callable[..., Any] | None = None
-    """Computes the operator by others, whose nodes are recorded. It may return NotImplemented. None: as under every policy."""
+    """Computes the operator by others, whose nodes are recorded. It may return NotImplemented. None: the same as under other policies."""
     about: str = ""
-    """What the kernel computes at once, and what it saves for backward."""
+    """A description of the kernel, and of the values that it saves for backward."""
     source: str = ""
-    """Where that is documented or was observed."""
+    """The source: a document or an observation."""
 
 
 class KernelPolicy:
@@ -43,17 +43,17 @@ class KernelPolicy:
     name : str
         Its name, as `metatensor.analysis.policy` takes it.
     about : str
-        One sentence that says whose kernels these are.
+        One sentence that describes whose kernels these are.
     kernels : dict of Kernel
-        By names of operators or overloads. Other operators are computed as `base` says.
+        Kernels by names of operators or overloads. Other operators are computed as under `base`.
     formulas : dict
-        How gradients of operators are computed, as in `metatensor.rules.parts.FORMULAS`.
+        How gradient formulas are computed, as in `metatensor.rules.parts.FORMULAS`.
     workspaces : iterable of Workspace
-        What reports name as excluded or unknown.
+        Memory that reports list as excluded or unknown.
     base : KernelPolicy, optional
-        Default: `meta`.
+        The policy for all other operators. Default: `meta`.
     sums_in_place : bool
-        Whether a sum of gradients is written into a gradient that nobody else holds. Default False.
+        Whether a sum of gradients is written in place into a gradient that nothing else references. Default False.
 
     Examples
     --------
@@ -83,24 +83,24 @@ class KernelPolicy:
         return f"KernelPolicy({self.name!r})"
 
     def notes(self) -> list[str]:
-        """Return lines that say what the policy is, and which memory it leaves out."""
+        """Return lines that describe the policy and the memory that it leaves out."""
         sizes = ((space, "unknown" if space.nbytes is None else bytes_text(space.nbytes)) for space in self.workspaces)
         return [f"kernels: {self.name}. {self.about}", *(f"not included: {space.what}, {size} ({space.source})" for space, size in sizes)]
 
     def kernel(self, name: str) -> Kernel | None:
         """Return the entry for an overload, or None if the operator is computed as under the policy `meta`.
 
-        An entry for an operator holds for its overloads that have none.
+        An entry for an operator applies to its overloads without an entry.
         """
         found = self.kernels.get(name)
         if found is None and "." in name:
             found = self.kernels.get(name.rpartition(".")[0])
         return found if found is not None or self.base is None else self.base.kernel(name)
 
-    # What the core asks -----------------------------------------------------------------------------------------
+    # Queries of the core --------------------------------------------------------------------------------------
 
     def parts_of(self, name: str) -> Any:
-        """Return what makes the temporaries of an overload, or False; see `metatensor.rules.parts.parts_of`."""
+        """Return the function that creates the temporaries of an overload, or False; see `metatensor.rules.parts.parts_of`."""
         found = self._parts.get(name)
         if found is None:
             from metatensor.rules import parts

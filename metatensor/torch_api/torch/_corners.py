@@ -102,7 +102,7 @@ class _StorageType(type):
         size, length = cls.dtype.itemsize, len(memoryview(buffer).cast("B"))
         if count < 0:
             if (length - offset) % size:
-                raise ValueError(f"from_buffer: {length - offset} bytes are no multiple of the element size, {size}")
+                raise ValueError(f"from_buffer: {length - offset} bytes are not a multiple of the element size, {size}")
             count = (length - offset) // size
         data = bytearray(memoryview(buffer).cast("B")[offset : offset + count * size])
         if len(data) < count * size:

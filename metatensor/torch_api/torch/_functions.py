@@ -195,12 +195,12 @@ def typename(obj: Any, /) -> str:
 
 
 def compile(model: Any = None, **options: Any) -> Any:
-    """Return a function or module that a backend runs. Without a model, return a decorator.
+    """Return a function or module that is run by a backend. Without a model, return a decorator.
 
-    If `backend` is a function, it gets a graph as a `torch.fx.GraphModule` and a list of example arguments, and returns what runs
-    in its place. The arguments of the graph are the parameters, buffers and constants, and then the tensors among the arguments of
-    the call; it returns a tuple of tensors. There is one graph for each set of shapes. If what the model does depends on
-    values of tensors, it runs as it is, and with ``fullgraph=True`` raises.
+    If `backend` is a function, it is called with a graph (a `torch.fx.GraphModule`) and a list of example arguments, and returns the
+    function to run instead. The arguments of the graph are the parameters, buffers and constants, followed by the tensors among the
+    arguments of the call; it returns a tuple of tensors. There is one graph for each set of shapes. A model whose operators depend on
+    values of tensors is run without the backend; with ``fullgraph=True`` it raises.
 
     For any other backend `model` itself is returned, because there is no compiler.
 

@@ -51,7 +51,7 @@ _running = threading.local()
 
 @contextmanager
 def compiling(kind: str = "compile") -> Any:
-    """Return a context in which `is_compiling` is true in this thread. `kind` is "compile" or "export"."""
+    """Return a context manager inside which `is_compiling` returns True in this thread. `kind` is "compile" or "export"."""
     before = getattr(_running, "kind", None)
     _running.kind = kind
     try:

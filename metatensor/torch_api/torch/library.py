@@ -99,7 +99,7 @@ class _Record:
 
 
     def compute_by(self, function: Callable[..., Any], device_type: str | None, derived: bool = False) -> None:
-        """Let `function` compute the operator where gradients are recorded, on one device type or all."""
+        """Use `function` to compute the operator while gradients are recorded, on one device type or on all."""
 
         def through(*args: Any) -> Any:
             kind = next((t.device.type for t in tensors_in(args)), "cpu")
@@ -111,7 +111,7 @@ class _Record:
         compute_through(self.name, through, derived=derived)
 
     def outcome(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the operator where its gradient is a function of a context. The kernel may have run for its metadata."""
+        """Compute the operator if its gradient uses a context. Use the kernel's result if the kernel already ran for the metadata."""
         owner, result = getattr(_run, "outcome", None) or (None, None)
         _run.outcome = None
         return result if owner is self else registry[self.name](*args, **kwargs)
@@ -322,7 +322,7 @@ def register_fake(op: Any, func: Any = None, /, *, lib: Library | None = None, _
     def register(function: Any) -> Any:
         record = _record(op)
         if record.fake is not None and not allow_override:
-            raise RuntimeError(f"register_fake: {record.name} has a fake function already")
+            raise RuntimeError(f"register_fake: {record.name} already has a fake function")
         record.fake = function
         return function
 

@@ -84,7 +84,7 @@ class SobolEngine:
         """Return the next ``2**m`` points. Raise ValueError unless the number of points is then a power of 2."""
         total = self.num_generated + 2**m
         if total & (total - 1):
-            raise ValueError(f"SobolEngine: {self.num_generated} points and {2**m} more are no power of 2; use draw()")
+            raise ValueError(f"SobolEngine: {self.num_generated} points and {2**m} more are not a power of 2; use draw()")
         return self.draw(2**m, out, dtype)
 
     def fast_forward(self, n: int) -> SobolEngine:

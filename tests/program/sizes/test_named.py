@@ -240,11 +240,11 @@ def test_source_runs_at_any_sizes():
     ({"n": (1, 5)}, [["m"]], ValueError, "no size 'm'"),
     ({"n": (1, 5)}, [["n", "n"]], ValueError, "2 entries for 1 dimensions"),
     ({"n": (1, 5)}, [[None]], ValueError, "no dimension in dims has the size 'n'"),
-    ({"n": (1, 5)}, {"y": ["n"]}, ValueError, "no argument"),
+    ({"n": (1, 5)}, {"y": ["n"]}, ValueError, "not an argument"),
     ({"n": (1, 5)}, {"x": {3: "n"}}, ValueError, "no dimension 3"),
     ({"n": (7, 9)}, [["n"]], ValueError, "n=4, which is not in 7..9"),
     ({"n": (1, 9)}, [["n*n"]], ValueError, "not determined"),
-    ({"n": (1, 9)}, [["os.system('')"]], ValueError, "no expression"),
+    ({"n": (1, 9)}, [["os.system('')"]], ValueError, "not an expression"),
 ])  # fmt: skip
 def test_bad_descriptions(sizes, dims, error, words):
     with pytest.raises(error, match=words):

@@ -15,13 +15,13 @@ __all__ = ["NormalizeArgs", "NormalizeOperators"]
 
 
 class NormalizeArgs(Transformer):
-    """Gives the arguments of calls of functions and layers by keyword, or in the order of the signature.
+    """Rewrites the arguments of calls to functions and layers: by keyword, or in the order of the signature.
 
     Parameters
     ----------
     module : GraphModule
     normalize_to_only_use_kwargs : bool
-        Give all by keyword. Default True.
+        Pass all arguments by keyword. Default True.
     """
 
     def __init__(self, module: Any, normalize_to_only_use_kwargs: bool = True) -> None:
@@ -30,7 +30,7 @@ class NormalizeArgs(Transformer):
         self.node_map: dict[Any, Node] = {}
 
     def run_node(self, n: Node) -> Any:
-        """Record one node with its arguments in the form wanted."""
+        """Record one node with normalized arguments."""
         made = super().run_node(n)
         if isinstance(made, Proxy):
             made.node.meta.update(n.meta)
@@ -54,7 +54,7 @@ def _takes_names(target: Any) -> bool:
 
 
 class NormalizeOperators(Transformer):
-    """Writes calls of operators with two operands with the symbols of Python, such as ``+`` for ``torch.add``."""
+    """Replaces calls of binary operators by Python's operators, such as ``+`` for ``torch.add``."""
 
     binary_magic_method_remap = {
         mt.add: operator.add, mt.mul: operator.mul, mt.sub: operator.sub, mt.div: operator.truediv,

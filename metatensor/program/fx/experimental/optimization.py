@@ -1,4 +1,4 @@
-"""Changes of models for inference: batch norms are computed by the convolutions before them, and dropout is left out."""
+"""Optimizations for inference: batch norms are folded into the convolutions before them, and dropout is removed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _parent_name(target: str) -> tuple[str, str]:
 
 
 def matches_module_pattern(pattern: Iterable[type], node: Node, modules: dict[str, Any]) -> bool:
-    """Return whether a node and its first argument call modules that are exactly of two classes, the last of which is the node's."""
+    """Return whether a node's first argument and the node itself call modules of exactly the two classes of `pattern`, in this order."""
     if not node.args:
         return False
     for expected, one in zip(pattern, (node.args[0], node)):
@@ -36,14 +36,14 @@ def matches_module_pattern(pattern: Iterable[type], node: Node, modules: dict[st
 
 
 def replace_node_module(node: Node, modules: dict[str, Any], new_module: Any) -> None:
-    """Let a node call another module, in ``modules[""]`` under the same name."""
+    """Replace the module that a node calls by another one, under the same name in the root, ``modules[""]``."""
     above, name = _parent_name(node.target)
     modules[node.target] = new_module
     setattr(modules[above], name, new_module)
 
 
 def fuse(model: Any, inplace: bool = False, no_trace: bool = False) -> Any:
-    """Return a model in which convolutions compute the batch norms that follow them.
+    """Return a model with each batch norm folded into the convolution before it.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ def fuse(model: Any, inplace: bool = False, no_trace: bool = False) -> Any:
     inplace : bool
         Change `model` instead of a copy. Default False.
     no_trace : bool
-        Do not trace a `GraphModule`, but use its graph. Default False.
+        Use the graph of a `GraphModule` instead of tracing it. Default False.
 
     Returns
     -------
@@ -99,7 +99,7 @@ def remove_dropout(model: Any) -> Any:
 
 
 def extract_subgraph(orig_module: Any, nodes: list[Node], inputs: list[Node], outputs: list[Node]) -> GraphModule:
-    """Return a module that computes `outputs`, in a list, from `inputs` by the nodes in between."""
+    """Return a module that computes `outputs`, as a list, from `inputs` with the given nodes."""
     graph, made = Graph(), {}
     for node in inputs:
         made[node] = graph.placeholder(node.name)
@@ -118,7 +118,7 @@ def optimize_for_inference(model: Any, pass_config: dict[str, Any] | None = None
     model : Module
         In evaluation mode.
     pass_config : dict, optional
-        ``"conv_bn_fuse"`` and ``"remove_dropout"`` say whether to do this. ``"mkldnn_layout_optimize"`` is ignored, because
+        ``"conv_bn_fuse"`` and ``"remove_dropout"`` say whether to apply these. ``"mkldnn_layout_optimize"`` is ignored, because
         there is no other memory layout to convert to.
     tracer : type
         The class of the tracer.

@@ -20,7 +20,7 @@ __all__ = ["get_proxy_mode", "make_fx"]
 
 
 def get_proxy_mode() -> None:
-    """Return None: no mode of Python's is active while a function is traced."""
+    """Return None: no dispatch mode is active while a function is traced."""
 
 
 def make_fx(
@@ -29,7 +29,7 @@ def make_fx(
     """Return a function that runs `f` on its arguments, and returns what it called as a `GraphModule`.
 
     Targets are overloads of ``torch.ops``, or operators of metatensor where there is none. Calls in a backward pass inside `f`
-    are among them. Sizes and values that are no tensors are those of the arguments.
+    are recorded too. Sizes and other values that are not tensors are constants, as in these arguments.
 
     Parameters
     ----------

@@ -12,14 +12,14 @@ __all__ = ["get_size_of_all_nodes", "get_size_of_node", "get_tensor_meta", "repl
 
 
 class size_bytes(NamedTuple):
-    """The bytes of a node's result, and these with the bytes of what the module that it calls holds."""
+    """Bytes of a node's result, and the total with the tensors of the module that it calls."""
 
     output_size: int
     total_size: int
 
 
 def replace_target_nodes_with(fx_module: Any, old_op: str, old_target: Any, new_op: str, new_target: Any) -> None:
-    """Replace the op and target of the nodes that have others. Code changes with `GraphModule.recompile`."""
+    """Replace the op and target of all nodes with the old ones. `GraphModule.recompile` updates the code."""
     for node in fx_module.graph.nodes:
         if node.op == old_op and node.target == old_target:
             node.op, node.target = new_op, new_target
@@ -36,7 +36,7 @@ def get_size_of_all_nodes(fx_module: Any, args: list[Any] | None = None) -> None
 
 
 def get_tensor_meta(node: Node) -> Any:
-    """Return ``meta["tensor_meta"]`` of a node. Raise RuntimeError if it has none, as before `ShapeProp`."""
+    """Return ``meta["tensor_meta"]`` of a node. Raise RuntimeError if it has none: `ShapeProp` sets it."""
     found = node.meta.get("tensor_meta")
     if not found:
         raise RuntimeError(f"get_tensor_meta: {node} has no tensor_meta; run ShapeProp first")

@@ -30,8 +30,8 @@ class OperatorSupport(OperatorSupportBase):
     Parameters
     ----------
     support_dict : dict, optional
-        For the name of each target, see `get_node_target`, None, or the dtypes of the arguments: a pair of the dtypes for each
-        positional argument, and a dict of those for keyword arguments. The dtypes are those in ``meta["tensor_meta"]``.
+        Maps the name of each supported target, see `get_node_target`, to None or to the dtypes of the arguments: a pair of
+        those for each positional argument, and a dict for keyword arguments. They are compared with ``meta["tensor_meta"]``.
     """
 
     _support_dict: SupportDict = {}
@@ -61,10 +61,10 @@ def _has_dtype(node: Node, dtypes: Any) -> bool:
 
 
 def create_op_support(is_node_supported: IsNodeSupported) -> OperatorSupportBase:
-    """Return the support that a function ``f(submodules, node)`` tells."""
+    """Return a support that calls a function ``f(submodules, node)``."""
 
     class Support(OperatorSupportBase):
-        """Support that a function tells."""
+        """Support decided by a function."""
 
         def is_node_supported(self, submodules: Mapping[str, Any], node: Node) -> bool:
             return is_node_supported(submodules, node)
@@ -73,21 +73,21 @@ def create_op_support(is_node_supported: IsNodeSupported) -> OperatorSupportBase
 
 
 def chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
-    """Return the support of nodes that all of these support."""
+    """Return a support that accepts the nodes that all of these accept."""
     return create_op_support(lambda submodules, node: all(one.is_node_supported(submodules, node) for one in op_support))
 
 
 def any_chain(*op_support: OperatorSupportBase) -> OperatorSupportBase:
-    """Return the support of nodes that any of these supports."""
+    """Return a support that accepts the nodes that any of these accepts."""
     return create_op_support(lambda submodules, node: any(one.is_node_supported(submodules, node) for one in op_support))
 
 
 class OpSupports:
-    """Supports that decline some nodes and are meant for `chain`."""
+    """Supports that reject some nodes, for use with `chain`."""
 
     @classmethod
     def decline_if_input_dtype(cls, dtype: Any) -> OperatorSupportBase:
-        """Return the support of nodes without an input of a dtype. Their inputs need ``meta["tensor_meta"]`` or ``"val"``."""
+        """Return a support that rejects nodes with an input of a dtype. Inputs need ``meta["tensor_meta"]`` or ``"val"``."""
 
         def supported(submodules: Mapping[str, Any], node: Node) -> bool:
             for given in node.all_input_nodes:
@@ -100,5 +100,5 @@ class OpSupports:
 
     @classmethod
     def decline_if_node_in_names(cls, disallow_set: set[str]) -> OperatorSupportBase:
-        """Return the support of nodes whose names are not in a set."""
+        """Return a support that rejects nodes whose names are in a set."""
         return create_op_support(lambda submodules, node: node.name not in disallow_set)

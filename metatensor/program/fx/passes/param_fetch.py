@@ -1,4 +1,4 @@
-"""What layers hold, for backends that take layers apart."""
+"""The attributes of layers, for backends that lower layers themselves."""
 
 from __future__ import annotations
 

@@ -50,14 +50,14 @@ def split_module(
     split_callback : callable
         Called with each node that calls something. Returns the number, or name, of its part.
     qualname_map : dict, optional
-        Gets the name that each submodule or tensor had before, by its new name.
+        Filled with the old name of each submodule or tensor, by its new name.
     keep_original_order : bool
-        Run the parts in the order of their numbers if they allow it. Default False.
+        Run the parts in the order of their numbers if their dependencies allow it. Default False.
     keep_original_node_name : bool
-        Let the nodes in the parts have the names they have in `m`. Default False: a name without the number that
-        distinguishes it in `m`.
+        Keep the names that nodes have in `m`. Default False: a number that made a name unique in `m` is
+        dropped.
     keep_original_input_name : bool
-        Let the placeholders of the parts have the names of the nodes they stand for. Default True.
+        Name the placeholders of the parts after the nodes they stand for. Default True.
     partition_affix : str, optional
         A part is called ``submod_AFFIX_NUMBER`` instead of ``submod_NUMBER``.
     tuple_return : bool
@@ -66,7 +66,7 @@ def split_module(
     Returns
     -------
     GraphModule
-        It calls ``submod_0`` and so on. Parameters that a part uses are arguments of it.
+        It calls ``submod_0`` and so on. Parameters are passed to the parts as arguments.
 
     Raises
     ------
@@ -172,7 +172,7 @@ def _copy(m: GraphModule, node: Node, partition: Partition, keep_name: bool | No
 def _assemble(
     m: GraphModule, ordered: list[str], partitions: dict[str, Partition], nodes: dict[str, Node], in_tuple: bool, late: bool
 ) -> GraphModule:
-    """Return the module that calls the parts. Attributes are read at the beginning, or `late`: before the part that needs them."""
+    """Return the module that calls the parts. Attributes are read at the beginning, or with `late` before the part that needs them."""
     graph, held = Graph(), {}
     values: dict[Node, Node] = {}
 

@@ -38,7 +38,7 @@ def split_by_tags(
     tags : list of str
         All tags, in the order in which the submodules run.
     return_fqn_mapping : bool
-        Return the names that attributes had before as well, by their new names. Default False.
+        Also return a dict from the new names of attributes to their old ones. Default False.
     return_tuple : bool
         Let submodules with one result return it in a tuple. Default False.
     GraphModuleCls : type

@@ -27,7 +27,7 @@ class Subgraph:
 
 
 class SplitResult(NamedTuple):
-    """A module of submodules, the inputs of these, and how the names of those begin that the accelerator does not run."""
+    """The split module, the inputs of its submodules, and the prefix of the names of those that run elsewhere."""
 
     split_module: GraphModule
     submodule_inputs: dict[str, Any]
@@ -74,8 +74,8 @@ class FxNetAccNodesFinder:
         Its nodes have ``meta["type"]``, see `ShapeProp`.
     operator_support : OperatorSupportBase
     allow_non_tensor : bool
-        Let values that are no tensors enter and leave the accelerator. Default False: the nodes that need or make such
-        values elsewhere are left out.
+        Allow values other than tensors to be passed to and from the accelerator. Default False: nodes that would pass such
+        values are not selected.
     """
 
     def __init__(self, module: GraphModule, operator_support: OperatorSupportBase, allow_non_tensor: bool = False) -> None:
@@ -97,32 +97,32 @@ class FxNetAccNodesFinder:
 
     @staticmethod
     def _crosses(node: Node, found: set[Node]) -> bool:
-        """Return whether a node takes a value that is no tensor from elsewhere, or gives one there."""
+        """Return whether a node takes a value other than a tensor from a node outside, or passes one there."""
         if any(given not in found and given.op in CALLABLE_NODE_OPS and not is_node_output_tensor(given) for given in node.all_input_nodes):
             return True
         return not is_node_output_tensor(node) and any(user not in found for user in node.users)
 
 
 class _SplitterSettingBase:
-    """Settings of a splitter: the least number of nodes of a part for the accelerator, and whether non-tensors may cross."""
+    """Settings of a splitter: the minimum size of a part for the accelerator, and whether it exchanges non-tensors with others."""
 
     def __init__(self, min_acc_module_size: int = 1, allow_non_tensor: bool = False, **_: Any) -> None:
         self.min_acc_module_size, self.allow_non_tensor = min_acc_module_size, allow_non_tensor
 
 
 class _SplitterBase:
-    """Divides a graph into submodules ``_run_on_acc_N`` and ``_run_on_cpu_N``. Calling it returns the module of these.
+    """Divides a graph into submodules ``_run_on_acc_N`` and ``_run_on_cpu_N``. Calling it returns the split module.
 
     Parameters
     ----------
     module : GraphModule
     sample_input : sequence
-        Arguments with which it runs once to learn the types of values.
+        Arguments for one run, which determines the types of values.
     operator_support : OperatorSupportBase
         What the accelerator can run.
     settings : _SplitterSettingBase
     non_acc_submodule_name : str
-        How the names of the other parts begin.
+        Prefix of the names of the other parts.
     """
 
     def __init__(

@@ -20,7 +20,7 @@ Tensors = tuple[Any, ...] | list[Any]
 
 
 def get_acc_ops_name(k: Any) -> str:
-    """Return the name of an operator with its module: of a str itself, of others ``module.name``."""
+    """Return the name of an operator as ``module.name``. A str is returned unchanged."""
     if isinstance(k, str):
         return k
     if k.__module__ and "acc_ops" in k.__module__:

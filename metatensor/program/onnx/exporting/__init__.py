@@ -1,4 +1,4 @@
-"""Export of programs to ONNX models. `export` is what `Program.to_onnx` does."""
+"""Export of programs to ONNX models. `export` implements `Program.to_onnx`."""
 
 from __future__ import annotations
 

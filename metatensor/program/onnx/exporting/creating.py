@@ -1,4 +1,4 @@
-"""Conversions of operators that make tensors without data of others."""
+"""Conversions of operators that create tensors."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from metatensor.program.onnx.exporting.table import Declined, conversion, operan
 __all__ = ["filled"]
 
 _MOST = 4096
-"""Elements of a range that is written as a constant."""
+"""Maximum number of elements of a range that is exported as a constant."""
 
 
 def filled(g: Graph, shape: Any, value: float, dtype: DType) -> Var:
-    """Return a tensor of equal numbers."""
+    """Return a tensor filled with a number."""
     element = g.number(value, dtype)
     if not len(shape):
         return element
@@ -58,7 +58,8 @@ def _from_host(g: Graph, a: Any, result: Any) -> Var:
 
 @conversion("arange", "range")
 def _arange(g: Graph, a: Any, result: Any) -> Var:
-    """The numbers themselves, or from a count where sizes have names: runtimes add the step again and again, which rounds."""
+    """Export the numbers as a constant, or computed from a count if sizes have names. Range is used for integers only, because
+    runtimes add the step repeatedly, which accumulates rounding errors."""
     start, step = getattr(a, "start", 0), getattr(a, "step", 1)
     count = result.shape[0]
     if not any(isinstance(v, Size) for v in (start, step, a.end, count)):

@@ -18,7 +18,7 @@ Axes = dict[int, dict[int, str]]
 
 
 def axes_of(dynamic: Mapping[Any, Any] | None, names: Sequence[str], inputs: Sequence[Value]) -> Axes:
-    """Return the named dimensions of inputs. `dynamic` has for inputs, by name, a dict of names by dimension, or a list of dimensions."""
+    """Return the named dimensions of inputs. `dynamic` maps names of inputs to dicts from dimension to name, or to lists of dimensions."""
     found: Axes = {}
     for name, wanted in (dynamic or {}).items():
         if name not in names:

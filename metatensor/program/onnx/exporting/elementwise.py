@@ -19,7 +19,7 @@ _SIMPLE = {
     "sinh": "Sinh", "cosh": "Cosh", "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf",
     "nn.functional.softsign": "Softsign",
 }  # fmt: skip
-"""Operators of which ONNX has the same, computed in the dtype of the result."""
+"""Operators with an equivalent in ONNX, computed in the dtype of the result."""
 
 
 def _simple(kind: str) -> Callable[[Graph, Any, Any], Var]:
@@ -91,7 +91,7 @@ def _log(g: Graph, a: Any, result: Any) -> Var:
 
 @conversion("expm1")
 def _expm1(g: Graph, a: Any, result: Any) -> Var:
-    """Near zero 2t / (1 - t) with the tangent t of x / 2, which keeps small numbers."""
+    """Near zero 2t / (1 - t) with t = tanh(x / 2), which keeps small numbers."""
     x, one = g.cast(a.input, result.dtype), g.number(1, result.dtype)
     t = g.op("Tanh", g.op("Mul", x, g.number(0.5, x.dtype)))
     near = g.op("Div", g.op("Add", t, t), g.op("Sub", one, t))
@@ -131,7 +131,7 @@ def _same(g: Graph, a: Any, result: Any) -> Var:
 
 @conversion("copy_")
 def _copied(g: Graph, a: Any, result: Any) -> Var:
-    """A write to what existed before, with `ignore_writes`: the value is that from then on, in this run."""
+    """A write to a tensor that existed before, with `ignore_writes`: later nodes use the new value."""
     source = g.cast(a.src, result.dtype)
     return source if a.src.shape == result.shape else g.op("Expand", source, g.ints(result.shape))
 
@@ -144,10 +144,10 @@ def _negative(g: Graph, a: Any, result: Any) -> Var:
 @conversion("_to_copy", "to", "float", "double", "half", "bfloat16", "long", "int", "short", "char", "byte", "bool", "cpu", "cuda",
             "type_as", "type", "asarray", "as_tensor")  # fmt: skip
 def _converted(g: Graph, a: Any, result: Any) -> Var:
-    """Another dtype. Floating-point numbers become integers towards zero."""
+    """Conversion to another dtype. Floating-point numbers are truncated to integers."""
     found = getattr(a, "input", None)
     if not isinstance(found, Var):
-        raise Declined("an argument that is no tensor")
+        raise Declined("an argument that is not a tensor")
     return g.cast(found, result.dtype)
 
 
@@ -195,7 +195,7 @@ def _floor_divide(g: Graph, a: Any, result: Any) -> Var:
 
 
 def floor_divided(g: Graph, x: Var, y: Var) -> Var:
-    """Return the quotient rounded down, exact for floating-point numbers too: (x - x mod y) / y has no fraction but by rounding."""
+    """Return the quotient rounded down, exact for floating-point numbers too: (x - x mod y) / y is whole up to rounding."""
     zero, one = g.number(0, x.dtype), g.number(1, x.dtype)
     left = g.op("Mod", x, y, fmod=1)
     apart = _apart(g, left, y, zero)
@@ -246,7 +246,7 @@ def _atan2(g: Graph, a: Any, result: Any) -> Var:
     zero, pi = g.number(0, x.dtype), g.number(math.pi, x.dtype)
 
     def is_negative(v: Var) -> Var:
-        """Also of a zero, whose reciprocal has the sign."""
+        """Return whether a number is negative or -0.0, whose reciprocal has its sign."""
         signed = g.op("Where", g.op("Equal", v, zero, dtype=mt.bool), g.op("Reciprocal", v), v, dtype=v.dtype)
         return g.op("Less", signed, zero, dtype=mt.bool)
 
@@ -321,7 +321,7 @@ def _shift(g: Graph, a: Any, result: Any) -> Var:
     left, bits = "left" in a.overload, 8 * result.dtype.itemsize
 
     def combine(x: Var, y: Var) -> Var:
-        """In two steps, so that a power of two does not overflow. Counts that are negative or too large shift everything out."""
+        """Shift in two steps, so that a power of two does not overflow. Counts that are negative or too large shift everything out."""
         count, zero, most = g.cast(y, mt.int64), g.number(0, mt.int64), g.number(bits - 1, mt.int64)
         outside = g.op("Or", g.op("Less", count, zero, dtype=mt.bool), g.op("Greater", count, most, dtype=mt.bool))
         count = g.op("Where", outside, most, count, dtype=mt.int64)
@@ -345,7 +345,7 @@ def _where(g: Graph, a: Any, result: Any) -> Any:
 
 
 def chosen(g: Graph, condition: Var, x: Var, y: Var) -> Var:
-    """Return `x` where a condition holds, and `y` elsewhere. Runtimes lack this for booleans."""
+    """Return `x` where a condition holds, and `y` elsewhere. Runtimes lack Where for booleans."""
     if x.dtype is mt.bool:
         return g.op("Or", g.op("And", condition, x), g.op("And", g.op("Not", condition), y))
     return g.op("Where", condition, x, y, dtype=x.dtype)
@@ -367,7 +367,7 @@ def _clamp(g: Graph, a: Any, result: Any) -> Var:
     low, high = (getattr(a, name, None) for name in names)
     if a.overload.endswith("relu6"):
         low, high = 0.0, 6.0
-    # Clip takes the greatest finite number for a bound that is missing, which infinity exceeds.
+    # For a missing bound, Clip uses the greatest finite number, which would change infinity.
     one_sided = result.dtype.is_floating_point and (low is None or high is None)
     if isinstance(low, Var) or isinstance(high, Var) or one_sided:
         def combine(x: Var) -> Var:

@@ -15,11 +15,11 @@ class Unsupported(NamedTuple):
     place: tuple[str, int] | None
     """The file and the line that made the call."""
     why: str
-    """What stands in the way, or "" if there is no conversion."""
+    """Why it cannot be exported, or "" if there is no conversion."""
 
 
 class ExportError(ValueError):
-    """A program has no ONNX model. The message lists every operator that stands in the way, with its source lines.
+    """Raised if a program has no ONNX model. The message lists every operator that prevents the export, with its source lines.
 
     Attributes
     ----------
@@ -44,4 +44,4 @@ def listed(name: str, found: list[Unsupported]) -> ExportError:
     for (operator, why), places in by_kind.items():
         more = f" and {len(places) - 3} other places" if len(places) > 3 else ""
         lines.append(f"  {operator}{f' ({why})' if why else ''} at {', '.join(places[:3])}{more}")
-    return ExportError(f"{name}: ONNX has no form for these calls:\n" + "\n".join(lines), found)
+    return ExportError(f"{name}: these calls cannot be converted to ONNX:\n" + "\n".join(lines), found)

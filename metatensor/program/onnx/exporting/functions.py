@@ -16,7 +16,7 @@ DOMAIN = "metatensor.modules"
 
 
 def with_functions(nodes: Sequence[Any], outputs: Iterable[str], opset: int) -> tuple[list[Any], list[Any]]:
-    """Return the nodes of the graph, with calls of functions in place of those of modules, and the functions, inner ones first.
+    """Return the graph's nodes with those of each module replaced by a function call, and the functions, inner ones first.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class _Folding:
         self.calls = 0
 
     def fold(self, nodes: list[Any], depth: int, needed: set[str]) -> list[Any]:
-        """Return nodes with a call for each run of nodes of a module whose path is longer than `depth`. `needed` are used elsewhere."""
+        """Replace each run of nodes of a module deeper than `depth` by a call. Values in `needed` are used elsewhere."""
         found = []
         uses: dict[str, int] = {}
         for node in nodes:

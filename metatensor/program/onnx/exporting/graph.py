@@ -23,11 +23,11 @@ _TYPES = {dtype: {"float32": "float", "float64": "double"}.get(name, name) for n
           ((n, getattr(mt, n)) for n in ("float16", "bfloat16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16",
                                          "uint32", "uint64", "bool", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz",
                                          "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"))}  # fmt: skip
-"""What ONNX's schemas call dtypes."""
+"""The names of dtypes in ONNX's schemas."""
 
 
 class Size(int):
-    """A number of a program that is an expression of named sizes: its value in the trace, and the terms of the expression.
+    """A number in a program that depends on named sizes: its value in the trace, and the terms of the expression.
 
     Arithmetic gives plain numbers. A conversion that loses an expression this way makes graphs that differ between traces.
     """
@@ -42,11 +42,11 @@ class Size(int):
 
 
 class Declined(Exception):
-    """Raised by a conversion that does not know the arguments of a call. The operator is decomposed if that is possible."""
+    """Raised by a conversion that does not support the arguments of a call. The operator is decomposed if that is possible."""
 
 
 class Unknown(Exception):
-    """Raised where a number is needed that depends on named sizes in a way that is not known."""
+    """Raised where a number is needed that depends on named sizes in an unknown way."""
 
 
 class Var(str):
@@ -63,7 +63,7 @@ class Var(str):
 
 @cache
 def _takes(kind: str, opset: int) -> tuple[tuple[str, frozenset[str] | None], ...]:
-    """Return for the inputs of an operator of ONNX the kind of type and the element types that it takes. Empty if it is unknown."""
+    """Return, for each input of an ONNX operator, the kind of type and the element types that it takes. Empty if unknown."""
     try:
         schema = defs.get_schema(kind, opset)
     except defs.SchemaError:
@@ -90,7 +90,7 @@ class Graph:
     nodes, initializers : list
         What the model has so far.
     notes : dict of str
-        Metadata of the nodes that are made now, and `prefix`, the beginning of their names.
+        Metadata of the nodes being added. `prefix` begins their names.
     """
 
     def __init__(self, opset: int, taken: Iterable[str] = ()) -> None:
@@ -136,7 +136,7 @@ class Graph:
             assert found is not None
             made.append(Var(self.fresh(f"{name}.out{i if i else ''}"), found, shape))
         node = helper.make_node(kind, ["" if i is None else str(i) for i in inputs], [str(v) for v in made], name=name, **attributes)
-        if self.opset >= 21:  # the versions before have no metadata of nodes
+        if self.opset >= 21:  # earlier versions have no metadata of nodes
             for key, value in self.notes.items():
                 entry = node.metadata_props.add()
                 entry.key, entry.value = key, value
@@ -198,7 +198,7 @@ class Graph:
         return Var(parts[0], mt.int64, (1,)) if len(parts) == 1 else self.op("Concat", *parts, dtype=mt.int64, shape=(len(values),), axis=0)
 
     def number(self, value: Any, dtype: DType) -> Var:
-        """Return a tensor without dimensions with a number."""
+        """Return a 0-d tensor that holds a number."""
         if isinstance(value, Size):
             found = self.op("Squeeze", self._computed(value), self.ints([0]), shape=())
             return self.cast(found, dtype)

@@ -31,7 +31,7 @@ def _index_select(g: Graph, a: Any, result: Any) -> Var:
 
 
 def _cropped(g: Graph, x: Var, like: Var, axis: int) -> Var:
-    """Return the part of a value that an index reaches in the dimensions along which it does not choose."""
+    """Crop a value to the index's sizes in all dimensions but the indexed one."""
     assert x.shape is not None and like.shape is not None
     for d, (n, wanted) in enumerate(zip(x.shape, like.shape)):
         if d != axis and n != wanted:
@@ -80,7 +80,7 @@ def _index(g: Graph, a: Any, result: Any) -> Var:
     rest = [d for d in range(rank) if d not in dims]
     index, count = _joined(g, a.indices)
     found = g.op("GatherND", permuted(g, a.input, dims + rest), index)
-    if dims == list(range(dims[0], dims[0] + len(dims))):  # the index takes the place of the dimensions that are next to each other
+    if dims == list(range(dims[0], dims[0] + len(dims))):  # adjacent dimensions: the index replaces them
         before = sum(d < dims[0] for d in rest)
         places = list(range(count, count + before)) + list(range(count)) + list(range(count + before, count + len(rest)))
         found = permuted(g, Var(found, result.dtype), places)
@@ -89,7 +89,7 @@ def _index(g: Graph, a: Any, result: Any) -> Var:
 
 @conversion("_index_put_", "_index_put_accumulate_")
 def _index_put(g: Graph, a: Any, result: Any) -> Var:
-    """A write to a copy that `functionalize` made. What is returned stands for it from then on."""
+    """A write to a copy that `functionalize` made. The returned value replaces the copy from then on."""
     rank = len(a.input.shape)
     dims = [axis_of(d, rank) for d in a.dims]
     rest = [d for d in range(rank) if d not in dims]
@@ -102,7 +102,7 @@ def _index_put(g: Graph, a: Any, result: Any) -> Var:
                  sliced(g, g.op("Shape", x, dtype=mt.int64), 0, len(dims), (1 << 63) - 1), axis=0)  # fmt: skip
     values = g.cast(a.values, a.input.dtype)
     if before and len(values.shape or ()) > count + len(rest) - before:
-        # The values have the remaining dimensions before those of the index too: all of them are in the order of the result first.
+        # The dimensions before those of the index are first in `values` too: bring both into the order of the result, then permute.
         total = count + len(rest)
         lacking = total - len(values.shape or ())
         if lacking:
@@ -140,7 +140,7 @@ def _scatter(g: Graph, a: Any, result: Any) -> Var:
         return g.op("ScatterElements", a.input, index, src, axis=axis)
     x = a.input
     shape = g.op("Shape", index, dtype=mt.int64)
-    if not getattr(a, "include_self", True):  # what is reached begins with what changes nothing
+    if not getattr(a, "include_self", True):  # elements written to start as the identity of the reduction
         neutral = g.op("Expand", g.number(_neutral(reduce, result.dtype), result.dtype), shape)
         x = g.op("ScatterElements", x, index, neutral, axis=axis)
     x = g.op("ScatterElements", x, index, src, axis=axis, reduction=_REDUCTIONS[reduce])
@@ -155,7 +155,7 @@ def _scatter(g: Graph, a: Any, result: Any) -> Var:
 
 
 def _neutral(reduce: str, dtype: DType) -> float:
-    """Return the number that a reduction does not notice."""
+    """Return the identity element of a reduction."""
     if reduce in ("amax", "amin"):
         if dtype.is_floating_point:
             return -math.inf if reduce == "amax" else math.inf
@@ -222,7 +222,7 @@ def _topk(g: Graph, a: Any, result: Any) -> list[Var]:
 
 @conversion("sort", "argsort", "msort")
 def _sort(g: Graph, a: Any, result: Any) -> Any:
-    """All elements as the largest or smallest. Of equal ones the first comes first, so it is stable."""
+    """Sort with TopK of all elements. Equal elements keep their order, so it is stable."""
     if not a.input.shape:
         raise Declined("a tensor without dimensions")
     axis = axis_of(getattr(a, "dim", 0), len(a.input.shape))

@@ -1,4 +1,4 @@
-"""What an export does to a program first: no writes, no unused calls, decomposed operators where there is no conversion."""
+"""Preparation of a program for export: remove writes and unused calls, and decompose operators without a conversion."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ __all__ = ["decomposed_calls", "prepared"]
 
 
 def prepared(program: Program, ignore_writes: bool = False) -> Program:
-    """Return a program without writes. Raise `ExportError` if it changes tensors that exist before, which a model cannot.
+    """Return a program without writes. Raise `ExportError` if it changes tensors that existed before the run, which a model cannot do.
 
-    With `ignore_writes`, writes to these are the last calls, and buffers that would be replaced stay.
+    With `ignore_writes`, such writes become the last calls, and buffers are not replaced.
     """
     effects = [effect for effect in program.effects if effect.kind == "grad" or not ignore_writes]
     if effects:
@@ -44,7 +44,7 @@ def _effect(effect: Any) -> str:
 
 
 def decomposed_calls(program: Program, indices: Collection[int], ignore_writes: bool = False) -> Program | None:
-    """Return the program with some calls computed by other operators; None if none of them has a decomposition."""
+    """Return the program with the calls at `indices` decomposed; None if none of them has a decomposition."""
     made, progress = Rewriter(program), False
     for i, call in enumerate(program.calls):
         made.at(i)
@@ -56,6 +56,6 @@ def decomposed_calls(program: Program, indices: Collection[int], ignore_writes: 
 
 
 def _relabelled(made: Rewriter, old: Value, new: Value, call: ProgramCall) -> Value:
-    """Let a value stand for another that has other strides, which mean nothing in ONNX."""
+    """Use a value instead of one with other strides, which have no meaning in ONNX."""
     made.calls.append(call.replace(op=registry["clone"], args=(new,), kwargs={}, result=old, writes=()))
     return old

@@ -39,7 +39,7 @@ __all__ = ["build"]
 FAMILIES = (_activation, _creating, _elementwise, _indexing, _norms, _pooling, _products, _reducing, _resizing, _views)
 """The modules that fill the table of conversions."""
 _ROUNDS = 12
-"""Decompositions inside decompositions."""
+"""Maximum depth of nested decompositions."""
 
 
 def build(
@@ -66,7 +66,7 @@ def build(
 
 
 class _Options(NamedTuple):
-    """How a graph is made: the names of inputs and their dimensions, and what was asked for."""
+    """How to build a graph: the names of inputs and their dimensions, and the caller's options."""
 
     names: list[str]
     axes: Axes
@@ -78,7 +78,7 @@ class _Options(NamedTuple):
 
 
 def _converted(programs: list[Program], how: _Options) -> tuple[Graph, list[tuple[str, Value]], Program]:
-    """Return the graph, its outputs by name, and the program after what it was lowered to."""
+    """Return the graph, its outputs by name, and the lowered program."""
     stuck: list[Unsupported] = []
     for _ in range(_ROUNDS):
         seen = named(programs, how.axes) if how.axes else programs
@@ -144,7 +144,7 @@ class _Drawing:
         self.origins += [-1] * (len(graph.nodes) - len(self.origins))
 
     def compare(self, other: _Drawing) -> None:
-        """Raise if the graphs of two traces differ: a number that depends on the sizes is fixed somewhere."""
+        """Raise if the graphs of two traces differ: a conversion made a constant of a number that depends on sizes."""
         found = []
         mine, theirs = ({t.name: t for t in g.initializers} for g in (self.graph, other.graph))
         for at, (one, two) in enumerate(zip(self.graph.nodes, other.graph.nodes)):
@@ -252,7 +252,7 @@ def _assembled(
 
 
 def _domains(nodes: Sequence[Any], functions: Sequence[Any]) -> list[Any]:
-    """Return the operator sets of other domains: of functions, and of those that conversions of the user's own may use."""
+    """Return the operator sets of other domains: those of functions, and those that the user's own conversions use."""
     every = [*nodes, *(node for function in functions for node in function.node)]
     return [helper.make_opsetid(domain, 1) for domain in dict.fromkeys(node.domain for node in every) if domain]
 
@@ -263,7 +263,7 @@ def _info(name: str, value: Value, axes: Mapping[int, str]) -> Any:
 
 
 def _dim(n: int) -> Any:
-    """Return a size, the name of one, or None for what is computed from names."""
+    """Return a size as a number or a name, or None if it is computed from named sizes."""
     if not isinstance(n, Size):
         return n
     if n.terms is not None and len(n.terms) == 1 and len(n.terms[0][0]) == 1 and n.terms[0][1] == 1:
@@ -272,7 +272,7 @@ def _dim(n: int) -> Any:
 
 
 def _needed(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:
-    """Return the nodes that outputs depend on. Where only a copy makes an output, what makes the value takes its name."""
+    """Return the nodes that outputs depend on. If an output is only a copy, the node that makes the original takes its name."""
     wanted = set(outputs)
     kept = []
     for node in reversed(nodes):

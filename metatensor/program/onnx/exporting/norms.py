@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 
 def _filled(g: Graph, value: Var | None, size: tuple[int, ...], number: int, x: Var) -> Var:
-    """Return a parameter, or what stands for one that is missing."""
+    """Return a parameter, or a constant tensor if it is missing."""
     return g.constant(np.full(size, number), x.dtype) if value is None else g.cast(value, x.dtype)
 
 

@@ -15,7 +15,7 @@ from metatensor.program.onnx.exporting.views import sliced
 __all__: list[str] = []
 
 _PARTS = 64
-"""Windows of several sizes that are written one by one."""
+"""Maximum number of windows of different sizes that are exported one by one."""
 
 
 def _windows(a: Any, n: int, sizes: Any, out: Any, dilation: list[int]) -> tuple[list[int], list[int], list[int], bool]:
@@ -74,7 +74,7 @@ def _avg_pool(g: Graph, a: Any, result: Any) -> Var:
 
 
 def _counted(a: Any, kernel: list[int], stride: list[int], padding: list[int], out: Any) -> np.ndarray:
-    """Return by what an average over whole windows is multiplied, where elements beyond the padding do not count."""
+    """Return factors for averages over whole windows, which correct for elements beyond the padding."""
     found = np.ones(())
     for size, k, s, p, o in zip(a.input.shape[-len(kernel) :], kernel, stride, padding, out):
         begin = np.arange(o) * s - p
@@ -107,7 +107,7 @@ def _adaptive_avg_pool(g: Graph, a: Any, result: Any) -> Var:
 
 
 def _uneven(g: Graph, x: Var, shape: Any, n: int) -> Var:
-    """Return the greatest elements of windows of several sizes: of parts, one dimension after the other."""
+    """Return the maxima of windows of different sizes, computed one dimension after the other."""
     rank = len(shape)
     if sum(shape[-n:]) > _PARTS:
         raise Declined(f"more than {_PARTS} windows of several sizes")

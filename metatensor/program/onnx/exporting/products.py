@@ -1,4 +1,4 @@
-"""Conversions of products of matrices, convolutions and what belongs to them."""
+"""Conversions of matrix products, convolutions and related operators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _matmul(g: Graph, a: Any, result: Any) -> Var:
 
 
 def _product(g: Graph, x: Var, y: Var) -> Var:
-    """Return a product in a dtype that runtimes have it for."""
+    """Return a product, computed in a dtype that runtimes support."""
     if not x.dtype.is_floating_point and x.dtype not in (mt.int32, mt.int64, mt.uint32, mt.uint64):
         return g.cast(g.op("MatMul", g.cast(x, mt.int32), g.cast(y, mt.int32)), x.dtype)
     return g.op("MatMul", x, y)
@@ -59,7 +59,7 @@ def with_batch(g: Graph, x: Var, spatial: int) -> tuple[Var, bool]:
 
 
 def without_batch(g: Graph, x: Var, lacked: bool) -> Var:
-    """Return a result as `with_batch` found the input."""
+    """Remove the batch dimension of a result if `with_batch` added one."""
     return g.op("Squeeze", x, g.ints([0])) if lacked else x
 
 
@@ -113,7 +113,7 @@ def _convolution(g: Graph, a: Any, result: Any) -> Var:
 
 @conversion("nn.functional.unfold")
 def _unfold(g: Graph, a: Any, result: Any) -> Var:
-    """Rows and columns of all windows by index, then put in order."""
+    """Gather the rows and columns of all windows by index, then reorder them."""
     kernel, dilation, padding, stride = (pair(v, 2) for v in (a.kernel_size, a.dilation, a.padding, a.stride))
     x, lacked = with_batch(g, a.input, 2)
     if any(padding):

@@ -17,7 +17,7 @@ __all__ = ["reduced"]
 
 
 _EMPTY = {"ReduceSum": 0, "ReduceProd": 1, "ReduceMean": math.nan}
-"""What a reduction of nothing gives."""
+"""Results of reductions over no elements."""
 
 
 def _axes(a: Any, rank: int) -> list[int]:
@@ -35,14 +35,14 @@ def reduced(g: Graph, kind: str, x: Var, axes: list[int], keepdim: bool) -> Var:
 
 
 def _within(dtype: DType) -> DType:
-    """Return the dtype in which runtimes reduce what has this dtype."""
+    """Return the dtype in which runtimes reduce tensors of this dtype."""
     return dtype if dtype.is_floating_point or dtype is mt.int64 else mt.int32 if dtype is not mt.uint64 else mt.uint64
 
 
 def _reduction(kind: str) -> Callable[[Graph, Any, Any], Var]:
     def make(g: Graph, a: Any, result: Any) -> Var:
         if isinstance(result, (list, tuple)):
-            raise Declined("with places")
+            raise Declined("it also returns indices")
         if 0 in a.input.shape and kind in _EMPTY:
             return filled(g, result.shape, _EMPTY[kind], result.dtype)
         x = g.cast(a.input, _within(result.dtype))

@@ -74,14 +74,14 @@ def _weights(size: int, out: int, scale: float, mode: str) -> np.ndarray:
 
 
 def _nearest(g: Graph, x: Var, sizes: Any, out: Any, scales: list[float] | None, mode: str, result: Any) -> Var:
-    """Whole factors as Resize, which rounds alike there, others by the places themselves."""
+    """Use Resize for whole factors, for which rounding is the same; gather elements by index for others."""
     named = any(isinstance(v, Size) for v in (*sizes, *out))
     factors = scales if scales is not None else [o / s for o, s in zip(out, sizes)]
     if all(f == int(f) for f in factors):
         options: dict[str, Any] = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
         return g.op("Resize", x, None, g.constant([1.0, 1.0, *factors], mt.float32), **options)
     if named:
-        raise Declined("a factor that is not whole, of sizes with names")
+        raise Declined("a factor that is not whole, with named sizes")
     for d, (size, o, factor) in enumerate(zip(sizes, out, factors)):
         if size == o and scales is None:
             continue

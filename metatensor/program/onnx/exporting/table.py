@@ -54,7 +54,7 @@ def arguments_of(call: ProgramCall) -> dict[str, Any]:
         raise Declined("no overload of the operator has these arguments")
     overload, named = bound
     found = mapped(lambda t: stand_ins.get(id(t), t), mt.Tensor, dict(named))
-    found.update(zip(overload.argument_names, call.args))  # numbers as they are in the program: sizes may have names
+    found.update(zip(overload.argument_names, call.args))  # numbers are not converted, because they may be named sizes
     found.update(call.kwargs)
     found["overload"] = overload.qualname
     return found
@@ -115,7 +115,7 @@ def operand(graph: Graph, value: Any, dtype: DType) -> Var:
 
 
 def arithmetic(graph: Graph, function: Callable[..., Var], dtype: DType, *values: Any) -> Var:
-    """Return what `function` makes of operands in a dtype. Booleans, which ONNX does not compute with, become numbers on the way."""
+    """Apply `function` to operands in a dtype. Booleans, for which ONNX has no arithmetic, are computed as numbers."""
     within = mt.int32 if dtype is mt.bool else dtype
     return graph.cast(function(*(operand(graph, value, within) for value in values)), dtype)
 

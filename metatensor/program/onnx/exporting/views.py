@@ -1,4 +1,4 @@
-"""Conversions of views and of what rearranges elements."""
+"""Conversions of views and of operators that rearrange elements."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _END = (1 << 63) - 1
 
 
 def axis_of(dim: int, rank: int) -> int:
-    """Return the number of a dimension from the first on."""
+    """Return a dimension as a nonnegative number."""
     return int(dim) + max(rank, 1) if dim < 0 else int(dim)
 
 
@@ -177,7 +177,7 @@ def _roll(g: Graph, a: Any, result: Any) -> Var:
     shifts, dims = pair(a.shifts, 1), pair(a.dims, 1) if not isinstance(a.dims, tuple) else list(a.dims)
     if not dims:
         if len(x.shape) != 1:
-            raise Declined("all dimensions at once")
+            raise Declined("rolling over the flattened tensor")
         dims = [0]
     for shift, dim in zip(shifts, dims):
         axis = axis_of(dim, len(x.shape))
@@ -186,7 +186,7 @@ def _roll(g: Graph, a: Any, result: Any) -> Var:
             continue
         if abs(shift) >= size:
             if isinstance(size, Size):
-                raise Declined("a shift beyond a size that has a name")
+                raise Declined("a shift larger than a named size")
             shift %= size
         back = g.op("Concat", sliced(g, x, axis, -shift, _END), sliced(g, x, axis, 0, -shift), axis=axis)
         x = Var(back, result.dtype, result.shape)
@@ -237,7 +237,7 @@ def _pad(g: Graph, a: Any, result: Any) -> Var:
 
 
 def flat_index(shape: Any, stride: Any, offset: int) -> np.ndarray:
-    """Return the places in memory of the elements of a layout."""
+    """Return the memory offset of each element of a layout."""
     index = np.full(tuple(shape), offset, dtype=np.int64)
     for d, (n, s) in enumerate(zip(shape, stride)):
         index += (np.arange(n, dtype=np.int64) * s).reshape([-1 if i == d else 1 for i in range(len(shape))])
@@ -246,14 +246,14 @@ def flat_index(shape: Any, stride: Any, offset: int) -> np.ndarray:
 
 @conversion("as_strided", "as_strided_copy")
 def _as_strided(g: Graph, a: Any, result: Any) -> Var:
-    """Of a value whose elements lie in order, which `checked` in `lowering` has made sure of."""
+    """The input's elements are in memory order, which `checked` in `lowering` ensures."""
     flat = g.reshaped(a.input, (-1,))
     return g.op("Gather", flat, g.constant(flat_index(a.size, a.stride, a.storage_offset or 0), mt.int64), axis=0)
 
 
 @conversion("as_strided_scatter", "diagonal_scatter")
 def _as_strided_scatter(g: Graph, a: Any, result: Any) -> Var:
-    """Also of a value whose elements lie in order."""
+    """The input's elements are in memory order here too."""
     if hasattr(a, "stride"):
         index = flat_index(a.size, a.stride, a.storage_offset or 0)
     else:
@@ -291,7 +291,7 @@ def _slice_scatter(g: Graph, a: Any, result: Any) -> Var:
     size = result.shape[axis]
     start, end, step = slice(a.start, a.end, a.step).indices(size)
     if a.start is not None and isinstance(a.start, Size) or a.end is not None and isinstance(a.end, Size):
-        raise Declined("a part whose bounds are sizes with names")
+        raise Declined("a slice whose bounds are named sizes")
     src = g.cast(a.src, result.dtype)
     if step != 1:
         front = [axis, *[d for d in range(rank) if d != axis]]

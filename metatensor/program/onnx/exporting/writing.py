@@ -15,9 +15,9 @@ from metatensor.checkpoint.atomic import replacing
 __all__ = ["Built", "with_data", "write"]
 
 _LIMIT = (1 << 31) - (1 << 20)
-"""Most bytes of tensors in a model's own file: what Protocol Buffers can hold, less what the nodes need."""
+"""Maximum bytes of tensors in the model file itself: the limit of Protocol Buffers, less room for the nodes."""
 _SMALL = 1024
-"""Bytes of tensors that stay in the model's own file."""
+"""Tensors up to this many bytes stay in the model file itself."""
 _ALIGN = 4096
 
 
@@ -57,7 +57,7 @@ def _refuse_large(built: Built, advice: str) -> None:
 
 
 def write(built: Built, f: str | os.PathLike[str] | BinaryIO, external: bool | None) -> None:
-    """Write a model to a file, with the data of its tensors in a file beside it if that is asked for or necessary."""
+    """Write a model to a file, with its tensors' data in a separate file if requested or necessary."""
     if not isinstance(f, (str, bytes, os.PathLike)):
         if external:
             raise ValueError("external_data: a file beside the model needs a path, not a file object")
@@ -77,7 +77,7 @@ def write(built: Built, f: str | os.PathLike[str] | BinaryIO, external: bool | N
 
 
 def _write_beside(built: Built, path: str) -> None:
-    """Write the data to ``PATH.data`` and let the initializers refer to it."""
+    """Write the data to ``PATH.data`` and make the initializers refer to it."""
     location = os.path.basename(path) + ".data"
     with replacing(path + ".data") as file:
         at = 0

@@ -1,4 +1,4 @@
-"""ONNX models that run here: a graph of their nodes, each computed by operators of metatensor."""
+"""Running ONNX models: each node of the graph is computed with operators of metatensor."""
 
 from metatensor.program.onnx.importing.model import OnnxModel, from_onnx
 from metatensor.program.onnx.importing.shapes import ValueShape

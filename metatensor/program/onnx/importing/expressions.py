@@ -1,4 +1,4 @@
-"""Sizes as expressions of named sizes, found by evaluating at several points."""
+"""Sizes as expressions of named sizes, found by fitting values at several sizes."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from math import prod
 __all__ = ["STEP", "expression", "points"]
 
 STEP = 64
-"""Divisor of the sizes that are tried second, for models that take multiples only."""
+"""Divisor of the sizes in the second attempt, for models that accept only multiples."""
 EXTRA = 3
-"""Points beyond those that determine an expression. They must agree with it."""
+"""Additional points that check an expression after it has been determined."""
 MOST_NAMES = 8
-"""Largest number of names of which expressions are looked for."""
+"""Largest number of names in an expression."""
 
 Point = dict[str, int]
 

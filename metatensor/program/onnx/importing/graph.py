@@ -13,7 +13,7 @@ from metatensor.program.onnx.importing.values import Known
 __all__ = ["MAX_DEPTH", "Builder", "Graph", "Step"]
 
 MAX_NODES = 200_000
-"""Largest number of nodes of a model, those of subgraphs and of the bodies of functions included."""
+"""Largest number of nodes of a model, including subgraphs and function bodies."""
 MAX_DEPTH = 32
 """How deeply graphs and functions may be nested."""
 
@@ -46,7 +46,7 @@ class Step:
 
 
 class Graph:
-    """A graph: nodes in order, names of inputs and outputs, and known tensors by name."""
+    """A graph: nodes in order, names of inputs and outputs, and constant tensors by name."""
 
     __slots__ = ("captured", "constants", "inputs", "outputs", "steps")
 
@@ -85,7 +85,7 @@ class Builder:
         """Operators that are neither in the table nor functions."""
 
     def graph(self, proto: Any, prefix: str = "", depth: int = 0, opsets: dict[str, int] | None = None, given: Any = None) -> Graph:
-        """Return a graph. `given` are the attributes of the call of the function that it is in."""
+        """Return a graph. If it is in a function, `given` has the attributes of the call of that function."""
         if depth > MAX_DEPTH:
             raise CheckpointError(self.file, "its graphs are nested too deeply")
         constants = {message.name: self._initializer(message, prefix + message.name) for message in proto.initializer}
@@ -182,7 +182,7 @@ def _has_schema_function(domain: str, kind: str, version: int) -> bool:
 
 
 def _defaults(step: Step) -> dict[str, Any]:
-    """Return the default values of a node's attributes that are numbers, strings, or lists of them."""
+    """Return the default values of a node's attributes that are numbers or strings, or lists of these."""
     schema = _schema(step.domain, step.kind, step.version)
     found: dict[str, Any] = {}
     for name, attribute in schema.attributes.items():

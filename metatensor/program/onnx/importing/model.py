@@ -35,9 +35,9 @@ STEPS = 250_000
 class OnnxModel(Module):
     """A module that computes an ONNX model with operators of metatensor.
 
-    Floating-point initializers are parameters, other initializers are buffers, under their names in the file. Small tensors of
-    integers are constants: what depends only on them and on sizes, such as the arguments of ``Reshape``, is computed on the
-    host, also where everything else is on meta.
+    Floating-point initializers are parameters and other initializers are buffers, under their names in the file. Small integer
+    tensors are constants. What depends only on constants and sizes, such as the arguments of ``Reshape``, is computed on the
+    host, even if everything else is on meta.
 
     Parameters
     ----------
@@ -180,7 +180,7 @@ class OnnxModel(Module):
     # Shapes -----------------------------------------------------------------------------------------------
 
     def empty_inputs(self, sizes: Mapping[str, int] | None = None) -> dict[str, Tensor]:
-        """Return inputs on meta with the declared shapes.
+        """Return empty inputs on meta with the declared shapes.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class OnnxModel(Module):
         *args, **kwargs
             Inputs, as for a call. Those that are not given are made on meta with the declared shapes.
         sizes : mapping of int, optional
-            Sizes that the model names (`size_names`). For the others, shapes are expressions of the names, such as
+            Sizes that the model names (`size_names`). Shapes are expressions of the remaining names, such as
             ``4*seq``, found by evaluating at several sizes.
 
         Returns
@@ -323,7 +323,7 @@ class _Initializer(Known):
 
     @property
     def host(self) -> Any:  # type: ignore[override]
-        """The tensor with its values, on whatever device; from the file if the module is on meta."""
+        """The tensor with its values, on any device. It is read from the file if the module is on meta."""
         own = self._home[self._key]
         if own.is_meta:
             if prod(self._message.dims) > LIMIT:
@@ -348,7 +348,7 @@ class _Initializer(Known):
 
 
 def _register(module: Any, name: str, made: Tensor | Small) -> tuple[dict[str, Any], str]:
-    """Put a tensor into a module, or into the submodule that the dots in its name say. Return the dict and the key."""
+    """Put a tensor into a module, or into the submodule given by the dots in its name. Return the dict and the key."""
     tensor = made.tensor if isinstance(made, Small) else made
     *path, key = name.split(".")
     for part in path[:MAX_PARTS]:
@@ -362,7 +362,7 @@ def _register(module: Any, name: str, made: Tensor | Small) -> tuple[dict[str, A
 
 
 MAX_PARTS = 16
-"""Largest depth of the modules that the dots of names make."""
+"""Largest depth of submodules that dots in names may create."""
 
 
 def _check(one: Declared, value: Any, file: str) -> None:
@@ -420,7 +420,7 @@ def from_onnx(
 ) -> Program:  # fmt: skip
     """Return an ONNX model as a `Program`: a list of operator calls for inputs of given shapes.
 
-    Branches and loops are those of this run, and what depends only on constants and sizes is computed beforehand.
+    Branches and loops are fixed as in this run, and what depends only on constants and sizes is precomputed.
     `OnnxModel` runs models for any inputs.
 
     Parameters
@@ -440,7 +440,7 @@ def from_onnx(
     Raises
     ------
     ValueError
-        If a size is not known, or the model does not fit.
+        If a size is not known, or the model does not fit the inputs.
     DataDependentError
         If a shape or a branch depends on values and no inputs with data are given.
     ImportError, CheckpointError, NotImplementedError

@@ -1,4 +1,4 @@
-"""The table of operators, and what an operator sees of its node."""
+"""The table of operators, and `Node`, which gives an operator access to its node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Operator(NamedTuple):
     fn: Callable[..., Any]
     """Takes the `Node` and the inputs. Returns an output, or a tuple of outputs. A list is a sequence.
 
-    NotImplemented means that the function by which the ``onnx`` package defines the operator computes it.
+    If it returns NotImplemented, the operator's function body in the ``onnx`` package is run instead.
     """
     host: frozenset[int] | bool
     """Positions of the inputs that are read as numbers: they are not moved to the device. True: all."""
@@ -41,7 +41,7 @@ TABLE: dict[tuple[str, str], Operator] = {}
 def operator(
     *names: str, host: tuple[int, ...] | bool = (), folds: bool = True, moves: bool = False, small: bool = False, domain: str = "",
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that enters a function into the table."""
+    """Return a decorator that registers a function as an operator."""
     def enter(fn: Callable[..., Any]) -> Callable[..., Any]:
         for name in names:
             TABLE[domain, name] = Operator(fn, host if isinstance(host, bool) else frozenset(host), folds, moves, small)
@@ -51,7 +51,7 @@ def operator(
 
 
 def plain(table: dict[str, Callable[..., Any]], domain: str = "", **options: Any) -> None:
-    """Enter functions of the inputs alone."""
+    """Register functions that take only the inputs."""
     for name, fn in table.items():
         operator(name, domain=domain, **options)(lambda node, *inputs, fn=fn: fn(*inputs))
 
@@ -83,7 +83,7 @@ class Node:
 
     @property
     def outputs(self) -> int:
-        """The number of outputs; those without a name at the end are not counted."""
+        """The number of outputs; unnamed ones at the end are not counted."""
         return len(self.step.outputs)
 
     def wants(self, index: int) -> bool:

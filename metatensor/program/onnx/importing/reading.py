@@ -20,9 +20,9 @@ class Declared(NamedTuple):
 
     name: str
     kind: int
-    """Number of the element type, 0 if it is not said."""
+    """Number of the element type, 0 if it is not declared."""
     shape: tuple[int | str | None, ...] | None
-    """Sizes, names of sizes, or None where nothing is said. None if the number of dimensions is not known."""
+    """Each a number, a name, or None if it is not declared. None if the number of dimensions is not known."""
     form: str
     """``"tensor"``, ``"sequence"``, ``"optional"``, or another form of value."""
 
@@ -55,7 +55,7 @@ def read_model(model: Any) -> tuple[Any, str]:
 
 
 def declared(message: Any, file: str) -> Declared:
-    """Return what a ``ValueInfoProto`` says."""
+    """Return the declaration in a ``ValueInfoProto``."""
     form, kind = "tensor", message.type
     for _ in range(8):
         what = kind.WhichOneof("value")
@@ -73,7 +73,7 @@ def declared(message: Any, file: str) -> Declared:
 
 
 def size_names_of(one: Declared) -> list[int | str]:
-    """Return the shape of an input, in which sizes that are not declared have a name as well."""
+    """Return the shape of an input, with names also for sizes that are not declared."""
     return [f"{one.name}[{i}]" if n is None else n for i, n in enumerate(one.shape or ())]
 
 

@@ -34,10 +34,10 @@ _MODEST = frozenset((
     "Mul", "Neg", "Not", "Or", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceSum", "Reshape", "Slice", "Sqrt", "Squeeze", "Sub",
     "Transpose", "Unsqueeze", "Where",
 ))  # fmt: skip
-"""Operators that do arithmetic on sizes, whose results have at most as many elements as the product of the inputs' numbers."""
+"""Operators that compute sizes. Their results have at most as many elements as the product of the inputs' element counts."""
 
 HOST_BYTES = 1 << 28
-"""Largest size of all tensors together that a run computes on the host. What goes beyond is computed on the device."""
+"""Largest total size of the tensors that a run computes on the host. Beyond it, nodes are computed on the device."""
 
 
 class Run:
@@ -54,7 +54,7 @@ class Run:
     partial : bool
         Whether a node that cannot be computed makes its outputs unknown, with the reason, instead of ending the run.
     meet : callable, optional
-        Is called with the name and value of each output of a node of the main graph.
+        Called with the name and value of each output of a node of the main graph.
     """
 
     def __init__(
@@ -67,9 +67,9 @@ class Run:
         self._meet = meet
 
     def graph(self, graph: Graph, outer: dict[str, Any], inputs: list[Any], optional: bool = False) -> list[Any]:
-        """Run a graph and return its outputs. Names that it does not make itself are those of `outer`.
+        """Run a graph and return its outputs. Names that it does not define are looked up in `outer`.
 
-        With `optional`, outputs that nothing makes are None.
+        With `optional`, outputs that no node computes are None.
         """
         if self._depth > MAX_DEPTH:
             raise CheckpointError(self.builder.file, "graphs or functions are nested too deeply")
@@ -98,7 +98,7 @@ class Run:
         return [env.get(name) if optional else self._named(env, name, None) for name in graph.outputs]
 
     def spend(self, count: int) -> None:
-        """Count nodes, or work that takes as long. Raise `OnnxError` if the limit is exceeded."""
+        """Count nodes, or work that takes as long as `count` nodes. Raise `OnnxError` if the limit is exceeded."""
         self._left -= count
         if self._left < 0:
             raise OnnxError(f"it computes more than {self.limit:,} nodes, or as much; limit= sets the bound")

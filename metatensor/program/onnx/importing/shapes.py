@@ -22,9 +22,9 @@ class ValueShape(NamedTuple):
 
     name: str
     kind: str | None
-    """The element type as ONNX calls it, such as ``"FLOAT"``; ``"SEQUENCE"`` for a sequence. None if it is not known."""
+    """ONNX's name of the element type, such as ``"FLOAT"``; ``"SEQUENCE"`` for a sequence. None if it is not known."""
     shape: tuple[int | str, ...] | None
-    """The sizes, as numbers or as expressions of named sizes; ``"?"`` where none was found. None for sequences, and if nothing is known."""
+    """The sizes, as numbers or as expressions of named sizes; ``"?"`` for unknown ones. None for sequences and unknown shapes."""
     reason: str | None = None
     """Why nothing is known."""
 
@@ -35,7 +35,7 @@ class ValueShape(NamedTuple):
 
 
 def infer(builder: Builder, graph: Graph, inputs: list[Declared], values: list[Any], limit: int) -> list[ValueShape]:
-    """Run a graph on meta and return what its values are."""
+    """Run a graph on meta and return the types and shapes of its values."""
     found = [shape_of_value(one.name, value) for one, value in zip(inputs, values, strict=True) if one.name not in graph.constants]
     run = Run(builder, mt.device("meta"), limit, True, lambda name, value: found.append(shape_of_value(name, value)))
     run.graph(graph, {}, values)
@@ -50,8 +50,8 @@ def named(run: Callable[[Point], list[ValueShape]], names: list[str]) -> list[Va
     run : callable
         Returns the shapes for given sizes.
     names : list of str
-        The names. `run` is called with different numbers for all of them, and with multiples of `STEP` if some values are
-        not known then.
+        The names. `run` is called with different numbers for all of them, and then with multiples of `STEP` if some values are
+        not known.
     """
     best: tuple[list[Point], list[list[ValueShape]]] | None = None
     for step in (1, STEP):
@@ -69,7 +69,7 @@ def named(run: Callable[[Point], list[ValueShape]], names: list[str]) -> list[Va
 
 
 def _merged(at: list[Point], rows: list[ValueShape]) -> ValueShape:
-    """Return what is common to the shapes of a value at several points."""
+    """Combine the shapes of a value at several points into expressions."""
     first = rows[0]
     for one in rows:
         if one.reason is not None:

@@ -1,4 +1,4 @@
-"""What the names of an ONNX graph stand for during a run: tensors, tensors with known values, small types, unknowns."""
+"""The values of names in an ONNX graph during a run: tensors, tensors with known values, small types, unknowns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["LIMIT", "Known", "OnnxError", "Small", "Texts", "Unknown", "beside_t
            "read"]  # fmt: skip
 
 LIMIT = 1 << 14
-"""Largest number of elements of a tensor that is computed on the host because all that it depends on is known."""
+"""Largest number of elements of a tensor that is computed on the host if all its inputs are known."""
 
 
 class OnnxError(ValueError):
@@ -77,7 +77,7 @@ _lifts = threading.local()
 
 @contextmanager
 def lifts() -> Iterator[list[tuple[Tensor, Tensor]]]:
-    """Collect the tensors that `Known.on` returns in this thread, with those that have the values."""
+    """Collect the tensors that `Known.on` returns in this thread, each with the host tensor that has the values."""
     before = getattr(_lifts, "log", None)
     _lifts.log = []
     try:
@@ -88,7 +88,7 @@ def lifts() -> Iterator[list[tuple[Tensor, Tensor]]]:
 
 @contextmanager
 def beside_the_run() -> Iterator[None]:
-    """Suspend modes and gradients: what is computed on the host is no part of a capture or an estimate."""
+    """Suspend modes and gradients, so that computations on the host are not part of a capture or an estimate."""
     level = _disable_modes()
     try:
         with mt.no_grad():

@@ -1,4 +1,4 @@
-"""A context manager that makes indexing with tensors an operator in PyTorch."""
+"""A context manager for indexing with 0-d tensors."""
 
 from __future__ import annotations
 

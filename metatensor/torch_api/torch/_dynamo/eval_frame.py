@@ -1,4 +1,4 @@
-"""Functions and modules that a backend of `torch.compile` runs."""
+"""Functions and modules that are run by a backend of `torch.compile`."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def is_dynamo_supported() -> bool:
 
 
 class OptimizedModule(mt.nn.Module):
-    """A module that a backend runs. `torch.compile` returns it if its `backend` is a function.
+    """A module that is run by a backend. `torch.compile` returns it if `backend` is a function.
 
     Parameters
     ----------
     mod : Module
         The original, which is the submodule ``_orig_mod``.
     function : callable
-        What a call runs.
+        The function that a call runs.
     """
 
     def __init__(self, mod: Any, function: Callable[..., Any]) -> None:
@@ -68,7 +68,7 @@ class OptimizedModule(mt.nn.Module):
 
 
 class _Graph:
-    """What a backend made of a program."""
+    """The function that a backend returned for a program."""
 
     def __init__(self, program: Program, backend: Callable[..., Any], options: dict[str, Any], given: list[Any]) -> None:
         self.program = program
@@ -84,7 +84,7 @@ class _Graph:
 
 
 class _Compiled:
-    """A function whose calls of operators are run by what a backend makes of them.
+    """A function that is captured as graphs, which a backend turns into functions.
 
     One graph is captured for each set of shapes, dtypes, devices, other values, modes of modules and gradient modes, up to
     ``torch._dynamo.config.recompile_limit``. After that the function itself runs.
@@ -97,7 +97,7 @@ class _Compiled:
             functools.update_wrapper(self, function)
 
     def again(self, function: Callable[..., Any]) -> _Compiled:
-        """Return the same for another function."""
+        """Return a `_Compiled` of another function with the same settings."""
         return _Compiled(function, self.backend, self.fullgraph, self.options)
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
@@ -121,7 +121,7 @@ class _Compiled:
         return graph(list(leaves(mt.Tensor, (args, kwargs))))
 
     def _captured(self, modules: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Graph | None:
-        """Return what the backend makes of the program for some arguments, or None if that depends on values."""
+        """Return the backend's graph for these arguments, or None if the program depends on values."""
         arguments = mapped(_twin, mt.Tensor, (args, kwargs))
         with restoring(mt.nn.ModuleList(modules) if modules else None), compiling():
             program = trace_program(self.function, *arguments[0], **arguments[1])
@@ -140,7 +140,7 @@ def _twin(t: Any) -> Any:
 
 
 def _key(value: Any) -> Any:
-    """Return what a value has in common with those for which a graph can be used again."""
+    """Return a key for a value: a graph can be used again for values with the same key."""
     if isinstance(value, mt.Tensor):
         return "tensor", tuple(value.shape), value.stride(), value.dtype, value.device, value.requires_grad
     if isinstance(value, dict):
@@ -160,7 +160,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def compiled(model: Any, backend: Callable[..., Any], *, fullgraph: bool = False, **options: Any) -> Any:
-    """Return a function or module that runs what `backend` makes of the graph of `model`. See `torch.compile`."""
+    """Return a function or module that runs the graph of `model` with `backend`. See `torch.compile`."""
     given = {key: options[key] for key in ("mode", "options") if options.get(key) not in (None, "default")}
     function = _Compiled(model, backend, fullgraph, given)
     return OptimizedModule(model, function) if isinstance(model, mt.nn.Module) else function

@@ -1,4 +1,4 @@
-"""Export of modules as graphs of operators. Sizes in them are fixed, except those that `dynamic_shapes` names."""
+"""Export of modules as graphs of operators. Sizes are fixed, except those that `dynamic_shapes` names."""
 
 from __future__ import annotations
 

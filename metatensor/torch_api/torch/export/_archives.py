@@ -17,25 +17,25 @@ class _Module(torch_export.ExportedModule):
     mismatch = AssertionError
 
     def train(self, mode: bool = True) -> Any:
-        """Raise NotImplementedError: the mode is that in which the module was exported."""
+        """Raise NotImplementedError: the mode was fixed at export."""
         raise NotImplementedError("an exported module keeps the mode in which it was exported; call train() or eval() before export")
 
     def eval(self) -> Any:
-        """Raise NotImplementedError: the mode is that in which the module was exported."""
+        """Raise NotImplementedError: the mode was fixed at export."""
         return self.train(False)
 
 
 class ArchivedProgram(ExportedProgram):
     """An exported program of a file that PyTorch wrote.
 
-    Its graph is that of the sizes with which it was exported. `module` returns a module for all sizes that the file allows.
+    Its graph has the sizes of the example at export. `module` returns a module for all sizes that the file allows.
 
     Parameters
     ----------
     file : File
         The file.
     extra : dict, optional
-        Gets the extra files.
+        The extra files are written into this dict.
     """
 
     def __init__(self, file: torch_export.File, extra: dict[str, Any] | None) -> None:
@@ -48,11 +48,11 @@ class ArchivedProgram(ExportedProgram):
 
     @property
     def state_dict(self) -> dict[str, Any]:
-        """The parameters and persistent buffers by name, those that no call uses among them."""
+        """The parameters and persistent buffers by name, including those that no call uses."""
         return dict(self._module.state_dict(keep_vars=True))
 
     def module(self, check_guards: bool = True) -> Any:
-        """Return a module that is called as the exported one. Its parameters are copies.
+        """Return a module with the arguments of the exported one. Its parameters are copies.
 
         Parameters
         ----------

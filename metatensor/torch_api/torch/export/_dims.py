@@ -1,4 +1,4 @@
-"""Sizes that vary in exported programs: descriptions of dynamic shapes as names of sizes."""
+"""Sizes that vary in exported programs: conversion of dynamic shapes to names of sizes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from metatensor.torch_api.torch.export import Dim, _DimHint
 __all__ = ["Dims", "named_dims", "trace_dims"]
 
 _TRIED = 24
-"""Least upper bound of the sizes that are tried."""
+"""Smallest upper bound of the sizes that are tried."""
 _LARGEST = 1 << 40
-"""Upper bound of sizes without one."""
+"""Upper bound of sizes for which none is given."""
 
 
 class Dims(NamedTuple):
-    """Which sizes vary, and how far."""
+    """Which sizes vary, and within which bounds."""
 
     ranges: dict[str, range]
     dims: dict[Any, Any]

@@ -20,7 +20,7 @@ def save(
     ep: ExportedProgram, f: Any, *, extra_files: dict[str, Any] | None = None, opset_version: dict[str, int] | None = None,
     pickle_protocol: int = 2,
 ) -> None:  # fmt: skip
-    """Save an exported program. The file is one of metatensor's programs, see `Program.save`, which PyTorch does not read.
+    """Save an exported program. The file has metatensor's format (see `Program.save`), which PyTorch cannot read.
 
     Parameters
     ----------
@@ -31,12 +31,12 @@ def save(
     extra_files : dict, optional
         Further contents by name, which `load` returns.
     opset_version, pickle_protocol
-        Have no effect: the file has a version of its own, and nothing in it is pickled.
+        Have no effect: the file has its own version number, and nothing in it is pickled.
 
     Raises
     ------
     TypeError
-        If `ep` is no exported program.
+        If `ep` is not an exported program.
     """
     if not isinstance(ep, ExportedProgram):
         raise TypeError(f"torch.export.save: expected an ExportedProgram, got {type(ep).__name__}")
@@ -55,14 +55,14 @@ def load(
     f : str, path or binary file
         The file.
     extra_files : dict, optional
-        The contents that were saved under its keys are put here.
+        The keys name extra contents of the file. The values are replaced by these contents.
     expected_opset_version
-        Has no effect: the file says its version.
+        Has no effect: the file contains its version.
 
     Raises
     ------
     CheckpointError
-        If the file is no exported program, or damaged.
+        If the file is not an exported program, or is damaged.
     NotImplementedError
         If a file of PyTorch calls operators that metatensor does not have. The message lists them.
     """
@@ -82,7 +82,7 @@ def load(
         raise CheckpointError(str(getattr(f, "name", f)), f"its member {_NAMES} is malformed") from None
     numbered = _numbered(program)
     if names is not None and len(names) != len(numbered):
-        raise CheckpointError(str(getattr(f, "name", f)), f"it names {len(names)} arguments and has {len(numbered)}")
+        raise CheckpointError(str(getattr(f, "name", f)), f"it names {len(names)} arguments, but has {len(numbered)}")
     try:
         return ExportedProgram(program, numbered if names is None else names, skipped, functional=functional)
     except KeyError as error:
@@ -90,7 +90,7 @@ def load(
 
 
 def _numbered(program: Any) -> list[str]:
-    """Return names for the arguments of a program that was saved without."""
+    """Return names for the arguments of a program that was saved without names."""
     from metatensor.torch_api.torch.export.exported_program import _opened
     from metatensor.utils import _pytree as pytree
 

@@ -22,29 +22,29 @@ def export(
     mod: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, *, dynamic_shapes: Any = None, strict: bool = False,
     preserve_module_call_signature: tuple[str, ...] = (), prefer_deferred_runtime_asserts_over_guards: bool = False,
 ) -> ExportedProgram:  # fmt: skip
-    """Run a module once, and return what it did as an `ExportedProgram`.
+    """Run a module once, and return its calls of operators as an `ExportedProgram`.
 
-    The module is run as it is, on its device, and its buffers, gradients and random numbers are as before afterwards.
+    The module is run in its current mode, on its device. Its buffers, gradients and the random state are unchanged afterwards.
 
     Parameters
     ----------
     mod : Module
         The module.
     args, kwargs : tuple and dict
-        Its arguments. Sizes, and values that are no tensors, are fixed.
+        Its arguments. Sizes, and values that are not tensors, are fixed.
     dynamic_shapes : dict, tuple or list, optional
-        For each argument the sizes that vary: a dict or a sequence with a `Dim`, ``Dim.AUTO`` or ``Dim.DYNAMIC`` for such
-        dimensions. The module then runs several times, at different sizes. Default: all sizes are those of the example.
+        For each argument the sizes that vary: a dict or a sequence with a `Dim`, ``Dim.AUTO`` or ``Dim.DYNAMIC`` for each such
+        dimension. The module then runs several times, at different sizes. Default: all sizes are fixed.
     strict, preserve_module_call_signature, prefer_deferred_runtime_asserts_over_guards
         Ignored.
 
     Raises
     ------
     ValueError
-        If `mod` is no module.
+        If `mod` is not a module.
     RuntimeError
-        If the module reads a number from a tensor that depends on its arguments, parameters or buffers, if a size that shall
-        vary must have one value, or if the numbers in the graph are no expressions of the sizes.
+        If the module reads a number from a tensor that depends on its arguments, parameters or buffers, if a size that should
+        vary is restricted to one value, or if numbers in the graph cannot be expressed in terms of the sizes.
     """
     if not isinstance(mod, mt.nn.Module):
         raise ValueError(f"torch.export.export: expected a torch.nn.Module, got {type(mod).__name__}")

@@ -1,4 +1,4 @@
-"""`ExportedProgram`: a program with the graph and the signature that ``torch.export`` gives it."""
+"""`ExportedProgram`: a program with a graph and a signature, as in ``torch.export``."""
 
 from __future__ import annotations
 
@@ -59,23 +59,23 @@ class CallSpec:
 
 
 class ValueRanges(NamedTuple):
-    """The least and the greatest value of a size."""
+    """The smallest and the largest value of a size."""
 
     lower: int
     upper: int
 
 
 class ExportedProgram:
-    """A module as a graph. `export` makes it.
+    """A module as a graph, made by `export`.
 
     The graph has a placeholder for each parameter, buffer and constant, then one for each argument, and returns a flat tuple.
-    Targets are overloads of ``torch.ops``, or operators of metatensor where there is none. Values that are no tensors are
-    those of the example, and so are sizes, except those that vary: the graph computes them from the sizes of its arguments.
+    Targets are overloads of ``torch.ops``, or operators of metatensor where there is no such overload. Values other than tensors are
+    fixed to those of the example, and so are sizes, except those that vary: the graph computes them from the sizes of its arguments.
 
     Parameters
     ----------
     program : Program
-        What the module does.
+        The operator calls of the module.
     names : list of str
         The names of the arguments, flattened.
     non_persistent : collection of str
@@ -88,13 +88,13 @@ class ExportedProgram:
     Attributes
     ----------
     program : Program
-        What is run.
+        The operator calls that are run.
     graph_module : GraphModule
         The graph as a module. Its arguments are the placeholders.
     graph_signature : ExportGraphSignature
         What the placeholders and the outputs stand for.
     range_constraints : dict
-        The least and the greatest value of each size that varies, by its name.
+        The smallest and the largest value of each size that varies, by its name.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class ExportedProgram:
 
     @property
     def state_dict(self) -> dict[str, Any]:
-        """The parameters and persistent buffers by name, with all names of tied ones."""
+        """The parameters and persistent buffers by name, with all names of shared ones."""
         kinds = self.program.kinds
         found = {name: t for name, t in self.program.tensors.items() if kinds[name] != "constant" and name not in self._non_persistent}
         return found | {name: found[own] for name, own in self.program.tied.items() if own in found}
@@ -153,12 +153,12 @@ class ExportedProgram:
         return (t for _, t in self.named_buffers())
 
     def module(self, check_guards: bool = True) -> Any:
-        """Return a module that is called as the exported one. Its parameters are copies.
+        """Return a module with the arguments of the exported one. Its parameters are copies.
 
         Parameters
         ----------
         check_guards : bool
-            Whether a call raises AssertionError for arguments with other shapes, dtypes or values than the example's.
+            Whether a call raises AssertionError if shapes, dtypes or values differ from those of the example.
             Default True.
         """
         tensors = {name: copied(t) for name, t in self.program.tensors.items()}
@@ -178,7 +178,7 @@ class ExportedProgram:
         Parameters
         ----------
         decomp_table : dict, optional
-            Functions by the overload of ``torch.ops`` that they replace. They are called with its arguments. Default: none
+            Replacement functions by overload of ``torch.ops``. They are called with the arguments of the overload. Default: no operator
             is replaced. Writes to views of buffers stay in place.
         decompose_custom_triton_ops : bool
             Has no effect: there are no such operators.
@@ -212,7 +212,7 @@ class _ExportedModule(GraphModule):
     _sized: Any = None
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the graph, or the calls for the sizes of the arguments if these are others. Raise AssertionError if there are none."""
+        """Run the graph, or for other sizes the calls for these sizes. Raise AssertionError if the arguments do not fit."""
         if self._checks and self.graph.arguments is not None:
             try:
                 wanted = self.graph.arguments
@@ -228,7 +228,7 @@ class _ExportedModule(GraphModule):
         return super().forward(*args, **kwargs)
 
     def _others(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the calls for sizes at which they are not those of the graph, with the tensors of this module."""
+        """Run the calls for sizes for which they differ from those of the graph, with the tensors of this module."""
         names = {**self._sized.tensors}
         tensors = {}
         for name in names:
@@ -242,11 +242,11 @@ class _ExportedModule(GraphModule):
         return made
 
     def train(self, mode: bool = True) -> Any:
-        """Raise NotImplementedError: the mode is that in which the module was exported."""
+        """Raise NotImplementedError: the mode was fixed at export."""
         raise NotImplementedError("an exported module keeps the mode in which it was exported; call train() or eval() before export")
 
     def eval(self) -> Any:
-        """Raise NotImplementedError: the mode is that in which the module was exported."""
+        """Raise NotImplementedError: the mode was fixed at export."""
         return self.train(False)
 
 
@@ -265,13 +265,13 @@ def _tensor_names(exported: ExportedProgram) -> list[str]:
 
 
 def _opened(arguments: Any) -> Any:
-    """Return arguments with a list of its tensors for each object that has some."""
+    """Return the arguments, with each object that holds tensors replaced by a list of them."""
     flat, spec = pytree.tree_flatten(arguments)
     return pytree.tree_unflatten([one if isinstance(one, Value) else list(leaves(Value, one)) or one for one in flat], spec)
 
 
 class _Functional(Builder):
-    """A builder that makes new values of writes to buffers that have no views."""
+    """A builder that turns writes to buffers into new values, if the buffers have no views."""
 
     def __init__(self, program: Program) -> None:
         super().__init__(program, overloads=True)

@@ -46,7 +46,7 @@ class TensorArgument:
 
 @dataclasses.dataclass
 class ConstantArgument:
-    """A value that is no tensor. It is that of the example."""
+    """A value that is not a tensor. It is fixed to that of the example."""
 
     name: str
     value: Any
@@ -131,17 +131,17 @@ class ExportGraphSignature:
 
     @property
     def buffers_to_mutate(self) -> Mapping[str, str]:
-        """The names of the buffers that get new values, by the outputs that are these values."""
+        """The names of the buffers that get new values, by the names of the outputs with these values."""
         return self._outputs(OutputKind.BUFFER_MUTATION)
 
     @property
     def parameters_to_mutate(self) -> Mapping[str, str]:
-        """The names of the parameters that get new values, by the outputs that are these values."""
+        """The names of the parameters that get new values, by the names of the outputs with these values."""
         return self._outputs(OutputKind.PARAMETER_MUTATION)
 
     @property
     def user_inputs_to_mutate(self) -> Mapping[str, str]:
-        """The arguments that get new values, by the outputs that are these values."""
+        """The arguments that get new values, by the names of the outputs with these values."""
         return self._outputs(OutputKind.USER_INPUT_MUTATION)
 
     @property

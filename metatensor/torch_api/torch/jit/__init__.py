@@ -1,7 +1,8 @@
-"""TorchScript's functions, which stand on programs of operator calls (`metatensor.program`).
+"""TorchScript's functions, implemented with programs of operator calls (`metatensor.program`).
 
-`trace` runs a function once and returns what it did. `script` returns a function or module that runs as Python code, and whose
-program is that of its first call. There is no compiler for TorchScript: `save` and `load` use metatensor's program files.
+`trace` runs a function once and returns the calls of operators that it made, as a function. `script` returns a function or module
+that runs as Python code; its program is that of its first call. There is no compiler for TorchScript: `save` and `load` use
+metatensor's program files.
 """
 
 from __future__ import annotations

@@ -20,20 +20,22 @@ class ArchivedModule(torchscript.ScriptedModule, RecursiveScriptModule):
 
     @property
     def program(self) -> Any:
-        """Raise NotImplementedError: a program is of one set of shapes."""
-        raise NotImplementedError(f"{self.original_name}: the code of an archive is no program; trace it with metatensor.program.trace")
+        """Raise NotImplementedError: the code is not a program, which has fixed shapes."""
+        raise NotImplementedError(
+            f"{self.original_name}: the code of an archive is not a program; trace the module with metatensor.program.trace"
+        )
 
     @property
     def inlined_graph(self) -> str:
-        """The same as `graph`: calls of submodules are calls."""
+        """The same as `graph`: calls of submodules are not inlined."""
         return self.graph
 
     def save(self, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
         """Raise NotImplementedError: metatensor does not write TorchScript."""
-        raise NotImplementedError("torch.jit.save: metatensor does not write TorchScript; copy the archive, or save what torch.jit.trace "
-                                  "or metatensor.program.trace makes of the module")  # fmt: skip
+        raise NotImplementedError("torch.jit.save: metatensor does not write TorchScript; copy the archive, or save the result of "
+                                  "torch.jit.trace or metatensor.program.trace")  # fmt: skip
 
 
 def load_archive(f: Any, device: Any, extra_files: dict[str, Any] | None) -> Any:
-    """Return the module of an archive. Files that it does not have stay as they are in `extra_files`."""
+    """Return the module of an archive. Entries of `extra_files` that it does not have stay unchanged."""
     return torchscript.load(f, device=device, extra=extra_files, module_class=ArchivedModule)

@@ -19,7 +19,7 @@ _HEAD = "torch.jit.json"
 
 
 def key_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return what tells arguments apart for which a program differs: structure, shapes, dtypes and devices."""
+    """Return a key for arguments: equal keys mean the same program. It has structure, shapes, dtypes and devices."""
     def one(t: Any) -> Any:
         return mt.Tensor, tuple(t.shape), t.dtype, t.device
 
@@ -60,7 +60,7 @@ def _save(program: Program, f: Any, extra: dict[str, Any] | None, head: dict[str
 
 
 class _Shown:
-    """What the attribute `program` and the method `save` give."""
+    """Attributes and methods derived from `program` and `save`."""
 
     save: Callable[..., None]
 
@@ -115,7 +115,7 @@ class ScriptModule(mt.nn.Module):
 class RecursiveScriptModule(_Shown, ScriptModule):
     """A module that `torch.jit.script`, `load` or `freeze` returns.
 
-    It has parameters, buffers and submodules of the names that the original has.
+    Its parameters, buffers and submodules have the names of the original's.
     """
 
     def __init__(self, programs: Any = None, names: dict[str, str] | None = None, training: bool = True) -> None:
@@ -142,7 +142,7 @@ class RecursiveScriptModule(_Shown, ScriptModule):
         return module
 
     def _take(self, tensors: dict[str, Any], tied: dict[str, str], skipped: Any = ()) -> None:
-        """Register parameters and buffers below submodules."""
+        """Register parameters and buffers in this module and its submodules."""
         for name, tensor in [*tensors.items(), *((name, tensors[own]) for name, own in tied.items() if own in tensors)]:
             above, _, last = name.rpartition(".")
             module = self._part(above)
@@ -217,12 +217,12 @@ class TracedModule(RecursiveScriptModule):
 class TopLevelTracedModule(TracedModule):
     """The outermost module that `torch.jit.trace` returns.
 
-    Its program is fixed: `train` and `eval` set the attribute ``training`` and change nothing that a call does.
+    Its program is fixed: `train` and `eval` set the attribute ``training``, but do not change its calls.
     """
 
 
 class _Part(ScriptModule):
-    """A submodule, which holds parameters and buffers. Its parent runs."""
+    """A submodule, which only holds parameters and buffers. It cannot be called: only its parent can."""
 
     def __init__(self, name: str, training: bool) -> None:
         super().__init__()
@@ -259,7 +259,7 @@ def load_program(f: Any, device: Any, extra_files: dict[str, Any] | None, name: 
         made = RecursiveScriptModule({"forward": Programs(program)}, names, training)
         made._take({n: t for n, t in program.tensors.items() if program.kinds[n] != "constant"}, program.tied, skipped)
     except (AttributeError, KeyError, TypeError) as error:
-        raise CheckpointError(name, f"its parameters and modules have names that no module has: {error}") from None
+        raise CheckpointError(name, f"its parameters and modules have invalid names: {error}") from None
     return made
 
 
@@ -268,7 +268,7 @@ def checked_result(output: Any, strict: bool) -> None:
     from metatensor._core.capture import Value
 
     if output is None:
-        raise RuntimeError("torch.jit.trace: the function returned None; a trace has no other effect than what it returns")
+        raise RuntimeError("torch.jit.trace: the function returned None; a trace must return tensors, because it has no other effect")
 
     def fits(value: Any) -> bool:
         if isinstance(value, (list, tuple)):

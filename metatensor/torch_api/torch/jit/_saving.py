@@ -15,15 +15,15 @@ __all__ = ["load", "save"]
 
 
 def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
-    """Save what `trace` or `script` returned.
+    """Save the result of `trace` or `script`.
 
-    The file is one of metatensor's programs, see `metatensor.program.Program.save`. It is no archive of TorchScript: PyTorch
-    does not read it.
+    The file has metatensor's format for programs (see `metatensor.program.Program.save`). It is not a TorchScript archive: PyTorch
+    cannot read it.
 
     Parameters
     ----------
     m : ScriptModule or ScriptFunction
-        What to save.
+        The function or module.
     f : str, path or binary file
         Where to write.
     _extra_files : dict, optional
@@ -34,18 +34,18 @@ def save(m: Any, f: Any, _extra_files: dict[str, Any] | None = None) -> None:
     AttributeError
         If `m` is neither traced nor scripted.
     torch.jit.Error
-        If it is scripted, and was not called yet or has branches that depend on values.
+        If `m` is scripted, and either was not called yet or has branches that depend on values.
     """
     if not hasattr(m, "save_to_buffer"):
-        raise AttributeError(f"torch.jit.save: expected what torch.jit.trace or torch.jit.script returned, got {type(m).__name__}")
+        raise AttributeError(f"torch.jit.save: expected the result of torch.jit.trace or torch.jit.script, got {type(m).__name__}")
     m.save(f, _extra_files)
 
 
 def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None = None, _restore_shapes: bool = False) -> Any:
     """Read a function or module that `save` or PyTorch's ``torch.jit.save`` wrote, without its source.
 
-    Python executes nothing in the file. The code of a TorchScript archive is interpreted; where it comes to an operator that metatensor
-    does not have, the call raises NotImplementedError. ``missing_operators`` of the module lists them.
+    No Python code in the file is executed. The code of a TorchScript archive is interpreted; a call of an operator that metatensor
+    does not have raises NotImplementedError. ``missing_operators`` of the module lists such operators.
 
     Parameters
     ----------
@@ -54,12 +54,12 @@ def load(f: Any, map_location: Any = None, _extra_files: dict[str, Any] | None =
     map_location : device, optional
         Where parameters, buffers and constants are placed. Default: cpu, and meta for those that were saved without data.
     _extra_files : dict, optional
-        The contents that were saved under its keys are put here as bytes.
+        The keys name extra contents of the file. The values are replaced by these contents, as bytes.
 
     Raises
     ------
     RuntimeError
-        If the file is neither a program nor a TorchScript archive, or damaged.
+        If the file is neither a program nor a TorchScript archive, or is damaged.
     ValueError
         If there is no such file.
     """

@@ -1,4 +1,4 @@
-"""`script`: functions and modules that run as Python code, and whose programs are found by tracing."""
+"""`script`: functions and modules that run as Python code and get their programs by tracing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class _First:
             for read in dependent_reads(program):
                 raise Error(
                     f"torch.jit.script: {self.name} cannot become a program, because what it does depends on values: "
-                    f"{describe(program, read)}. Calls of it work; it has no graph and no code, and cannot be saved"
+                    f"{describe(program, read)}. It can be called, but it has no graph and no code, and cannot be saved"
                 )
             self._program = program
         return self._program
@@ -101,7 +101,7 @@ class _ScriptedFunction(ScriptFunction):
 
 
 class _ScriptedModule(RecursiveScriptModule):
-    """A module that runs as Python code, and shares all that the original has. Its program is that of the first call."""
+    """A module that runs as Python code, and shares all attributes with the original. Its program is that of the first call."""
 
     def __init__(self, original: Any) -> None:
         names = {path: type(module).__name__ for path, module in original.named_modules()}
@@ -154,18 +154,18 @@ class _ScriptedModule(RecursiveScriptModule):
 
 
 def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None, example_inputs: Any = None) -> Any:
-    """Return a function or module that runs `obj` as Python code, and has a program for what its first call does.
+    """Return a function or module that runs `obj` as Python code, and has a program of its first call.
 
-    Calls do what `obj` does, whatever its branches depend on. The program (`graph`, `code`, `save`, `freeze`) is found by
-    tracing when it is first needed, with zeros of the shapes of the first call. It has the branches that this run takes: those that
-    depend on shapes and on Python numbers are those of these arguments.
+    Calls run `obj` itself, with any branches. The program (`graph`, `code`, `save`, `freeze`) is made when it is first needed: `obj`
+    is traced with tensors of zeros in the shapes of the first call. The program contains only the branches that this run takes,
+    including those that depend on shapes and on Python numbers.
 
     Parameters
     ----------
     obj : callable or Module
-        What to run. Classes and other objects are returned unchanged.
+        The function or module. Classes and other objects are returned unchanged.
     example_inputs : list of tuple, optional
-        Arguments that take the place of those of the first call: the first one is used.
+        Arguments for the program, instead of those of the first call. Only the first tuple is used.
     optimize
         Ignored.
 
@@ -177,7 +177,7 @@ def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None
     Raises
     ------
     torch.jit.Error
-        Where the program is used, before the first call or if a branch depends on values of tensors.
+        When the program is used before the first call, or if a branch depends on values of tensors.
     """
     if isinstance(obj, (ScriptModule, ScriptFunction)):
         return obj
@@ -194,9 +194,9 @@ def script(obj: Any, optimize: Any = None, _frames_up: int = 0, _rcb: Any = None
 
 
 def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True) -> Any:
-    """Return a module with the program of a traced or scripted one, whose parameters and buffers are constants.
+    """Return a module that runs the program of `mod`, with its parameters and buffers as constants.
 
-    Of a module of an archive that PyTorch wrote, a copy that needs no gradients is returned.
+    For a module of an archive that PyTorch wrote, return a copy that does not require gradients.
 
     Parameters
     ----------
@@ -223,5 +223,5 @@ def freeze(mod: Any, preserved_attrs: Any = None, optimize_numerics: bool = True
 
 
 def optimize_for_inference(mod: Any, other_methods: Any = None) -> Any:
-    """Return what `freeze` returns for a module in eval mode, and `mod` itself otherwise."""
+    """Return the result of `freeze` for a module in eval mode, and `mod` itself otherwise."""
     return freeze(mod) if isinstance(mod, RecursiveScriptModule) and not mod.training else mod

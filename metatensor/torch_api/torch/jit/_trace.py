@@ -23,7 +23,7 @@ _state = threading.local()
 
 
 class TracerWarning(Warning):
-    """The warning that a trace may not do for other arguments what the function does."""
+    """The warning that a trace may differ from the function for other arguments."""
 
 
 def is_tracing() -> bool:
@@ -52,9 +52,9 @@ def trace(
 ) -> Any:  # fmt: skip
     """Run a function or a module once, and return a function or a module that repeats its calls of operators.
 
-    Branches and Python numbers are those of the example, and so is the mode of modules (`train`, `eval`). For arguments of other
-    shapes the original is traced again, as long as it is there: not after `torch.jit.load`. The run leaves the buffers of the
-    module and the state of random numbers as they were.
+    Branches, Python numbers and the mode of modules (`train`, `eval`) are fixed to those of the example. For arguments of other
+    shapes the original is traced again, while it is available: not after `torch.jit.load`. Tracing leaves the buffers of the module
+    and the state of random numbers unchanged.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def trace(
     check_tolerance : float
         The relative tolerance of the comparison. Default 1e-5.
     strict : bool
-        Whether results with dicts raise. Default True.
+        Whether a dict in the result raises RuntimeError. Default True.
     example_kwarg_inputs : dict, optional
         Keyword arguments.
     optimize
@@ -83,7 +83,7 @@ def trace(
     Raises
     ------
     RuntimeError
-        If the result is no tensor or structure of tensors.
+        If the result is neither a tensor nor a structure of tensors.
 
     Warns
     -----
@@ -225,5 +225,5 @@ def _check(function: Any, mod: Any, programs: Programs, args: tuple[Any, ...], k
         if not same:
             warnings.warn(TracerWarning(
                 f"torch.jit.trace: output {i} of {programs.first.name} differs from that of its trace; "
-                "the function does something else at each call"), stacklevel=5)  # fmt: skip
+                "the function does not do the same in each call"), stacklevel=5)  # fmt: skip
             return

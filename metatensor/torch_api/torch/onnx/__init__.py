@@ -1,4 +1,4 @@
-"""Export to ONNX. Symbolic functions can be registered for operators of the user's own."""
+"""Export to ONNX. Symbolic functions can be registered for custom operators."""
 
 from __future__ import annotations
 

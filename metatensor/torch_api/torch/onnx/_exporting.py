@@ -22,21 +22,21 @@ __all__ = ["ONNXProgram", "export"]
 
 
 class ONNXProgram:
-    """An ONNX model that `export` made. Called with the arguments of the module, it runs in onnxruntime.
+    """An ONNX model made by `export`. A call with the arguments of the module runs it in onnxruntime.
 
     Parameters
     ----------
     program : Program
-        What the model does.
+        The program that was converted.
     options : dict
         Arguments of `Program.to_onnx`.
     as_inputs : bool
-        Whether initializers are inputs with a default too.
+        Whether initializers are also inputs with a default.
 
     Attributes
     ----------
     program : Program
-        What the model does.
+        The program that was converted.
     """
 
     def __init__(self, program: Program, options: dict[str, Any], as_inputs: bool = False) -> None:
@@ -64,13 +64,13 @@ class ONNXProgram:
         include_initializers : bool
             Whether parameters, buffers and constants are in the model. If False, they are inputs. Default True.
         keep_initializers_as_inputs : bool
-            Whether initializers are inputs with a default too. Default False.
+            Whether initializers are also inputs with a default. Default False.
         external_data : bool, optional
-            Whether the data of tensors is in a file beside the model. Default: if there is more than 2 GiB.
+            Whether the data of tensors is in a separate file beside the model. Default: True above 2 GiB.
         """
         if keep_initializers_as_inputs or self._as_inputs:
             if external_data:
-                raise NotImplementedError("ONNXProgram.save: external data of initializers that are inputs too")
+                raise NotImplementedError("ONNXProgram.save: external data of initializers that are also inputs")
             data = ONNXProgram(self.program, self._options, True).model_proto.SerializeToString()
             if isinstance(destination, (str, os.PathLike)):
                 with open(destination, "wb") as file:
@@ -84,21 +84,21 @@ class ONNXProgram:
         write(self.program, destination, external_data=external_data, **options)
 
     def apply_weights(self, state_dict: Mapping[str, Any]) -> None:
-        """Give the model other parameters and buffers."""
+        """Replace the parameters and buffers of the model."""
         self.program = self.program.bind(state_dict)
         self.model_proto, self._session = self._model(), None
 
     def optimize(self) -> None:
-        """Do nothing: unused nodes are left out from the beginning, and runtimes fold constants."""
+        """Do nothing: the model has no unused nodes, and runtimes fold constants."""
 
     def initialize_inference_session(self) -> None:
-        """Make the session in which a call runs. Needs the onnxruntime package."""
+        """Create the session in which calls run. This needs the onnxruntime package."""
         import onnxruntime
 
         self._session = onnxruntime.InferenceSession(self.model_proto.SerializeToString(), providers=["CPUExecutionProvider"])
 
     def release(self) -> None:
-        """Let go of the session."""
+        """Release the session."""
         self._session = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
@@ -129,9 +129,9 @@ def export(
     training: Any = None, operator_export_type: Any = None, do_constant_folding: bool = True, custom_opsets: Any = None,
     export_modules_as_functions: Any = False, autograd_inlining: bool = True,
 ) -> ONNXProgram:  # fmt: skip
-    """Export a module to ONNX. It runs once with the arguments, and at three sizes if some are dynamic.
+    """Export a module to ONNX. The module runs once with the arguments; with dynamic sizes it runs three times, at different sizes.
 
-    A model has no state: what a run leaves in buffers, parameters and arguments is not in the model, as in PyTorch.
+    A model has no state: as in PyTorch, writes to buffers, parameters and arguments are not in the model.
 
     Parameters
     ----------
@@ -144,31 +144,31 @@ def export(
     kwargs : dict, optional
         Keyword arguments of the example.
     input_names, output_names : sequence of str, optional
-        Names of the first inputs and outputs. Default: those of the arguments, and keys, fields or places in the result.
+        Names of the first inputs and outputs. Default: the names of the arguments, and the keys, fields or indices of the results.
     opset_version : int, optional
         Version of the operator set, at least 18. Default 21.
     dynamo : bool
-        If False, the module is in the mode that `training` says while it runs. Default True.
+        If False, the module runs in the mode given by `training`. Default True.
     external_data : bool
-        Whether the data of tensors is in a file beside `f`, if `f` is a path. Default True.
+        Whether the data of tensors is in a separate file beside `f`, if `f` is a path. Default True.
     dynamic_shapes : dict or tuple, optional
-        For arguments, by name or in order, the dimensions whose size varies: a dict by dimension, or a list, of names, `Dim`,
-        ``Dim.DYNAMIC`` or ``Dim.AUTO``; None for a fixed size.
+        The dimensions whose size varies, for each argument by name or in order. Each is a dict by dimension, or a list, with a name, a
+        `Dim`, ``Dim.DYNAMIC`` or ``Dim.AUTO`` for a size that varies, and None for a fixed size.
     verify : bool
-        Whether to run the model in onnxruntime, and compare. Default False.
+        Whether to run the model in onnxruntime and compare the results. Default False.
     export_params : bool
         Whether parameters, buffers and constants are in the model. If False, they are inputs, and may be on meta. Default True.
     keep_initializers_as_inputs : bool
-        Whether initializers are inputs with a default too. Default False.
+        Whether initializers are also inputs with a default. Default False.
     dynamic_axes : dict, optional
-        For inputs, by name, the dimensions whose size varies: a dict of names, or a list. Outputs are accepted: their sizes follow.
+        The dimensions whose size varies, for each input by name: a list, or a dict with their names. Outputs are ignored.
     training : TrainingMode, optional
         The mode of the module, with ``dynamo=False``. Default: evaluation.
     verbose, report, optimize, profile, dump_exported_program, artifacts_dir, operator_export_type, do_constant_folding, custom_opsets, \
 autograd_inlining
-        Accepted, without effect.
+        Ignored.
     export_modules_as_functions : bool
-        Whether each run of a module is a call of a function of the model. Classes of modules are not supported. Default False.
+        Whether each module call becomes a call of an ONNX function. A set of module classes is not supported. Default False.
     custom_translation_table
         Not supported. Functions that `register_custom_op_symbolic` has registered are used; ``Program.to_onnx`` takes `conversions`.
 
@@ -180,7 +180,7 @@ autograd_inlining
     Raises
     ------
     UnsupportedOperatorError
-        If calls have no form in ONNX. The message lists them with their source lines.
+        If calls cannot be converted to ONNX. The message lists them with their source lines.
     """
     onnx_package()
     if custom_translation_table or not isinstance(export_modules_as_functions, bool):
@@ -253,7 +253,7 @@ def _arguments(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> It
 
 
 class _mode:
-    """The mode of a module while it runs, which PyTorch's older exporter chooses."""
+    """The mode of a module while it runs, as PyTorch's older exporter sets it."""
 
     def __init__(self, model: Any, dynamo: bool, training: Any) -> None:
         chosen = onnx.TrainingMode.EVAL if training is None else training
@@ -277,7 +277,7 @@ class _mode:
 def _axes(
     model: Any, args: tuple, kwargs: dict[str, Any], names: list[str], axes: Any, shapes: Any, outputs: Any
 ) -> dict[str, dict[int, str]]:
-    """Return for inputs, by name, the names of dimensions."""
+    """Return the names of dimensions for each input, by the input's name."""
     found: dict[str, dict[int, str]] = {}
     for name, wanted in (axes or {}).items():
         if name in names:
@@ -285,14 +285,14 @@ def _axes(
                 wanted = {axis: f"{name}_dynamic_axes_{i + 1}" for i, axis in enumerate(wanted)}
             found[name] = {int(axis): str(size) for axis, size in wanted.items()}
         elif name not in (outputs or ()):
-            raise ValueError(f"onnx.export: dynamic_axes names {name!r}, which is no input or output; the inputs are {names}")
+            raise ValueError(f"onnx.export: dynamic_axes names {name!r}, which is neither an input nor an output; the inputs are {names}")
     if shapes is None:
         return found
     given = list(_arguments(model, args, kwargs))
     specs = [shapes.get(name) for name, _ in given] if isinstance(shapes, Mapping) else list(shapes) + [None] * (len(given) - len(shapes))
     unknown = {name for name, spec in shapes.items() if spec} - {name for name, _ in given} if isinstance(shapes, Mapping) else ()
     if unknown:
-        raise ValueError(f"onnx.export: dynamic_shapes names {sorted(unknown)}, which are no arguments of the example")
+        raise ValueError(f"onnx.export: dynamic_shapes names {sorted(unknown)}, which are not arguments of the example")
     seen: list[int] = []
     for (_, argument), spec in zip(given, specs):
         for t, dims in _pairs(argument, spec):
@@ -309,7 +309,7 @@ def _axes(
 
 
 def _pairs(argument: Any, spec: Any) -> Iterator[tuple[Tensor, Any]]:
-    """Yield the tensors of an argument with what is said about their dimensions."""
+    """Yield the tensors of an argument, each with its specification of dimensions."""
     if isinstance(argument, Tensor):
         yield argument, spec
     elif isinstance(argument, Mapping):
@@ -341,9 +341,9 @@ def _dim_name(dim: Any, name: str, axis: Any) -> str | None:
 
 def _others(model: Any, args: tuple, kwargs: dict[str, Any], names: list[str], axes: dict[str, dict[int, str]], dynamo: bool,
             training: Any) -> list[Program]:  # fmt: skip
-    """Return programs of the same callable at two other sizes of each name."""
+    """Return programs of the same callable, with two other sizes for each name."""
     if isinstance(model, Program) or isinstance(getattr(model, "program", None), Program):
-        raise NotImplementedError("onnx.export: dynamic sizes of a program that was traced before; pass the module")
+        raise NotImplementedError("onnx.export: dynamic sizes of an existing program; pass the module")
     distinct = list({id(t): t for t in leaves(Tensor, (args, kwargs))}.values())
     own = {name: t.shape[axis] for t, n in zip(distinct, names) for axis, name in axes.get(n, {}).items()}
     failure: Exception | None = None
@@ -359,7 +359,7 @@ def _others(model: Any, args: tuple, kwargs: dict[str, Any], names: list[str], a
             return found
         except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
             failure = error
-    raise ExportError(f"the model does not run at other sizes than {own}: {failure}") from failure
+    raise ExportError(f"the model fails at sizes other than {own}: {failure}") from failure
 
 
 def _taken(made: dict[int, Tensor], t: Tensor) -> Tensor:
@@ -367,18 +367,18 @@ def _taken(made: dict[int, Tensor], t: Tensor) -> Tensor:
 
 
 def _resized(t: Tensor, axes: dict[int, str], sizes: dict[str, int]) -> Tensor:
-    """Return a tensor of other sizes, with elements of a tensor again."""
+    """Return a tensor of other sizes, filled with the elements of a tensor, repeated."""
     for axis, name in axes.items():
         index = mt.arange(sizes[name], device=t.device) % max(t.shape[axis], 1)
         t = t.index_select(axis, index)
     return t
 
 
-# Operators of the user's own, and checks -------------------------------------------------------------------
+# Custom operators, and checks -------------------------------------------------------------------
 
 
 class _SymbolicGraph:
-    """The graph that functions of `register_custom_op_symbolic` get: ``g.op("domain::Type", *inputs, name_i=..., name_f=...)``."""
+    """The graph argument of registered symbolic functions: ``g.op("domain::Type", *inputs, name_i=..., name_f=...)``."""
 
     def __init__(self, graph: Any, dtype: Any) -> None:
         self._graph, self._dtype = graph, dtype
@@ -410,4 +410,4 @@ def _verify(made: ONNXProgram, args: tuple, kwargs: dict[str, Any]) -> None:
     wanted = list(leaves(Tensor, made.program(*args, **kwargs)))
     for i, (got, own) in enumerate(zip(made(*args, **kwargs), wanted)):
         if not mt.allclose(got.to(mt.float64), own.detach().to("cpu", mt.float64), rtol=1e-3, atol=1e-4):
-            raise onnx.OnnxExporterError(f"onnx.export: output {i} differs in onnxruntime from that of the model")
+            raise onnx.OnnxExporterError(f"onnx.export: output {i} differs between onnxruntime and the model")

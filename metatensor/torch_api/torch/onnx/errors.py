@@ -6,7 +6,7 @@ __all__ = ["OnnxExporterError", "SymbolicValueError", "UnsupportedOperatorError"
 
 
 class UnsupportedOperatorError(OnnxExporterError):
-    """Raised for calls that ONNX has no form for."""
+    """Raised for calls that cannot be converted to ONNX."""
 
 
 class SymbolicValueError(OnnxExporterError):

@@ -15,5 +15,5 @@ def shape_as_tensor(x: Any) -> Any:
 
 
 def reshape_from_tensor_shape(x: Any, shape: Any) -> Any:
-    """Return `x` in the shape whose sizes are the elements of a tensor."""
+    """Return `x` reshaped to the sizes that a tensor holds."""
     return x.reshape(shape.tolist())

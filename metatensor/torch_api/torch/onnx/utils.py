@@ -1,4 +1,4 @@
-"""The module from which libraries import the ONNX exporter."""
+"""The old location of the ONNX exporter, from which libraries import it."""
 
 from metatensor.torch_api.torch.onnx import (
     export,

@@ -48,7 +48,7 @@ class CapabilityBasedPartitioner:
     allows_single_node_partition : bool
         Keep groups of one node. Default False.
     non_compute_ops : sequence of str, optional
-        Targets, see `get_node_target`, that compute nothing: a group has to have others as well.
+        Targets, see `get_node_target`, that compute nothing. A group needs at least one other target.
     allowed_single_node_partition_ops : sequence of str, optional
         Targets that may be a group of their own.
     """
@@ -69,7 +69,7 @@ class CapabilityBasedPartitioner:
         return get_node_target(dict(self.graph_module.named_modules()), node)
 
     def propose_partitions(self) -> list[Partition]:
-        """Return groups of supported nodes, each of which can become one node. They are as large as a single walk makes them."""
+        """Return groups of supported nodes, each of which can be fused into one node. They are found in a single pass."""
         modules = dict(self.graph_module.named_modules())
         groups: list[set[Node]] = []
         where: dict[Node, int] = {}
@@ -90,7 +90,7 @@ class CapabilityBasedPartitioner:
 
     @staticmethod
     def _acyclic(groups: list[set[Node]], number: int, node: Node) -> bool:
-        """Return whether the groups could become nodes together if a node joined one of them."""
+        """Return whether all groups could still be fused if a node joined one of them."""
         group = groups[number] | {node}
         owner = {one: i for i, other in enumerate(groups) for one in other}
         owner.update(dict.fromkeys(group, number))
@@ -117,9 +117,9 @@ class CapabilityBasedPartitioner:
         return bool(computing) and (len(computing) > 1 or self.allows_single_node_partition)
 
     def fuse_partitions(self, partitions: list[Partition], prefix: str = "fused_") -> GraphModule:
-        """Let submodules compute what the groups compute. Return the module, which is changed."""
+        """Replace each group by a call of a submodule. Change the module in place and return it."""
         return fuse_by_partitions(self.graph_module, [list(one.nodes) for one in partitions], prefix)
 
     def partition_and_fuse(self, prefix: str = "fused_") -> GraphModule:
-        """Group the nodes and let submodules compute what the groups compute. Return the module, which is changed."""
+        """Group the nodes and replace each group by a call of a submodule. Change the module in place and return it."""
         return self.fuse_partitions(self.propose_partitions(), prefix)

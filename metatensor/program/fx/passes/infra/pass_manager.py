@@ -14,7 +14,7 @@ __all__ = ["PassManager", "pass_result_wrapper", "this_before_that_pass_constrai
 
 
 def pass_result_wrapper(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a pass that returns a `PassResult` for a function that changes a module in place or returns one."""
+    """Turn a function that changes a module in place, or returns one, into a pass that returns a `PassResult`."""
     if isinstance(inspect.signature(fn).return_annotation, type) and issubclass(inspect.signature(fn).return_annotation, PassResult):
         return fn
 
@@ -29,7 +29,7 @@ def pass_result_wrapper(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def this_before_that_pass_constraint(this: Callable[..., Any], that: Callable[..., Any]) -> Callable[[Any, Any], bool]:
-    """Return a constraint on a pair of passes, of which the first runs first, that keeps `that` from running before `this`."""
+    """Return a constraint for `PassManager` that keeps `that` from running before `this`."""
     return lambda first, second: not (first is that and second is this)
 
 
@@ -43,14 +43,14 @@ class PassManager:
     constraints : list of callable, optional
         Called as ``f(first, second)`` for each pair of passes in the order in which they run. Return whether it is allowed.
     steps : int, optional
-        How often all passes run. They stop when none modifies anything. Default 1.
+        Maximum number of rounds of all passes. A round that modifies nothing is the last. Default 1.
     run_checks_after_each_pass, suppress_check_failures : bool
         Whether to run the check of `add_checks` after each pass, and whether to go on if it fails. Default False.
 
     Raises
     ------
     RuntimeError
-        When it is called, if no order meets the constraints, or if a pass or check raises an error or returns something else.
+        On a call, if no order meets the constraints, if a pass or check raises an error, or if a pass returns another type.
     """
 
     def __init__(

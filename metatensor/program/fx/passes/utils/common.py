@@ -55,6 +55,6 @@ def lift_subgraph_as_module(
 
 
 def compare_graphs(left: Graph, right: Graph) -> bool:
-    """Return whether two graphs have the same form, whatever their nodes are called."""
+    """Return whether two graphs have the same structure. Names are not compared."""
     matcher = SubgraphMatcher(left, match_output=True, match_placeholder=True)
     return len(left.nodes) == len(right.nodes) and len(matcher.match(right)) > 0

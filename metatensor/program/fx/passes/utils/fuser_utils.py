@@ -1,4 +1,4 @@
-"""Parts of a graph as submodules in their place."""
+"""Replacing parts of a graph by submodules."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def fuse_as_graphmodule(
     partition_lookup_table : dict, optional
         Ignored.
     always_return_tuple : bool
-        Let the module return a tuple also for one result. Default False.
+        Return a tuple even for a single result. Default False.
 
     Returns
     -------
@@ -104,17 +104,17 @@ def fuse_as_graphmodule(
 def insert_subgm(
     gm: GraphModule, sub_gm: GraphModule, orig_inputs: tuple[Node, ...], orig_outputs: tuple[Node, ...], insertion_point: Node | None = None
 ) -> GraphModule:
-    """Let a graph call a module, under the name of its class, and use its results instead of those of nodes.
+    """Insert a call of a module, named after its class, into a graph, and use its results instead of those of nodes.
 
     Parameters
     ----------
     gm : GraphModule
-        It is changed, and not recompiled.
+        Changed in place, but not recompiled.
     sub_gm : GraphModule
     orig_inputs, orig_outputs : tuple of Node
         See `fuse_as_graphmodule`.
     insertion_point : Node, optional
-        The node before which the call stands. Default: the last one of the results.
+        The node before which the call is inserted. Default: the last of the results.
     """
     name = type(sub_gm).__name__
     gm.add_submodule(name, sub_gm)
@@ -137,14 +137,14 @@ def insert_subgm(
 
 
 def erase_nodes(gm: GraphModule, nodes: Iterable[Node]) -> GraphModule:
-    """Remove nodes, the last first."""
+    """Remove nodes, in reverse order."""
     for node in reversed(list(nodes)):
         gm.graph.erase_node(node)
     return gm
 
 
 def fuse_by_partitions(gm: GraphModule, partitions: list[Any], prefix: str = "fused_", always_return_tuple: bool = False) -> GraphModule:
-    """Let submodules ``fused_0`` and so on compute what groups of nodes compute. Return `gm`, which is changed."""
+    """Replace groups of nodes by calls of submodules ``fused_0`` and so on. Change `gm` in place and return it."""
     places = {node: i for i, node in enumerate(gm.graph.nodes)}
     for number, partition in enumerate(partitions):
         nodes = sorted(partition, key=places.__getitem__)

@@ -1,4 +1,4 @@
-"""Search for the places in a graph that have the form of another graph, the pattern."""
+"""Search for the parts of a graph that match another graph, the pattern."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["InternalMatch", "SubgraphMatcher"]
 
 @dataclass
 class InternalMatch:
-    """A place that has the form of a pattern.
+    """A match: a part of a graph that has the structure of a pattern.
 
     Attributes
     ----------
     anchors : list of Node
-        The nodes that stand for the pattern's last ones.
+        The nodes that match the last nodes of the pattern.
     nodes_map : dict
-        The node, or the literal, that stands for each node of the pattern.
+        The node, or the literal, that matches each node of the pattern.
     placeholder_nodes : list
-        What stands for the placeholders of the pattern.
+        The values that match the placeholders of the pattern.
     returning_nodes : list of Node
-        What stands for the nodes that the pattern returns.
+        The nodes that match the ones that the pattern returns.
     name_node_map : dict
-        What stands for the nodes in the dict that a pattern may return as its last value.
+        The nodes that match those in the dict that a pattern may return as its last value.
     """
 
     anchors: list[Node]
@@ -43,20 +43,20 @@ class InternalMatch:
 
 
 class SubgraphMatcher:
-    """Finds the places in graphs that have the form of a pattern.
+    """Finds the parts of graphs that match a pattern.
 
     Parameters
     ----------
     pattern : Graph
-        Its placeholders stand for anything.
+        Its placeholders match anything.
     match_output : bool
         The output of the pattern must be that of the graph. Default False.
     match_placeholder : bool
-        Placeholders stand for placeholders only. Default False.
+        Placeholders match placeholders only. Default False.
     remove_overlapping_matches : bool
-        Of places that share nodes, return the first only. Default True.
+        Of matches that share nodes, return only the first. Default True.
     ignore_literals : bool
-        Let different numbers and strings be equal. Default False.
+        Ignore the values of numbers and strings. Default False.
 
     Raises
     ------
@@ -82,13 +82,13 @@ class SubgraphMatcher:
         self.pattern_anchors = [output] if match_output else [node for node in output.all_input_nodes if len(node.users) == 1]
 
     def match(self, graph: Graph, node_name_match: str = "") -> list[InternalMatch]:
-        """Return the places in a graph that have the form of the pattern, in the order of the graph.
+        """Return the matches of the pattern in a graph, in the order of the graph.
 
         Parameters
         ----------
         graph : Graph
         node_name_match : str
-            Of the nodes that end the pattern, consider those only whose names contain this. Default: all.
+            Consider only matches that end with a node whose name contains this. Default: all.
         """
         found: list[InternalMatch] = []
         candidates = [[node for node in graph.nodes if self._equal(anchor, node) and node_name_match in node.name]
@@ -134,10 +134,10 @@ class SubgraphMatcher:
         return type(values[0]) is type(values[1]) and wanted.target == node.target
 
     def _match(self, wanted: Node, node: Any, nodes: dict[Node, Any]) -> bool:
-        """Let `node` stand for `wanted`, and its inputs for those of `wanted`. Return False if they differ."""
+        """Match `node` with `wanted`, and their inputs. Return False if they differ."""
         if wanted in nodes:
             return nodes[wanted] is node
-        if not isinstance(node, Node):  # a placeholder may stand for a number
+        if not isinstance(node, Node):  # a placeholder may match a number
             if wanted.op != "placeholder" or self.match_placeholder:
                 return False
             nodes[wanted] = node
@@ -179,7 +179,7 @@ class SubgraphMatcher:
         return self.ignore_literals or (type(wanted) is type(got) and bool(wanted == got))
 
     def _contained(self, nodes: dict[Node, Any]) -> bool:
-        """Return whether only nodes of the place use its inner results."""
+        """Return whether the inner results of a match are used only inside it."""
         inside = {one for wanted, one in nodes.items() if isinstance(one, Node) and wanted.op != "placeholder"}
         for wanted, node in nodes.items():
             if wanted.op == "placeholder" or wanted in self.pattern_returning_nodes:
@@ -190,7 +190,7 @@ class SubgraphMatcher:
 
     @staticmethod
     def _apart(found: list[InternalMatch]) -> list[InternalMatch]:
-        """Leave out the places that have nodes of earlier ones."""
+        """Leave out matches that share nodes with earlier ones."""
         kept: list[InternalMatch] = []
         taken: set[Any] = set()
         for match in found:

@@ -31,7 +31,7 @@ def get_source_partitions(
     Parameters
     ----------
     graph : Graph
-        Its nodes tell their source by ``meta["source_fn_stack"]`` or ``meta["nn_module_stack"]``, else by what they call.
+        The source of a node is ``meta["source_fn_stack"]`` or ``meta["nn_module_stack"]``, or else what it calls.
     wanted_sources : list
         Classes of layers, and functions.
     filter_fn : callable, optional

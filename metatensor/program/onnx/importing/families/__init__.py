@@ -1,4 +1,4 @@
-"""The operators of ONNX, by family. Each module enters its operators into the table when it is imported."""
+"""The operators of ONNX, by family. Each module registers its operators when it is imported."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ MODULES = (
 
 
 def load() -> None:
-    """Enter all operators into the table."""
+    """Register all operators."""
     for name in MODULES:
         import_module(f"{__name__}.{name}")

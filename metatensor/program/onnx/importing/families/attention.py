@@ -25,7 +25,7 @@ def _joined(x: Tensor) -> Tensor:
 
 
 def _additive(mask: Tensor, dtype: mt.dtype) -> Tensor:
-    """Return a boolean mask as numbers that are added: 0 where it is true, else minus infinity."""
+    """Return a boolean mask as an additive mask: 0 where it is true, else minus infinity."""
     zero = mt.zeros((), dtype=dtype, device=mask.device)
     return mt.where(mask, zero, mt.full((), float("-inf"), dtype=dtype, device=mask.device))
 
@@ -86,7 +86,7 @@ def _standard(
 
 
 def _attended(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None) -> Tensor:
-    """Return the attention of (batch, heads, length, size). The last query is at the place of the last key."""
+    """Return the attention of (batch, heads, length, size). The last query is aligned with the last key."""
     if causal and q.shape[2] != 1:
         rows, columns = q.shape[2], k.shape[2]
         own = mt.ones((rows, columns), dtype=mt.bool, device=q.device).tril(columns - rows)
@@ -97,7 +97,7 @@ def _attended(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool
 
 
 def _padding(mask: Tensor | None, q: Tensor, k: Tensor, value: float) -> Tensor | None:
-    """Return a mask of (batch, keys) or of lengths (batch) as numbers that are added to the scores."""
+    """Return a mask of (batch, keys) or of lengths (batch) as an additive mask for the scores."""
     if mask is None:
         return None
     total = k.shape[2]

@@ -13,7 +13,7 @@ __all__: list[str] = []
 
 _DOMAIN = "ai.onnx.ml"
 MAX_COLUMNS = 1 << 20
-"""Largest number of counts in a row."""
+"""Largest number of n-gram counts per row."""
 
 
 @operator("ArrayFeatureExtractor", domain=_DOMAIN)
@@ -39,7 +39,7 @@ def _tf_idf(node: Node, x: Tensor) -> Tensor:
         raise OnnxError(f"the mode {mode!r} is not known")
     width = max(places, default=-1) + 1
     if not 0 < width <= MAX_COLUMNS or min(places) < 0:
-        raise OnnxError(f"counts of {width:,} n-grams are not possible")
+        raise OnnxError(f"{width:,} n-grams cannot be counted")
     shape = (width,) if x.ndim == 1 else (x.shape[0], width)
     if x.is_meta:
         return mt.zeros(shape, dtype=mt.float32, device="meta")

@@ -31,7 +31,7 @@ def _if(node: Node, env: dict[str, Any], condition: Any) -> Any:
 
 
 def _both(node: Node, env: dict[str, Any], error: Exception) -> Any:
-    """Return the results of a branch whose condition is not known: those that have the same type in both branches."""
+    """Return the results of an If with an unknown condition. Those with different types in the two branches are unknown."""
     results = [node.run.graph(_graph(node, name), env, []) for name in ("then_branch", "else_branch")]
     found: list[Any] = []
     for one, other in zip(*results, strict=True):
@@ -83,7 +83,7 @@ def _loop(node: Node, env: dict[str, Any], count: Any = None, going: Any = None,
 
 
 def _once(node: Node, env: dict[str, Any], body: Graph, states: list[Any], rows: int, error: Exception) -> Any:
-    """Return the types after a loop of unknown length: of states that one iteration leaves as they are."""
+    """Return the types after a loop of unknown length: of states whose types one iteration does not change."""
     unknown = Unknown(str(error))
     given = [mt.empty((), dtype=mt.int64, device="meta"), mt.empty((), dtype=mt.bool, device="meta")]
     results = node.run.graph(body, env, [*given, *(node.lift(one) for one in states)])[1:]
@@ -93,7 +93,7 @@ def _once(node: Node, env: dict[str, Any], body: Graph, states: list[Any], rows:
 
 
 def _none(node: Node, env: dict[str, Any], body: Graph, states: list[Any], kept: int) -> list[Any]:
-    """Return the results of no iterations: empty tensors, whose shapes an iteration on meta tells.
+    """Return the results of no iterations: empty tensors, whose shapes are taken from an iteration on meta.
 
     `states` are the inputs of the iteration, of which the first `kept` are outputs as well.
     """

@@ -64,7 +64,7 @@ def _small_integers(x: Tensor, kind: int) -> Tensor:
 
 
 def to_float4(x: Tensor) -> Tensor:
-    """Round to the nearest of 0, 0.5, 1, 1.5, 2, 3, 4 and 6, ties to the even mantissa, with a sign; greater ones become 6, and NaN -0."""
+    """Round magnitudes to 0, 0.5, 1, 1.5, 2, 3, 4 or 6, ties to the even mantissa. Larger magnitudes become 6, and NaN becomes -0."""
     size = mt.clamp(mt.abs(x), max=6.0)
     step = mt.where(size < 2, 0.5, mt.where(size < 4, 1.0, 2.0))
     rounded = mt.round(size / step) * step
@@ -79,7 +79,7 @@ def _to_float8(x: Tensor, dtype: mt.dtype, kind: int, saturate: bool) -> Tensor:
     greatest = _FLOAT8[kind]
     if saturate:
         return mt.where(mt.isnan(x), x, mt.clamp(x, -greatest, greatest)).to(dtype)
-    # what rounds to more than the greatest value: half a step beyond it
+    # magnitudes from half a step above the greatest value on, which would be rounded up
     step = greatest / (14 if kind == 17 else 15 if kind == 18 else 7) / 2
     beyond = mt.abs(x) > greatest + step if kind == 17 else mt.abs(x) >= greatest + step
     special = mt.copysign(mt.full_like(x, float("inf" if kind == 19 else "nan")), x)
@@ -87,7 +87,7 @@ def _to_float8(x: Tensor, dtype: mt.dtype, kind: int, saturate: bool) -> Tensor:
 
 
 def _to_power(x: Tensor, saturate: bool, rounding: str) -> Tensor:
-    """Convert to the type that has powers of two only."""
+    """Convert to the type that has only powers of two."""
     x = x.to(mt.float32)
     bits = x.view(mt.int32)
     exponent = mt.bitwise_and(mt.bitwise_right_shift(bits, 23), 0xFF)

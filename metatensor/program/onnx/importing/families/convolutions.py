@@ -18,7 +18,7 @@ _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose
 
 
 def paddings(node: Node, sizes: list[int], kernel: list[int], strides: list[int], dilations: list[int]) -> tuple[list[int], list[int]]:
-    """Return the padding before and behind each dimension."""
+    """Return the padding before and after each dimension."""
     rank = len(sizes)
     mode = node.get("auto_pad", "NOTSET")
     if mode in ("NOTSET", ""):
@@ -54,7 +54,7 @@ def _options(node: Node, x: Tensor, w: Tensor) -> tuple[int, list[int], list[int
 
 
 def convolved(node: Node, x: Tensor, w: Tensor, b: Tensor | None = None, value: Any = 0) -> Tensor:
-    """Return the convolution that the attributes of a node say. `value` is what is added as padding."""
+    """Return the convolution with a node's attributes. `value` is the padding value."""
     rank, kernel, strides, dilations = _options(node, x, w)
     begins, ends = paddings(node, list(x.shape[2:]), kernel, strides, dilations)
     if begins != ends or value or min(begins, default=0) < 0:

@@ -1,4 +1,4 @@
-"""Tensors made of sizes, ranges and random numbers."""
+"""Creation of tensors: constants, ranges, sizes and random numbers."""
 
 from __future__ import annotations
 

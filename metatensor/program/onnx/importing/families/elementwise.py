@@ -24,7 +24,7 @@ plain({
 
 
 def _aligned(node: Node, a: Tensor, b: Tensor) -> Tensor:
-    """Return the second operand. Before version 7 its first dimension could belong to another dimension than the last ones."""
+    """Return the second operand. Before version 7, `axis` could align its first dimension with any dimension of the first operand."""
     axis = node.get("axis")
     if node.version >= 7 or axis is None or not node.get("broadcast"):
         return b

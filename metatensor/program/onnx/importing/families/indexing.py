@@ -16,13 +16,13 @@ _REDUCTIONS = {"add": "sum", "mul": "prod", "max": "amax", "min": "amin"}
 
 
 def wrapped(index: Tensor, size: int) -> Tensor:
-    """Return indices of int64 in which negative ones, which count from the end, are positive."""
+    """Return int64 indices with negative ones, which count from the end, made nonnegative."""
     index = index.to(mt.int64)
     return mt.where(index < 0, index + size, index)
 
 
 def _places(node: Node, index: Any, size: int) -> Tensor:
-    """Return indices on the device. Known ones are checked and made positive on the host."""
+    """Return indices on the device. Known ones are checked and made nonnegative on the host."""
     host = index.host if isinstance(index, Known) else None
     if isinstance(index, Known) and index.folds and isinstance(host, Tensor):
         flat = host.reshape(-1).tolist()
@@ -60,7 +60,7 @@ def _gather_elements(node: Node, x: Tensor, index: Tensor) -> Tensor:
 
 
 def _flat_places(index: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    """Return positions in the flattened dimensions, of which the last dimension of `index` has the coordinates."""
+    """Return positions in the flattened dimensions for coordinates along the last dimension of `index`."""
     total = mt.zeros(index.shape[:-1], dtype=mt.int64, device=index.device)
     for i, n in enumerate(sizes):
         total = total * n + wrapped(index.select(-1, i), n)

@@ -22,7 +22,7 @@ _MEAN = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 
 
 class _Windows:
-    """Where the windows of a pooling are."""
+    """The positions and sizes of pooling windows."""
 
     def __init__(self, node: Node, x: Tensor) -> None:
         self.rank = x.ndim - 2
@@ -52,12 +52,12 @@ class _Windows:
 
     @property
     def simple(self) -> bool:
-        """Whether the operators of metatensor know such windows."""
+        """Whether the operators of metatensor support these windows."""
         fits = all(0 <= p <= k // 2 for p, k in zip(self.begins, self.kernel, strict=True))
         return self.rank in _MAX and self.begins == self.ends and fits
 
     def of(self, x: Tensor, value: Any) -> Tensor:
-        """Return the windows: a tensor with the counts of windows, and one more dimension with their elements."""
+        """Return the windows: the number of windows along each dimension, then one more dimension for their elements."""
         needed = [(c - 1) * s + w for c, s, w in zip(self.counts, self.strides, self.wide, strict=True)]
         ends = [m - n - low for m, n, low in zip(needed, self.sizes, self.begins, strict=True)]
         x = padded(x, [0, 0, *self.begins], [0, 0, *ends], value=value)

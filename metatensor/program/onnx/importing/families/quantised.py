@@ -1,4 +1,4 @@
-"""Quantised operators: numbers of few bits that stand for a scale times their difference from a zero point."""
+"""Quantised operators: a small integer q represents scale * (q - zero point)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _dynamic_quantize(node: Node, x: Tensor) -> Any:
 
 
 def _centred(x: Tensor, zero: Tensor | None, columns: bool = False) -> Tensor:
-    """Return int32 numbers without their zero point, of which there may be one per row or, with `columns`, per column."""
+    """Subtract the zero point, which may differ by row or, with `columns`, by column, in int32."""
     y = x.to(mt.int32)
     if zero is None:
         return y
@@ -121,7 +121,7 @@ def _conv_integer(node: Node, x: Tensor, w: Tensor, x_zero: Any = None, w_zero: 
 
 
 def _kernel(w: Tensor, zero: Tensor | None) -> Tensor:
-    """Return a kernel without its zero point, of which there may be one per output channel."""
+    """Subtract the zero point, which may differ by output channel, from a kernel."""
     w = w.to(mt.int32)
     if zero is None:
         return w

@@ -69,7 +69,7 @@ class _Layer:
 
     @property
     def plain(self) -> bool:
-        """Whether the operators of metatensor know such a layer. A reversed direction alone is not one of theirs."""
+        """Whether metatensor's operators support the layer. They have no layer that runs only in reverse."""
         return self.default and self.lengths is None and not (self.directions == 1 and self.backwards[0])
 
     def weights(self, order: list[int]) -> list[Tensor]:

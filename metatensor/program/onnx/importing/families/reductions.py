@@ -29,7 +29,7 @@ def _dims(node: Node, x: Tensor, axes: Any) -> list[int] | None:
 
 def _reduction(name: str, fn: Callable[[Tensor, list[int], bool], Tensor], before: Callable[[Tensor], Tensor] | None = None,
                after: Callable[[Tensor], Tensor] | None = None) -> None:  # fmt: skip
-    """Enter a reduction of elements that `before` maps; `after` maps the results. Without axes, both are applied all the same."""
+    """Register a reduction. `before` is applied to the elements, `after` to the results; both also if there are no axes to reduce."""
     def call(node: Node, x: Tensor, axes: Any = None) -> Tensor:
         dims = _dims(node, x, axes)
         y = x if before is None else before(x)
@@ -124,7 +124,7 @@ operator("CumProd", host=(1,))(lambda node, x, axis: _cumulative(node, x, axis, 
 
 
 def _along(node: Node, x: Tensor, fn: Callable[[Tensor, int], Tensor]) -> Tensor:
-    """Apply a function along an axis. Before version 13 it was applied to a matrix, which begins its columns at the axis."""
+    """Apply a function along an axis. Before version 13, the tensor was flattened at the axis to a matrix first."""
     if node.version >= 13:
         return fn(x, node.get("axis", -1))
     axis = node.get("axis", 1)

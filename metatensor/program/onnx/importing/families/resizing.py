@@ -14,7 +14,7 @@ from metatensor.program.onnx.importing.values import OnnxError
 __all__: list[str] = []
 
 MAX_SIZE = 1 << 18
-"""Largest size of a dimension that is resized by weights computed here."""
+"""Largest size of a dimension that is resized with weights computed here."""
 
 
 class _Axis:
@@ -23,13 +23,13 @@ class _Axis:
     Parameters
     ----------
     node : Node
-        The node, whose attributes say how coordinates are transformed.
+        The node, whose attributes determine how coordinates are transformed.
     size, out : int
         Sizes before and after.
     scale : float
         Their ratio.
     roi : tuple of float
-        Begin and end of the region, as shares of the size.
+        Start and end of the region, as fractions of the size.
     """
 
     def __init__(self, node: Node, size: int, out: int, scale: float, roi: tuple[float, float]) -> None:
@@ -109,7 +109,7 @@ def _cubic(x: float, a: float) -> float:
 
 
 def _known_to_interpolate(node: Node, x: Tensor, out: list[int], scales: list[float], mode: str) -> Tensor | None:
-    """Return the result of metatensor's own operator where it does the same, or None."""
+    """Return the result of metatensor's own operator if it computes the same, else None."""
     if x.ndim not in (3, 4, 5) or list(x.shape[:2]) != out[:2] or any(o != n * s for o, n, s in zip(out, x.shape, scales, strict=True)):
         return None
     how = node.get("coordinate_transformation_mode", "half_pixel" if node.version >= 11 else "asymmetric")

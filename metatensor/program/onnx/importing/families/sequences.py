@@ -84,7 +84,7 @@ def _split(node: Node, x: Any, split: Any = None) -> list[Any]:
     if rank == 0:
         step = sizes[0]
         if step < 1 or size // step > LIMIT:
-            raise OnnxError(f"parts of size {step} of a dimension of size {size:,} are not possible")
+            raise OnnxError(f"a dimension of size {size:,} cannot be split into parts of size {step}")
         node.run.spend(size // step)
         sizes = [min(step, size - i) for i in range(0, size, step)]
     return list(mt.split(x, sizes, axis))

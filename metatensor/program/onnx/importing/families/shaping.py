@@ -142,7 +142,7 @@ def padded(x: Tensor, begins: list[int], ends: list[int], mode: str = "constant"
     x : Tensor
         The tensor.
     begins, ends : list of int
-        Elements to add before and behind, by dimension.
+        Elements to add before and after, by dimension.
     mode : {"constant", "reflect", "edge", "wrap"}
         What to add.
     value : number

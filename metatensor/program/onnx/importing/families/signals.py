@@ -48,7 +48,7 @@ def _stft(node: Node, signal: Tensor, step: Any, window: Tensor | None = None, l
     hop = int(node.number(step, "the step"))
     n = int(node.number(length, "the length", 0 if window is None else window.shape[0]))
     if hop < 1 or n < 1:
-        raise OnnxError(f"frames of {n} elements every {hop} are not possible")
+        raise OnnxError(f"the signal cannot be split into frames of {n} elements every {hop} elements")
     z = _complex(signal)
     frames = z.unfold(1, n, hop)
     if window is not None:
@@ -72,7 +72,7 @@ def _mel_weights(node: Node, bins: Any, length: Any, rate: Any, low: Any, high: 
     ends = [2595 * log10(1 + float(node.number(edge, "a frequency")) / 700) for edge in (low, high)]
     rows = n // 2 + 1
     if count < 1 or rows * count > 1 << 24:
-        raise OnnxError(f"{count} bins of {n} frequencies are not possible")
+        raise OnnxError(f"{n} frequencies cannot be divided into {count} bins")
     node.run.spend(rows * count // 64)
     step = (ends[1] - ends[0]) / (count + 2)
     edges = [floor((n + 1) * (700 * (10 ** ((ends[0] + i * step) / 2595) - 1)) / hertz) for i in range(count + 2)]

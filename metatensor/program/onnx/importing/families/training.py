@@ -1,4 +1,4 @@
-"""Steps of optimizers, which are operators of ONNX's preview."""
+"""Steps of optimizers, operators of ONNX's preview domain."""
 
 from __future__ import annotations
 
