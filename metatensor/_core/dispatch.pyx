@@ -2,6 +2,7 @@
 
 `execute` continues calls on a device with data, in-place calls and calls with ``out``.
 """
+from cpython.number cimport PyNumber_Index
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from metatensor._core.device cimport META, Device, concrete_device, keeps_constants
@@ -110,7 +111,7 @@ cdef object _as_int(object value):
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return int(value)
+        return PyNumber_Index(value)  # which no subclass of int overrides
     if isinstance(value, float) or not hasattr(value, "__index__"):
         return None
     if isinstance(value, Tensor) and ((<Tensor>value).total != 1 or (<Tensor>value).dtype.code == BOOL

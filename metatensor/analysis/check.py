@@ -285,7 +285,7 @@ def run_check(
             result.time = time_of(model, *args, device=device, convention=convention, **kwargs)
     else:
         result = _step(model, args, kwargs, {"convention": convention, **training, "device": device})
-    _compare(result, budgets, device)
+    compare(result, budgets, device)
     return result
 
 
@@ -318,7 +318,7 @@ def _step(model: Any, args: tuple, kwargs: dict[str, Any], options: dict[str, An
     return CheckResult(report.model, training=report, time=report.time)
 
 
-def _compare(result: CheckResult, budgets: Budgets, device: DeviceProfile | None) -> None:
+def compare(result: CheckResult, budgets: Budgets, device: DeviceProfile | None) -> None:
     """Record which budgets the figures exceed, and which cannot be checked."""
     figures = result.figures()
     if not figures:

@@ -18,6 +18,7 @@ from metatensor.rules.policies import policy_for
 
 if TYPE_CHECKING:
     from metatensor.analysis.profiling import Profile
+    from metatensor.analysis.sized import SizedReport
     from metatensor.analysis.training import TrainingReport
 
 __all__ = ["at_inference", "estimate", "forward_profile", "has_lazy", "input_bytes", "report_of", "trace"]
@@ -31,14 +32,19 @@ def estimate(
 
 
 @overload
+def estimate(model: Any, /, *inputs: Any, sizes: dict[str, Any], dims: Any = None, **kwargs: Any) -> SizedReport: ...
+
+
+@overload
 def estimate(
     model: Any, /, *inputs: Any, training: Literal[True], timeline: bool = False, assume: dict[str, Any] | None = None, **kwargs: Any
 ) -> TrainingReport: ...
 
 
 def estimate(
-    model: Any, /, *inputs: Any, training: bool = False, timeline: bool = False, assume: dict[str, Any] | None = None, **kwargs: Any
-) -> Report | TrainingReport:
+    model: Any, /, *inputs: Any, training: bool = False, timeline: bool = False, assume: dict[str, Any] | None = None,
+    sizes: dict[str, Any] | None = None, dims: Any = None, **kwargs: Any,
+) -> Report | TrainingReport | SizedReport:  # fmt: skip
     """Run ``model(*inputs, **kwargs)`` once and report parameters, FLOPs, peak memory and shapes.
 
     If the model and its inputs are on meta, nothing is allocated or computed. A model with data runs on its device like
@@ -61,11 +67,15 @@ def estimate(
         Run the model inside `metatensor.analysis.assume` with this dict, such as ``{"tokens_per_expert": 128}``. Sizes that depend on
         values then have the given figures, or upper bounds. The report lists what was assumed. By default such sizes raise
         `DataDependentError`.
+    sizes, dims : dict, optional
+        Names of sizes with their ranges, and which sizes of which arguments have them, as `metatensor.program.trace` takes them. The
+        model is then traced with these names, and the figures are expressions of them. A program with named sizes can also be given
+        as the model, without inputs.
 
     Returns
     -------
-    Report or TrainingReport
-        The figures. ``str()`` of the report is a table.
+    Report, TrainingReport or SizedReport
+        The figures. ``str()`` of the report is a table. With named sizes, ``report.at(batch=8)`` has the figures at sizes.
 
     Raises
     ------
@@ -80,7 +90,21 @@ def estimate(
     >>> report = mt.analysis.estimate(model, mt.empty(8, 512, device="meta"))
     >>> report.parameters, report.flops, report.module("0").output
     (2099712, 33554432, 'float32[8,2048]')
+    >>> sized = mt.analysis.estimate(model, mt.empty(8, 512, device="meta"), sizes={"batch": (1, 64)}, dims=[["batch", None]])
+    >>> print(sized.flops, sized.at(batch=16).flops)
+    4194304*batch 67108864
     """
+    from metatensor.program.sizes.program import SizedProgram
+
+    if sizes is not None or isinstance(model, SizedProgram) and not inputs and not kwargs:
+        if training or timeline:
+            raise ValueError("estimate: named sizes are for a forward pass without a timeline")
+        from metatensor.analysis.sized import estimate_sizes
+
+        with assuming(assume):
+            return estimate_sizes(model, inputs, kwargs, sizes, dims)
+    if dims is not None:
+        kwargs["dims"] = dims
     if training:
         from metatensor.analysis.training import estimate_training
 

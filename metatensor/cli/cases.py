@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from metatensor.checkpoint.errors import printable
 from metatensor.cli.inputs import InputError, dims_of, names_in, parse_arguments, parse_input
 from metatensor.cli.sizes import SizeError
 
-__all__ = ["Case", "cases_of", "inputs_of", "named_inputs", "ranges_of", "sizes_options"]
+__all__ = ["Case", "cases_of", "hulls_of", "inputs_of", "named_inputs", "ranges_of", "sizes_options"]
 
 
 class Case(NamedTuple):
@@ -55,6 +56,15 @@ def ranges_of(where: tuple[str, ...]) -> dict[str, range]:
             raise click.BadParameter(printable(f"the values of {name!r} must be one range, such as 1..64, or 32..512 step 32"),
                                      param_hint="--where")  # fmt: skip
     return found
+
+
+def hulls_of(where: tuple[str, ...]) -> tuple[dict[str, list[int]], dict[str, range]]:
+    """Return the values of each named size, and the least range that has them. Invalid texts raise usage errors."""
+    try:
+        sizes = parse_sizes("; ".join(where))
+    except SizeError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--where") from None
+    return sizes, {name: range(min(v), max(v) + 1, math.gcd(*(n - min(v) for n in v)) or 1) for name, v in sizes.items()}
 
 
 def named_inputs(texts: tuple[str, ...], sizes: dict[str, range]) -> tuple[list[Any], dict[str, Any], dict[Any, Any]]:

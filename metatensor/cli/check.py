@@ -8,20 +8,26 @@ from typing import Any
 import click
 from rich.text import Text
 
+import metatensor as mt
 from metatensor._core.units import bytes_text, seconds_text
 from metatensor.analysis import baseline as stored_figures
-from metatensor.analysis.check import Budgets, CheckResult
+from metatensor.analysis.check import Budgets, CheckResult, run_check
+from metatensor.analysis.estimate import at_inference
+from metatensor.analysis.sized import check_at
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.annotations import MOST, annotate, annotations_option, wanted
-from metatensor.cli.cases import Case, cases_of, sizes_options
+from metatensor.cli.cases import Case, cases_of, hulls_of, named_inputs, sizes_options
 from metatensor.cli.contents import printable_lines
 from metatensor.cli.request import Request, model_options
 from metatensor.cli.sizes import Size, parse_bytes, parse_count, parse_seconds, parse_share
-from metatensor.cli.terminal import Terminal
+from metatensor.cli.terminal import Terminal, output_on_stderr
 from metatensor.cli.training_options import device_of, step_options, training_options
+from metatensor.program.sizes.program import SizedProgram
 
 __all__ = ["command"]
 
+FEW = 32
+"""Sets of inputs, up to which the model runs with each. For more, its program with named sizes is evaluated, if there is one."""
 LISTED = 40
 """Greatest number of sets of inputs that are listed one by one."""
 
@@ -82,11 +88,15 @@ def command(
     model = request.made()
     results: list[CheckResult] = []
     less: list[str] = []
+    many = len(sets) > FEW and not cases and not train and profile is None and not isinstance(model, CheckResult)
+    program = _program(request, model, where, sets) if many else None
     for case in sets:
         if isinstance(model, CheckResult):  # it could not be built
             results.append(model)
             break
-        result = request.check(model, case.args, case.kwargs, budgets, profile, training)
+        result = None if program is None else check_at(program, model, case.args, case.kwargs, budgets)
+        if result is None:
+            result = request.check(model, case.args, case.kwargs, budgets, profile, training)
         if stored is not None:
             less += [f"{case.name}: {text}" for text in stored_figures.compare(result, stored.get(case.name), tolerance or 0.0)]
         results.append(_lighter(result) if len(sets) > 1 else result)
@@ -105,6 +115,23 @@ def command(
     if write_baseline is not None:
         _write(write_baseline, about, sets, results)
     raise SystemExit(0 if all(result.ok for result in results) else 1)
+
+
+def _program(request: Request, model: Any, where: tuple[str, ...], sets: list[Case]) -> Any:
+    """Return the program of a model with named sizes, or None if it has none that gives the figures of the first and the last set."""
+    sizes = hulls_of(where)[1]
+    args, kwargs, dims = named_inputs(request.texts, sizes)
+    try:
+        with output_on_stderr(), at_inference(model, tuple(args), kwargs):
+            program = mt.program.trace(model, *args, **kwargs, sizes=sizes, dims=dims)
+    except (Exception, SystemExit):  # the runs report errors of the model
+        return None
+    assert isinstance(program, SizedProgram)
+    for case in (sets[0], sets[-1]):
+        known = check_at(program, model, case.args, case.kwargs)
+        if known is not None and known.figures() != run_check(model, case.args, case.kwargs).figures():
+            return None
+    return program
 
 
 def _lighter(result: CheckResult) -> CheckResult:

@@ -15,7 +15,10 @@ from metatensor._core.units import bytes_text
 from metatensor.analysis.assumptions import assume
 from metatensor.analysis.table import as_rich
 from metatensor.checkpoint.errors import printable
+from metatensor.cli.cases import inputs_of
 from metatensor.cli.contents import printable_lines
+from metatensor.cli.estimate_sizes import report_sizes
+from metatensor.cli.inputs import InputError
 from metatensor.cli.request import Request, model_options
 from metatensor.cli.sweep import sweep_inference, sweep_training
 from metatensor.cli.terminal import Terminal
@@ -46,9 +49,12 @@ PATIENCE = 0.3
 @click.option("--assume", "assumed", multiple=True, metavar="NAME=N", help="A figure for sizes that depend on values, such as "
               "tokens_per_expert=128 or nonzero=1000, or only 'bounds': those without a figure are upper bounds.")
 @click.option("--policy", metavar="NAME", help="A kernel policy: meta, eager, cuda, or one of a plugin [default: that of --device].")
+@click.option("--where", metavar="SIZES", multiple=True, help='Values of named sizes in inputs: "batch in 1,8,32; h in 224..512 step 32". '
+              "Figures are then expressions of the names.")
 def command(
-    request: Request, depth: int | None, as_json: bool, train: bool, html: str | None, trace: str | None, **options: Any
-) -> None:
+    request: Request, depth: int | None, as_json: bool, train: bool, html: str | None, trace: str | None, where: tuple[str, ...],
+    **options: Any,
+) -> None:  # fmt: skip
     """Build MODEL on meta, run its forward there, and report its cost.
 
     MODEL is FILE.py:NAME, where NAME is a model, a class or function that returns one when called with
@@ -60,9 +66,20 @@ def command(
     metatensor estimate examples/gpt2.py:gpt2_xl --input "int64[1,1024]"
     metatensor estimate model.py:Encoder --args "12, width=768" -i "float32[1,128,768]" -i "mask=bool[1,128]"
     metatensor estimate Llama-3.1-8B/ -i "int64[1,4096]" --dtype bfloat16
+    metatensor estimate model.py:Net -i "float32[batch,3,h,w]" --where "batch in 1,8,32; h in 224..512 step 32; w in 224"
     metatensor estimate examples/gpt2.py:gpt2 -i "int64[8,1024]" --train --precision bf16-mixed --recompute full
     """
     given = {name: value for name, value in options.items() if value}
+    if where:
+        others = [*given, *(name for name, value in (("depth", depth), ("train", train), ("html", html), ("trace", trace)) if value)]
+        if others:
+            raise click.UsageError(f"--where reports a forward pass at each size; leave out --{others[0].replace('_', '-')}")
+        return report_sizes(request, where, as_json)
+    try:
+        args, kwargs = inputs_of(request.texts, {})
+    except InputError as error:
+        raise click.BadParameter(str(error), param_hint="--input") from None
+    request = request._replace(inputs=args, named_inputs=kwargs)
     if "convention" in given and "device" not in given:
         raise click.UsageError("--convention needs --device")
     if html is not None:

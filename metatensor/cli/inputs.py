@@ -2,18 +2,18 @@
 
 A value is written as in Python. In addition, ``dtype[size, size, ...]`` is a meta tensor (``float32[]`` has no
 dimensions). It can be used anywhere in a value, also inside lists, tuples and dicts. Where sizes have names, a size or a
-number may be an expression of them, such as ``batch`` or ``2*h+1``.
+number may be an expression of them, such as ``batch``, ``2*h+1``, ``(h+26)//30``, ``ceil(h/16)`` or ``min(h, 512)``.
 """
 
 from __future__ import annotations
 
 import ast
-import operator
 import re
 from collections.abc import Mapping
 from typing import Any
 
 import metatensor as mt
+from metatensor.program.sizes.expressions import FUNCTIONS, ExpressionError, evaluate, parse
 
 __all__ = ["InputError", "dims_of", "names_in", "parse_arguments", "parse_input", "parse_value"]
 
@@ -33,7 +33,6 @@ class InputError(ValueError):
 
 Sizes = Mapping[str, int]
 _NONE: Sizes = {}
-_OPERATORS: dict[type, Any] = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
 
 
 def parse_input(text: str, sizes: Sizes = _NONE) -> tuple[str | None, Any]:
@@ -87,7 +86,7 @@ def names_in(text: str) -> set[str]:
     named = _NAMED.match(text)
     tree = _parse(f"f({text[named.end():] if named else text})", text)
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - {"f"}
-    return {name for name in names if dtype_named(name) is None and name not in ("torch", "metatensor")}
+    return {name for name in names if dtype_named(name) is None and name not in ("torch", "metatensor", *FUNCTIONS)}
 
 
 def dims_of(text: str) -> tuple[str | None, Any]:
@@ -104,7 +103,7 @@ def _dims(node: ast.expr) -> Any:
     if isinstance(node, ast.Subscript):
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         return [None if isinstance(item, ast.Constant) else ast.unparse(item) for item in items]
-    if isinstance(node, (ast.Name, ast.BinOp)):
+    if isinstance(node, (ast.Name, ast.BinOp, ast.Call)):
         return ast.unparse(node)
     if isinstance(node, (ast.Tuple, ast.List)):
         return dict(enumerate(map(_dims, node.elts)))
@@ -116,7 +115,7 @@ def _dims(node: ast.expr) -> Any:
 def _value(node: ast.expr, text: str, sizes: Sizes) -> Any:
     if isinstance(node, ast.Subscript):
         return _tensor(node, text, sizes)
-    if sizes and isinstance(node, (ast.Name, ast.BinOp)):
+    if sizes and isinstance(node, (ast.Name, ast.BinOp, ast.Call)):
         size = _size(node, sizes)
         if size is not None:
             return size
@@ -148,15 +147,11 @@ def _size(node: ast.expr, sizes: Sizes) -> int | None:
     """Return the value of an expression of named sizes and integers, or None if it is not such an expression."""
     if isinstance(node, ast.Constant):
         return node.value if type(node.value) is int else None
-    if isinstance(node, ast.Name):
-        return sizes.get(node.id)
-    if not isinstance(node, ast.BinOp) or type(node.op) not in _OPERATORS:
+    try:
+        found = evaluate(parse(ast.unparse(node)), sizes)
+    except (ExpressionError, KeyError, RecursionError):
         return None
-    left, right = _size(node.left, sizes), _size(node.right, sizes)
-    if left is None or right is None or (isinstance(node.op, ast.FloorDiv) and right == 0):
-        return None
-    found: int = _OPERATORS[type(node.op)](left, right)
-    return found
+    return found if type(found) is int else None
 
 
 def _tensor(node: ast.Subscript, text: str, sizes: Sizes) -> mt.Tensor:
@@ -170,7 +165,7 @@ def _tensor(node: ast.Subscript, text: str, sizes: Sizes) -> mt.Tensor:
     shape = []
     for item in items:
         size = _size(item, sizes)
-        if size is None or (isinstance(item, ast.BinOp) and not sizes):
+        if size is None or (not isinstance(item, ast.Constant) and not sizes):
             known = f" or an expression of {', '.join(sizes)}" if sizes else ""
             hint = "; --where gives names their values" if isinstance(item, ast.Name) and not sizes else ""
             raise InputError(f"{_shown(text)}: the size {ast.unparse(item)!r} must be a non-negative integer{known}{hint}")

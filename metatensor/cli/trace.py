@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,7 @@ from metatensor.cli.programs import bound
 from metatensor.cli.request import Request, model_options
 from metatensor.cli.terminal import output_on_stderr
 from metatensor.cli.training_options import loss_of
+from metatensor.program.sizes.pieces import SizesError
 
 __all__ = ["command"]
 
@@ -54,15 +56,13 @@ def command(
     metatensor trace model.py:Net -i "float32[8,512]" -o net.py
     metatensor trace model.py:Net -i "float32[8,512]" -o graph.html
     metatensor trace model.py:Net -i "float32[batch,3,h,h]" --where "batch in 1..64; h in 64..512 step 32" -o net.mtp
+    metatensor trace model.py:Net -i "float32[batch,3,h,w]" --where "batch in 1..64; h in 64..512; w in 64..512" -o net.onnx
     metatensor trace model.py:Net -i "float32[8,512]" --weights net.safetensors -o net.onnx
     """
     suffix = os.path.splitext(output)[1].lower()
     if suffix not in _WRITTEN:
         kinds = [f"{name} ({what})" for name, what in _WRITTEN.items()]
         raise click.BadParameter(printable(f"{output!r} must end with {', '.join(kinds[:-1])} or {kinds[-1]}"), param_hint="--output")
-    if where and suffix == ".onnx":
-        raise click.UsageError("this command writes ONNX models with fixed sizes; for named sizes, call Program.to_onnx with "
-                               "dynamic= and traces= (docs/onnx-export.md)")  # fmt: skip
     if weights is not None and suffix != ".onnx":
         raise click.UsageError("--weights needs an ONNX model as output; programs take weights when they are run")
     for name, value in (("--loss", loss), ("--optimizer", optimizer)):
@@ -87,6 +87,9 @@ def command(
         with output_on_stderr():
             program = _step(model, request, criterion, chosen, named) if train else _forward(model, request, named)
     except (Exception, SystemExit) as error:
+        if named and not isinstance(error, SizesError) and not str(error).startswith("trace: "):
+            middle = ", ".join(f"{name}={values[len(values) // 2]}" for name, values in named["sizes"].items())
+            click.echo(printable(f"the model was first run in the middle of the ranges of --where: {middle}"), err=True)
         _fail(request.failure(error))
     if suffix == ".onnx":
         _export(program, output, weights)
@@ -139,7 +142,8 @@ def _step(model: Any, request: Request, criterion: Callable[[Any], Any], optimiz
             return loss.detach()
 
         training_step(*args, **kwargs)
-        updates = optimizer([p for p in model.parameters() if p.requires_grad])
+        options = {"capturable": True} if named and "capturable" in inspect.signature(optimizer).parameters else {}  # counts in a tensor
+        updates = optimizer([p for p in model.parameters() if p.requires_grad], **options)
         updates.step()
         return mt.program.trace(training_step, *args, **kwargs, **named)
 

@@ -214,14 +214,15 @@ class Program:
 
     def to_onnx(
         self, f: Any, *, opset: int = 21, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
-        parameters: bool = True, dynamic: Mapping[str, Any] | None = None, traces: Sequence[Program] = (),
+        parameters: bool = True,
         external_data: bool | None = None, metadata: bool = True, conversions: Mapping[str, Callable[..., Any]] | None = None,
         functions: bool = False, ignore_writes: bool = False,
     ) -> None:  # fmt: skip
         """Write the program as an ONNX model. Needs the ``onnx`` package.
 
         Operators without a counterpart in ONNX are decomposed, and writes become new values. Parameters, buffers and constants become
-        initializers with their names, tied ones once.
+        initializers with their names, tied ones once. Sizes that have names in the program (docs/sizes.md) are dynamic dimensions with
+        these names, and numbers that are expressions of them are computed in the model.
 
         Parameters
         ----------
@@ -235,13 +236,6 @@ class Program:
         parameters : bool
             Whether parameters, buffers and constants are initializers, which need data. If False, they are inputs of the model, after the
             others; tensors on meta are enough. Default True.
-        dynamic : mapping, optional
-            For inputs, by name, the names of dimensions whose size may vary: ``{"x0": {0: "batch"}}``.
-        traces : sequence of Program, required with `dynamic`
-            Traces of the same callable at other sizes. A number that differs between them must equal, in all of them, an
-            expression of the names:
-            a multiple of a name or of a product of two, or, given three sizes or more, such a multiple plus a constant.
-            At least as many traces as names.
         external_data : bool, optional
             Whether the data of tensors is in a file beside the model, ``PATH.data``. Default: if there is more than 2 GiB.
         metadata : bool
@@ -266,8 +260,8 @@ class Program:
         """
         from metatensor.program.onnx.exporting import export
 
-        export(self, f, opset=opset, input_names=input_names, output_names=output_names, parameters=parameters, dynamic=dynamic,
-               traces=traces, external_data=external_data, metadata=metadata, conversions=conversions, functions=functions,
+        export(self, f, opset=opset, input_names=input_names, output_names=output_names, parameters=parameters,
+               external_data=external_data, metadata=metadata, conversions=conversions, functions=functions,
                ignore_writes=ignore_writes)  # fmt: skip
 
     # Text -----------------------------------------------------------------------------------------------

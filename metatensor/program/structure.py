@@ -53,8 +53,8 @@ def mapped(function: Callable[[Any], Any], kind: type | tuple[type, ...], value:
 
 
 def _opens(value: Any) -> bool:
-    """Return True for objects whose attributes `leaves` visits: instances of plain classes, such as caches of keys and values."""
-    return hasattr(value, "__dict__") and not isinstance(value, (type, Module, ModuleType, Tensor)) and not callable(value)
+    """Return True for objects of which `leaves` looks at the attributes: those of plain classes, such as caches of keys and values."""
+    return hasattr(value, "__dict__") and not isinstance(value, (type, Module, ModuleType, Tensor, int, float, str)) and not callable(value)
 
 
 def leaves(kind: type | tuple[type, ...], value: Any, outer: tuple[int, ...] = ()) -> Iterator[Any]:

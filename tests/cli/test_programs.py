@@ -224,8 +224,15 @@ def test_trace_with_named_sizes(models, run):
 def test_named_sizes_that_are_refused(models, run, inputs, where, words):
     result = run("trace", "models.py:Net", "-i", inputs, "--where", where, "-o", "sized.mtp")
     assert result.exit_code == 2 and words in result.stderr
+
+
+def test_models_with_named_sizes(models, run):
+    onnx = pytest.importorskip("onnx")
     result = run("trace", "models.py:Net", "-i", "float32[batch,8]", "--where", "batch in 1..7", "-o", "sized.onnx")
-    assert result.exit_code == 2 and "traces=" in result.stderr
+    assert result.exit_code == 0, result.stderr
+    graph = onnx.load("sized.onnx").graph
+    assert [d.dim_param or d.dim_value for d in graph.input[0].type.tensor_type.shape.dim] == ["batch", 8]
+    assert graph.output[0].type.tensor_type.shape.dim[0].dim_param == "batch"
 
 
 def test_files_that_pytorch_exported(models, run):

@@ -276,3 +276,26 @@ def test_a_size_that_cannot_vary():
     model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2))
     with pytest.raises(RuntimeError, match="the size length cannot vary: the module needs length == 4"):
         torch.export.export(model, (torch.rand(2, 3, 4),), dynamic_shapes=({2: torch.export.Dim("length")},))
+
+
+def test_automatic_sizes_over_which_a_loop_runs_are_fixed():
+    class Loop(mt.nn.Module):
+        def forward(self, x):
+            y = x[0]
+            for i in range(1, x.shape[0]):
+                y = y * 2 + x[i]
+            return y
+
+    from metatensor.torch_api.torch.export import Dim, export
+
+    model, x = Loop(), mt.rand(4, 5, device="cpu")
+    for dims, names in (({0: Dim.AUTO}, []), ({0: Dim.AUTO, 1: Dim.AUTO}, ["s1"])):
+        exported = export(model, (x,), dynamic_shapes=(dims,))
+        assert list(exported.range_constraints) == names
+        assert mt.equal(exported.module()(x), model(x))
+    other = mt.rand(4, 9, device="cpu")
+    assert mt.equal(exported.module()(other), model(other))
+    with pytest.raises(AssertionError, match="expected"):
+        exported.module()(mt.rand(5, 9, device="cpu"))
+    with pytest.raises(RuntimeError, match="the size n cannot vary: the module needs n == 4"):
+        export(model, (x,), dynamic_shapes=({0: Dim("n")},))

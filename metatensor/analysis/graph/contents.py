@@ -14,6 +14,7 @@ from metatensor.analysis.graph.tree import PHASES, grouped, paths_of
 from metatensor.analysis.kinds import kind_of
 from metatensor.program.printing import arguments_of, names_of
 from metatensor.program.program import Program
+from metatensor.program.sizes.expressions import Size
 from metatensor.program.structure import leaves
 
 __all__ = ["contents"]
@@ -48,8 +49,8 @@ def contents(program: Program) -> dict[str, Any]:
     types, operators, places = _Table(), _Table(), _Table()
     values = {}
     for number, value in program.values.items():
-        shape = [int(n) for n in value.shape]
-        row = [value.dtype.name, shape, prod(shape) * value.dtype.itemsize]
+        shape = [str(n) if isinstance(n, Size) else int(n) for n in value.shape]  # named sizes as expressions
+        row = [value.dtype.name, shape, prod(map(int, value.shape)) * value.dtype.itemsize]
         values[number] = [names[number], types.number((value.dtype.name, tuple(shape)), row)]
     sources = _Sources(program)
     costs, reason = figures(program)

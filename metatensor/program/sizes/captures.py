@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from metatensor.program.program import Program
-from metatensor.program.sizes.expressions import Expression, names_in
+from metatensor.program.sizes.expressions import Expression, name, names_in
 from metatensor.program.sizes.guards import Guard, always
 from metatensor.program.sizes.numbers import Taken, filled, first_difference, taken
 from metatensor.program.sizes.pieces import Piece, Refused, Sizes, SizesError, divisors, sizes_text
@@ -42,11 +42,12 @@ class Captures:
     def key(self, sizes: Sizes) -> tuple[int, ...]:
         return tuple(sizes[one] for one in self.names)
 
-    def take(self, sizes: Sizes) -> Taken | Exception:
-        """Return the capture at the given sizes, which is made once, or the exception that it raised."""
+    def take(self, sizes: Sizes, *, counted: bool = True) -> Taken | Exception:
+        """Capture at sizes, once."""
         key = self.key(sizes)
         if key not in self.known:
-            self.count()
+            if counted:
+                self.count()
             try:
                 self.known[key] = taken(self.make(sizes))
             except (SizesError, KeyboardInterrupt):
@@ -85,8 +86,11 @@ class Captures:
         plain = self.known[self.key(sizes)]
         if piece is not None:
             piece.notes.update(notes.expressions)
-        if isinstance(got, Taken) and isinstance(plain, Taken) and not got.same_calls(plain):
-            return ()  # the code takes another path with such ints, so nothing is known
+            piece.hidden = notes.hidden | piece.hidden
+        if isinstance(plain, Taken) and not (isinstance(got, Taken) and got.same_calls(plain)):
+            if piece is not None:
+                piece.hidden.update({name(one): "in code that treats sizes that are followed otherwise" for one in self.names})
+            return ()  # nothing is known
         found: dict[Guard, None] = {}
         for guard, place in notes.guards.items():
             short = guard.simple()

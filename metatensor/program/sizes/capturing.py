@@ -18,6 +18,7 @@ from metatensor.program.sizes.dims import Named, ranges_of
 from metatensor.program.sizes.expressions import evaluate
 from metatensor.program.sizes.program import SizedProgram, found
 from metatensor.program.sizes.tracking import Notes, followed
+from metatensor.program.sizes.wrapping import following
 
 __all__ = ["trace_sizes"]
 
@@ -51,10 +52,16 @@ def trace_sizes(
             finally:
                 observe(None)
 
-        with state.kept():
-            program = run(fn, given, keywords, observing)
-        return complete(program)
+        while True:
+            count = len(tables)
+            with state.kept(), following(tables.values()):
+                program = run(fn, given, keywords, observing)
+            tables.update({key: table for key, table in notes.tables.items() if not _own(table)})
+            if len(tables) == count:
+                return complete(program)
+            notes.clear()
 
+    tables: dict[int, dict[str, Any]] = {}
     collecting = gc.isenabled()
     gc.disable()  # captures keep many small objects, which the collector would traverse repeatedly
     try:
@@ -62,6 +69,11 @@ def trace_sizes(
     finally:
         if collecting:
             gc.enable()
+
+
+def _own(table: Mapping[str, Any]) -> bool:
+    """Return True for the namespaces of modules in which `type(n) is int` must hold."""
+    return str(table.get("__name__")).partition(".")[0] == "metatensor"
 
 
 class _Layouts:

@@ -11,7 +11,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.capture import Value
 from metatensor._core.tensor import Tensor
-from metatensor.program.sizes.expressions import Expression, ExpressionError, evaluate, names_in, parse
+from metatensor.program.sizes.expressions import FUNCTIONS, Expression, ExpressionError, evaluate, names_in, parse
 
 __all__ = ["Named", "by_place", "pairs", "range_text", "ranges_of", "resized", "solved"]
 
@@ -22,7 +22,7 @@ def ranges_of(sizes: Any) -> dict[str, range]:
         raise TypeError(f"trace: sizes must be a dict of names and ranges, such as {{'batch': (1, 64)}}, got {sizes!r:.80}")
     found = {}
     for name, given in sizes.items():
-        if not isinstance(name, str) or not name.isidentifier() or name in ("min", "max", "ceil", "sqrt", "log", "float"):
+        if not isinstance(name, str) or not name.isidentifier() or name in FUNCTIONS:
             raise ValueError(f"trace: the name of a size must be an identifier, got {name!r:.60}")
         if isinstance(given, range):
             made = given if given.step > 0 else given[::-1]
@@ -53,31 +53,41 @@ class Named:
 
     def __init__(self, fn: Any, args: tuple, kwargs: dict[str, Any], dims: Any, ranges: Mapping[str, range]) -> None:
         self.args, self.kwargs, self.ranges = args, kwargs, ranges
+        self._names = _parameters(fn)
         specs = by_place(fn, args, kwargs, dims)
-        self.specs = {key: _spec(spec, args[key] if isinstance(key, int) else kwargs[key], _shown(key), ranges)
+        self.specs = {key: _spec(spec, args[key] if isinstance(key, int) else kwargs[key], self._shown(key), ranges)
                       for key, spec in specs.items()}  # fmt: skip
+        _shared([(self.specs.get(key), value, self._shown(key)) for key, value in (*enumerate(args), *kwargs.items())])
         found = list(self._constraints())
         used = {name for expression, _, _ in found for name in names_in(expression)}
         for name in ranges:
             if name not in used:
                 raise ValueError(f"trace: no dimension in dims has the size {name!r}")
-        self.base = solved(found, ranges)
+        try:
+            self.base = solved(found, ranges)
+        except ValueError as error:
+            raise ValueError(f"trace: {error}") from None
         for name, size in self.base.items():
             if size not in ranges[name]:
                 raise ValueError(f"trace: the arguments have {name}={size}, which is not in {range_text(ranges[name])}")
 
     def _constraints(self) -> Iterator[tuple[Any, int, str]]:
         for key, spec in self.specs.items():
-            yield from _equations(spec, self.args[key] if isinstance(key, int) else self.kwargs[key], _shown(key))
+            yield from _equations(spec, self.args[key] if isinstance(key, int) else self.kwargs[key], self._shown(key))
+
+    def _shown(self, key: Any) -> str:
+        """Return an argument with the name of the parameter that takes it."""
+        return f"argument {self._names[key] if isinstance(key, int) and key < len(self._names) else key!r}"
 
     def at(self, sizes: Mapping[str, Any], number: Any = evaluate) -> tuple[tuple, dict[str, Any]]:
         """Return arguments of the given sizes. `number` converts the expression of an int argument to the argument."""
         args, kwargs = list(self.args), dict(self.kwargs)
+        made: dict[int, Tensor] = {}
         for key, spec in self.specs.items():
             if isinstance(key, int):
-                args[key] = _at(spec, args[key], sizes, number)
+                args[key] = _at(spec, args[key], sizes, number, made)
             else:
-                kwargs[key] = _at(spec, kwargs[key], sizes, number)
+                kwargs[key] = _at(spec, kwargs[key], sizes, number, made)
         return tuple(args), kwargs
 
 
@@ -86,8 +96,13 @@ def range_text(sizes: range) -> str:
     return f"{sizes[0]}..{sizes[-1]}" + (f" step {sizes.step}" if sizes.step != 1 else "")
 
 
-def _shown(key: Any) -> str:
-    return f"argument {key!r}"
+def _parameters(fn: Any) -> list[str]:
+    """Return the names of the parameters of a callable that take positional arguments."""
+    try:
+        parameters = inspect.signature(fn.forward if isinstance(fn, mt.nn.Module) else fn).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    return [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
 
 
 def by_place(fn: Any, args: tuple, kwargs: Mapping[str, Any], dims: Any) -> dict[Any, Any]:
@@ -99,15 +114,13 @@ def by_place(fn: Any, args: tuple, kwargs: Mapping[str, Any], dims: Any) -> dict
     if not isinstance(dims, Mapping):
         raise TypeError("trace: dims must say which dimensions have names, such as dims={'x': ['batch', None]}, "
                         f"got {type(dims).__name__}")  # fmt: skip
-    try:
-        names = list(inspect.signature(fn.forward if isinstance(fn, mt.nn.Module) else fn).parameters)
-    except (TypeError, ValueError):
-        names = []
+    names = _parameters(fn)
     found: dict[Any, Any] = {}
     for key, spec in dims.items():
         place = key if isinstance(key, int) or key in kwargs else names.index(key) if key in names else -1
         if isinstance(place, int) and not 0 <= place < len(args):
-            raise ValueError(f"trace: dims names {key!r}, which is not an argument of the call")
+            known = ", ".join([*names[: len(args)], *kwargs])
+            raise ValueError(f"trace: dims names {key!r}, which is no argument of the call{f'; these are {known}' if known else ''}")
         if spec is not None:
             found[place] = spec
     return found
@@ -181,19 +194,40 @@ def _equations(spec: Any, value: Any, where: str) -> Iterator[tuple[Any, int, st
             yield from _equations(inner, _item(value, key), f"{where}[{key!r}]")
 
 
-def _at(spec: Any, value: Any, sizes: Mapping[str, int], number: Any) -> Any:
+def _shared(given: list[tuple[Any, Any, str]]) -> None:
+    """Raise ValueError if a tensor that is given several times has other names in one place than in another."""
+    seen: dict[int, tuple[Any, str]] = {}
+
+    def visit(spec: Any, value: Any, where: str) -> None:
+        if isinstance(value, Tensor):
+            spec = spec or (None,) * value.dim()
+            other, place = seen.setdefault(id(value), (spec, where))
+            if other != spec:
+                raise ValueError(f"trace: {where} is the same tensor as {place}, and must have the same names in dims")
+        elif isinstance(value, (list, tuple, dict)):
+            for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+                visit(spec.get(key) if isinstance(spec, dict) else None, item, f"{where}[{key!r}]")
+
+    for one in given:
+        visit(*one)
+
+
+def _at(spec: Any, value: Any, sizes: Mapping[str, int], number: Any, known: dict[int, Tensor]) -> Any:
+    """Return an argument at sizes. `known` has the tensors that were made, by the id of the one of which each was."""
     if spec is None:
         return value
     if isinstance(spec, tuple):
-        return resized(value, [n if e is None else evaluate(e, sizes) for e, n in zip(spec, value.shape)])
+        if id(value) not in known:
+            known[id(value)] = resized(value, [n if e is None else evaluate(e, sizes) for e, n in zip(spec, value.shape)])
+        return known[id(value)]
     if isinstance(spec, Expression):
         return number(spec, sizes)
     made = copy.copy(value)
     if isinstance(value, (list, tuple)):
-        items = [_at(spec.get(i), item, sizes, number) for i, item in enumerate(value)]
+        items = [_at(spec.get(i), item, sizes, number, known) for i, item in enumerate(value)]
         return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
     for key, inner in spec.items():
-        now = _at(inner, _item(value, key), sizes, number)
+        now = _at(inner, _item(value, key), sizes, number, known)
         if isinstance(made, dict):
             made[key] = now
         if not isinstance(made, dict) or dataclasses.is_dataclass(made):
@@ -270,7 +304,7 @@ def solved(equations: Any, names: Mapping[str, Any]) -> dict[str, int]:
     for name in names:
         if name not in found:
             raise ValueError(f"the size {name!r} is not determined by the arguments; it must be a dimension of its own, or be in a sum "
-                             "with numbers and other names")  # fmt: skip
+                             "or product with numbers and other names; quotients and the like alone do not tell it")  # fmt: skip
     for expression, number, where in equations:
         if evaluate(expression, found) != number:
             known = ", ".join(f"{name}={found[name]}" for name in dict.fromkeys(names_in(expression)))

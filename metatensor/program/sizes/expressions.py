@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Union
 
 __all__ = ["MOST", "Expression", "ExpressionError", "Number", "Real", "RealSize", "Size", "bounds", "evaluate", "linear", "name",
-           "names_in", "parse", "python"]  # fmt: skip
+           "names_in", "parse", "python", "rounded"]  # fmt: skip
 
 MOST = 1 << 62
 """Sizes must be less than this."""
@@ -105,7 +105,7 @@ class Expression:
 
 
 class Real:
-    """An operation with a floating-point result: ``/``, ``*``, ``+``, ``-``, ``**``, ``sqrt``, ``log``, ``float``. Immutable."""
+    """An operation with a floating-point result: ``/``, ``*``, ``+``, ``-``, ``**``, ``sqrt``, ``log``, ``float`` and others. Immutable."""
 
     __slots__ = ("args", "op")
 
@@ -206,6 +206,8 @@ def quotient(a: Any, b: Any) -> Any:
         common = math.gcd(b, *(factor for product, factor in a.terms.items() if product))
         if common > 1:  # (4*n + 3) // 8 is (n + 0) // 2
             a, b = _made({p: factor // common for p, factor in a.terms.items()}), b // common
+        if b > 1 and a.terms and all(factor < 0 for product, factor in a.terms.items() if product):  # (1 - n) // 4 is -(n + 2)//4
+            return -quotient(-a + (b - 1), b)
         whole = {p: factor // b for p, factor in a.terms.items()}
         rest = {p: factor - b * whole[p] for p, factor in a.terms.items()}
         if any(whole.values()):
@@ -238,6 +240,16 @@ def _extreme(op: str, of_numbers: Callable[..., int], args: tuple[Any, ...]) -> 
     return found[0] if len(found) == 1 else _atom(op, *found)
 
 
+def rounded(op: str, value: Real) -> Any:
+    """Return the int to which a float is rounded by ``ceil``, ``floor``, ``int`` or ``round``. A quotient of ints is computed exactly."""
+    if op in ("ceil", "floor") and value.op == "/" and all(isinstance(a, (int, Expression)) for a in value.args):
+        b = value.args[1]
+        if isinstance(b, int) and b > 0:
+            a: Any = value.args[0]
+            return quotient(a + (b - 1) if op == "ceil" else a, b)
+    return Expression({((op, value),): 1})
+
+
 def _power(a: Any, b: Any) -> Any:
     if abs(a) > 1 and (abs(b) > 64 or isinstance(a, int) and a.bit_length() * abs(b) > 4096):
         raise ExpressionError(f"{a} ** {b} is too large")
@@ -247,8 +259,16 @@ def _power(a: Any, b: Any) -> Any:
 _APPLY: dict[str, Callable[..., Any]] = {
     "//": operator.floordiv, "%": operator.mod, "min": min, "max": max, "/": operator.truediv, "*": operator.mul, "+": operator.add,
     "-": operator.sub, "**": _power, "sqrt": math.sqrt, "log": math.log, "float": float,
+    "log2": math.log2, "log10": math.log10, "exp": math.exp, "sin": math.sin, "cos": math.cos, "tanh": math.tanh, "ceil": math.ceil,
+    "floor": math.floor, "int": int, "round": round, "gcd": math.gcd, "isqrt": math.isqrt,
 }  # fmt: skip
-_INTEGER = ("//", "%", "min", "max")
+MATH = ("sqrt", "log", "log2", "log10", "exp", "sin", "cos", "tanh", "ceil", "floor", "gcd", "isqrt")
+"""Names of functions of `math`, in texts of Python."""
+ROUNDING = ("ceil", "floor", "int", "round")
+"""Functions of a float whose result is an int."""
+FUNCTIONS = ("min", "max", "sqrt", "log", "float", "log2", "log10", "exp", "sin", "cos", "tanh", "gcd", "isqrt", *ROUNDING)
+"""Names that have a meaning in the text of an expression."""
+_REAL = ("sqrt", "log", "float", "log2", "log10", "exp", "sin", "cos", "tanh")
 
 
 def evaluate(value: Any, sizes: Mapping[str, int]) -> Any:
@@ -324,7 +344,7 @@ def _atom_text(atom: Atom, ceil: bool = True) -> str:
     if isinstance(atom, str):
         return atom
     op, *args = atom
-    if op in ("min", "max"):
+    if op in FUNCTIONS:
         return f"{op}({', '.join(_text(a, ceil) for a in args)})"
     if op == "//" and ceil and isinstance(args[0], Expression) and type(args[1]) is int and args[1] > 1:
         if args[0].terms.get(()) == args[1] - 1:
@@ -335,13 +355,13 @@ def _atom_text(atom: Atom, ceil: bool = True) -> str:
 def _operand(value: Any, ceil: bool = True) -> str:
     """Return an expression as part of another, in parentheses where it needs them."""
     text = _text(value, ceil)
-    return text if re.fullmatch(r"\w+|(min|max|ceil|sqrt|log|float)\([^()]*\)", text) else f"({text})"
+    return text if re.fullmatch(r"[\w.]+|[a-z]\w*\([^()]*\)", text) else f"({text})"
 
 
 def _text(value: Any, ceil: bool = True) -> str:
     if isinstance(value, Real):
         shown = [_operand(a, ceil) for a in value.args]
-        return f"{value.op}({', '.join(_text(a, ceil) for a in value.args)})" if value.op.isalpha() else f" {value.op} ".join(shown)
+        return f"{value.op}({', '.join(_text(a, ceil) for a in value.args)})" if value.op in FUNCTIONS else f" {value.op} ".join(shown)
     if not isinstance(value, Expression):
         return repr(value)
     parts = []
@@ -349,7 +369,7 @@ def _text(value: Any, ceil: bool = True) -> str:
         shown = []
         for atom in dict.fromkeys(product):
             text = _atom_text(atom, ceil)
-            alone = isinstance(atom, str) or atom[0] in ("min", "max") or text.startswith("ceil(")
+            alone = isinstance(atom, str) or atom[0] in FUNCTIONS or text.startswith("ceil(")
             text = text if alone or (len(product) == 1 and factor == 1) else f"({text})"
             shown += [text] * product.count(atom)
         if abs(factor) != 1 or not product:
@@ -365,7 +385,7 @@ _BINARY: dict[type, str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Floor
 def parse(text: str) -> Any:
     """Parse the text of an expression to an int, a float, an `Expression` or a `Real`.
 
-    A text has names, numbers, ``+ - * // % / **``, ``min``, ``max``, ``ceil(a/b)``, ``sqrt``, ``log`` and ``float``. Nothing is executed.
+    A text has names, numbers, ``+ - * // % / **`` and the functions of `FUNCTIONS`. Nothing is executed.
 
     Raises
     ------
@@ -407,9 +427,15 @@ def _parsed(node: ast.expr, text: str) -> Any:
         args = [_parsed(a, text) for a in given]
         if function in ("min", "max") and args and all(isinstance(a, (int, Expression)) for a in args):
             return (least if function == "min" else greatest)(*args)
-        if function in ("sqrt", "log", "float") and len(args) == 1:
+        if function in _REAL and len(args) == 1:
             return Real(function, args[0])
-    raise ExpressionError(f"{text[:60]!r} is not an expression of sizes: {ast.unparse(node)[:40]!r} is not understood")
+        if function in ROUNDING and len(args) == 1 and isinstance(args[0], Real):
+            return rounded(function, args[0])
+        if function == "round" and len(args) == 2 and isinstance(args[0], Real) and type(args[1]) is int:
+            return Real("round", *args)
+        if len(args) == {"gcd": 2, "isqrt": 1}.get(function) and all(isinstance(a, (int, Expression)) for a in args):
+            return _atom(function, *args)
+    raise ExpressionError(f"{text[:60]!r} is no expression of sizes: {ast.unparse(node)[:40]!r} is not understood")
 
 
 def _binary(op: str, a: Any, b: Any) -> Any:
@@ -436,7 +462,7 @@ def bounds(value: Any, ranges: Mapping[str, tuple[int, int]]) -> tuple[float, fl
     if isinstance(value, (int, float)):
         return value, value
     if isinstance(value, Real):
-        return -math.inf, math.inf
+        return _real_bounds(value, ranges)
     low = high = 0.0
     for product, factor in value.terms.items():
         a, b = float(factor), float(factor)
@@ -448,12 +474,31 @@ def bounds(value: Any, ranges: Mapping[str, tuple[int, int]]) -> tuple[float, fl
     return low, high
 
 
+def _real_bounds(value: Real, ranges: Mapping[str, tuple[int, int]]) -> tuple[float, float]:
+    """Return bounds of a float where an operation grows with its operands."""
+    given = [bounds(a, ranges) for a in value.args]
+    try:
+        if value.op in ("float", "sqrt") and given[0][0] >= 0:
+            return _APPLY[value.op](given[0][0]), _APPLY[value.op](given[0][1])
+        if value.op in ("+", "*", "/") and (value.op != "/" or given[1][0] > 0):
+            ends = [_APPLY[value.op](x, y) for x in given[0] for y in given[1]]
+            return (-math.inf, math.inf) if any(map(math.isnan, ends)) else (min(ends), max(ends))
+    except (ArithmeticError, ValueError):
+        pass
+    return -math.inf, math.inf
+
+
 def _bounds_of(atom: tuple[Any, ...], ranges: Mapping[str, tuple[int, int]]) -> tuple[float, float]:
     op, *args = atom
     given = [bounds(a, ranges) for a in args]
     if op in ("min", "max"):
         pick = min if op == "min" else max
         return pick(low for low, _ in given), pick(high for _, high in given)
+    if op in ROUNDING:
+        (a, b), = given
+        return (a if math.isinf(a) else math.floor(a)), (b if math.isinf(b) else math.ceil(b))
+    if op in ("gcd", "isqrt"):
+        return 0, max(max(abs(low), abs(high)) for low, high in given)
     (a, b), (c, d) = given
     if c <= 0:
         return -math.inf, math.inf

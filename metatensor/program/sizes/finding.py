@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from itertools import chain
+from itertools import product
 
 from metatensor.program.sizes.captures import PIECES
+from metatensor.program.sizes.crossing import crossings
 from metatensor.program.sizes.expressions import Expression, ExpressionError, evaluate, name, names_in
 from metatensor.program.sizes.fitted import PATHS, Fitting
 from metatensor.program.sizes.guards import Guard
-from metatensor.program.sizes.numbers import Taken
+from metatensor.program.sizes.numbers import Taken, owner, taken
 from metatensor.program.sizes.pieces import Piece, Sizes, SizesError, is_stepwise
 
 __all__ = ["Finder"]
 
-_CONFIRM, _CONFIRM_STEPS = 6, 40
-"""Number of sizes, not used in fitting, at which the result is compared with a capture. More if expressions are stepwise."""
+_CONFIRM, _CONFIRM_STEPS = 4, 40
+"""Sizes, not used to fit, at which the result must be that of a capture; where expressions have quotients, minima and the like, more."""
+_CONFIRM_PATH, _CONFIRM_CALLS = 2, 400
+"""How many more there are for each way through the code, and calls up to which there are more where captures are short."""
 _ROUNDS = 8
 """How often numbers are refitted after a size at which they were wrong."""
 _OUTSIDE = 12
 """Number of failing sizes after which no further ones are tried."""
 _FURTHER = 512
-"""If no tried size reaches one side of a comparison, sizes up to this within the ranges are tried for it."""
+"""The side of a comparison that no size to try reaches is tried at sizes up to this, if they are within the ranges."""
+_SWEPT = 512
+"""Sizes at which a program is captured where the code uses some of them in a way that cannot be followed."""
+_TRIED, _CROSSINGS = 256, 12
+"""Random sizes at which numbers are compared with each other, and at how many of them at least it is tried what differs."""
 _STEPS = 3
 """Number of quotients whose steps are tried."""
 
@@ -47,6 +55,7 @@ class Finder(Fitting):
         first = self.take(self.base)
         if isinstance(first, Exception):
             raise first
+        self._check_repeats(first)
         self.sort(self.base)
         for sizes in self.starts():
             self.sort(sizes)
@@ -60,10 +69,19 @@ class Finder(Fitting):
                 continue
             self.tell_apart()
             self.resolve()
-            if self._confirm():
+            if self._confirm() and self._sweep():
                 self._restrict()
                 return
         raise SizesError(f"trace: sizes were found again and again at which the numbers or the calls are others{self.example()}")
+
+    def _check_repeats(self, first: Taken) -> None:
+        """Raise if a second run at the same sizes gives other numbers: then the callable counts something from run to run."""
+        again = taken(self.make(self.base))
+        at = next((i for i, pair in enumerate(zip(first.numbers, again.numbers)) if repr(pair[0]) != repr(pair[1])), None)
+        if at is not None and first.same_calls(again):
+            raise SizesError(f"trace: {owner(first.program, at)} is {first.numbers[at]} in one run and {again.numbers[at]} in the next at "
+                             "the same sizes; the callable counts its runs, as an optimizer does that keeps its step as a Python number "
+                             "(optimizers with capturable=True keep it in a tensor)")  # fmt: skip
 
     def follow_all(self) -> None:
         """Track the path through the code at one size of each piece, and at further sizes where its conditions do not hold."""
@@ -135,26 +153,27 @@ class Finder(Fitting):
         """Compare with captures at unused sizes. If any differ, add these sizes and return False."""
         self.confirmed = 0
         for piece in list(self.pieces):
+            taken_there = [(sizes, self.known[self.key(sizes)]) for sizes in piece.points]
+            if not all(isinstance(got, Taken) and self._predicts(piece, sizes, got) for sizes, got in taken_there):
+                return False  # sizes that were added after the numbers were fitted
             stepwise = any(is_stepwise(e) for e in piece.expressions.values() if isinstance(e, Expression))
-            left = _CONFIRM_STEPS if stepwise else _CONFIRM
-            guards = [*self.random.choice(piece.paths or [()]), *piece.bounds]
-            steps = [*self._beside_guards(piece), *self._steps(piece)]
-            for sizes in chain(steps, self.near(guards, piece.points[0])):
-                if not left:
-                    break
-                if sizes in piece.points or self.piece_at(sizes) is not piece:
-                    continue
-                left -= sizes not in steps
-                got = self.take(sizes)
-                if not isinstance(got, Taken):
-                    self.sort(sizes)
-                    return False
-                if not piece.taken.same_calls(got) or not self._predicts(piece, sizes, got):
-                    self.sort(sizes)
-                    piece.followed = False
-                    return False
-                self.confirmed += 1
-        for _ in range(_OUTSIDE):  # conditions that were found by trials may exclude too much
+            least = _CONFIRM_STEPS if stepwise else _CONFIRM
+            paths = piece.paths or [()]
+            each = max(least, _CONFIRM_CALLS // (len(piece.taken.rows) + 1)) // len(paths) + _CONFIRM_PATH
+            steps = [*self._beside_guards(piece), *self._steps(piece), *self._crossings(piece)]
+            if not all(self._confirmed(piece, sizes) for sizes in steps):
+                return False
+            for path in paths:  # numbers may be others on each way through the code
+                left = each
+                for sizes in self.near([*path, *piece.bounds], piece.points[0]):
+                    if sizes in piece.points or self.piece_at(sizes) is not piece:
+                        continue
+                    if not self._confirmed(piece, sizes):
+                        return False
+                    left -= 1
+                    if not left:
+                        break
+        for _ in range(_OUTSIDE):  # conditions that were found by trying may exclude too much
             sizes = self.anywhere()
             if self.piece_at(sizes) is None and self.key(sizes) not in self.known and not self._refuses(sizes):
                 found = self.sort(sizes)
@@ -168,6 +187,59 @@ class Finder(Fitting):
                         piece.paths.append(self.follow(sizes, piece))
                     return False
         return True
+
+    def _confirmed(self, piece: Piece, sizes: Sizes) -> bool:
+        """Return False after adding sizes at which a piece holds and gives something else than a capture."""
+        if sizes in piece.points or self.piece_at(sizes) is not piece:
+            return True
+        got = self.take(sizes, counted=False)
+        if isinstance(got, Taken) and piece.taken.same_calls(got) and self._predicts(piece, sizes, got):
+            self.confirmed += 1
+            return True
+        self.sort(sizes)
+        piece.followed = False
+        return False
+
+    def _sweep(self) -> bool:
+        """Compare with captures at all sizes on which uses that cannot be followed depend. Return False after adding some at which
+        something is wrong."""
+        right, swept = True, set()
+        for piece in list(self.pieces):
+            for expression, use in piece.hidden.items():
+                names = tuple(sorted({*names_in(expression)}))
+                if (id(piece), names) in swept:
+                    continue
+                swept.add((id(piece), names))
+                count = math.prod(len(self.wide[one]) for one in names)
+                if count > _SWEPT:
+                    raise SizesError(f"trace: {expression} is used {use}, which cannot be followed; that is checked by running at all "
+                                     f"sizes, up to {_SWEPT} of them, and {', '.join(names)} has {count:,}")  # fmt: skip
+                wrong = 0
+                for values in product(*[self.wide[one] for one in names]):
+                    sizes = {**piece.points[-1], **dict(zip(names, values))}
+                    wrong += not self._right(sizes)
+                    if wrong > PIECES:
+                        self.too_many()
+                right = right and not wrong
+        return right
+
+    def _right(self, sizes: Sizes) -> bool:
+        """Return whether the program is that of a capture at sizes. If not, the sizes are added to those with which it is found."""
+        piece = self.piece_at(sizes)
+        if piece is None and self._refuses(sizes) or piece is not None and sizes in piece.points:
+            return True
+        key = self.key(sizes)
+        got = self.take(sizes, counted=False)
+        if isinstance(got, Taken) and piece is not None and piece.taken.same_calls(got) and self._predicts(piece, sizes, got):
+            del self.known[key]  # it need not be kept
+            return True
+        if isinstance(got, Exception) and piece is None:
+            return True
+        found = self.sort(sizes)
+        if found is not None:
+            found.followed = False
+            self.follow_piece(found)
+        return False
 
     def _restrict(self) -> None:
         """Restrict each piece that was captured for only one size of a name to that size."""
@@ -185,6 +257,18 @@ class Finder(Fitting):
             return numbers == got.numbers and list(map(type, numbers)) == list(map(type, got.numbers))
         except ExpressionError:
             return False
+
+    def _crossings(self, piece: Piece) -> list[Sizes]:
+        """Return sizes at which numbers that the code of a piece computed pass each other."""
+        if not piece.notes:
+            return []
+        tried = [self.anywhere() for _ in range(_TRIED)]
+        for one, sizes in self.ranges.items():
+            start = self.random.choice(piece.points)
+            tried += [{**start, one: sizes[i]} for i in self._spread(one, sizes)]
+        tried = [sizes for sizes in tried if self.piece_at(sizes) is piece]
+        found = {self.key(sizes): sizes for sizes in crossings(piece, self.names, tried, piece.points)}
+        return list(found.values())[: max(_CROSSINGS, _CONFIRM_CALLS // (len(piece.taken.rows) + 1))]
 
     def _beside_guards(self, piece: Piece) -> Iterator[Sizes]:
         """Yield sizes next to those at which the code of a piece takes another path."""

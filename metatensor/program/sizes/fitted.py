@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 from metatensor.program.sizes.captures import GENERIC, PIECES
-from metatensor.program.sizes.expressions import evaluate, names_in
+from metatensor.program.sizes.expressions import ExpressionError, evaluate, name, names_in
 from metatensor.program.sizes.fitting import Fitter
 from metatensor.program.sizes.numbers import Taken, owner
 from metatensor.program.sizes.pieces import Piece, Sizes, SizesError, sizes_text
@@ -26,6 +26,8 @@ class Fitting(Separating):
     def follow_piece(self, piece: Piece) -> None:
         for sizes in list(piece.points):
             if len(piece.paths) >= PATHS:
+                for one in dict.fromkeys(n for path in piece.paths for g in path for side in (g.left, g.right) for n in names_in(side)):
+                    piece.hidden.setdefault(name(one), "in more comparisons than can be told apart")
                 piece.paths.append(())
                 return
             if not piece.paths or not any(all(guard(sizes) for guard in path) for path in piece.paths):
@@ -103,7 +105,10 @@ class Fitting(Separating):
             if len(self.pieces) > PIECES:
                 self.too_many()
             return
-        shown = "; ".join(f"{_short(self.taken(sizes).numbers[failed])} at {sizes_text(sizes)}" for sizes in piece.points[:6])
+        values: dict[Any, Sizes] = {}
+        for sizes in piece.points:
+            values.setdefault(self.taken(sizes).numbers[failed], sizes)
+        shown = "; ".join(f"{_short(value)} at {sizes_text(sizes)}" for value, sizes in list(values.items())[:6])
         raise SizesError(f"trace: no expression of the sizes was found for {owner(piece.taken.program, failed)}: {shown}")
 
     def resolve(self) -> None:
@@ -126,10 +131,17 @@ class Fitting(Separating):
             sizes = self.ranges[n]
             values = sizes if len(sizes) <= 256 else [sizes[self.random.randrange(len(sizes))] for _ in range(256)]
             found = [made for made in ({**start, n: value} for value in values)
-                     if evaluate(one, made) != evaluate(other, made) and self.key(made) not in self.known and self.piece_at(made) is piece]
+                     if _differ(one, other, made) and self.key(made) not in self.known and self.piece_at(made) is piece]
             if found:
                 return self.random.choice(found)
         return None
+
+
+def _differ(one: Any, other: Any, sizes: Sizes) -> bool:
+    try:
+        return bool(evaluate(one, sizes) != evaluate(other, sizes))
+    except ExpressionError:  # one is not computed there
+        return True
 
 
 def _short(value: Any) -> str:

@@ -55,6 +55,9 @@ class Fitter:
             column = tuple(evaluate(candidate, point) for point in self.points)
         except (ArithmeticError, ValueError, TypeError):
             return
+        other = (self.reals if isinstance(candidate, Real) else self.known).get(column)
+        if other is not None and other != candidate:
+            self.doubts.append((other, candidate))
         if isinstance(candidate, Real):
             self.reals.setdefault(column, candidate)
         elif any(n != column[0] for n in column):

@@ -20,7 +20,9 @@ def sym_size(tensor: Any, dim: int) -> int:
 
 _FUNCTIONS: dict[str, Any] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "min": min, "max": max,
-    "/": operator.truediv, "**": operator.pow, "sqrt": math.sqrt, "log": math.log, "float": float,
+    "/": operator.truediv, "**": operator.pow, "sqrt": math.sqrt, "log": math.log, "float": float, "log2": math.log2,
+    "log10": math.log10, "exp": math.exp, "sin": math.sin, "cos": math.cos, "tanh": math.tanh, "ceil": math.ceil, "floor": math.floor,
+    "int": int, "round": round, "gcd": math.gcd, "isqrt": math.isqrt,
 }  # fmt: skip
 
 

@@ -42,6 +42,8 @@ class Piece:
         Conditions that separate the piece from others, found by trying sizes. All of them must hold.
     points : list of dict
         The sizes of captures.
+    hidden : dict of str
+        Expressions that the code uses where comparisons are not noted, and how and where it does.
     """
 
     def __init__(self, first: Taken, points: list[Sizes]) -> None:
@@ -51,6 +53,7 @@ class Piece:
         self.paths: list[tuple[Guard, ...]] = []
         self.bounds: list[Guard] = []
         self.notes: dict[Any, None] = {}
+        self.hidden: dict[Any, str] = {}
         self.followed = False
         self.doubts: list[tuple[Any, Any]] = []
 

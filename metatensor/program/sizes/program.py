@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -10,14 +11,17 @@ from metatensor._core.tensor import Tensor
 from metatensor.program.program import Program
 from metatensor.program.running import matched
 from metatensor.program.sizes.dims import pairs, range_text, solved
-from metatensor.program.sizes.expressions import Expression, ExpressionError, Real, RealSize, Size, linear, names_in
+from metatensor.program.sizes.expressions import MATH, Expression, ExpressionError, Real, RealSize, Size, linear, names_in
+from metatensor.program.sizes.expressions import name as named
 from metatensor.program.sizes.finding import Finder
 from metatensor.program.sizes.guards import Guard
 from metatensor.program.sizes.numbers import filled
-from metatensor.program.sizes.pieces import Piece, Refused, sizes_text
+from metatensor.program.sizes.pieces import Piece, Refused, SizesError, sizes_text
 
 __all__ = ["Size", "SizedProgram", "found"]
 
+_TRIED = 4096
+"""Sizes of a name that are tried; more if that of the sample is greater."""
 _KEPT = 8
 """Maximum number of cached programs with fixed sizes."""
 
@@ -71,6 +75,7 @@ class SizedProgram(Program):
             modules=shown.modules, reads=shown.reads,
         )  # fmt: skip
         self._at: dict[tuple[int, ...], Program] = {}
+        self._given: list[Any] | None = None
 
     @property
     def guards(self) -> list[Guard]:
@@ -101,11 +106,42 @@ class SizedProgram(Program):
         ValueError
             If the arguments do not determine the sizes, or a size is not in its range.
         """
-        given = [pair for wanted, got in zip(self.arguments, (args, kwargs), strict=True) for pair in pairs(wanted, got)]
-        equations = [(n.expression, m, where) for n, m, where in given if isinstance(n, Size)]
-        if not {name for expression, _, _ in equations for name in names_in(expression)}.issuperset(self.sizes):
+        possible: list[dict[str, int]] = []
+        failed: ValueError | None = None
+        for piece, arguments in zip(self.pieces, self._arguments):
+            given = [pair for wanted, got in zip(arguments, (args, kwargs), strict=True) for pair in pairs(wanted, got)]
+            if any(not isinstance(n, Size) and n != m for n, m, _ in given):
+                continue
+            equations = [(n.expression, m, where) for n, m, where in given if isinstance(n, Size)]
+            equations += [(guard.left, guard.right, str(guard)) for guard in piece.bounds
+                          if guard.relation == "==" and isinstance(guard.left, Expression) and isinstance(guard.right, int)]  # fmt: skip
+            equations += [(named(one), r[0], f"the only size {one}") for one, r in self.sizes.items() if len(r) == 1]
+            try:
+                found = solved(equations, self.sizes)
+            except ValueError as error:
+                if {one for expression, _, _ in equations for one in names_in(expression)}.issuperset(self.sizes):
+                    failed = failed or error
+                continue
+            if piece.holds(found):
+                return self._checked(found)
+            possible.append(found)
+        if possible:
+            return self._checked(possible[0])
+        if failed is None:
             matched(self, args, kwargs)  # raises if there are other arguments, or tensors of another rank
-        return self._checked(solved(equations, self.sizes))
+        raise failed or ValueError(f"{self.name}: there is no program for arguments of these sizes")
+
+    @property
+    def _arguments(self) -> list[Any]:
+        """The arguments of each piece. Their sizes are `Size` objects where they are expressions."""
+        if self._given is None:
+            self._given = [self.arguments]
+            for piece in self.pieces[1:]:
+                numbers = [_shown(n, piece.expressions.get(at)) for at, n in enumerate(piece.taken.numbers)]
+                for at in _offsets(piece.taken.program):
+                    numbers[at] = piece.taken.numbers[at]
+                self._given.append(filled(piece.taken.program, numbers).arguments)
+        return self._given
 
     def _checked(self, sizes: Mapping[str, Any]) -> dict[str, int]:
         for name, given in sizes.items():
@@ -206,14 +242,29 @@ class SizedProgram(Program):
             if notes is not None:  # the result has the same branches as this program
                 piece = next((piece for piece in self.pieces if piece.holds(sizes)), self.pieces[0])
                 path = next((path for path in piece.paths if all(guard(sizes) for guard in path)), ())
+                notes.expressions.update(dict.fromkeys(piece.expressions.values()))
                 notes.guards.update({guard: self.places.get(guard) for guard in (*piece.bounds, *path)})
             return function(self.at(**sizes))
 
-        return found(make, self.sizes, self._sample())
+        return found(make, self.sizes, self.sample(), self.tried())
 
-    def _sample(self) -> dict[str, int]:
-        numbers = [(n.expression, int(n), where) for n, _, where in pairs(self.arguments, _samples(self.arguments)) if isinstance(n, Size)]
-        return solved(numbers, self.sizes)
+    def shown_at(self, **sizes: int) -> Program:
+        """Return the first piece at sizes, with numbers that are `Size` and `RealSize` objects where they are expressions."""
+        first = self.pieces[0]
+        numbers = first.numbers(self._checked(sizes))
+        offsets = _offsets(first.taken.program)
+        made = [n if at in offsets else _shown(n, first.expressions.get(at)) for at, n in enumerate(numbers)]
+        return filled(first.taken.program, made).replace(tensors=self.tensors)
+
+    def tried(self) -> dict[str, range]:
+        """Return the sizes, without very large ones, at which it is enough to try something."""
+        sample = self.sample()
+        return {name: r[: max(_TRIED, 2 * (r.index(sample[name]) + 1))] for name, r in self.sizes.items()}
+
+    def sample(self) -> dict[str, int]:
+        """Return the sizes of the names at which the program is listed."""
+        args, kwargs = _samples(self.pieces[0].taken.program.arguments)
+        return self.sizes_of(*args, **kwargs)
 
     def save(self, f: Any, *, parameters: bool = True) -> None:
         """Save the program, with its expressions and guards. See `Program.save`."""
@@ -249,8 +300,9 @@ class SizedProgram(Program):
         if conditions:
             lines += [f"    if not ({' and '.join(conditions)}):",
                       f"        raise ValueError({f'{self.name}: these calls need ' + ' and '.join(conditions)!r})"]  # fmt: skip
-        if "sqrt(" in body or "log(" in body:
-            head = "from math import log, sqrt\n\n" + head
+        used = sorted(one for one in MATH if re.search(rf"(?<![.\w]){one}\(", "\n".join([*lines, body])))
+        if used:
+            head = f"from math import {', '.join(used)}\n\n{head}"
         keywords = f", *, {', '.join(missing)}" if missing else ""
         return f"{head}{start}{parameters}{keywords}):\n" + "\n".join([*lines, body])
 
@@ -320,7 +372,10 @@ def found(
 ) -> SizedProgram:
     """Find the program with named sizes for a function `make` that returns the program at given sizes. See `Finder`."""
     finder = Finder(make, tried or ranges, base, ranges)
-    finder.run()
+    try:
+        finder.run()
+    except ExpressionError as error:  # of an expression that the code computed at some sizes only
+        raise SizesError(f"trace: {error}") from None
     pieces = sorted(finder.pieces, key=lambda piece: not piece.holds(base))
     for piece in pieces:
         piece.notes = {}

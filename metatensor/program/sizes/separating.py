@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from metatensor.program.sizes.captures import PIECES, Captures
+from metatensor.program.sizes.crossing import compared
 from metatensor.program.sizes.expressions import Expression, evaluate, name
 from metatensor.program.sizes.guards import Guard
 from metatensor.program.sizes.numbers import first_difference
@@ -137,6 +138,9 @@ class Separating(Captures):
                     edge = self._edge(n, a, b)
                     if edge is not None:
                         return Guard(name(n), relation, edge)
+        for guard in compared([*one.notes, *other.notes], [*one.expressions.values(), *other.expressions.values()], self.names):
+            if separates(guard):
+                return guard
         for n in self.names:
             common = [math.gcd(*(sizes[n] for sizes in part.points)) for part in (one, other)]
             for k in dict.fromkeys((*range(2, 65), *(k for k in common if k > 64))):

@@ -1,5 +1,6 @@
 """`Program.to_onnx`: names, initializers, ties, external data, metadata, sizes with names, further conversions, and what is refused."""
 
+import math
 import os
 import subprocess
 import sys
@@ -153,17 +154,17 @@ class Attention(nn.Module):
         return self.out(y.transpose(1, 2).reshape(n, length, 8)), x.mean(1)
 
 
-def at(fn, *shapes):
-    return [traced(fn, mt.randint(0, 20, shape, device="cpu")) for shape in shapes]
+def dims_of(made):
+    graph = onnx.load_from_string(made).graph
+    return [[d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*graph.input, *graph.output)]
 
 
 def test_sizes_with_names():
     model = Attention().to("cpu").eval()
-    program, *others = at(model, (2, 5), (3, 11), (5, 7))
-    made = exported(program, dynamic={"x0": {0: "batch", 1: "length"}}, traces=others)
-    loaded = onnx.load_from_string(made)
-    dims = [[d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*loaded.graph.input, *loaded.graph.output)]
-    assert dims == [["batch", "length"], ["batch", "length", 8], ["batch", 8]]
+    ids = mt.randint(0, 20, (2, 5), device="cpu")
+    program = traced(model, ids, sizes={"batch": (1, 16), "length": (1, 64)}, dims=[["batch", "length"]])
+    made = exported(program)
+    assert dims_of(made) == [["batch", "length"], ["batch", "length", 8], ["batch", 8]]
     for shape in ((2, 5), (1, 1), (7, 3), (4, 13)):
         ids = mt.randint(0, 20, shape, device="cpu")
         for got, t in zip(run(made, ids), model(ids)):
@@ -180,8 +181,7 @@ def test_sizes_with_names():
 ])  # fmt: skip
 def test_functions_of_a_size(fn):
     with mt.device("cpu"):
-        program, *others = (traced(fn, mt.rand(n, 4)) for n in (3, 5, 8))
-        made = exported(program, dynamic={"x0": {0: "n"}}, traces=others)
+        made = exported(traced(fn, mt.rand(4, 4), sizes={"n": (1, 16)}, dims=[["n", None]]))
         for n in (3, 6, 11):
             x = mt.rand(n, 4)
             results = fn(x)
@@ -189,49 +189,54 @@ def test_functions_of_a_size(fn):
                 assert_close(got, array(t))
 
 
-@pytest.mark.parametrize(("fn", "words"), [
-    (lambda x: x.view(x.shape[0] // 2 + 1, -1) if x.shape[0] < 0 else x[: x.shape[0] // 2], "in a way that the traces do not tell"),
-    (lambda x: nn.functional.avg_pool1d(x.t(), x.shape[0]), "a number in it depends on the sizes"),
-    (lambda x: x.exp() if x.shape[0] < 6 else x.sin(), "depends on the sizes: exp in one trace, sin in another"),
-    (lambda x: x.exp() if x.shape[0] < 6 else x.exp().sin(), "1 and 2 calls"),
+@pytest.mark.parametrize(("fn", "text"), [
+    (lambda x: x[: x.shape[0] // 2 + 1], "n//2 + 1"), (lambda x: x[: int(x.shape[0] * 0.7)], "int(n * 0.7)"),
+    (lambda x: x[: -(-x.shape[0] // 3)], "ceil(n/3)"), (lambda x: x[: x.shape[0] % 5 + 1], "n%5 + 1"),
+    (lambda x: x[: round(x.shape[0] / 4) + 1], "round(n / 4) + 1"),
+    (lambda x: x / x.shape[0] ** 0.5, "n"), (lambda x: x * math.sqrt(x.shape[0]) - math.log(x.shape[0]), "n"),
+    (lambda x: nn.functional.pad(x, (0, 0, 0, -x.shape[0] % 8)), None),
 ])  # fmt: skip
-def test_what_depends_on_sizes_otherwise_is_refused(fn, words):
-    program, *others = (traced(fn, rand(n, 4)) for n in (2, 5, 8))
-    with pytest.raises(ExportError, match=words):
-        exported(program, dynamic={"x0": {0: "n"}}, traces=others)
+def test_expressions_of_a_size(fn, text):
+    program = traced(fn, rand(9, 4), sizes={"n": (2, 60)}, dims=[["n", None]])
+    made = exported(program)
+    assert text is None or dims_of(made)[1][0] == text
+    for n in (2, 3, 7, 8, 16, 31, 60):
+        x = rand(n, 4)
+        got = run(made, x)[0]
+        assert got.shape == tuple(fn(x).shape)
+        assert_close(got, array(fn(x)))
 
 
-def test_sizes_that_the_traces_do_not_tell_apart():
-    def fn(x):
-        return x.new_zeros(x.shape[1]).unsqueeze(0) + x.sum()
-
-    names = {"x0": {0: "n", 1: "m"}}
-    for shapes, told in (((2, 5), (3, 7), (5, 11)), False), (((2, 5), (3, 11), (5, 7)), True), (((2, 4), (3, 6), (4, 8)), False):
-        program, *others = (traced(fn, rand(*shape)) for shape in shapes)
-        if told:
-            assert run(exported(program, dynamic=names, traces=others), rand(9, 4))[0].shape == (1, 4)
-        else:
-            with pytest.raises(ExportError, match="do not tell"):
-                exported(program, dynamic=names, traces=others)
+def test_expressions_in_dimensions_of_inputs():
+    program = traced(lambda x, y: x[: y.shape[0]] + y, rand(9, 4), rand(4, 4), sizes={"n": (2, 60)}, dims=[["2*n + 1", None], ["n", None]])
+    assert dims_of(exported(program)) == [["2*n + 1", 4], ["n", 4], ["n", 4]]
+    alone = traced(lambda x: x.sum(1) * (x.shape[0] // 2), rand(9, 4), sizes={"n": (2, 60)}, dims=[["2*n + 1", None]])
+    x = rand(13, 4)
+    assert_close(run(exported(alone), x)[0], array(x.sum(1) * 6))
 
 
-def test_arguments_of_names():
-    program, other = (traced(lambda x, y: x + y, rand(n, 4), rand(n, 4)) for n in (3, 5))
-    for options, words in (
-        ({"dynamic": {"x0": {0: "n"}}}, "traces at other sizes"), ({"traces": [other]}, "with dynamic only"),
-        ({"dynamic": {"x9": {0: "n"}}, "traces": [other]}, "no input named 'x9'"),
-        ({"dynamic": {"x0": {2: "n"}}, "traces": [other]}, "no dimension 2"),
-    ):  # fmt: skip
-        with pytest.raises(ValueError, match=words):
-            exported(program, **options)
-    with pytest.raises(ExportError, match="dimension 0 of input 1 has the sizes"):
-        exported(program, dynamic={"x0": {0: "n"}}, traces=[other])
-    with pytest.raises(ExportError, match="no trace has another size 'n' than 4"):
-        exported(program, dynamic={"x0": {1: "n"}}, traces=[other])
-    with pytest.raises(ExportError, match="2 names of sizes need 2 traces"):
-        exported(program, dynamic={"x0": {0: "n"}, "x1": {0: "m"}}, traces=[other])
-    made = exported(program, dynamic={"x0": {0: "n"}, "x1": {0: "n"}}, traces=[other])
-    assert run(made, rand(9, 4), rand(9, 4))[0].shape == (9, 4)
+def test_other_calls_at_other_sizes():
+    program = traced(lambda x: x.exp() if x.shape[0] < 6 else x.sin(), rand(3, 4), sizes={"n": (1, 60)}, dims=[["n", None]])
+    with pytest.warns(UserWarning, match="the calls for n <= 5, and is not that of n >= 6"):
+        made = exported(program)
+    x = rand(4, 4)
+    assert_close(run(made, x)[0], array(x.exp()))
+
+
+def test_views_of_some_sizes_are_the_same_model(recwarn):
+    program = traced(lambda x: x.transpose(0, 1).reshape(-1) + 1, rand(3, 4), sizes={"a": (1, 60), "b": (1, 60)}, dims=[["a", "b"]])
+    made = exported(program)
+    assert len(program.pieces) > 1 and not [w for w in recwarn if w.category is UserWarning]
+    for shape in ((1, 5), (5, 1), (3, 7)):
+        x = rand(*shape)
+        assert_close(run(made, x)[0], array(x.t().reshape(-1) + 1))
+
+
+def test_what_depends_on_sizes_otherwise_is_refused():
+    with mt.device("cpu"):
+        program = traced(lambda x: nn.functional.avg_pool1d(x.t(), x.shape[0]), mt.rand(4, 4), sizes={"n": (2, 9)}, dims=[["n", None]])
+    with pytest.raises(ExportError, match="a number in it depends on the sizes"):
+        exported(program)
 
 
 # Functions ------------------------------------------------------------------------------------------------------

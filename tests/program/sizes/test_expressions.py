@@ -1,5 +1,7 @@
 """Expressions of named sizes: arithmetic, text, bounds."""
 
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -58,6 +60,20 @@ def test_reals_are_computed_in_their_order():
     found = parse("1 / sqrt(2*a) * 0.5")
     assert isinstance(found, Real) and evaluate(found, {"a": 8}) == 1 / 16**0.5 * 0.5
     assert parse(str(found)) == found and set(names_in(found)) == {"a"}
+
+
+@pytest.mark.parametrize("text", [
+    "int(a * 0.7)", "ceil(log2(a))", "floor((a * 0.7) / 3)", "round(a / 6) + 1", "b*int(sqrt(a))", "gcd(a, 12)", "isqrt(a)",
+    "round(a / 7, 2)", "int(exp(a / 50) - 1)", "ceil(a * 1e-05)", "a // 2.0",
+])  # fmt: skip
+def test_texts_of_rounded_floats(text):
+    found = parse(text)
+    scope = {**vars(math), "int": int, "round": round}
+    for n in (1, 7, 20):
+        assert evaluate(found, {"a": n, "b": 3}) == eval(text, scope, {"a": n, "b": 3}) == eval(python(found), scope, {"a": n, "b": 3})
+        low, high = bounds(found, {"a": (n, n), "b": (3, 3)})
+        assert low <= evaluate(found, {"a": n, "b": 3}) <= high
+    assert parse(str(found)) == found
 
 
 @pytest.mark.parametrize("text", [

@@ -12,6 +12,8 @@ from onnx import TensorProto, defs, helper, numpy_helper
 import metatensor as mt
 from metatensor._core.dtype import DType
 from metatensor.program.onnx.dtypes import element_type
+from metatensor.program.sizes.expressions import ROUNDING, Expression, Real, RealSize, Size, linear
+from metatensor.program.sizes.expressions import name as named
 
 __all__ = ["Declined", "Graph", "Size", "Unknown", "Var"]
 
@@ -26,19 +28,9 @@ _TYPES = {dtype: {"float32": "float", "float64": "double"}.get(name, name) for n
 """The names of dtypes in ONNX's schemas."""
 
 
-class Size(int):
-    """A number in a program that depends on named sizes: its value in the trace, and the terms of the expression.
-
-    Arithmetic gives plain numbers. A conversion that loses an expression this way makes graphs that differ between traces.
-    """
-
-    terms: tuple[tuple[tuple[str, ...], int], ...] | None
-    """Products of names, each with its factor. No names: a constant. None: the expression is not known."""
-
-    def __new__(cls, value: int, terms: tuple[tuple[tuple[str, ...], int], ...] | None) -> Size:
-        made = super().__new__(cls, value)
-        made.terms = terms
-        return made
+_INTEGER = {"//": "Div", "%": "Mod", "min": "Min", "max": "Max"}
+_REAL = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "**": "Pow", "sqrt": "Sqrt", "log": "Log", "exp": "Exp", "sin": "Sin",
+         "cos": "Cos", "tanh": "Tanh", "float": "Cast"}  # fmt: skip
 
 
 class Declined(Exception):
@@ -46,7 +38,7 @@ class Declined(Exception):
 
 
 class Unknown(Exception):
-    """Raised where a number is needed that depends on named sizes in an unknown way."""
+    """Raised where a number is needed that depends on named sizes in a way that ONNX cannot compute."""
 
 
 class Var(str):
@@ -97,14 +89,14 @@ class Graph:
         self.opset = opset
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
-        self.sizes: dict[str, tuple[str, int]] = {}
-        """For each named size the input that has it, and the dimension."""
+        self.sizes: dict[str, tuple[str, int, int, int]] = {}
+        """For each named size the input and the dimension from which it follows, and the factor and the constant there."""
         self.notes: dict[str, str] = {}
         self.prefix = ""
         self._taken = set(taken)
         self._counts: dict[str, int] = {}
         self._constants: dict[Any, Var] = {}
-        self._named: dict[str, Var] = {}
+        self._named: dict[Any, Var] = {}
 
     def fresh(self, wish: str) -> str:
         """Return a name that no value of the graph has."""
@@ -192,27 +184,42 @@ class Graph:
             if plain:
                 parts.append(self.ints(plain))
                 plain = []
-            parts.append(self._computed(value))
+            parts.append(self._computed(value.expression))
         if plain:
             parts.append(self.ints(plain))
         return Var(parts[0], mt.int64, (1,)) if len(parts) == 1 else self.op("Concat", *parts, dtype=mt.int64, shape=(len(values),), axis=0)
 
     def number(self, value: Any, dtype: DType) -> Var:
-        """Return a 0-d tensor that holds a number."""
-        if isinstance(value, Size):
-            found = self.op("Squeeze", self._computed(value), self.ints([0]), shape=())
+        """Return a tensor without dimensions with a number."""
+        if isinstance(value, (Size, RealSize)):
+            found = self.op("Squeeze", self._computed(value.expression), self.ints([0]), shape=())
             return self.cast(found, dtype)
         return self.constant(value, dtype)
 
-    def _computed(self, size: Size) -> Var:
-        """Return a tensor with one element: the value of an expression of named sizes."""
-        if size.terms is None:
-            raise Unknown(f"the number {int(size)} depends on the sizes in a way that the traces do not tell")
+    def source(self, name: str, value: Any) -> None:
+        """Note that an input has sizes from which named sizes follow."""
+        for axis, n in enumerate(value.shape):
+            found = linear(n.expression) if isinstance(n, Size) else None
+            if found is not None:
+                self.sizes.setdefault(found[0], (name, axis, *found[1:]))
+
+    def _computed(self, value: Any) -> Var:
+        """Return a tensor with one element: the value of an expression, int64 or float64."""
+        if value not in self._named:
+            self._named[value] = self._polynomial(value) if isinstance(value, Expression) else (
+                self._applied(value.op, value.args, mt.float64) if isinstance(value, Real)
+                else self.constant([value], mt.float64 if isinstance(value, float) else mt.int64))  # fmt: skip
+        return self._named[value]
+
+    def _polynomial(self, value: Expression) -> Var:
         total: Var | None = None
-        for names, factor in size.terms:
+        for product, factor in value.terms.items():
             term: Var | None = None
-            for name in names:
-                term = self._size(name) if term is None else self.op("Mul", term, self._size(name), shape=(1,))
+            for atom in product:
+                own = named(atom) if isinstance(atom, str) else Expression({(atom,): 1})
+                if own not in self._named:
+                    self._named[own] = self._size(atom) if isinstance(atom, str) else self._applied(atom[0], atom[1:], mt.int64)
+                term = self._named[own] if term is None else self.op("Mul", term, self._named[own], shape=(1,))
             if term is None or factor != 1:
                 constant = self.constant([factor], mt.int64)
                 term = constant if term is None else self.op("Mul", term, constant, shape=(1,))
@@ -220,11 +227,28 @@ class Graph:
         assert total is not None
         return total
 
+    def _applied(self, op: str, args: Sequence[Any], dtype: DType) -> Var:
+        """Return the value of an operation on expressions."""
+        if op in ROUNDING and len(args) == 1:
+            found = self._computed(args[0])
+            kind = {"ceil": "Ceil", "floor": "Floor", "round": "Round"}.get(op)
+            return self.cast(found if kind is None else self.op(kind, found, shape=(1,)), mt.int64)
+        kinds = _INTEGER if dtype is mt.int64 else _REAL
+        if op not in kinds:
+            raise Unknown(f"{op} of named sizes has no form in ONNX")
+        given = [self.cast(self._computed(a), dtype) for a in args]
+        if op == "//":  # Div rounds toward zero
+            rest = self.op("Mod", *given, shape=(1,))
+            return self.op("Div", self.op("Sub", given[0], rest, shape=(1,)), given[1], shape=(1,))
+        return given[0] if op == "float" else self.op(kinds[op], *given, shape=(1,))
+
     def _size(self, name: str) -> Var:
-        if name not in self._named:
-            source, axis = self.sizes[name]
-            self._named[name] = self.op("Shape", source, dtype=mt.int64, shape=(1,), start=axis, end=axis + 1)
-        return self._named[name]
+        if name not in self.sizes:
+            raise Unknown(f"the size {name} is no size of an input, nor in a sum or product of it with numbers")
+        source, axis, factor, rest = self.sizes[name]
+        found = self.op("Shape", source, dtype=mt.int64, shape=(1,), start=axis, end=axis + 1)
+        found = self.op("Sub", found, self.constant([rest], mt.int64), shape=(1,)) if rest else found
+        return self.op("Div", found, self.constant([factor], mt.int64), shape=(1,)) if factor != 1 else found
 
     def reshaped(self, value: Var, shape: Sequence[int]) -> Var:
         """Return a value in another shape."""
@@ -232,7 +256,7 @@ class Graph:
         named = [i for i, n in enumerate(wanted) if isinstance(n, Size)]
         if named and 0 not in wanted:
             same = [i for i in named if value.shape is not None and i < len(value.shape) and isinstance(value.shape[i], Size)
-                    and wanted[i].terms is not None and value.shape[i].terms == wanted[i].terms]  # type: ignore[attr-defined]  # fmt: skip
+                    and value.shape[i].expression == wanted[i].expression]  # type: ignore[attr-defined]  # fmt: skip
             if len(named) == 1 and not same:
                 wanted[named[0]] = -1
             else:

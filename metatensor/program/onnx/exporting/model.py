@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
@@ -23,15 +24,19 @@ from metatensor.program.onnx.exporting import products as _products
 from metatensor.program.onnx.exporting import reducing as _reducing
 from metatensor.program.onnx.exporting import resizing as _resizing
 from metatensor.program.onnx.exporting import views as _views
-from metatensor.program.onnx.exporting.dynamic import Axes, axes_of, named
 from metatensor.program.onnx.exporting.errors import ExportError, Unsupported, listed
 from metatensor.program.onnx.exporting.functions import with_functions
-from metatensor.program.onnx.exporting.graph import Graph, Size, Unknown, Var
+from metatensor.program.onnx.exporting.graph import Graph, Unknown, Var
 from metatensor.program.onnx.exporting.lowering import decomposed_calls, prepared
 from metatensor.program.onnx.exporting.table import Declined, convert
 from metatensor.program.onnx.exporting.writing import Built, with_data
 from metatensor.program.printing import names_of
 from metatensor.program.program import Program
+from metatensor.program.sizes.expressions import ExpressionError, Size
+from metatensor.program.sizes.numbers import filled
+from metatensor.program.sizes.pieces import SizesError
+from metatensor.program.sizes.program import SizedProgram
+from metatensor.program.sizes.refitting import points_of, refitted
 from metatensor.program.structure import leaves
 
 __all__ = ["build"]
@@ -39,12 +44,14 @@ __all__ = ["build"]
 FAMILIES = (_activation, _creating, _elementwise, _indexing, _norms, _pooling, _products, _reducing, _resizing, _views)
 """The modules that fill the table of conversions."""
 _ROUNDS = 12
-"""Maximum depth of nested decompositions."""
+"""Decompositions inside decompositions."""
+_DRAWN = 3
+"""Sizes at which the graph of a program with named sizes is made, to find numbers in it that vary."""
 
 
 def build(
     program: Program, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
-    parameters: bool = True, dynamic: Mapping[Any, Any] | None = None, traces: Sequence[Program] = (), metadata: bool = True,
+    parameters: bool = True, metadata: bool = True,
     conversions: Mapping[str, Callable[..., Any]] | None = None, functions: bool = False, ignore_writes: bool = False,
     data: bool = True,
 ) -> Any:  # fmt: skip
@@ -54,22 +61,16 @@ def build(
         raise ValueError(f"opset: expected a version from {LEAST_OPSET} to {newest}, got {opset}")
     inputs = list({value.number: value for value in program.inputs}.values())
     names = _input_names(program, inputs, input_names)
-    axes = axes_of(dynamic, names, inputs)
-    if axes and not traces:
-        raise ValueError("dynamic: traces at other sizes are needed to find what depends on them; pass them as traces")
-    if traces and not axes:
-        raise ValueError("traces: they are of use with dynamic only")
-    how = _Options(names, axes, opset, metadata, dict(conversions or {}), output_names, ignore_writes)
-    graph, outputs, program = _converted([prepared(one, ignore_writes) for one in (program, *traces)], how)
-    built = _assembled(graph, outputs, program, names, axes, parameters, functions)
+    how = _Options(names, opset, metadata, dict(conversions or {}), output_names, ignore_writes)
+    graph, outputs, program = _sized(program, how) if isinstance(program, SizedProgram) else _converted(program, how)
+    built = _assembled(graph, outputs, program, names, parameters, functions)
     return with_data(built) if data else built
 
 
 class _Options(NamedTuple):
-    """How to build a graph: the names of inputs and their dimensions, and the caller's options."""
+    """How a graph is made: the names of inputs, and what was asked for."""
 
     names: list[str]
-    axes: Axes
     opset: int
     metadata: bool
     conversions: dict[str, Any]
@@ -77,23 +78,66 @@ class _Options(NamedTuple):
     ignore_writes: bool
 
 
-def _converted(programs: list[Program], how: _Options) -> tuple[Graph, list[tuple[str, Value]], Program]:
-    """Return the graph, its outputs by name, and the lowered program."""
+Converted = tuple[Graph, list[tuple[str, Value]], Program]
+"""A graph, its outputs by name, and the program after what it was lowered to."""
+
+
+def _converted(program: Program, how: _Options) -> Converted:
+    program = prepared(program, how.ignore_writes)
     stuck: list[Unsupported] = []
     for _ in range(_ROUNDS):
-        seen = named(programs, how.axes) if how.axes else programs
-        drawn = [_Drawing(one, how) for one in seen]
-        failed = {i: why for one in drawn for i, why in one.failed.items()}
-        if not failed:
-            for other in drawn[1:]:
-                drawn[0].compare(other)
-            return drawn[0].graph, drawn[0].outputs, seen[0]
-        stuck = [Unsupported(programs[0].calls[i].op.name, programs[0].calls[i].place, why) for i, why in sorted(failed.items())]
-        lowered = [decomposed_calls(one, failed, how.ignore_writes) for one in programs]
-        if any(one is None for one in lowered):
+        drawn = _Drawing(program, how)
+        if not drawn.failed:
+            return drawn.graph, drawn.outputs, program
+        stuck = drawn.stuck()
+        lowered = decomposed_calls(program, drawn.failed, how.ignore_writes)
+        if lowered is None:
             break
-        programs = [one for one in lowered if one is not None]
-    raise listed(programs[0].name, stuck)
+        program = lowered
+    raise listed(program.name, stuck)
+
+
+def _sized(program: SizedProgram, how: _Options) -> Converted:
+    """Return the graph of a program with named sizes. Its numbers are computed from the sizes of the inputs."""
+    try:
+        made = refitted(program, lambda one: prepared(one, how.ignore_writes))
+        stuck: list[Unsupported] = []
+        for _ in range(_ROUNDS):
+            points = [sizes for sizes, _ in zip(points_of(made, 0), range(_DRAWN))]
+            drawn = [_Drawing(made.shown_at(**sizes), how) for sizes in points]
+            failed = {i: why for one in drawn for i, why in one.failed.items()}
+            if not failed:
+                for other in drawn[1:]:
+                    drawn[0].compare(other)
+                _check_other_sizes(program, made, how)
+                return drawn[0].graph, drawn[0].outputs, drawn[0].program
+            stuck = drawn[0].stuck(failed)
+            if decomposed_calls(made.at(**points[0]), failed, how.ignore_writes) is None:
+                break
+            made = refitted(made, lambda one, failed=failed: _lowered(one, failed, how))  # type: ignore[misc]
+    except SizesError as error:
+        raise ExportError(str(error)) from None
+    raise listed(program.name, stuck)
+
+
+def _lowered(program: Program, failed: Mapping[int, str], how: _Options) -> Program:
+    made = decomposed_calls(program, failed, how.ignore_writes)
+    assert made is not None
+    return made
+
+
+def _check_other_sizes(program: SizedProgram, made: SizedProgram, how: _Options) -> None:
+    """Warn of sizes at which the program has other calls, unless these have the same graph there."""
+    for i, condition in enumerate(program.conditions()[: len(program.pieces)]):
+        for sizes, _ in zip(points_of(program, i) if i else (), range(_DRAWN)):
+            try:
+                own = _Drawing(_converted(program.at(**sizes), how)[2], how)
+                other = _Drawing(filled(made.pieces[0].taken.program, made.pieces[0].numbers(sizes)), how)
+                own.compare(other)
+            except (ExportError, ExpressionError):
+                warnings.warn(f"{program.name}: the ONNX model makes the calls for {program.conditions()[0].partition(':')[0]}, and "
+                              f"is not that of {condition}", stacklevel=5)  # fmt: skip
+                return
 
 
 class _Drawing:
@@ -105,10 +149,9 @@ class _Drawing:
         self.graph = graph = Graph(how.opset, {*names, *program.held, *named_outputs})
         env: dict[int, Var] = {}
         inputs = list({value.number: value for value in program.inputs}.values())
-        for i, (name, value) in enumerate(zip(names, inputs)):
+        for name, value in zip(names, inputs):
             env[value.number] = Var(name, value.dtype, value.shape)
-            for axis, size in how.axes.get(i, {}).items():
-                graph.sizes.setdefault(size, (name, axis))
+            graph.source(name, value)
         for name, value in program.held.items():
             env[value.number] = Var(name, value.dtype, value.shape)
         self.failed: dict[int, str] = {}
@@ -142,6 +185,11 @@ class _Drawing:
             if not self.failed:
                 graph.nodes.append(helper.make_node("Identity", [str(env[value.number])], [name], name=graph.fresh("Identity")))
         self.origins += [-1] * (len(graph.nodes) - len(self.origins))
+
+    def stuck(self, failed: Mapping[int, str] | None = None) -> list[Unsupported]:
+        """Return the calls that have no form in ONNX."""
+        calls = self.program.calls
+        return [Unsupported(calls[i].op.name, calls[i].place, why) for i, why in sorted((failed or self.failed).items())]
 
     def compare(self, other: _Drawing) -> None:
         """Raise if the graphs of two traces differ: a conversion made a constant of a number that depends on sizes."""
@@ -215,12 +263,12 @@ def _places(output: Any, name: str) -> Iterator[str]:
 
 
 def _assembled(
-    graph: Graph, outputs: list[tuple[str, Value]], program: Program, names: list[str], axes: Axes, parameters: bool, functions: bool
+    graph: Graph, outputs: list[tuple[str, Value]], program: Program, names: list[str], parameters: bool, functions: bool
 ) -> Built:
     nodes = _needed(graph.nodes, [name for name, _ in outputs])
     used = {name for node in nodes for name in node.input}
     inputs = list({value.number: value for value in program.inputs}.values())
-    given = [_info(name, value, axes.get(i, {})) for i, (name, value) in enumerate(zip(names, inputs))]
+    given = [_info(name, value) for name, value in zip(names, inputs)]
     tensors = {}
     initializers = []
     for name, value in program.held.items():
@@ -236,9 +284,9 @@ def _assembled(
                 "program tensors with data (bind), or pass parameters=False, which makes inputs of all of them"
             )
         else:
-            given.append(_info(name, value, {}))
+            given.append(_info(name, value))
     initializers += [t for t in graph.initializers if t.name in used]
-    results = [_info(name, value, {}) for name, value in outputs]
+    results = [_info(name, value) for name, value in outputs]
     definitions: list[Any] = []
     if functions:
         nodes, definitions = with_functions(nodes, [name for name, _ in outputs], graph.opset)
@@ -257,18 +305,10 @@ def _domains(nodes: Sequence[Any], functions: Sequence[Any]) -> list[Any]:
     return [helper.make_opsetid(domain, 1) for domain in dict.fromkeys(node.domain for node in every) if domain]
 
 
-def _info(name: str, value: Value, axes: Mapping[int, str]) -> Any:
-    shape = [axes.get(i) or _dim(n) for i, n in enumerate(value.shape)]
+def _info(name: str, value: Value) -> Any:
+    """Return the description of an input or output. Named sizes are expressions in it."""
+    shape = [str(n) if isinstance(n, Size) else n for n in value.shape]
     return helper.make_tensor_value_info(name, element_type(value.dtype), shape)
-
-
-def _dim(n: int) -> Any:
-    """Return a size as a number or a name, or None if it is computed from named sizes."""
-    if not isinstance(n, Size):
-        return n
-    if n.terms is not None and len(n.terms) == 1 and len(n.terms[0][0]) == 1 and n.terms[0][1] == 1:
-        return n.terms[0][0][0]
-    return None
 
 
 def _needed(nodes: Sequence[Any], outputs: Sequence[str]) -> list[Any]:

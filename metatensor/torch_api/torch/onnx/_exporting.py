@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import metatensor as mt
@@ -15,8 +15,12 @@ from metatensor.program import Program
 from metatensor.program.onnx.dtypes import onnx_package
 from metatensor.program.onnx.exporting import DEFAULT_OPSET, ExportError, model_of
 from metatensor.program.onnx.exporting import export as write
-from metatensor.program.structure import leaves, mapped
+from metatensor.program.sizes.expressions import Expression, ExpressionError, names_in, parse
+from metatensor.program.sizes.pieces import SizesError
+from metatensor.program.structure import leaves
 from metatensor.torch_api.torch import onnx
+from metatensor.torch_api.torch.export import Dim
+from metatensor.torch_api.torch.export._dims import LARGEST, Dims, trace_dims, tried_ranges
 
 __all__ = ["ONNXProgram", "export"]
 
@@ -129,7 +133,7 @@ def export(
     training: Any = None, operator_export_type: Any = None, do_constant_folding: bool = True, custom_opsets: Any = None,
     export_modules_as_functions: Any = False, autograd_inlining: bool = True,
 ) -> ONNXProgram:  # fmt: skip
-    """Export a module to ONNX. The module runs once with the arguments; with dynamic sizes it runs three times, at different sizes.
+    """Export a module to ONNX. It runs once with the arguments, and at several sizes if some are dynamic.
 
     A model has no state: as in PyTorch, writes to buffers, parameters and arguments are not in the model.
 
@@ -152,8 +156,8 @@ def export(
     external_data : bool
         Whether the data of tensors is in a separate file beside `f`, if `f` is a path. Default True.
     dynamic_shapes : dict or tuple, optional
-        The dimensions whose size varies, for each argument by name or in order. Each is a dict by dimension, or a list, with a name, a
-        `Dim`, ``Dim.DYNAMIC`` or ``Dim.AUTO`` for a size that varies, and None for a fixed size.
+        For arguments, by name or in order, the dimensions whose size varies: a dict by dimension, or a list, of names, `Dim`,
+        ``Dim.DYNAMIC`` or ``Dim.AUTO``; None for a fixed size. Names may be expressions, such as ``2*n``.
     verify : bool
         Whether to run the model in onnxruntime and compare the results. Default False.
     export_params : bool
@@ -191,15 +195,15 @@ autograd_inlining
     traced, names = _traced(model, args, kwargs, dynamo, training)
     if input_names:
         names[: len(input_names)] = list(input_names)
-    axes = _axes(model, args, kwargs, names, dynamic_axes, dynamic_shapes, output_names)
+    axes, ranges = _axes(model, args, kwargs, names, dynamic_axes, dynamic_shapes, output_names)
     options: dict[str, Any] = {"opset": opset_version or DEFAULT_OPSET, "input_names": names, "output_names": output_names,
                                "parameters": export_params, "conversions": _registered(),
                                "functions": export_modules_as_functions, "ignore_writes": True}  # fmt: skip
     try:
         if axes:
-            options.update(dynamic=axes, traces=_others(model, args, kwargs, names, axes, dynamo, training))
+            traced = _varying(model, args, kwargs, names, axes, ranges, dynamo, training)
         made = ONNXProgram(traced, options, keep_initializers_as_inputs)
-    except ExportError as error:
+    except (ExportError, SizesError) as error:
         from metatensor.torch_api.torch.onnx.errors import UnsupportedOperatorError
 
         raise UnsupportedOperatorError(str(error)) from error
@@ -276,18 +280,22 @@ class _mode:
 
 def _axes(
     model: Any, args: tuple, kwargs: dict[str, Any], names: list[str], axes: Any, shapes: Any, outputs: Any
-) -> dict[str, dict[int, str]]:
-    """Return the names of dimensions for each input, by the input's name."""
+) -> tuple[dict[str, dict[int, str]], Ranges]:
+    """Return for inputs, by name, the names of dimensions, and the ranges of names that have one."""
     found: dict[str, dict[int, str]] = {}
+    ranges = Ranges()
     for name, wanted in (axes or {}).items():
         if name in names:
             if not isinstance(wanted, Mapping):
                 wanted = {axis: f"{name}_dynamic_axes_{i + 1}" for i, axis in enumerate(wanted)}
             found[name] = {int(axis): str(size) for axis, size in wanted.items()}
         elif name not in (outputs or ()):
-            raise ValueError(f"onnx.export: dynamic_axes names {name!r}, which is neither an input nor an output; the inputs are {names}")
+            raise ValueError(f"onnx.export: dynamic_axes names {name!r}, which is no input or output; the inputs are {names}")
+    for sizes in found.values():
+        for axis, text in sizes.items():
+            sizes[axis] = _identifier(text)
     if shapes is None:
-        return found
+        return found, ranges
     given = list(_arguments(model, args, kwargs))
     specs = [shapes.get(name) for name, _ in given] if isinstance(shapes, Mapping) else list(shapes) + [None] * (len(given) - len(shapes))
     unknown = {name for name, spec in shapes.items() if spec} - {name for name, _ in given} if isinstance(shapes, Mapping) else ()
@@ -302,10 +310,10 @@ def _axes(
             name = names[len(seen) - 1]
             rows = dims.items() if isinstance(dims, Mapping) else enumerate(dims or ())
             for axis, dim in rows:
-                size = _dim_name(dim, name, axis)
+                size = _dim_name(dim, name, axis, ranges)
                 if size is not None:
                     found.setdefault(name, {})[int(axis)] = size
-    return found
+    return found, ranges
 
 
 def _pairs(argument: Any, spec: Any) -> Iterator[tuple[Tensor, Any]]:
@@ -323,55 +331,70 @@ def _pairs(argument: Any, spec: Any) -> Iterator[tuple[Tensor, Any]]:
             yield t, None
 
 
-def _dim_name(dim: Any, name: str, axis: Any) -> str | None:
+def _dim_name(dim: Any, name: str, axis: Any, ranges: Ranges) -> str | None:
     if dim is None or isinstance(dim, int) and not isinstance(dim, bool):
         return None
     if isinstance(dim, str):
-        return dim
+        return _identifier(dim)
     kind = getattr(dim, "name", None)
-    if kind in ("DYNAMIC", "AUTO"):
-        return f"{name}_dim_{axis}"
     if kind == "STATIC":
         return None
-    found = getattr(dim, "__name__", None)
-    if not isinstance(found, str) or not found.isidentifier():
-        raise NotImplementedError(f"onnx.export: dynamic_shapes has {dim!r}; only plain dimensions are supported")
-    return found
+    if kind in ("DYNAMIC", "AUTO"):
+        made = f"{_identifier(name)}_dim_{axis}"
+        ranges.hints.update([made] if kind == "AUTO" else [])
+        return made
+    if not isinstance(dim, Dim):
+        raise NotImplementedError(f"onnx.export: dynamic_shapes has {dim!r}; there are names, Dim, Dim.AUTO, Dim.DYNAMIC and Dim.STATIC")
+    root = dim._root
+    ranges[root.__name__] = range(root.min, LARGEST if root.max is None else root.max + 1)
+    return str(dim.__name__)
 
 
-def _others(model: Any, args: tuple, kwargs: dict[str, Any], names: list[str], axes: dict[str, dict[int, str]], dynamo: bool,
-            training: Any) -> list[Program]:  # fmt: skip
-    """Return programs of the same callable, with two other sizes for each name."""
+def _identifier(text: str) -> str:
+    """Return a name that expressions may have: another one for a text that is no expression."""
+    try:
+        if isinstance(parse(text), Expression):
+            return text
+    except ExpressionError:
+        pass
+    made = re.sub(r"\W", "_", text)
+    return made if made[:1].isalpha() else f"dim_{made}"
+
+
+class Ranges(dict[str, range]):
+    """The ranges of named sizes, and the names of those that may be fixed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hints: set[str] = set()
+
+
+def _varying(model: Any, args: tuple, kwargs: dict[str, Any], names: list[str], axes: dict[str, dict[int, str]], ranges: Ranges,
+             dynamo: bool, training: Any) -> Program:  # fmt: skip
+    """Return the program of a callable with names for the sizes that vary."""
     if isinstance(model, Program) or isinstance(getattr(model, "program", None), Program):
-        raise NotImplementedError("onnx.export: dynamic sizes of an existing program; pass the module")
-    distinct = list({id(t): t for t in leaves(Tensor, (args, kwargs))}.values())
-    own = {name: t.shape[axis] for t, n in zip(distinct, names) for axis, name in axes.get(n, {}).items()}
-    failure: Exception | None = None
-    steps: tuple[Callable[[int, int, int], int], ...] = (lambda n, i, k: n + 1 + i + k * (k + 1), lambda n, i, k: n * (k + 2))
-    for changed in steps:
-        try:
-            found = []
-            for k in (0, 1):
-                sizes = {name: changed(n, i, k) for i, (name, n) in enumerate(own.items())}
-                resized = {id(t): _resized(t, axes.get(n, {}), sizes) for t, n in zip(distinct, names)}
-                new_args, new_kwargs = mapped(partial(_taken, resized), Tensor, (args, kwargs))
-                found.append(_traced(model, new_args, new_kwargs, dynamo, training)[0])
-            return found
-        except (RuntimeError, ValueError, TypeError, IndexError, AssertionError) as error:
-            failure = error
-    raise ExportError(f"the model fails at sizes other than {own}: {failure}") from failure
+        raise NotImplementedError("onnx.export: dynamic sizes of a program that was traced before; pass the module, or trace with sizes")
+    places = {id(t): axes.get(name) for t, name in zip({id(t): t for t in leaves(Tensor, (args, kwargs))}.values(), names)}
+    samples: dict[str, int] = {}
 
+    def of(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            for axis, text in (places.get(id(value)) or {}).items():
+                if not -value.dim() <= axis < value.dim():
+                    raise ValueError(f"onnx.export: an argument has {value.dim()} dimensions, and no dimension {axis}")
+                for name in names_in(parse(text)):
+                    samples[name] = max(samples.get(name, 1), value.shape[axis])
+            return places.get(id(value))
+        items = dict(value) if isinstance(value, Mapping) else dict(enumerate(value)) if isinstance(value, (list, tuple)) else {}
+        return {key: spec for key, item in items.items() if (spec := of(item)) is not None} or None
 
-def _taken(made: dict[int, Tensor], t: Tensor) -> Tensor:
-    return made[id(t)]
-
-
-def _resized(t: Tensor, axes: dict[int, str], sizes: dict[str, int]) -> Tensor:
-    """Return a tensor of other sizes, filled with the elements of a tensor, repeated."""
-    for axis, name in axes.items():
-        index = mt.arange(sizes[name], device=t.device) % max(t.shape[axis], 1)
-        t = t.index_select(axis, index)
-    return t
+    dims = {key: spec for key, value in (*enumerate(args), *kwargs.items()) if (spec := of(value)) is not None}
+    whole = {name: ranges.get(name, range(1, LARGEST)) for name in samples}
+    hints = {text for dims_of in axes.values() for text in dims_of.values() if text in ranges.hints}
+    found = Dims(whole, dims, tried_ranges(whole, samples), [name for name in whole if name not in hints])
+    with onnx._exporting_now(), mt.no_grad(), _mode(model, dynamo, training):
+        program: Program = trace_dims(model, args, kwargs, found, caller="onnx.export")
+    return program
 
 
 # Custom operators, and checks -------------------------------------------------------------------
