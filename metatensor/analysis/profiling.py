@@ -402,19 +402,25 @@ class _Run:
     def _end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.steps[-1] = (self.steps[-1][0], self.log.first_operator + len(self.attribution))
 
+    def _parameter_groups(self) -> list[Any]:
+        """Return dicts and lists of parameters: of the modules, and of the optimizers, which may update parameters of no module."""
+        groups = [module._parameters for module in self.modules.values()]
+        return groups + [group["params"] for optimizer in self._optimizers.values() for group in optimizer.param_groups]
+
+    def _parameters(self) -> list[Any]:
+        groups = (group.values() if isinstance(group, dict) else group for group in self._parameter_groups())
+        return list({id(p): p for group in groups for p in group if p is not None}.values())
+
     # Afterwards ---------------------------------------------------------------------------------------
 
     def collected(self, result: Any) -> HeldStorages:
         """Return the storages that parameters, gradients, optimizers and others refer to now, by number in `_HELD`."""
-        modules, optimizers = self.modules.values(), self._optimizers.values()
-        parameters = [module._parameters for module in modules]
-        # parameters of no module, or of modules whose forward is called directly
-        parameters += [group["params"] for optimizer in optimizers for group in optimizer.param_groups]
+        parameters = self._parameter_groups()
         values = {
             "parameter": parameters,
-            "buffer": [module._buffers for module in modules],
+            "buffer": [module._buffers for module in self.modules.values()],
             "gradient": parameters,
-            "optimizer state": [list(optimizer.state.values()) for optimizer in optimizers],
+            "optimizer state": [list(optimizer.state.values()) for optimizer in self._optimizers.values()],
             "input": self.inputs,
             "output": list(tensors_in(result)),
         }
