@@ -12,7 +12,6 @@ from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import metatensor as mt
 from metatensor._core.accounting import HeldStorages
 from metatensor._core.attribution import Attribution
 from metatensor._core.memory import MemoryLog
@@ -192,7 +191,7 @@ class Profile:
     @property
     def peak_place(self) -> tuple[str, str, str | None]:
         """The operator, the module and the ``file:line`` at which the peak was reached; ``("", "", None)`` if nothing was made."""
-        return ("", "", None) if self._at < 0 else self._place(self.events[self._at].operator)
+        return ("", "", None) if self._at < 0 else self._place(self._log.operator_at(self._at))
 
     def reserved(self, settings: AllocatorSettings | str | None = None, *, capacity: int | None = None) -> AllocatorReport:
         """Return the memory that PyTorch's caching allocator would reserve for the run.

@@ -97,7 +97,7 @@ def _pairs(arguments: list[Any], names: tuple[str, ...], by_place: bool = True) 
 
 @lru_cache(4096)
 def _pairing(target: Any, overload: Any) -> tuple[list[Any], dict[str, str], frozenset[str]]:
-    """Return the arguments of an overload other than ``out``, those of metatensor's that they correspond to, and the names of the latter."""
+    """Return the arguments of an overload other than ``out``, metatensor's for them by name, and the names of all of the latter."""
     arguments = [a for a in target._schema.arguments if not a.is_out]
     pairs = _pairs(arguments, overload.argument_names)
     return arguments, pairs, frozenset((*pairs.values(), "inplace"))

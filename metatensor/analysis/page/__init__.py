@@ -1,10 +1,11 @@
 """The page of a report: one HTML file with all figures, which asks the network for nothing.
 
-The page contains the JSON form of a report (`Report.to_dict`, `TrainingReport.to_dict`, `Profile.to_dict`) and draws everything from
-it. ``head.html`` and ``report.html`` are its frame, ``theme.css`` and ``report.css`` its style. `words` writes its text and tables. Of the scripts,
-``text.js`` formats figures, ``unpack.js`` runs what is embedded, ``charts.js`` draws charts with Plotly, ``table.js`` draws the table of
-modules, and ``main.js`` starts them. Plotly's bundle is embedded in compressed form, because it is 5 MB; the browser unpacks it. A content
-security policy forbids all requests. The page of a program's graph, `metatensor.analysis.graph`, uses the head, the theme and the first two scripts.
+The page contains the JSON form of a report (`Report.to_dict`, `TrainingReport.to_dict`, `Profile.to_dict`) and draws everything
+from it. ``head.html`` and ``report.html`` are its frame, ``theme.css`` and ``report.css`` its style. `words` writes its text and
+tables. Of the scripts, ``text.js`` formats figures, ``unpack.js`` runs what is embedded, ``charts.js`` draws charts with Plotly,
+``table.js`` draws the table of modules, and ``main.js`` starts them. Plotly's bundle is embedded in compressed form, because it is
+5 MB; the browser unpacks it. A content security policy forbids all requests. The page of a program's graph,
+`metatensor.analysis.graph`, uses the head, the theme and the first two scripts.
 """
 
 from __future__ import annotations
