@@ -791,3 +791,14 @@ def test_an_unsafe_view_of_no_grad_mode_is_no_view():
     with mt.no_grad():
         y = torch.ops.aten._unsafe_view(w, [2, 3])
     assert not y._is_view() and y.mul(w.view(2, 3)).requires_grad
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (2, 4, 5), (5,)])
+def test_the_bias_of_a_linear_layer_accumulates_first(shape):
+    """PyTorch's node multiplies by the transposed weight, whose own node comes later."""
+    order = []
+    w, b = mt.empty(3, 5, device="meta", requires_grad=True), mt.empty(3, device="meta", requires_grad=True)
+    for name, t in (("weight", w), ("bias", b)):
+        t.register_post_accumulate_grad_hook(lambda _, name=name: order.append(name))
+    mt.nn.functional.linear(mt.empty(*shape, device="meta"), w, b).sum().backward()
+    assert order == ["bias", "weight"]
