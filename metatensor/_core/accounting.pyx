@@ -9,16 +9,18 @@ tensors that it creates are freed at once. Memory trackers count them neverthele
 A thread chooses a policy with `push_policy`. A thread that has chosen none uses the policy named `meta`, whose entries
 are cached in the overloads.
 """
+cimport cython
 from cpython.object cimport PyObject
+from libc.stdlib cimport free, realloc
 from metatensor._core.attribution cimport Attribution
 from metatensor._core.device cimport META
 from metatensor._core.execute cimport python_meta
 from metatensor._core.memory cimport Scope, pause_tracking, resume_tracking
 from metatensor._core.op cimport COMPOSITE, FUNCTIONAL, VIEW, Call, Overload
-from metatensor._core.storage cimport count_storage
+from metatensor._core.storage cimport Storage, count_storage
 from metatensor._core.tensor cimport Tensor, over_storage
 from metatensor._core.thread cimport ThreadState, hints, thread_state
-from metatensor._core.types cimport T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD
+from metatensor._core.types cimport T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD, dim_t
 from metatensor._core.late import later
 
 cdef extern from "Python.h":
@@ -265,24 +267,78 @@ def set_strict(bint value):
     return was
 
 
-def sort_storages(list tensors not None, str category not None, long long first, dict made not None, set seen not None):
-    """Assign `category` to the counted storages of `tensors` with numbers from `first` on that have no category yet.
+cdef struct Held:
+    size_t storage              # its address
+    long long number            # in memory logs; 0 if no tracker counts it
+    dim_t nbytes
+    int category
 
-    `made` maps the numbers of these storages to their categories. Return the sizes in bytes of the other storages.
-    `seen` holds their addresses, so that the size of each is returned once.
+
+@cython.final
+@cython.binding(False)
+cdef class HeldStorages:
+    """The storages that tensors refer to at one moment, each with the first category that is given to it.
+
+    It refers to no storage. `add` only notes addresses and sizes, and `sorted` does the rest.
     """
-    cdef Tensor t
-    cdef list older = []
-    cdef size_t key
-    for t in tensors:
-        if t.storage.scope is not None and t.storage.number >= first:
-            made.setdefault(t.storage.number, category)
-            continue
-        key = <size_t><PyObject*>t.storage
-        if key not in seen:
-            seen.add(key)
-            older.append(t.storage.size_bytes)
-    return older
+    cdef Held* held
+    cdef Py_ssize_t n, room
+
+    def __dealloc__(self):
+        free(self.held)
+
+    cdef int note(self, Storage s, int category) except -1:
+        cdef Held* h
+        if self.n == self.room:
+            h = <Held*>realloc(self.held, (self.room * 2 + 256) * sizeof(Held))
+            if h == NULL:
+                raise MemoryError()
+            self.held = h
+            self.room = self.room * 2 + 256
+        h = &self.held[self.n]
+        self.n += 1
+        h.storage, h.nbytes, h.category = <size_t><PyObject*>s, s.size_bytes, category
+        h.number = s.number if s.scope is not None else 0
+        return 0
+
+    cdef int walk(self, object value, int category, bint gradients) except -1:
+        if isinstance(value, Tensor):
+            if gradients:
+                value = (<Tensor>value).grad
+                if value is None:
+                    return 0
+            return self.note((<Tensor>value).storage, category)
+        if isinstance(value, dict):
+            for item in (<dict>value).values():
+                self.walk(item, category, gradients)
+        elif isinstance(value, list):
+            for item in <list>value:
+                self.walk(item, category, gradients)
+        return 0
+
+    def add(self, int category, values, bint gradients=False):
+        """Add the storages of the tensors in lists and dicts, or of their gradients."""
+        self.walk(values, category, gradients)
+
+    def sorted(self, long long first, tuple categories not None):
+        """Return the categories of the storages that are counted with numbers from `first` on, by number, and the others.
+
+        Of the others, there is a list of sizes in bytes for each category that has some.
+        """
+        cdef Held* h
+        cdef Py_ssize_t i
+        cdef dict made = {}, others = {}
+        cdef set seen = set()
+        for i in range(self.n):
+            h = &self.held[i]
+            if h.storage in seen:
+                continue
+            seen.add(h.storage)
+            if h.number >= first:
+                made[h.number] = categories[h.category]
+            else:
+                others.setdefault(categories[h.category], []).append(h.nbytes)
+        return made, others
 
 
 def storage_numbers(list tensors not None):

@@ -14,6 +14,7 @@ from metatensor._core.accounting cimport sums_in_place
 from metatensor._core.attribution cimport Attribution, raw_user_frame, sequences
 from metatensor._core.device cimport META
 from metatensor._core.dtype cimport DType
+from metatensor._core.gradients cimport NamedRule, Rule
 from metatensor._core.graph cimport Edge, Node, NodeExtra, Output, exposed, last_sequence, next_sequence, where_called
 from metatensor._core.history cimport AccumulateGrad, input_outline, node_of
 from metatensor._core.layout cimport is_dense
@@ -282,10 +283,12 @@ cdef class Walk:
         return 0
 
     cdef int hand_on(self, Node node, PyObject** made) except -1:
-        cdef int i, place
+        cdef int i, k, place
+        cdef int last = node.n_edges - 1 if node.n_edges > 2 and _last_first(node.rule) else -1
         cdef Edge* e
         cdef PyObject* g
-        for i in range(node.n_edges):
+        for k in range(node.n_edges):
+            i = k if last < 0 else last if k == 0 else k - 1
             e = &node.edges[i]
             if e.node == NULL:
                 continue
@@ -389,6 +392,12 @@ cdef class Walk:
                 values[i] = <PyObject*>result[i]
             Py_XDECREF(old)
         return 0
+
+
+cdef inline bint _last_first(object rule) noexcept:
+    if type(rule) is NamedRule:
+        return (<NamedRule>rule).rule.last_first
+    return type(rule) is Rule and (<Rule>rule).last_first
 
 
 cdef int check_nan(Node node, PyObject** made) except -1:

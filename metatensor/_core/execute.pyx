@@ -21,7 +21,7 @@ from metatensor._core.tensor cimport (
 )
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_FIXED_VIEW, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_MULTI_VIEW, dim_t,
+    KIND_COMPLEX, KIND_FLOAT, MAX_DIMS, T_CONJ, T_FIXED_VIEW, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD, T_MULTI_VIEW, T_VIEW, dim_t,
 )
 from metatensor._core import errors
 from metatensor._core.late import later
@@ -208,7 +208,7 @@ cdef object finish(Call* c, object result):
                 (<Tensor>t).flags |= T_MULTI_VIEW
     elif ov.flags & VIEW and c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD:
         for t in flat(result):
-            if t is not <object>c.args[0]:
+            if t is not <object>c.args[0] and (<Tensor>t).flags & T_VIEW:
                 (<Tensor>t).flags |= T_FIXED_VIEW
     return result
 

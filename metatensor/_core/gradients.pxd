@@ -50,6 +50,7 @@ cdef class Rule:
     cdef int n_namer
     cdef int named_by                   # the namer's only argument if it may be None (then `name` is used), else -1
     cdef bint sparing                   # whether only values that a wanted gradient needs are kept
+    cdef bint last_first                # whether the gradient of the last argument is handed on first
     cdef bint strided                   # whether `through` is used only if the first two arguments are not both contiguous
     cdef dict named                     # name -> NamedRule
     cdef object default_named           # name that the namer returns if its arguments are absent or false, or None

@@ -68,6 +68,7 @@ cdef dict _through = {}     # qualified name of an overload -> function that cal
 cdef set _sparing = set()   # qualified names of overloads that keep only what wanted gradients depend on
 cdef dict _direct = {}      # qualified name of an overload -> (operator, number of its result or -1, dimensions or 0)
 cdef dict _through_writes = {}  # qualified name of an overload -> the same for its in-place variant
+cdef set _last_first = set()    # qualified names of overloads whose last gradient is handed on first
 cdef set _strided = set()   # qualified names of overloads for which `_through` is used only for non-contiguous arguments
 cdef dict _in_place = {}    # qualified name of an overload -> name of the nodes of its in-place variant
 cdef dict _declared = {}    # qualified name of an overload -> (name of the node, joint function, outputs, functions by argument)
@@ -76,7 +77,7 @@ cdef dict _written = {}     # qualified name of an overload -> functions by argu
 
 
 def gradient(str name not None, /, *, node=None, in_place=None, written=None, joint=None, outputs=None, bint sparing=False,
-             linear=None, tangent=None, ignored=(), **rules):
+             linear=None, tangent=None, ignored=(), bint last_first=False, **rules):
     """Declare the gradient of an operator. The module's docstring describes the functions.
 
     A composite operator with a rule is recorded as one node.
@@ -106,6 +107,9 @@ def gradient(str name not None, /, *, node=None, in_place=None, written=None, jo
         A function that returns the tangent of the result in forward mode. See `metatensor._core.forward`.
     ignored : sequence of str
         The arguments without a gradient that may require grad. By default the operator raises RuntimeError then.
+    last_first : bool
+        Hand on the gradient of the last argument first. PyTorch does so where the operator consists of several, the last of
+        which adds a bias. The order is that in which leaves accumulate.
     **rules : callable
         For each differentiable argument, the function that returns its gradient.
 
@@ -113,6 +117,8 @@ def gradient(str name not None, /, *, node=None, in_place=None, written=None, jo
     """
     if sparing:
         _sparing.add(name)
+    if last_first:
+        _last_first.add(name)
     if linear is not None:
         linear_in[name] = linear
     if tangent is not None:
@@ -277,6 +283,7 @@ cdef Rule _made(Overload ov, object node, object joint, object outputs, dict rul
     rule.overload = ov
     rule.in_place = _in_place.get(ov.qualname)
     rule.strided, rule.sparing = ov.qualname in _strided, ov.qualname in _sparing
+    rule.last_first = ov.qualname in _last_first
     rule.named_by = -1
     rule.outputs = <unsigned long long>-1 if outputs is None else sum([1 << i for i in set(outputs)])
     rule.functions, rule.named = [], {}

@@ -140,6 +140,12 @@ cdef class MemoryLog(MemoryTracker):
                 most, at = now, i
         return at, most
 
+    def operator_at(self, Py_ssize_t i):
+        """Return the number of the operator at which event `i` happened."""
+        if not 0 <= i < self.n_events:
+            raise IndexError(f"MemoryLog: there is no event {i}; there are {self.n_events:,}")
+        return self.first_operator + self.log[i].operator
+
     def deaths(self):
         """Return the storages that were freed so far, in order, as pairs of the storage's number and that of the last operator."""
         cdef Py_ssize_t i

@@ -13,6 +13,7 @@ from metatensor.analysis.step_memory import StepMemory, step_memory
 from metatensor.analysis.step_time import StepTime, time_of
 from metatensor.analysis.training import estimate_training
 from metatensor.devices.profiles import DeviceProfile
+from metatensor.rules.policies import policy, policy_for
 
 __all__ = ["Arguments", "Runs"]
 
@@ -43,6 +44,7 @@ class Runs:
         self, model: Any, arguments: Arguments, loss: Any, training: bool, limit: int, profile: DeviceProfile | None
     ) -> None:
         self.model, self.arguments, self.loss, self.training, self.limit, self.profile = model, arguments, loss, training, limit, profile
+        self.policy = policy_for(None, profile)  # of all memory, as that of `estimate_training` with this device
         self.estimates = 0
         self._passes: dict[FitSetting, StepMemory] = {}
         self._optimizers: dict[tuple[Any, ...], StepMemory] = {}
@@ -59,7 +61,8 @@ class Runs:
         if passes not in self._passes or optimizer not in self._optimizers:
             self.estimates += 1
             args, kwargs = self.arguments(setting.batch, setting.sequence)
-            found = step_memory(self.model, args, kwargs, **self._options(setting))
+            with policy(self.policy):
+                found = step_memory(self.model, args, kwargs, **self._options(setting))
             self._passes[passes], self._optimizers[optimizer] = found, found
         return self._passes[passes].with_optimizer(self._optimizers[optimizer]).total_bytes
 
@@ -89,7 +92,8 @@ class Runs:
         args, kwargs = self.arguments(setting.batch, setting.sequence)
         with way.applied(self.model) as converted, way.forward():
             args, kwargs = converted((args, kwargs))
-            size = estimate(self.model, *args, **kwargs).total_bytes
+            with policy(self.policy):
+                size = estimate(self.model, *args, **kwargs).total_bytes
             return size, time_of(self.model, *args, device=self.profile, **kwargs) if timed else None
 
     def _options(self, setting: FitSetting) -> dict[str, Any]:

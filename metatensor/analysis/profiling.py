@@ -12,8 +12,7 @@ from contextvars import ContextVar
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import metatensor as mt
-from metatensor._core.accounting import sort_storages
+from metatensor._core.accounting import HeldStorages
 from metatensor._core.attribution import Attribution
 from metatensor._core.memory import MemoryLog
 from metatensor._core.memory_events import MemoryEvent
@@ -33,7 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["CATEGORIES", "Profile", "StorageRecord", "profile"]
 
 CATEGORIES = ("parameter", "buffer", "input", "gradient", "optimizer state", "saved for backward", "communication", "output", "temporary")
-"""The purposes of storages. Communication: buffers that the collectives of `metatensor.distributed` allocate."""
+"""What a storage is for. Communication: what the collectives of `metatensor.distributed` make."""
+_HELD = ("parameter", "buffer", "gradient", "optimizer state", "input", "output")
+"""The categories that follow from what refers to a storage after a run. The first that fits holds."""
 EXCLUDED = ("rounding of an allocator", "workspaces of kernels", "context of a device")
 _POINTS = 1000  # of the timeline in `to_dict`
 _ROWS = 10
@@ -74,7 +75,7 @@ class Profile:
 
     def __init__(self, run: _Run, result: Any) -> None:
         self.result = result
-        self._known, self._before = run.collected(result)
+        self._held = run.collected(result)
         self._log, self._attribution = run.log, run.attribution
         self._paths, self._steps, self._labels = run.paths, run.steps, run.labels
         self._roots = run.roots
@@ -84,10 +85,17 @@ class Profile:
 
     # Figures ------------------------------------------------------------------------------------
 
+    @cached_property
+    def _sorted(self) -> tuple[dict[int, str], dict[str, list[int]]]:
+        """The categories of storages that the run made, by number, and the sizes of those that existed before, by category."""
+        known, before = self._held.sorted(self._log.first_storage, _HELD)
+        before.pop("output", None)
+        return known, before
+
     @property
     def resident(self) -> dict[str, int]:
         """The bytes that existed before the run and were used by it, by category."""
-        return {category: sum(sizes) for category, sizes in self._before.items() if sum(sizes)}
+        return {category: sum(sizes) for category, sizes in self._sorted[1].items() if sum(sizes)}
 
     @property
     def peak(self) -> int:
@@ -182,8 +190,8 @@ class Profile:
 
     @property
     def peak_place(self) -> tuple[str, str, str | None]:
-        """The operator, the module and the ``file:line`` at which the peak was reached; ``("", "", None)`` if nothing was allocated."""
-        return ("", "", None) if self._at < 0 else self._place(self.events[self._at].operator)
+        """The operator, the module and the ``file:line`` at which the peak was reached; ``("", "", None)`` if nothing was made."""
+        return ("", "", None) if self._at < 0 else self._place(self._log.operator_at(self._at))
 
     def reserved(self, settings: AllocatorSettings | str | None = None, *, capacity: int | None = None) -> AllocatorReport:
         """Return the memory that PyTorch's caching allocator would reserve for the run.
@@ -212,7 +220,7 @@ class Profile:
         """
         from metatensor.analysis.allocator import replay, requests
 
-        before = [nbytes for sizes in self._before.values() for nbytes in sizes]
+        before = [nbytes for sizes in self._sorted[1].values() for nbytes in sizes]
         return replay(requests(self.events, before), settings, capacity=capacity)
 
     @property
@@ -329,7 +337,7 @@ class Profile:
         return {record.number: getattr(record, by) or "" for record in self.storages}
 
     def _category(self, number: int, born: int, died: int | None) -> str:
-        known = self._known.get(number)
+        known = self._sorted[0].get(number)
         if known is not None:
             return known
         birth = self.events[born]
@@ -393,47 +401,32 @@ class _Run:
     def _end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         self.steps[-1] = (self.steps[-1][0], self.log.first_operator + len(self.attribution))
 
+    def _parameter_groups(self) -> list[Any]:
+        """Return dicts and lists of parameters: of the modules, and of the optimizers, which may update parameters of no module."""
+        groups = [module._parameters for module in self.modules.values()]
+        return groups + [group["params"] for optimizer in self._optimizers.values() for group in optimizer.param_groups]
+
     def _parameters(self) -> list[Any]:
-        found = [p for module in self.modules.values() for p in module._parameters.values() if p is not None]
-        for optimizer in self._optimizers.values():  # parameters of no module, or of modules whose forward is called directly
-            found += optimizer._parameters()
-        return list({id(p): p for p in found}.values())
+        groups = (group.values() if isinstance(group, dict) else group for group in self._parameter_groups())
+        return list({id(p): p for group in groups for p in group if p is not None}.values())
 
     # Afterwards ---------------------------------------------------------------------------------------
 
-    def collected(self, result: Any) -> tuple[dict[int, str], dict[str, list[int]]]:
-        """Return the categories of storages that the run allocated, by number, and the sizes of those that existed before, by category."""
-        made: dict[int, str] = {}
-        seen: set[int] = set()
-        before: dict[str, list[int]] = {}
-        for category, tensors in self._held(result):
-            sizes = sort_storages(tensors, category, self.log.first_storage, made, seen)
-            if sizes and category != "output":
-                before[category] = sizes
-        return made, before
-
-    def _held(self, result: Any) -> Iterator[tuple[str, list[Any]]]:
-        parameters = self._parameters()
-        yield "parameter", parameters
-        yield "buffer", [b for module in self.modules.values() for b in module._buffers.values() if b is not None]
-        yield "gradient", [p.grad for p in parameters if p.grad is not None]
-        states = [t for optimizer in self._optimizers.values() for t in _states(optimizer)]
-        if parameters:  # the others that the optimizer updates are its own copies
-            states += [p for optimizer in self._optimizers.values() for group in optimizer.param_groups for p in group["params"]]
-        yield "optimizer state", states
-        yield "input", self.inputs
-        yield "output", list(tensors_in(result))
-
-
-def _states(optimizer: Any) -> list[Any]:
-    """Return the tensors of an optimizer's state."""
-    kind = mt.Tensor
-    return [
-        value
-        for state in optimizer.state.values()
-        for value in (state.values() if isinstance(state, dict) else (state,))
-        if isinstance(value, kind)
-    ]
+    def collected(self, result: Any) -> HeldStorages:
+        """Return the storages that parameters, gradients, optimizers and others refer to now, by number in `_HELD`."""
+        parameters = self._parameter_groups()
+        values = {
+            "parameter": parameters,
+            "buffer": [module._buffers for module in self.modules.values()],
+            "gradient": parameters,
+            "optimizer state": [list(optimizer.state.values()) for optimizer in self._optimizers.values()],
+            "input": self.inputs,
+            "output": list(tensors_in(result)),
+        }
+        held = HeldStorages()
+        for number, category in enumerate(_HELD):
+            held.add(number, values[category], gradients=category == "gradient")
+        return held
 
 
 def _rows(root: Any, several: bool) -> list[ModuleRow]:

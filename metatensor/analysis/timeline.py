@@ -6,6 +6,7 @@ The peak is always one of the points. Nothing is averaged: each point is an even
 from __future__ import annotations
 
 import linecache
+import re
 from collections import Counter
 from heapq import nlargest
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from metatensor.analysis.report import ModuleRow
 if TYPE_CHECKING:
     from metatensor.analysis.profiling import Profile, StorageRecord
 
-__all__ = ["BEFORE", "DEFAULT_LOSS", "PHASES", "before_peak", "by_module", "chart", "living", "outside_modules", "source_text"]
+__all__ = ["BEFORE", "DEFAULT_LOSS", "PHASES", "before_peak", "by_module", "chart", "heaviest", "living", "outside_modules", "source_text"]
 
 PHASES = ("forward", "backward", "optimizer")
 BEFORE = "(existed before the run)"
@@ -176,6 +177,27 @@ def living(profile: Profile, limit: int = 200) -> tuple[list[dict[str, Any]], di
         found.append({"bytes": nbytes, "category": record.category, "operator": record.operator, "module": record.module,
                       "line": record.line, "born": record.born, "died": record.died})  # fmt: skip
     return found, {"count": len(rows[limit:]), "bytes": sum(nbytes for nbytes, _ in rows[limit:])}
+
+
+def heaviest(profile: Profile, limit: int = 10) -> list[dict[str, Any]]:
+    """Return the operators whose results weigh most at the peak, with the module and the line of each, and the sizes of the results.
+
+    Modules whose paths differ only in numbers count together, as ``"layers.*.linear"``.
+    """
+    alive: Counter[int] = Counter()
+    for event in profile.events[: profile.peak_event + 1]:
+        alive[event.storage] += event.change
+    sizes: Counter[tuple[str, str, str | None]] = Counter()
+    counts: Counter[tuple[str, str, str | None]] = Counter()
+    for record in profile.storages:
+        if alive[record.number]:
+            place = record.operator, re.sub(r"(?<![^.])\d+(?![^.])", "*", record.module), record.line
+            sizes[place] += alive[record.number]
+            counts[place] += 1
+    return [
+        {"bytes": nbytes, "count": counts[place], "operator": place[0], "module": place[1], "line": place[2]}
+        for place, nbytes in sizes.most_common(limit)
+    ]
 
 
 def by_module(profile: Profile, rows: list[ModuleRow]) -> None:

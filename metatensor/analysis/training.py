@@ -32,7 +32,7 @@ from metatensor.analysis.profiling import Profile, labelled, profiled
 from metatensor.analysis.recomputation import recomputed
 from metatensor.analysis.report import CONVENTION, EXCLUDED, SCHEMA, ModuleRow, Peak, details
 from metatensor.analysis.step_time import StepTime, recorded_step, step_time
-from metatensor.analysis.timeline import DEFAULT_LOSS
+from metatensor.analysis.timeline import DEFAULT_LOSS, heaviest
 from metatensor.analysis.utilization import CONVENTIONS
 from metatensor.devices.profiles import device_profile
 from metatensor.rules import policies
@@ -96,7 +96,9 @@ class TrainingReport:
     modules: list[ModuleRow] = field(default_factory=list)
     """Every module in depth-first order, the model first. Their floating-point operations are those of one forward pass."""
     profile: Profile | None = None
-    """The memory in use during the second step, if it was requested (``timeline=True``)."""
+    """What lived in memory when during the second step, if it was asked for (``timeline=True``)."""
+    passes: Profile | None = field(default=None, repr=False, compare=False)
+    """What lived in memory when during forward and backward of the first step."""
     policy: str = "meta"
     """Name of the kernel policy, see `metatensor.analysis.policy`."""
     assumptions: list[Assumption] = field(default_factory=list)
@@ -117,11 +119,20 @@ class TrainingReport:
         """Peak memory of a step after the first one."""
         return self.fixed_bytes + max(self.forward_peak, self.backward_peak, self.gradient_bytes + self.step_peak)
 
+    @functools.cached_property
+    def heaviest(self) -> list[dict[str, Any]]:
+        """The ten operators whose results weigh most at the peak of forward and backward, each at one place.
+
+        Each is a dict with "bytes", the "count" of results, "operator", "module" (in which ``*`` stands for the numbers of layers) and
+        "line". Parameters and what else existed before the passes do not count.
+        """
+        return [] if self.passes is None else heaviest(self.passes)
+
     def to_dict(self) -> dict[str, Any]:
         """Return all figures as JSON types."""
         return {"kind": "training", "schema": SCHEMA, **_plain(vars(self)), "time": None,
                 **details(self.modules, self.profile, self.time), "peak": self.peak.to_dict(), "flops": self.flops,
-                "assumptions": [each.to_dict() for each in self.assumptions],
+                "heaviest_at_peak": self.heaviest, "assumptions": [each.to_dict() for each in self.assumptions],
                 "total_bytes": self.total_bytes, "flops_convention": CONVENTION, "excluded": list(EXCLUDED),
                 "error_bands": [each.to_dict() for each in training_bands(self.policy)],
                 "workspaces": [space._asdict() for space in policies.policy_named(self.policy).workspaces]}  # fmt: skip
@@ -163,9 +174,8 @@ class TrainingReport:
         """Return notes on what the table omits or assumes."""
         notes = []
         if self.peak.op:
-            inside = f" in {self.peak.module}" if self.peak.module else ""
-            at = f" at {relative(self.peak.location)}" if self.peak.location else ""
-            notes.append(f"peak of forward and backward: {bytes_text(self.peak.bytes)} during {self.peak.op}{inside}{at}")
+            place = _place({"count": 1, "operator": self.peak.op, "module": self.peak.module, "line": self.peak.location})
+            notes.append(f"peak of forward and backward: {bytes_text(self.peak.bytes)} during {place}")
         if self.recomputed:
             notes.append(f"computed again in backward: {len(self.recomputed)} modules, {self.recomputed[0]} to {self.recomputed[-1]}")
         if self.adapters:
@@ -193,7 +203,20 @@ class TrainingReport:
         """Return the table with its notes."""
         lines = self.lines(by_op)
         width = max(24, *(len(name) + 2 for name, _ in lines))
-        return "\n".join([self.head(), "", *(f"{name:<{width}}{text:>12}" for name, text in lines), "", *self.notes()])
+        table = [f"{name:<{width}}{text:>12}" for name, text in lines]
+        if by_op and self.heaviest:
+            table += ["", "weigh most at the peak of forward and backward:"]
+            table += [f"{bytes_text(row['bytes']):>9}  {_place(row)}" for row in self.heaviest]
+        return "\n".join([self.head(), "", *table, "", *self.notes()])
+
+
+def _place(row: dict[str, Any]) -> str:
+    """Return where results came from, in words."""
+    times = f"{row['count']:,} x " if row["count"] > 1 else ""
+    inside = f" in {row['module']}" if row["module"] else ""
+    line = row["line"]
+    at = f" of {DEFAULT_LOSS}" if line == DEFAULT_LOSS else f" at {relative(line)}" if line else ""
+    return f"{times}{row['operator'] or '(unknown operator)'}{inside}{at}"
 
 
 def optimizer_named(name: str) -> Any:
@@ -356,7 +379,7 @@ def _report(
         parameter_bytes=way.kept_bytes(step.model, row.parameter_bytes), buffer_bytes=row.buffer_bytes,
         input_bytes=input_bytes(step.args, step.kwargs),
         forward_flops=plain.forward * times, backward_flops=plain.backward * times, optimizer_flops=again.optimizer,
-        recompute_flops=(again.forward + again.backward - plain.forward - plain.backward) * times, peak=again.peak, recomputed=paths,
+        recompute_flops=(again.forward + again.backward - plain.forward - plain.backward) * times, recomputed=paths,
         flops_by_op={name: count * times for name, count in again.by_op.items()}, modules=rows, **figures,
     )  # fmt: skip
 
@@ -375,7 +398,6 @@ class _Flops:
     backward: int
     optimizer: int
     by_op: dict[str, int]
-    peak: Peak
     by_path: dict[str, int]
     """Of the forward pass, by path of the module, including submodules."""
     called: dict[str, int]
@@ -416,7 +438,9 @@ class _Step:
     def memory(self, named: dict[str, Any], times: int) -> tuple[dict[str, Any], str]:
         """Run a step. Return its figures in bytes, and the optimizer's name."""
         figures: dict[str, Any] = {"forward_peak": 0, "saved_bytes": 0, "backward_peak": 0}
-        with MemoryTracker() as memory:
+        memory = MemoryTracker()
+
+        def passes(model: Any, args: Any, kwargs: Any) -> None:
             for _ in range(min(times, 2)):  # further passes have the same peak as the second
                 kept = memory.current
                 memory.reset_peak()
@@ -427,7 +451,14 @@ class _Step:
                 loss.backward()
                 del loss
                 figures["backward_peak"] = max(figures["backward_peak"], memory.peak)
+
+        with memory:
+            run = profiled(passes, (self.model, self.args, self.kwargs), {})
             figures["gradient_bytes"] = memory.current
+        run._roots = []  # the report does not keep the model
+        figures["passes"] = run
+        operator, module, line = run.peak_place
+        figures["peak"] = Peak(run.made_peak, operator or None, module if module in self.inventory.by_path else "", line)
         params = [p for p in named.values() if p.requires_grad and p.grad is not None]
         figures["without_gradient"] = [name for name, p in named.items() if p.requires_grad and p.grad is None]
         with MemoryTracker() as memory:
@@ -452,17 +483,14 @@ class _Step:
             by_path, called, outputs = dict(observer.flops()), dict(observer.calls), dict(observer.outputs)
             loss.backward()
             both = sum(observer.flops_by_op.values())
-            peak = observer.peak
-            if peak.location is not None and peak.location.startswith(PACKAGE):  # an operator of the backward pass
-                peak = dataclasses.replace(peak, location=None)
             if update:
                 params = [p for p in self.model.parameters() if p.requires_grad and p.grad is not None]
                 masters = self.masters(params)
                 self.update(self.make(masters), params, masters)
         self.gaps = [gap.to_dict() for gap in observer.gaps]
         total = sum(observer.flops_by_op.values())
-        return _Flops(forward, both - forward, total - both, dict(observer.flops_by_op.most_common()), peak,
-                      by_path, called, outputs)  # fmt: skip
+        return _Flops(forward, both - forward, total - both, dict(observer.flops_by_op.most_common()), by_path, called,
+                      outputs)  # fmt: skip
 
     def calls(self) -> list[Call]:
         """Run two steps, and return the calls of the second: the optimizer then has its state."""
@@ -493,8 +521,8 @@ class _Step:
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of a report, without fields that are missing because there is no timeline."""
-    return {name: value for name, value in values.items() if name != "profile"}
+    """Return the fields of a report without its profiles."""
+    return {name: value for name, value in values.items() if name not in ("profile", "passes", "heaviest")}
 
 
 @contextmanager

@@ -41,7 +41,8 @@ PATIENCE = 0.3
 @click.option("--trace", metavar="FILE", type=click.Path(dir_okay=False, writable=True), help="Also write the timeline of memory for "
               "Perfetto or chrome://tracing (.json or .json.gz).")
 @click.option("--sweep", type=click.Choice(["dtype"]), help="A table over precisions: of a forward pass, or with --train of a step.")
-@click.option("--by", type=click.Choice(["op"]), help="With --train: also list the FLOPs of each operator.")
+@click.option("--by", type=click.Choice(["op"]), help="With --train: also list the FLOPs of each operator, and the ten "
+              "that weigh most at the peak.")
 @click.option("--device", metavar="PROFILE", help="A device profile, such as h100-80gb, or a file of one: predict the time there; with "
               "--train also compare its memory.")
 @click.option("--convention", type=click.Choice(["torch", "macs", "6nd", "megatron"]),

@@ -485,7 +485,7 @@ cdef object bilinear_meta(Call* c):
 define("nn.functional.linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", linear_meta, OUT | EXACT_OUT,
        "Affine map `input @ weight.T + bias`: input (..., k) and weight (m, k) give (..., m). A weight of shape (k,) "
        "gives (...).")
-gradient("nn.functional.linear", linear="input+bias weight",
+gradient("nn.functional.linear", linear="input+bias weight", last_first=True,
          node="products.linear_node", input="products.linear_input", weight="products.linear_weight",
          bias=lambda grad: grad)
 recorded_as("nn.functional.linear", "products.linear", strided=True)
@@ -493,6 +493,6 @@ define("nn.functional.bilinear(Tensor input1, Tensor input2, Tensor weight, Tens
        bilinear_meta, 0,
        "`input1 @ weight[i] @ input2 + bias[i]` for each i: inputs (..., n) and (..., k) and weight (m, n, k) give "
        "(..., m).")
-gradient("nn.functional.bilinear", linear="input1+bias input2 weight", sparing=True,
+gradient("nn.functional.bilinear", linear="input1+bias input2 weight", sparing=True, last_first=True,
          node=lambda bias: "ViewBackward0" if bias is None else "AddBackward0",
          input1="products.bilinear_first", input2="products.bilinear_second", weight="products.bilinear_weight", bias=lambda grad: grad)

@@ -12,7 +12,9 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor, alias, hooks, new_view, shape_str
-from metatensor._core.types cimport MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_NEG, T_REQUIRES_GRAD, T_VIEW, dim_t
+from metatensor._core.types cimport (
+    MAX_DIMS, T_CONJ, T_CONTIGUOUS, T_FIXED_VIEW, T_MULTI_VIEW, T_NEG, T_REQUIRES_GRAD, T_VIEW, dim_t,
+)
 
 from metatensor._core.formats import contiguous_format
 from metatensor._core.gradient_parts import reshaped
@@ -247,7 +249,15 @@ cdef object unflatten_body(Call* c):
     return _view(t, t.ndim + n - 1, sizes)
 
 
-define("_unsafe_view(Tensor(a) input, int[] size) -> Tensor", view_meta, VIEW | FUNCTION_ONLY,
+cdef object unsafe_view_meta(Call* c):
+    """For autograd the result is a tensor of its own, so that writing to it records what the writing operator is."""
+    cdef Tensor t = <Tensor>view_meta(c)
+    t.base = None
+    t.flags &= ~(T_VIEW | T_MULTI_VIEW | T_FIXED_VIEW)
+    return t
+
+
+define("_unsafe_view(Tensor(a) input, int[] size) -> Tensor", unsafe_view_meta, VIEW | FUNCTION_ONLY,
        "Like `view`, for results that nobody else refers to.")
 gradient("_unsafe_view", input=lambda grad, input_meta: grad.reshape(input_meta.shape))
 define("reshape(Tensor(a) input, int[] shape) -> Tensor", reshape_body, COMPOSITE,

@@ -7,7 +7,7 @@ schema.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, cached_property
 from importlib import resources
 from typing import Any
 
@@ -83,7 +83,7 @@ class OpOverload:
         """The operator of metatensor that computes this overload."""
         return self._overloadpacket._op
 
-    @property
+    @cached_property
     def is_view(self) -> bool:
         """Whether the result is a view of an argument and the operator writes to no argument."""
         infos = [argument.alias_info for argument in self._schema.arguments]

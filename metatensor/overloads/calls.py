@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from metatensor._core.op import registry
@@ -95,6 +95,14 @@ def _pairs(arguments: list[Any], names: tuple[str, ...], by_place: bool = True) 
     return found
 
 
+@lru_cache(4096)
+def _pairing(target: Any, overload: Any) -> tuple[list[Any], dict[str, str], frozenset[str]]:
+    """Return the arguments of an overload other than ``out``, metatensor's for them by name, and the names of all of the latter."""
+    arguments = [a for a in target._schema.arguments if not a.is_out]
+    pairs = _pairs(arguments, overload.argument_names)
+    return arguments, pairs, frozenset((*pairs.values(), "inplace"))
+
+
 def matched(
     target: Any, op: Any, overload: Any, values: dict[str, Any], given: set[str], out: Any
 ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
@@ -104,9 +112,8 @@ def matched(
     if name in ONLY_TENSOR and target._overloadname.startswith("Scalar"):
         return None
     schema = target._schema
-    arguments = [a for a in schema.arguments if not a.is_out]
-    pairs = _pairs(arguments, overload.argument_names)
-    if not given - {"inplace"} <= set(pairs.values()):
+    arguments, pairs, known = _pairing(target, overload)
+    if not given <= known:
         return None
     makes = not any(isinstance(value, Tensor) for value in values.values())
     args: list[Any] = []
@@ -257,6 +264,13 @@ DIFFERENT: dict[str, Callable[..., Any]] = {
 # From a signature to a call of metatensor's operator ---------------------------------------------------
 
 
+@lru_cache(4096)
+def _naming(target: Any, overload: Any) -> tuple[dict[str, str], frozenset[str]]:
+    """Return metatensor's names of an overload's arguments where they are known, and the names that it requires."""
+    pairs = _pairs(target._schema.arguments, overload.argument_names, by_place=False)
+    return pairs, frozenset(a.name for a in _declared(overload.text) if a.required)
+
+
 def run(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the operator of metatensor that computes an overload. The arguments follow the signature of the overload."""
     packet = target.overloadpacket
@@ -270,9 +284,9 @@ def run(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     positional = [bound[a.name] for a in target._schema.arguments if a.name in bound and not a.kwarg_only]
     keywords = {a.name: bound[a.name] for a in target._schema.arguments if a.name in bound and a.kwarg_only}
     for overload in op.overloads:
-        pairs = _pairs(target._schema.arguments, overload.argument_names, by_place=False)
+        pairs, required = _naming(target, overload)
         named = {pairs.get(name): value for name, value in bound.items()}
-        if None not in named and {a.name for a in _declared(overload.text) if a.required} <= set(named):
+        if None not in named and required <= named.keys():
             positional, keywords = [], named
             break
     if outs:

@@ -123,7 +123,7 @@ class FunctionSchema:
         inner = _split(returns[1:-1]) if returns.startswith("(") else [returns]
         self.returns = [Argument(part) for part in inner]
 
-    @property
+    @cached_property
     def is_mutable(self) -> bool:
         """Whether the operator writes to one of its arguments."""
         return any(argument.is_write for argument in self.arguments)

@@ -371,3 +371,17 @@ def test_json():
     found = report.to_dict()
     assert found["fits"] is False and found["limit"] == 2_200_000 and found["device"] == "t4" and report.to_json()
     assert found["changes"][0]["setting"]["samples"] == 256 and found["changes"][0]["seconds"] > 0
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_search_counts_the_kernels_of_the_device(training):
+    with mt.device("meta"):
+        model = mt.nn.TransformerEncoderLayer(64, 4, batch_first=True, dropout=0.0)
+        x = mt.empty(1, 512, 64)
+    report = mt.analysis.fit(model, x, training=training, device="a10", max_memory="100MB")
+    assert report.largest.fits and not report.above.fits
+    assert report.above.setting.batch == report.largest.setting.batch + 1
+    without = mt.analysis.fit(model, x, training=training, max_memory="100MB")
+    assert without.largest.fits and not without.above.fits
+    if training:  # on meta, attention has a matrix of weights
+        assert without.largest.setting.batch < report.largest.setting.batch

@@ -1,5 +1,7 @@
 """What a training step costs, compared with counts by hand."""
 
+import linecache
+
 import pytest
 
 import metatensor as mt
@@ -256,3 +258,36 @@ def test_functions_train_the_modules_that_they_refer_to():
         mt.analysis.estimate_training(lambda x: x * 2, x)
     with pytest.raises(ValueError, match="must be a module or a function"):
         mt.analysis.estimate_training(3, x)
+
+
+class TwoLines(mt.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = mt.nn.ModuleList(mt.nn.Linear(64, 64) for _ in range(3))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = layer(x)  # a line of this model
+        return x.exp()  # another one
+
+
+def test_the_peak_has_a_place_in_the_model():
+    with mt.device("meta"):
+        model, x = TwoLines(), mt.empty(1000, 64)
+    report = mt.analysis.estimate_training(model, x)
+    # The gradient of exp takes the most: its result, the gradient of the mean, and their product.
+    assert (report.peak.op, report.peak.module) == ("mul", "")
+    file, _, number = report.peak.location.rpartition(":")
+    assert linecache.getline(file, int(number)).strip() == "return x.exp()  # another one"
+    assert report.peak.bytes == max(report.forward_peak, report.backward_peak)
+    first = report.heaviest[0]
+    assert (first["operator"], first["module"], first["count"]) == ("nn.functional.linear", "layers.*", 2)
+    assert first["bytes"] == 2 * 4 * 1000 * 64 and report.to_dict()["heaviest_at_peak"] == report.heaviest
+    assert sum(row["bytes"] for row in report.heaviest) == report.peak.bytes
+
+
+def test_the_peak_in_the_default_loss_has_its_name():
+    with mt.device("meta"):
+        model, x = mt.nn.Linear(4, 4, bias=False), mt.empty(1000, 4, dtype=mt.bfloat16)
+    report = mt.analysis.estimate_training(model, x, precision="bf16")
+    assert report.peak.location == "the default loss" and " of the default loss" in str(report)

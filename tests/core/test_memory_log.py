@@ -102,3 +102,16 @@ def test_long_logs():
             meta(1)
     assert len(log) == 40000 and log.peak == 4 and log.current == 0
     assert log.events()[-1].storage - log.events()[0].storage == 19999
+
+
+def test_the_operator_of_an_event():
+    with MemoryLog() as log:
+        a = mt.empty(10, device="meta")
+        b = a + a
+        del b
+    events = log.events()
+    assert [log.operator_at(i) for i in range(3)] == [event.operator for event in events]
+    with pytest.raises(IndexError, match="no event 3; there are 3"):
+        log.operator_at(3)
+    with pytest.raises(IndexError, match="no event -1"):
+        log.operator_at(-1)

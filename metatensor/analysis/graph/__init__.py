@@ -1,10 +1,10 @@
 """The page of a program's graph: one HTML file that draws its calls by module, without network access.
 
-The page contains `contents` of a program as JSON and draws everything from it. ``graph.html`` is the template, ``graph.css`` its
-style, on the theme of `metatensor.analysis.page`. Of the scripts, ``levels.js`` determines the contents of each open group, ``layout.js``
-lays them out with dagre, ``drawing.js`` draws them with Cytoscape.js, ``panel.js`` describes the selection, ``moving.js`` handles
-the keys and the search, and ``start.js`` starts them. Both libraries are in ``vendor``, so that nothing has to be installed. A content
-security policy forbids all requests.
+The page contains `contents` of a program as JSON and draws everything from it. ``graph.html`` is its frame, ``graph.css`` its
+style, on the head and the theme of `metatensor.analysis.page`. Of the scripts, ``levels.js`` finds what each open group shows,
+``layout.js`` places it with dagre, ``drawing.js`` draws it with Cytoscape.js, ``panel.js`` describes what is selected,
+``moving.js`` has the keys and the search, and ``start.js`` starts them. Both libraries are in ``vendor``, so that nothing has to be
+installed. A content security policy forbids all requests.
 """
 
 from __future__ import annotations

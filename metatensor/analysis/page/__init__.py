@@ -1,10 +1,11 @@
 """The page of a report: one HTML file with all figures, without network access.
 
-The page contains the JSON form of a report (`Report.to_dict`, `TrainingReport.to_dict`, `Profile.to_dict`) and draws everything from
-it. ``report.html`` is the template, ``theme.css`` and ``report.css`` the style. `words` writes the text and tables. Of the scripts,
-``text.js`` formats figures, ``unpack.js`` runs embedded libraries, ``charts.js`` draws charts with Plotly, ``table.js`` draws the table of
-modules, and ``main.js`` starts them. Plotly's bundle is embedded in compressed form, because it is 5 MB; the browser unpacks it. A content
-security policy forbids all requests. The page of a program's graph, `metatensor.analysis.graph`, uses the theme and the first two scripts.
+The page contains the JSON form of a report (`Report.to_dict`, `TrainingReport.to_dict`, `Profile.to_dict`) and draws everything
+from it. ``head.html`` and ``report.html`` are its frame, ``theme.css`` and ``report.css`` its style. `words` writes its text and
+tables. Of the scripts, ``text.js`` formats figures, ``unpack.js`` runs what is embedded, ``charts.js`` draws charts with Plotly,
+``table.js`` draws the table of modules, and ``main.js`` starts them. Plotly's bundle is embedded in compressed form, because it is
+5 MB; the browser unpacks it. A content security policy forbids all requests. The page of a program's graph,
+`metatensor.analysis.graph`, uses the head, the theme and the first two scripts.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ def part(name: str, package: str = __name__) -> str:
     return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
-def filled(frame: str, parts: dict[str, str]) -> str:
-    """Return a template with the names of parts replaced by the parts. Names inside parts are not replaced."""
+def filled(body: str, parts: dict[str, str]) -> str:
+    """Return a page with this body, and with its parts in the places of their names. Names inside parts remain."""
     pieces = []
-    for piece in frame.split("{{"):  # one pass, so that figures are never taken for names of parts
+    for piece in (part("head.html") + body).split("{{"):  # one pass, so that figures are never taken for names of parts
         name, mark, rest = piece.partition("}}")
         pieces.append(parts[name] + rest if mark else piece)
     return "".join(pieces)

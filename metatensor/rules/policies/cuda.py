@@ -74,6 +74,7 @@ POLICY = KernelPolicy(
         Workspace("workspaces of cuBLAS, cuDNN convolutions and sorting", None, "chosen at run time by the library"),
         Workspace("partial sums of the gradients of layer norm's weight and bias", None, "depend on the number of multiprocessors"),
         Workspace("partial results of FlashAttention in inference", None, "depend on the number of multiprocessors"),
+        Workspace("reserve space of cuDNN's recurrences, whose steps are counted instead", None, "not documented"),
         Workspace("context of the device", None, "depends on the driver and the loaded kernels"),
     ],
 )  # fmt: skip
