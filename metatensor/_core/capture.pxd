@@ -64,6 +64,7 @@ cdef class Capture(Mode):
     cdef set held                       # the storages of the leaves
     cdef set inputs                     # those of the arguments
     cdef int n_values
+    cdef long long begun                # what `next_capture` returned
 
     cdef long long key_of(self, Storage s)
     cdef PyObject* latest(self, size_t address) except? NULL
@@ -71,6 +72,10 @@ cdef class Capture(Mode):
     cdef int remember(self, size_t address, Value v) except -1
     cdef list counted_late(self, Tensor t, long long key)
     cdef int view_of_storage(self, Value v, list others) except -1
+    cdef Value of_dtype(self, Value v, list others)
+    cdef int add_view(self, str name, tuple args, Value result) except -1
+    cdef Value of_storage(self, Storage s, DType dtype)
+    cdef tuple with_source(self, Call* c, tuple args)
     cdef tuple with_ticket(self, Overload ov, int slot, tuple args, dict kwargs, Ticket ticket)
     cdef int calling_module(self, ThreadState state) except -1
     cdef Value value_of(self, Tensor t, bint made)

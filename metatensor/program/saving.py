@@ -23,6 +23,7 @@ from metatensor.checkpoint.saving import save as save_tensors
 from metatensor.checkpoint.source import Source
 from metatensor.program.encoding import Malformed, decoded, dtype_of, encoded
 from metatensor.program.program import Effect, Program
+from metatensor.program.running import fill
 from metatensor.program.structure import leaves
 
 __all__ = ["VERSION", "load", "names_with_data", "save"]
@@ -65,6 +66,7 @@ def described(program: Program, version: int = 1) -> tuple[dict[str, Any], list[
         "tied": program.tied, "effects": [[e.kind, e.name, e.value.number] for e in program.effects],
         "releases": [[at, list(storages)] for at, storages in sorted(program.releases.items())], "modules": program.modules,
         "reads": [[at, op, value.number] for at, op, value in program.reads],
+        "default_dtype": None if program.default_dtype is None else program.default_dtype.name,
         "values": [_row(value) for value in values.values()],
     }  # fmt: skip
     lines = [json.dumps(_call_row(call, f"call {i} of {call.op.name}"), separators=(",", ":")) for i, call in enumerate(program.calls)]
@@ -262,33 +264,13 @@ def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) 
             base = mt.empty(need, dtype=mt.uint8, device=place)
             tensors = {name: base.view(value.dtype).as_strided(value.shape, value.stride, value.offset) for name, value in group}
             for name, tensor in tensors.items() if found and not base.is_meta else ():
-                _fill(tensor, data[name])
+                fill(tensor, data[name])
         for name, value in group:
             tensor = tensors[name].detach()
             if program.kinds[name] == "parameter":
                 tensor = mt.nn.Parameter(tensor, requires_grad=value.requires_grad)
             made[name] = tensor
     return {name: made[name] for name in program.held}
-
-
-def _fill(tensor: Tensor, data: Tensor) -> None:
-    """Write data to a tensor, of which several elements may share a place in memory."""
-    for dim, (n, stride) in enumerate(zip(tensor.shape, tensor.stride())):
-        if stride == 0 and n > 1:
-            tensor, data = tensor.narrow(dim, 0, 1), data.narrow(dim, 0, 1)
-    extent = 1
-    for stride, n in sorted((stride, n) for stride, n in zip(tensor.stride(), tensor.shape) if n > 1):
-        if stride < extent:  # windows that overlap
-            break
-        extent = stride * (n - 1) + extent
-    else:
-        tensor.copy_(data)
-        return
-    places = mt.zeros(tensor.shape, dtype=mt.int64, device=tensor.device)
-    for dim, (n, stride) in enumerate(zip(tensor.shape, tensor.stride())):
-        places += (mt.arange(n, device=tensor.device) * stride).reshape(*[-1 if d == dim else 1 for d in range(tensor.dim())])
-    last = int(places.max())
-    tensor.as_strided((last + 1,), (1,), tensor.storage_offset())[places.reshape(-1)] = data.reshape(-1).to(tensor.device)
 
 
 def _contiguous(value: Value) -> bool:
@@ -360,8 +342,12 @@ class _Reader:
             releases[at] = tuple(storages)
         reads = [(at, op, self.value(number)) for at, op, number in
                  (_row_of(row, (int, str, int), "reads") for row in self.of("reads", list))]  # fmt: skip
+        default = self.head.get("default_dtype")
+        if default is not None and not dtype_of(default).is_floating_point:
+            raise Malformed(f"the default dtype cannot be {default!r:.40}")
         return Program(self.of("name", str), arguments=tuple(arguments), output=decoded(self.head.get("output"), self.values), calls=calls,
-                       held=held, kinds=kinds, tied=tied, effects=effects, releases=releases, modules=modules, reads=reads)  # fmt: skip
+                       held=held, kinds=kinds, tied=tied, effects=effects, releases=releases, modules=modules, reads=reads,
+                       default_dtype=None if default is None else dtype_of(default))  # fmt: skip
 
     def call(self, row: Any, modules: int) -> ProgramCall:
         name, args, kwargs, result, writes, grad, backward, module = _row_of(row, (str, list, dict, object, list, bool, bool, int), CALLS)

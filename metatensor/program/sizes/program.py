@@ -68,7 +68,7 @@ class SizedProgram(Program):
         super().__init__(
             shown.name, arguments=shown.arguments, output=shown.output, calls=shown.calls, held=shown.held, kinds=shown.kinds,
             tied=shown.tied, tensors=_tensors(pieces) if tensors is None else tensors, effects=shown.effects, releases=shown.releases,
-            modules=shown.modules, reads=shown.reads,
+            modules=shown.modules, reads=shown.reads, default_dtype=shown.default_dtype,
         )  # fmt: skip
         self._at: dict[tuple[int, ...], Program] = {}
 
