@@ -65,6 +65,7 @@ cdef class Capture(Mode):
     cdef set inputs                     # those of the arguments
     cdef int n_values
     cdef long long begun                # what `next_capture` returned
+    cdef readonly DType default_dtype   # when the capture was made
 
     cdef long long key_of(self, Storage s)
     cdef PyObject* latest(self, size_t address) except? NULL
@@ -75,6 +76,7 @@ cdef class Capture(Mode):
     cdef Value of_dtype(self, Value v, list others)
     cdef int add_view(self, str name, tuple args, Value result) except -1
     cdef Value of_storage(self, Storage s, DType dtype)
+    cdef tuple with_dtype(self, Call* c, tuple args, dict kwargs, object result)
     cdef tuple with_source(self, Call* c, tuple args)
     cdef tuple with_ticket(self, Overload ov, int slot, tuple args, dict kwargs, Ticket ticket)
     cdef int calling_module(self, ThreadState state) except -1

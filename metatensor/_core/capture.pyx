@@ -16,7 +16,8 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from metatensor._core.lines cimport line_of, running_code
 from metatensor._core.modes cimport Mode, run_modes
-from metatensor._core.op cimport FUNCTIONAL, HOST, IN_PLACE, K_GENERATOR, K_TENSORS, Call, Op, Overload
+from metatensor._core.dtype cimport DType, default_float
+from metatensor._core.op cimport FUNCTIONAL, HOST, IN_PLACE, K_DTYPE, K_GENERATOR, K_TENSORS, Call, Op, Overload
 from metatensor._core.random cimport Generator, default
 from metatensor._core.size cimport make_tuple
 from metatensor._core.storage cimport Storage, next_capture
@@ -152,6 +153,7 @@ cdef class Capture(Mode):
         self.held, self.inputs = set(), set()
         self.takes_parts = True
         self.begun = next_capture()
+        self.default_dtype = default_float()
 
     def input(self, Tensor t not None):
         """Return the value of an argument. What is found to be a view of it is computed from it."""
@@ -425,6 +427,8 @@ cdef class Capture(Mode):
         made.last = state.operators
         if slot >= 0 and type(<object>c.args[slot]) is tuple:
             args = self.with_ticket(ov, slot, args, kwargs, self.ticket(generator, <tuple><object>c.args[slot]))
+        if default_float() is not self.default_dtype:
+            args = self.with_dtype(c, args, kwargs, result)
         made.args, made.kwargs = args, kwargs
         made.result = self.results(c, result)
         self.calls.append(made)
@@ -433,6 +437,25 @@ cdef class Capture(Mode):
                 if type(argument) is Value:
                     self.reads.append((len(self.calls), (<Op>c.op).name, argument))
         return result
+
+    cdef tuple with_dtype(self, Call* c, tuple args, dict kwargs, object result):
+        """Return the positional arguments of a call under another default dtype than that of the program, with the dtype of the result."""
+        cdef Overload ov = <Overload>c.overload
+        cdef int i
+        if not isinstance(result, Tensor) or not ((<Tensor>result).dtype.is_floating_point or (<Tensor>result).dtype.is_complex):
+            return args
+        for i in range(ov.nslots):
+            given = <object>c.args[i]
+            if isinstance(given, Tensor) and ((<Tensor>given).dtype.is_floating_point or (<Tensor>given).dtype.is_complex):
+                return args                             # a number does not change its dtype
+        for i in range(ov.nslots):
+            if ov.slots[i].kind == K_DTYPE:
+                if c.args[i] == <PyObject*>None:
+                    if i < len(args):
+                        return args[:i] + ((<Tensor>result).dtype,) + args[i + 1:]
+                    kwargs[<object>ov.slots[i].name] = (<Tensor>result).dtype
+                return args
+        raise RuntimeError(f"trace: the default dtype was changed during the run, and {(<Op>c.op).name}() depends on it; change it before")
 
     cdef tuple with_source(self, Call* c, tuple args):
         """Return the arguments of ``set_`` with a tensor over the storage, of the layout that the call gives to its target."""

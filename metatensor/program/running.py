@@ -186,6 +186,10 @@ def _placed(program: Program, name: str, device: Device) -> Tensor:
     return found[1]
 
 
+_UPDATES = {"_batch_norm_forward": 3, "nn.functional._batch_norm_train": 1, "nn.functional._instance_norm_train": 1}
+"""Operators that return new running statistics, and the place of the first among the results."""
+
+
 def uncounted_writes(program: Program) -> frozenset[int]:
     """Return the indices of the calls that write through ``.data``, which later gradients do not notice.
 
@@ -195,8 +199,8 @@ def uncounted_writes(program: Program) -> frozenset[int]:
         updates: set[int] = set()
         found = []
         for i, call in enumerate(program.calls):
-            if call.op.name == "_batch_norm_forward":
-                updates.update(value.number for value in leaves(Value, call.result[3:]))
+            if call.op.name in _UPDATES:
+                updates.update(value.number for value in leaves(Value, call.result[_UPDATES[call.op.name] :]))
             elif call.op.name == "copy_" and isinstance(call.args[1], Value) and call.args[1].number in updates:
                 found.append(i)
         program._uncounted = frozenset(found)

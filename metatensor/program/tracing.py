@@ -75,7 +75,7 @@ def _run(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any], observing:
     batched = sys.modules.get("metatensor.func._batched")  # not loaded before vmap is used
     if batched is not None and any(isinstance(t, batched.Batched) for t in leaves(Tensor, (args, kwargs))):
         raise RuntimeError("trace: an argument is batched by vmap; trace outside of vmap, and run the program inside")
-    capture, log, default_dtype = Capture(), MemoryLog(plain=True), mt.get_default_dtype()
+    capture, log = Capture(), MemoryLog(plain=True)
     with keep_constants(), Follower(capture, state.paths), log:
         with capture:
             given = mapped(capture.input, Tensor, (args, kwargs))
@@ -88,7 +88,7 @@ def _run(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any], observing:
     return Program(
         _title(fn), arguments=given, output=output, calls=capture.calls, held=held, kinds=kinds, tied=tied, tensors=tensors,
         effects=effects, releases=capture.releases(log), modules=state.paths.paths, reads=_dependent(capture),
-        default_dtype=default_dtype,
+        default_dtype=capture.default_dtype,
     )  # fmt: skip
 
 
