@@ -160,6 +160,8 @@ def _run(program: Program, env: dict[int, Tensor]) -> Any:
         else:
             program.tensors[name] = env[value.number]
     tickets.finish()
+    for number in places.get(last, ()):  # what the callable released when it returned, in its order
+        env.pop(number, None)
     return made
 
 

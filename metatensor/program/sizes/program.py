@@ -91,7 +91,8 @@ class SizedProgram(Program):
             either = [] if not texts or "" in texts else texts if len(texts) == 1 else [f"({' or '.join(f'({t})' for t in texts)})"]
             what = "these calls" if not i else f"another program of {len(piece.taken.program.calls)} calls"
             lines.append(f"{' and '.join([*map(str, piece.bounds), *either]) or 'all sizes'}: {what}")
-        return lines + [f"{' and '.join(map(str, one.guards)) or 'some sizes'}: {one.error}" for one in self.refused]
+        lines += [f"{' and '.join(map(str, one.guards)) or 'some sizes'}: {one.error}" for one in self.refused]
+        return list(dict.fromkeys(lines))
 
     def sizes_of(self, *args: Any, **kwargs: Any) -> dict[str, int]:
         """Return the size of each name in arguments.
