@@ -56,6 +56,7 @@ cdef class Capture(Mode):
     cdef readonly list storages         # for each storage its number in memory logs, or 0 if it existed before
     cdef public int module
     cdef list used                      # for each storage the index of the last call that took it
+    cdef list copies                    # the calls that `copied` has added
     cdef list nodes, callers            # before each call that may make a node of the graph: the latest node, and the module
     cdef dict by_object                 # address of a tensor -> its latest value
     cdef Recent recent[RECENT]            # some of `by_object`, found faster
@@ -84,4 +85,5 @@ cdef class Capture(Mode):
     cdef object encode(self, object argument)
     cdef tuple written(self, Call* c)
     cdef object results(self, Call* c, object result)
+    cdef int copied(self, Tensor t, Tensor copy) except -1
     cdef Ticket ticket(self, object generator, tuple taken)

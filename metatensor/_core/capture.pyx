@@ -149,7 +149,7 @@ cdef class Capture(Mode):
         self.calls, self.leaves, self.reads, self.storages, self.generators = [], [], [], [], []
         self.used = []
         self.by_object, self.by_storage = {}, {}
-        self.nodes, self.callers = [], []
+        self.nodes, self.callers, self.copies = [], [], []
         self.held, self.inputs = set(), set()
         self.takes_parts = True
         self.begun = next_capture()
@@ -491,6 +491,45 @@ cdef class Capture(Mode):
         kwargs[<object>ov.slots[slot].name] = ticket
         return args
 
+    cdef int copied(self, Tensor t, Tensor copy) except -1:
+        """Add the call of `clone` that keeps what the call that is being handled will overwrite."""
+        cdef ThreadState state = thread_state()
+        cdef ProgramCall made = ProgramCall.__new__(ProgramCall)
+        made.op = <Op>registry["clone"]
+        made.args, made.kwargs, made.writes = (self.encode(t),), {}, ()
+        made.result = self.value_of(copy, True)
+        made.module, made.backward = self.module, state.walk is not None
+        made.first, made.last = state.operators - 1, state.operators
+        self.calls.append(made)
+        self.copies.append(made)
+        return 0
+
+    def drop_unused_copies(self, outputs):
+        """Leave out the copies that no gradient of this run has used. A run that records gradients makes its own.
+
+        `outputs` are values that the callable returned.
+        """
+        cdef ProgramCall made
+        cdef set dead = set()
+        cdef list shift = [0], kept = []
+        cdef Py_ssize_t i
+        returned = {(<Value>v).storage for v in outputs}
+        for made in self.copies:
+            if not self.used[(<Value>made.result).storage] and (<Value>made.result).storage not in returned:
+                dead.add(id(made))
+        if not dead:
+            return
+        for made in self.calls:
+            if id(made) in dead:
+                shift.append(<object>shift[len(shift) - 1] + 1)
+            else:
+                kept.append(made)
+                shift.append(shift[len(shift) - 1])
+        self.calls[:] = kept
+        self.reads[:] = [(at - shift[at], name, value) for at, name, value in self.reads]
+        for i in range(len(self.used)):
+            self.used[i] = max(<object>self.used[i] - shift[self.used[i]], 0)
+
     def releases(self, log):
         """Return the storages that the run released after each call, by the index of the call. `log` is the `MemoryLog` of the run."""
         cdef dict found = {}
@@ -526,6 +565,16 @@ cdef Capture active_capture():
             if type(state.modes[i]) is Capture:
                 return <Capture>state.modes[i]
     return None
+
+
+def note_copy(Tensor t not None, Tensor copy not None):
+    """Note a copy of what the call that is being handled will overwrite, for its gradient."""
+    cdef ThreadState state = thread_state()
+    cdef Py_ssize_t i
+    for i in range(state.level, len(state.modes)):
+        if type(state.modes[i]) is Capture:
+            (<Capture>state.modes[i]).copied(t, copy)
+            return
 
 
 def note_read(Tensor t not None, str name not None):

@@ -83,6 +83,7 @@ def _run(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any], observing:
                 result = fn(*args, **kwargs)
         output = mapped(capture.value, Tensor, result)
         effects = state.effects(capture)
+        capture.drop_unused_copies(leaves(Value, (output, [effect.value for effect in effects])))
         del result
     held, tensors, kinds, tied = state.held(capture, leaves(Value, given))
     return Program(
