@@ -33,7 +33,8 @@ TIMM = {
         "test_vit2", "test_vit3", "test_vit4", "test_vit_relpos",
     ), 160),
     **dict.fromkeys((
-        "mobilenetv3_small_050", "resnet10t", "ghostnet_050", "efficientnet_lite0", "efficientnet_b2", "lcnet_035", "tinynet_e", "mnasnet_small",
+        "mobilenetv3_small_050", "resnet10t", "ghostnet_050", "efficientnet_lite0", "efficientnet_b2", "lcnet_035", "tinynet_e",
+        "mnasnet_small",
         "mobilenetv2_035", "regnetx_002", "resnet18", "convnext_atto", "dla46_c", "edgenext_xx_small", "repvgg_a0", "semnasnet_050",
     ), 64),
 }  # fmt: skip
@@ -43,7 +44,8 @@ TORCHVISION = dict.fromkeys((
 ), 64)  # fmt: skip
 SMALL = {
     "hidden_size": 32, "d_model": 32, "n_embd": 32, "dim": 32, "emb_dim": 32, "embedding_size": 32, "num_hidden_layers": 2, "n_layer": 2,
-    "num_layers": 2, "n_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "num_decoder_layers": 2, "num_attention_heads": 4, "n_head": 4,
+    "num_layers": 2, "n_layers": 2, "encoder_layers": 2, "decoder_layers": 2, "num_decoder_layers": 2, "num_attention_heads": 4,
+    "n_head": 4,
     "n_heads": 4, "num_heads": 4, "encoder_attention_heads": 4, "decoder_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
     "intermediate_size": 64, "ffn_dim": 64, "d_ff": 64, "d_kv": 8, "hidden_dim": 64, "encoder_ffn_dim": 64, "decoder_ffn_dim": 64,
     "vocab_size": 99, "max_position_embeddings": 64, "n_positions": 64, "n_ctx": 64, "image_size": 32, "patch_size": 8, "state_size": 8,
@@ -52,9 +54,11 @@ SMALL = {
 }  # fmt: skip
 """Fields of configurations, where a configuration has them."""
 TRANSFORMERS = (
-    "BertModel", "GPT2LMHeadModel", "RobertaModel", "DistilBertModel", "AlbertModel", "ElectraModel", "T5Model", "BartModel", "OPTForCausalLM",
+    "BertModel", "GPT2LMHeadModel", "RobertaModel", "DistilBertModel", "AlbertModel", "ElectraModel", "T5Model", "BartModel",
+    "OPTForCausalLM",
     "GPTNeoXForCausalLM", "GPTJForCausalLM", "LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
-    "GemmaForCausalLM", "PhiForCausalLM", "BloomForCausalLM", "MPNetModel", "CamembertModel", "SqueezeBertModel", "MegatronBertModel", "MambaModel",
+    "GemmaForCausalLM", "PhiForCausalLM", "BloomForCausalLM", "MPNetModel", "CamembertModel", "SqueezeBertModel",
+    "MegatronBertModel", "MambaModel",
     "FalconForCausalLM", "ViTModel", "DeiTModel", "StableLmForCausalLM", "OlmoForCausalLM", "GraniteForCausalLM", "ErnieModel",
 )  # fmt: skip
 _UNET = {"block_out_channels": (32, 64), "layers_per_block": 1, "norm_num_groups": 8}
@@ -63,7 +67,8 @@ DIFFUSERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                      "up_block_types": ("AttnUpBlock2D", "UpBlock2D"), "attention_head_dim": 8},
                     {"sample": (1, 3, 16, 16), "timestep": 3}),
     "UNet2DConditionModel": ({**_UNET, "sample_size": 16, "cross_attention_dim": 32, "attention_head_dim": 8,
-                              "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"), "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D")},
+                              "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+                              "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D")},
                              {"sample": (1, 4, 16, 16), "timestep": 3, "encoder_hidden_states": (1, 5, 32)}),
     "AutoencoderKL": ({**_UNET, "down_block_types": ("DownEncoderBlock2D",) * 2, "up_block_types": ("UpDecoderBlock2D",) * 2},
                       {"sample": (1, 3, 16, 16)}),
@@ -71,7 +76,8 @@ DIFFUSERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
                  "num_vq_embeddings": 32}, {"sample": (1, 3, 16, 16)}),
     "Transformer2DModel": ({"num_attention_heads": 2, "attention_head_dim": 16, "in_channels": 32, "norm_num_groups": 8},
                            {"hidden_states": (1, 32, 8, 8)}),
-    "DiTTransformer2DModel": ({"num_attention_heads": 2, "attention_head_dim": 16, "num_layers": 2, "sample_size": 8, "num_embeds_ada_norm": 10},
+    "DiTTransformer2DModel": ({"num_attention_heads": 2, "attention_head_dim": 16, "num_layers": 2, "sample_size": 8,
+    "num_embeds_ada_norm": 10},
                               {"hidden_states": (1, 4, 8, 8), "timestep": "int:1", "class_labels": "int:1"}),
 }  # fmt: skip
 TRAINED = {"timm": 18, "torchvision": 6, "transformers": 14, "diffusers": 3}
@@ -240,8 +246,9 @@ def save_training(folder: Path, build: Callable[[], Any], inputs: dict[str, Any]
         losses = [step(**inputs).clone() for _ in range(steps)]
         runs.append((losses, {n: t.detach().clone() for n, t in program.tensors.items()}))
     (losses, tensors), (again, others) = runs
-    mt.save({"inputs": inputs, "losses": losses, "tensors": tensors, 
-             "repeats": all(map(_same, losses, again)) and all(_same(t, others[n]) for n, t in tensors.items())}, folder / "step.pt")  # fmt: skip
+    mt.save({"inputs": inputs, "losses": losses, "tensors": tensors,
+             "repeats": all(map(_same, losses, again)) and all(_same(t, others[n]) for n, t in tensors.items())},
+             folder / "step.pt")  # fmt: skip
 
 
 # Comparing ------------------------------------------------------------------------------------------------

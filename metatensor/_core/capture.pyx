@@ -217,8 +217,8 @@ cdef class Capture(Mode):
             self.used.append(0)
             if not made:
                 if t.storage.scope is None and t.storage.number <= -self.begun:
-                    raise RuntimeError(f"trace: another thread made a tensor of shape {list(v.shape)} during the run; only the calls of the "
-                                       "thread that traces are recorded, so make it there, or before the trace")
+                    raise RuntimeError(f"trace: another thread made a tensor of shape {list(v.shape)} during the run; only the calls of "
+                                       "the thread that traces are recorded, so make it there, or before the trace")
                 self.leaves.append((v, t))
                 self.held.add(v.storage)
         else:
@@ -280,7 +280,7 @@ cdef class Capture(Mode):
             count = 0 if n == 0 or count == 0 else count + (n - 1) * stride
         nbytes = count * last.dtype.itemsize
         if nbytes % v.dtype.itemsize or count == 0:
-            raise RuntimeError(f"trace: a tensor of dtype {v.dtype.name} is a view that no operator made, of {nbytes} bytes of dtype "
+            raise RuntimeError(f"trace: a tensor of dtype {v.dtype.name} is a view that no operator made, of {nbytes} bytes of "
                                f"{last.dtype.name}")
         for dtype, name, args in ((last.dtype, "as_strided", ((count,), (1,), 0)), (v.dtype, "view", (v.dtype,))):
             made = Value.__new__(Value)

@@ -182,8 +182,8 @@ def _placed(program: Program, name: str, device: Device) -> Tensor:
     if found is None or found[0] is not tensor:
         made = with_values(tensor, device)
         if made is None:
-            raise RuntimeError(f"{program.name}: {program.kinds[name]} {name!r} is on meta and has no data, and the program runs on {device}; "
-                               f"give it data with program.bind({{{name!r}: tensor}})")
+            raise RuntimeError(f"{program.name}: {program.kinds[name]} {name!r} is on meta and has no data, and the program runs on "
+                               f"{device}; give it data with program.bind({{{name!r}: tensor}})")
         found = program._placed[key] = tensor, made
     return found[1]
 

@@ -122,7 +122,8 @@ def test_values_that_leave_the_library_are_reported(how, tmp_path):
 
 
 @pytest.mark.parametrize("fn", [
-    lambda x: x * float(np.arange(3)[1]), lambda x: x + mt.from_numpy(np.ones(4, np.float32)), lambda x: x * mt.arange(4, device="cpu").numpy()[1],
+    lambda x: x * float(np.arange(3)[1]), lambda x: x + mt.from_numpy(np.ones(4, np.float32)),
+    lambda x: x * mt.arange(4, device="cpu").numpy()[1],
 ])
 def test_values_of_constants_are_not_reported(fn):
     assert not mt.program.trace(fn, ones(4)).reads

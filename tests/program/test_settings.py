@@ -163,7 +163,7 @@ def test_unknown_constants_are_named(device):
     unknown = mt.rand(4, device="meta")
     program = mt.program.trace(lambda x: x + unknown, mt.ones(4, device="meta"))
     for one in (program, again(program, device=device)):
-        with pytest.raises(RuntimeError, match="constant 'constant0' is on meta and has no data, and the program runs on cpu; give it data"):
+        with pytest.raises(RuntimeError, match="constant 'constant0' is on meta and has no data, and the program runs on cpu"):
             one(mt.ones(4, device="cpu"))
         assert one.bind({"constant0": mt.ones(4, device="cpu")})(mt.ones(4, device="cpu")).tolist() == [2] * 4
 
@@ -175,7 +175,8 @@ def test_damaged_known_values():
     with mt.device("meta"):
         program = mt.program.trace(Rotary().eval(), mt.empty(5, 8))
     described = saving.described
-    for known, message in (({"rates": "AAA"}, "base64"), ({"other": "AAAAAA=="}, "4 bytes"), ({"rates": "AAAAAA=="}, "needs more"), ([], "dict")):
+    cases = (({"rates": "AAA"}, "base64"), ({"other": "AAAAAA=="}, "4 bytes"), ({"rates": "AAAAAA=="}, "needs more"), ([], "dict"))
+    for known, message in cases:
         saving.described = lambda *args, known=known: ({**described(*args)[0], "known": known}, described(*args)[1])
         try:
             with pytest.raises(CheckpointError, match=message):
