@@ -45,7 +45,7 @@ def as_traced(default_dtype: DType | None) -> Iterator[None]:
     """
     now = mt.get_default_dtype()
     other = default_dtype is not None and default_dtype is not now
-    if other:
+    if other and default_dtype is not None:
         mt.set_default_dtype(default_dtype)
     try:
         with _all_disabled() if _is_any_autocast_enabled() else nullcontext():
