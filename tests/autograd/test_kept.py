@@ -72,7 +72,8 @@ WITHOUT = {
 NEED_VALUES = {"nn.functional.ctc_loss", "masked_select"}
 OTHERS = WITHOUT | {"_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_for_cpu", "_fused_rms_norm",
                     "_fused_rms_norm_backward", "_ctc_loss",
-                    "_embedding_bag", "_nll_loss_forward", "_repeat_interleave"}  # take no generated values
+                    "_embedding_bag", "_masked_select", "_nll_loss_forward", "_repeat_interleave",
+                    "nll_loss_backward"}  # take no generated values
 EVERY = {**OPERATORS, **written_operators()}
 
 
