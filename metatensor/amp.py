@@ -127,6 +127,19 @@ def _is_any_autocast_enabled() -> bool:
     return any(_state.enabled.values())
 
 
+@contextlib.contextmanager
+def _all_disabled() -> Iterator[None]:
+    """Disable autocast for all device types inside, in this thread."""
+    before = dict(_state.enabled), _state.kind
+    _state.enabled = {}
+    _state.apply()
+    try:
+        yield
+    finally:
+        _state.enabled, _state.kind = before
+        _state.apply()
+
+
 def set_autocast_enabled(device_type: str, enabled: bool) -> None:
     """Enable or disable autocast for a device type, in this thread.
 

@@ -56,6 +56,7 @@ cdef class Capture(Mode):
     cdef readonly list storages         # for each storage its number in memory logs, or 0 if it existed before
     cdef public int module
     cdef list used                      # for each storage the index of the last call that took it
+    cdef list copies                    # the calls that `copied` has added
     cdef list nodes, callers            # before each call that may make a node of the graph: the latest node, and the module
     cdef dict by_object                 # address of a tensor -> its latest value
     cdef Recent recent[RECENT]            # some of `by_object`, found faster
@@ -64,6 +65,8 @@ cdef class Capture(Mode):
     cdef set held                       # the storages of the leaves
     cdef set inputs                     # those of the arguments
     cdef int n_values
+    cdef long long begun                # what `next_capture` returned
+    cdef readonly DType default_dtype   # when the capture was made
 
     cdef long long key_of(self, Storage s)
     cdef PyObject* latest(self, size_t address) except? NULL
@@ -71,10 +74,16 @@ cdef class Capture(Mode):
     cdef int remember(self, size_t address, Value v) except -1
     cdef list counted_late(self, Tensor t, long long key)
     cdef int view_of_storage(self, Value v, list others) except -1
+    cdef Value of_dtype(self, Value v, list others)
+    cdef int add_view(self, str name, tuple args, Value result) except -1
+    cdef Value of_storage(self, Storage s, DType dtype)
+    cdef tuple with_dtype(self, Call* c, tuple args, dict kwargs, object result)
+    cdef tuple with_source(self, Call* c, tuple args)
     cdef tuple with_ticket(self, Overload ov, int slot, tuple args, dict kwargs, Ticket ticket)
     cdef int calling_module(self, ThreadState state) except -1
     cdef Value value_of(self, Tensor t, bint made)
     cdef object encode(self, object argument)
     cdef tuple written(self, Call* c)
     cdef object results(self, Call* c, object result)
+    cdef int copied(self, Tensor t, Tensor copy) except -1
     cdef Ticket ticket(self, object generator, tuple taken)

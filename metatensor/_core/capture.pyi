@@ -3,11 +3,14 @@
 from typing import Any
 
 from metatensor._core.device import Device
+from collections.abc import Iterable
+
 from metatensor._core.dtype import DType
 from metatensor._core.memory import MemoryLog
 from metatensor._core.modes import Mode
 from metatensor._core.op import Op
 from metatensor._core.random import Generator
+from metatensor._core.storage import Storage
 from metatensor._core.tensor import Tensor
 
 class Value:
@@ -65,9 +68,23 @@ class Capture(Mode):
     leaves: list[tuple[Value, Tensor]]
     reads: list[tuple[int, str, Value]]
     storages: list[int]
+    default_dtype: DType
     module: int
     def __init__(self) -> None: ...
+    def drop_unused_copies(self, outputs: Iterable[Value]) -> None: ...
     def input(self, t: Tensor) -> Value: ...
     def value(self, t: Tensor) -> Value: ...
     def releases(self, log: MemoryLog) -> dict[int, tuple[int, ...]]: ...
     def known(self, t: Tensor) -> Value | None: ...
+
+def note_copy(t: Tensor, copy: Tensor) -> None:
+    """Note a copy of what the call that is being handled will overwrite, for its gradient."""
+
+def note_read(t: Tensor, name: str) -> None:
+    """Note that the values of a tensor leave the library by other means than operators. `name` says by which."""
+
+def note_storage_read(s: Storage, name: str) -> None:
+    """Note that the bytes of a storage leave the library."""
+
+def refuse_in_trace(what: str) -> None:
+    """Raise RuntimeError if a trace would miss what is about to happen."""

@@ -16,12 +16,13 @@ from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
 from metatensor._core.lines cimport line_of, running_code
 from metatensor._core.modes cimport Mode, run_modes
-from metatensor._core.op cimport FUNCTIONAL, HOST, IN_PLACE, K_GENERATOR, K_TENSORS, Call, Op, Overload
+from metatensor._core.dtype cimport DType, default_float
+from metatensor._core.op cimport FUNCTIONAL, HOST, IN_PLACE, K_DTYPE, K_GENERATOR, K_TENSORS, Call, Op, Overload
 from metatensor._core.random cimport Generator, default
 from metatensor._core.size cimport make_tuple
-from metatensor._core.storage cimport Storage
-from metatensor._core.tensor cimport Tensor
-from metatensor._core.thread cimport ThreadState, thread_state
+from metatensor._core.storage cimport Storage, next_capture
+from metatensor._core.tensor cimport Tensor, over_storage
+from metatensor._core.thread cimport ThreadState, hints, thread_state
 from metatensor._core.types cimport T_CONJ, T_NEG, T_REQUIRES_GRAD, dim_t
 
 from bisect import bisect_left
@@ -148,9 +149,11 @@ cdef class Capture(Mode):
         self.calls, self.leaves, self.reads, self.storages, self.generators = [], [], [], [], []
         self.used = []
         self.by_object, self.by_storage = {}, {}
-        self.nodes, self.callers = [], []
+        self.nodes, self.callers, self.copies = [], [], []
         self.held, self.inputs = set(), set()
         self.takes_parts = True
+        self.begun = next_capture()
+        self.default_dtype = default_float()
 
     def input(self, Tensor t not None):
         """Return the value of an argument. Tensors found to be views of it are computed from it."""
@@ -213,6 +216,9 @@ cdef class Capture(Mode):
             self.storages.append(t.storage.number if t.storage.scope is not None else 0)
             self.used.append(0)
             if not made:
+                if t.storage.scope is None and t.storage.number <= -self.begun:
+                    raise RuntimeError(f"trace: another thread made a tensor of shape {list(v.shape)} during the run; only the calls of "
+                                       "the thread that traces are recorded, so make it there, or before the trace")
                 self.leaves.append((v, t))
                 self.held.add(v.storage)
         else:
@@ -251,20 +257,62 @@ cdef class Capture(Mode):
     cdef int view_of_storage(self, Value v, list others) except -1:
         """Add a call that creates a view which no call has returned."""
         cdef Value other, base = None
-        cdef ProgramCall made
         for other in others:
             if other.dtype is v.dtype and other.flags == v.flags:
                 base = other
                 break
         if base is None:
-            raise RuntimeError(f"trace: a tensor of dtype {v.dtype.name} is a view that no operator made, of a storage of another dtype")
-        made = ProgramCall.__new__(ProgramCall)
-        made.op = <Op>registry["as_strided"]
-        made.args, made.kwargs, made.result, made.writes = (base, v.shape, v.stride, v.offset), {}, v, ()
+            base = self.of_dtype(v, others)
+        self.add_view("as_strided", (base, v.shape, v.stride, v.offset), v)
+        return 0
+
+    cdef Value of_dtype(self, Value v, list others):
+        """Add the calls that make a view of a whole storage with the dtype of `v`."""
+        cdef Value other, last = None, made
+        for other in others:
+            if other.flags == 0 and v.flags == 0:
+                last = other
+        if last is None:
+            raise RuntimeError(f"trace: a tensor of dtype {v.dtype.name} is a view that no operator made, of a storage that it "
+                               "conjugates or negates")
+        count = last.offset + 1
+        for n, stride in zip(last.shape, last.stride):
+            count = 0 if n == 0 or count == 0 else count + (n - 1) * stride
+        nbytes = count * last.dtype.itemsize
+        if nbytes % v.dtype.itemsize or count == 0:
+            raise RuntimeError(f"trace: a tensor of dtype {v.dtype.name} is a view that no operator made, of {nbytes} bytes of "
+                               f"{last.dtype.name}")
+        for dtype, name, args in ((last.dtype, "as_strided", ((count,), (1,), 0)), (v.dtype, "view", (v.dtype,))):
+            made = Value.__new__(Value)
+            made.number = self.n_values
+            self.n_values += 1
+            made.key, made.storage, made.offset, made.dtype, made.device = v.key, v.storage, 0, dtype, v.device
+            made.shape, made.stride = (nbytes // dtype.itemsize,), (1,)
+            self.add_view(name, (last, *args), made)
+            others.append(made)
+            last = made
+        return last
+
+    cdef int add_view(self, str name, tuple args, Value result) except -1:
+        """Add a call that makes a view."""
+        cdef ProgramCall made = ProgramCall.__new__(ProgramCall)
+        made.op = <Op>registry[name]
+        made.args, made.kwargs, made.result, made.writes = args, {}, result, ()
         made.module = self.module
         made.first = made.last = thread_state().operators
         self.calls.append(made)
         return 0
+
+    cdef Value of_storage(self, Storage s, DType dtype):
+        """Return the value of a tensor of a dtype that has the whole storage."""
+        cdef dim_t size = s.size_bytes // dtype.itemsize, stride = 1
+        cdef Value v
+        cdef list others = self.by_storage.get(self.key_of(s))
+        if others is not None:
+            for v in others:
+                if v.dtype is dtype and v.flags == 0:
+                    return v                        # the call that takes it says which layout it wants
+        return self.value_of(over_storage(s, dtype, 1, &size, &stride, 0), False)
 
     cdef object encode(self, object argument):
         cdef Value v
@@ -366,6 +414,8 @@ cdef class Capture(Mode):
             kwargs["device"] = <object>c.device
         if c.out != NULL:
             kwargs["out"] = self.encode(<object>c.out)
+        if ov.flags & HOST and ov.qualname == "set_.source_Storage":
+            args = self.with_source(c, args)
         made = ProgramCall.__new__(ProgramCall)
         made.op = <Op>c.op
         made.writes = self.written(c)
@@ -377,10 +427,47 @@ cdef class Capture(Mode):
         made.last = state.operators
         if slot >= 0 and type(<object>c.args[slot]) is tuple:
             args = self.with_ticket(ov, slot, args, kwargs, self.ticket(generator, <tuple><object>c.args[slot]))
+        if default_float() is not self.default_dtype:
+            args = self.with_dtype(c, args, kwargs, result)
         made.args, made.kwargs = args, kwargs
         made.result = self.results(c, result)
         self.calls.append(made)
+        if made.result is None and result is not None:      # a decision, such as that of `equal`
+            for argument in args:
+                if type(argument) is Value:
+                    self.reads.append((len(self.calls), (<Op>c.op).name, argument))
         return result
+
+    cdef tuple with_dtype(self, Call* c, tuple args, dict kwargs, object result):
+        """Return the positional arguments of a call under another default dtype than that of the program, with the dtype of the result."""
+        cdef Overload ov = <Overload>c.overload
+        cdef int i
+        if not isinstance(result, Tensor) or not ((<Tensor>result).dtype.is_floating_point or (<Tensor>result).dtype.is_complex):
+            return args
+        for i in range(ov.nslots):
+            given = <object>c.args[i]
+            if isinstance(given, Tensor) and ((<Tensor>given).dtype.is_floating_point or (<Tensor>given).dtype.is_complex):
+                return args                             # a number does not change its dtype
+        for i in range(ov.nslots):
+            if ov.slots[i].kind == K_DTYPE:
+                if c.args[i] == <PyObject*>None:
+                    if i < len(args):
+                        return args[:i] + ((<Tensor>result).dtype,) + args[i + 1:]
+                    kwargs[<object>ov.slots[i].name] = (<Tensor>result).dtype
+                return args
+        raise RuntimeError(f"trace: the default dtype was changed during the run, and {(<Op>c.op).name}() depends on it; change it before")
+
+    cdef tuple with_source(self, Call* c, tuple args):
+        """Return the arguments of ``set_`` with a tensor over the storage, of the layout that the call gives to its target."""
+        cdef Tensor target = <Tensor>c.args[0]
+        source = getattr(<object>c.args[1], "_untyped_storage", <object>c.args[1])
+        if not isinstance(source, Storage):
+            return args                                     # the call raises an error
+        v = self.of_storage(<Storage>source, target.dtype)
+        self.used[v.storage] = len(self.calls)
+        if len(args) == 2:
+            args += (0, ((<Storage>source).size_bytes // target.dtype.itemsize,))
+        return (args[0], v, *args[2:])
 
     cdef int calling_module(self, ThreadState state) except -1:
         """Return the number of the running module; in a backward pass, of the one that called the operator whose gradient is computed."""
@@ -403,6 +490,45 @@ cdef class Capture(Mode):
             return args[:slot] + (ticket,) + args[slot + 1:]
         kwargs[<object>ov.slots[slot].name] = ticket
         return args
+
+    cdef int copied(self, Tensor t, Tensor copy) except -1:
+        """Add the call of `clone` that keeps what the call that is being handled will overwrite."""
+        cdef ThreadState state = thread_state()
+        cdef ProgramCall made = ProgramCall.__new__(ProgramCall)
+        made.op = <Op>registry["clone"]
+        made.args, made.kwargs, made.writes = (self.encode(t),), {}, ()
+        made.result = self.value_of(copy, True)
+        made.module, made.backward = self.module, state.walk is not None
+        made.first, made.last = state.operators - 1, state.operators
+        self.calls.append(made)
+        self.copies.append(made)
+        return 0
+
+    def drop_unused_copies(self, outputs):
+        """Leave out the copies that no gradient of this run has used. A run that records gradients makes its own.
+
+        `outputs` are values that the callable returned.
+        """
+        cdef ProgramCall made
+        cdef set dead = set()
+        cdef list shift = [0], kept = []
+        cdef Py_ssize_t i
+        returned = {(<Value>v).storage for v in outputs}
+        for made in self.copies:
+            if not self.used[(<Value>made.result).storage] and (<Value>made.result).storage not in returned:
+                dead.add(id(made))
+        if not dead:
+            return
+        for made in self.calls:
+            if id(made) in dead:
+                shift.append(<object>shift[len(shift) - 1] + 1)
+            else:
+                kept.append(made)
+                shift.append(shift[len(shift) - 1])
+        self.calls[:] = kept
+        self.reads[:] = [(at - shift[at], name, value) for at, name, value in self.reads]
+        for i in range(len(self.used)):
+            self.used[i] = max(<object>self.used[i] - shift[self.used[i]], 0)
 
     def releases(self, log):
         """Return the storages that the run released after each call, by the index of the call. `log` is the `MemoryLog` of the run."""
@@ -427,3 +553,49 @@ cdef class Capture(Mode):
             else:
                 found[i] = [number]
         return {after: tuple(<list>numbers) for after, numbers in found.items()}
+
+
+cdef Capture active_capture():
+    """Return the innermost capture that sees the calls of this thread now, or None."""
+    cdef ThreadState state
+    cdef int i
+    if hints.modes:
+        state = thread_state()
+        for i in range(state.level - 1, -1, -1):
+            if type(state.modes[i]) is Capture:
+                return <Capture>state.modes[i]
+    return None
+
+
+def note_copy(Tensor t not None, Tensor copy not None):
+    """Note a copy of what the call that is being handled will overwrite, for its gradient."""
+    cdef ThreadState state = thread_state()
+    cdef Py_ssize_t i
+    for i in range(state.level, len(state.modes)):
+        if type(state.modes[i]) is Capture:
+            (<Capture>state.modes[i]).copied(t, copy)
+            return
+
+
+def note_read(Tensor t not None, str name not None):
+    """Note that the values of a tensor leave the library by other means than operators. `name` says by which."""
+    cdef Capture capture = active_capture()
+    if capture is not None:
+        capture.reads.append((len(capture.calls), name, capture.value_of(t, False)))
+
+
+def note_storage_read(Storage s not None, str name not None):
+    """Note that the bytes of a storage leave the library."""
+    from metatensor._core.dtype import dtype_by_name
+    cdef Capture capture = active_capture()
+    cdef list others
+    if capture is not None and s.size_bytes:
+        others = capture.by_storage.get(capture.key_of(s))
+        value = others[len(others) - 1] if others is not None else capture.of_storage(s, dtype_by_name("uint8"))
+        capture.reads.append((len(capture.calls), name, value))
+
+
+def refuse_in_trace(str what not None):
+    """Raise RuntimeError if a trace would miss what is about to happen."""
+    if active_capture() is not None:
+        raise RuntimeError(f"trace: {what} is no call of an operator, so a program cannot do it; do it outside of the trace")

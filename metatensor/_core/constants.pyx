@@ -17,8 +17,9 @@ from metatensor._core.device cimport META, Device, cpu_device
 from metatensor._core.dtype cimport DType, default_float
 from metatensor._core.formats cimport LayoutTag, MemoryFormatTag
 from metatensor._core.op cimport (
-    COMPOSITE, DATA, FUNCTIONAL, HOST, IN_PLACE, K_TENSORS, RANDOM, VIEW, WITH_OUT, Call, Op, Overload,
+    COMPOSITE, DATA, FUNCTIONAL, HOST, IN_PLACE, K_TENSORS, NO_GRAD, RANDOM, VIEW, WITH_OUT, Call, Op, Overload,
 )
+from metatensor._core.rule_node cimport record
 from metatensor._core.storage cimport Storage, is_known
 from metatensor._core.tensor cimport Tensor, new_contiguous, over_storage
 from metatensor._core.thread cimport ThreadState, hints, thread_state
@@ -380,7 +381,10 @@ cdef object _data_dependent(Call* c, Overload ov):
     args = _arguments(c, ov, READS_ALL)
     if args is None:
         return _kernel(c)
-    return later("known_result")(<Op>c.op, ov, args)
+    result = later("known_result")(<Op>c.op, ov, args)
+    if c.flags & T_REQUIRES_GRAD and not ov.flags & NO_GRAD and thread_state().grad_enabled:
+        record(c, ov, result)
+    return result
 
 
 def made_of_bytes(data not None, size, DType dtype not None):

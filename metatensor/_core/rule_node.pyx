@@ -313,6 +313,8 @@ cdef Tensor _before_write(Tensor t):
         copy = <Tensor>call("clone", (t,))
     finally:
         thread_state().grad_enabled = was
+    if hints.modes:
+        later("note_copy")(t, copy)
     if hints.duals:
         later("copy_tangents")(copy, t)
     if t.flags & T_REQUIRES_GRAD:

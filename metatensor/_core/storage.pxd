@@ -8,7 +8,7 @@ cdef class Storage:
     cdef readonly Device device
     cdef readonly object data                # the backend's handle, or None
     cdef Scope scope                # the memory trackers that count the storage, or None
-    cdef long long number           # its number there
+    cdef long long number           # its number there; without trackers, if another thread had some: minus the number of the last capture
     cdef dim_t counted              # the bytes that they count
     cdef unsigned long long version  # number of mutations
     cdef unsigned long long uncounted  # mutations that `_version` of its tensors does not count
@@ -18,6 +18,7 @@ cdef class Storage:
 
 cdef Storage new_storage(Device device, dim_t nbytes)
 cdef int count_storage(Storage s) except -1
+cdef long long next_capture() noexcept
 cdef int resize_storage(Storage s, dim_t nbytes) except -1
 
 

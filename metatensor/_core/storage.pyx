@@ -98,6 +98,7 @@ cdef class Storage:
         RuntimeError
             If `nbytes` is negative.
         """
+        later("refuse_in_trace")("resize_() of a storage")
         resize_storage(self, nbytes)
         return self
 
@@ -152,6 +153,7 @@ cdef class Storage:
 
     def tolist(self):
         """Return the bytes as a list of ints."""
+        later("note_storage_read")(self, "tolist")
         return list(storage_bytes(self))
 
     def clone(self):
@@ -174,6 +176,7 @@ cdef class Storage:
         """Pickle the bytes, or the recipe for them. Tensors that share the storage share it after unpickling."""
         if self.data is None and recorded(self):
             return later("reduce_storage")(self)
+        later("note_storage_read")(self, "pickle")
         data = None if self.data is None else storage_bytes(self)
         return (rebuild_storage, (str(self.device), self.size_bytes, data, self.fake))
 
@@ -195,6 +198,9 @@ cdef PyObject* _storage_new(PyTypeObject* t, PyObject* args, PyObject* kwargs) e
 set_new(Storage, <newfunc>_storage_new)
 
 
+cdef long long _captures = 0        # how many captures have begun
+
+
 cdef Storage new_storage(Device device, dim_t nbytes):
     cdef Storage s = Storage.__new__(Storage)
     s.size_bytes = nbytes
@@ -208,7 +214,16 @@ cdef int count_storage(Storage s) except -1:
     """Let the memory trackers of this thread count a storage from now on."""
     s.counted = s.size_bytes
     s.scope = born(s.counted, &s.number)
+    if s.scope is None:
+        s.number = -_captures
     return 0
+
+
+cdef long long next_capture() noexcept:
+    """Return the number of a capture that begins. Storages that other threads make from then on can be told by it."""
+    global _captures
+    _captures += 1
+    return _captures
 
 
 cdef void _freed(PyObject* s) noexcept:
@@ -303,6 +318,7 @@ def rebuild_storage(device, nbytes, data, fake=False):
 
 def copy_storage(Storage s not None):
     """Return a copy of a storage on the same device. A recipe is not computed: the copy gets a recipe too."""
+    later("note_storage_read")(s, "copy")
     if recorded(s) and s.data is None:
         from metatensor._core.recording import copy_recorded
         return copy_recorded(s)

@@ -16,6 +16,7 @@ from pickle import dumps
 from typing import Any, BinaryIO, NamedTuple
 
 import metatensor as mt
+from metatensor._core.capture import note_read, note_storage_read
 from metatensor._core.storage import storage_bytes
 from metatensor.checkpoint._pickle_writer import pickled
 from metatensor.checkpoint._zip_writer import ZipWriter, write_all
@@ -59,6 +60,7 @@ class Contents:
             return b""
         if skips_data(storage.is_fake):
             return mmap.mmap(-1, count)  # zeros that take no memory
+        note_storage_read(storage, "save")
         if is_deferred(storage):
             return storage_bytes(storage)
         if storage.is_fake:
@@ -71,6 +73,7 @@ class Contents:
 
         if not tensor.numel():
             return b""
+        note_read(tensor, "save")
         if is_deferred(tensor):
             return bytes_of(tensor.detach().contiguous())
         if tensor.is_meta or tensor.untyped_storage().is_fake:

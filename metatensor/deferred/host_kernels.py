@@ -201,7 +201,8 @@ def _power(call: HostCall, base: Any, exponent: Any) -> list[Any]:
     pairs = list(zip(call.read(base), call.read(exponent), strict=True))
     if any(isinstance(b, int) and b < 0 for _, b in pairs):
         raise Unsupported
-    found = [math.pow(a, b) if isinstance(a, float) else a**b for a, b in pairs]
+    bits = 8 * call.dtype.itemsize
+    found = [math.pow(a, b) if isinstance(a, float) else pow(int(a), int(b), 1 << bits) for a, b in pairs]  # integers wrap around
     return call.round(found)
 
 
@@ -231,7 +232,7 @@ def _remainder(call: HostCall, one: Any, other: Any) -> list[Any]:
 def _round(call: HostCall, value: Any, decimals: int = 0) -> list[Any]:
     if decimals:
         raise Unsupported
-    return [float(round(v)) if isinstance(v, float) and math.isfinite(v) else v for v in call.read(value)]
+    return [math.copysign(round(v), v) if isinstance(v, float) and math.isfinite(v) else v for v in call.read(value)]
 
 
 def _whole(function: Callable[[float], int]) -> Callable[..., list[Any]]:
@@ -242,19 +243,25 @@ def _whole(function: Callable[[float], int]) -> Callable[..., list[Any]]:
 
 
 def _sign(value: Any) -> Any:
-    return value if value != value else (value > 0) - (value < 0)
+    return (value > 0) - (value < 0)  # 0 for NaN
 
 
 def _greater(a: Any, b: Any) -> Any:
-    return a if a != a or a >= b else b
+    return a if a != a or a > b else b
 
 
 def _smaller(a: Any, b: Any) -> Any:
-    return a if a != a or a <= b else b
+    return a if a != a or a < b else b
+
+
+def _fmod(a: Any, b: Any) -> Any:
+    return math.fmod(a, b) if isinstance(a, float) else abs(a) % abs(b) * (-1 if a < 0 else 1)
 
 
 def _clamp(call: HostCall, value: Any, low: Any = None, high: Any = None) -> list[Any]:
     found = call.read(value)
+    if not call.dtype.is_floating_point and any(b is not None and call.read(b) != call.plain(b) for b in (low, high)):
+        raise Unsupported  # a bound beyond the range of the integers
     if low is not None:
         found = [_greater(a, b) for a, b in zip(found, call.read(low), strict=True)]
     if high is not None:
@@ -513,7 +520,7 @@ _ONE: dict[str, Callable[..., Any]] = {
     "relu": _exactly(lambda a: _greater(a, 0)),
     "clamp": _clamp, "clamp_min": _clamp, "clamp_max": lambda call, a, high: _clamp(call, a, None, high),
     "where": _where, "masked_fill": _masked_fill, "pow": _power, "div": _divided, "floor_divide": _floored, "remainder": _remainder,
-    "fmod": _exactly(math.fmod), "round": _round, "floor": _whole(math.floor), "ceil": _whole(math.ceil), "trunc": _whole(math.trunc),
+    "fmod": _exactly(_fmod), "round": _round, "floor": _whole(math.floor), "ceil": _whole(math.ceil), "trunc": _whole(math.trunc),
     **{name: _real(getattr(math, name)) for name in ("sqrt", "exp", "log", "log2", "log10", "log1p", "expm1", "sin", "cos", "tan", "tanh")},
     "rsqrt": _real(lambda a: 1 / math.sqrt(a)), "exp2": _real(lambda a: 2.0**a), "sigmoid": _real(lambda a: 1 / (1 + math.exp(-a))),
     "sum": _reduced(_total), "prod": _reduced(math.prod), "mean": _reduced(lambda line: _total(line) / len(line)),
@@ -581,7 +588,7 @@ def _bincount(a: Array, weights: Any = None, minlength: int = 0) -> Any:
 def _close(a: Array, b: Array, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
     size = _broadcast_shape([a.size, b.size])
     rows = zip(a.broadcast(size), b.broadcast(size), strict=True)
-    return all(x == y or (x != x and y != y and equal_nan) or abs(x - y) <= atol + rtol * abs(y) for x, y in rows)
+    return all(x == y or (x != x and y != y and equal_nan) or math.isfinite(x - y) and abs(x - y) <= atol + rtol * abs(y) for x, y in rows)
 
 
 def _is_nonzero(a: Array) -> bool:

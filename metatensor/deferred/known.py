@@ -17,7 +17,7 @@ from metatensor._core.nested import map_tensors
 from metatensor._core.storage import make_storage, storage_bytes
 from metatensor._core.storage_views import tensor_from_storage
 
-__all__ = ["compute_known", "is_constant", "known_bytes", "known_result"]
+__all__ = ["compute_known", "is_constant", "known_bytes", "known_result", "known_storage_bytes"]
 
 
 def is_constant(tensor: Any) -> bool:
@@ -44,6 +44,14 @@ def known_bytes(tensor: Any) -> bytes:
         numbers = decode_numbers(data, tensor.dtype, (tensor.numel(),))
         numbers = [n.conjugate() for n in numbers] if tensor.is_conj() else numbers
         data = encode_numbers([-n for n in numbers] if tensor.is_neg() else numbers, tensor.dtype)[2]
+    return data
+
+
+def known_storage_bytes(tensor: Any) -> bytes:
+    """Return all bytes of the storage of a tensor whose values follow from constants."""
+    known = known_of(tensor.untyped_storage())
+    compute_known(known)
+    data: bytes = known.data
     return data
 
 

@@ -3,6 +3,7 @@
 import warnings
 
 from metatensor import plugins
+from metatensor._core.capture import note_read
 from metatensor._core.device import backend_for
 from metatensor._core.errors import NoDataError
 from metatensor._core.late import later
@@ -114,6 +115,7 @@ def to_numpy(tensor, force=False):
     if tensor.is_conj() or tensor.is_neg():
         raise RuntimeError("numpy(): the tensor is lazily conjugated or negated; use tensor.resolve_conj() "
                            "and tensor.resolve_neg() first")
+    note_read(tensor, "numpy")
     return backend_for(tensor.device).numpy(tensor)
 
 
@@ -193,6 +195,7 @@ def array_interface(tensor):
     if array is None or array.dtype.isbuiltin != 1:
         raise AttributeError(f"__array_interface__: a tensor of {tensor.dtype.name} on {tensor.device} does not have it; "
                              "numpy() raises an error that states the reason")
+    note_read(tensor, "__array_interface__")
     return array.__array_interface__
 
 
@@ -206,6 +209,7 @@ def buffer_of(tensor):
             raise TypeError(f"buffers have no format for {tensor.dtype.name}")
     except TypeError as error:
         raise BufferError(f"a tensor of {tensor.dtype.name} on {tensor.device} has no buffer: {error}") from None
+    note_read(tensor, "__buffer__")
     return array
 
 
@@ -229,6 +233,7 @@ def cuda_array_interface(tensor):
         raise RuntimeError("__cuda_array_interface__: the tensor requires grad; use tensor.detach()")
     if tensor.is_conj() or tensor.is_neg():
         raise AttributeError("__cuda_array_interface__: the tensor is lazily conjugated or negated; use tensor.resolve_conj()")
+    note_read(tensor, "__cuda_array_interface__")
     return backend.cuda_array_interface(tensor)
 
 

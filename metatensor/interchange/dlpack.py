@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from metatensor import plugins
+from metatensor._core.capture import note_read
 from metatensor._core.device import Device, backend_for
 from metatensor.devices.dlpack import Capsule, DLDeviceType, mark_copied
 
@@ -122,6 +123,7 @@ def to_dlpack(tensor: Any, stream: Any, max_version: Any, dl_device: Any, copy: 
         source = tensor.clone()
     if copy is False and source is not tensor:
         raise BufferError(f"__dlpack__: a tensor on {tensor.device} cannot be exported to the host without a copy")
+    note_read(source, "__dlpack__")
     capsule = backend_for(source.device).dlpack(source, stream=stream, max_version=max_version)
     if source is not tensor:
         mark_copied(capsule)

@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.capture import refuse_in_trace
 from metatensor.deferred import is_deferred, materialize
 
 __all__ = ["as_bytes", "elements", "from_file", "item", "new_untyped", "on_cpu", "swap_bytes"]
@@ -75,6 +76,7 @@ def item(storage: Any, index: Any) -> Any:
         return mt.empty(0, dtype=mt.uint8, device=storage.device).untyped_storage()
     if storage.data is None:
         return mt.empty(stop - start, dtype=mt.uint8, device=storage.device).untyped_storage()
+    refuse_in_trace("a slice of a storage")
     if storage.device.type != "cpu":
         raise RuntimeError(f"only storages on cpu can be sliced, as a slice shares memory; this one is on {storage.device}")
     return mt.from_numpy(as_bytes(storage)[start:stop].numpy()).untyped_storage()

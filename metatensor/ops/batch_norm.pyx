@@ -289,6 +289,13 @@ define("nn.functional.instance_norm(Tensor input, Tensor? running_mean=None, Ten
 
 recorded_as("nn.functional.batch_norm", "norm.batch_norm")
 recorded_as("nn.functional.instance_norm", "norm.instance_norm")
+# Programs that were traced without gradients call these directly.
+recorded_as("nn.functional._batch_norm_eval", "norm.batch_norm_eval")
+recorded_as("nn.functional._batch_norm_stats", "norm.batch_norm_stats")
+recorded_as("nn.functional._batch_norm_train", "norm.batch_norm_train")
+recorded_as("nn.functional._instance_norm", "norm.instance_norm_stats")
+recorded_as("nn.functional._instance_norm_train", "norm.instance_norm_train")
+recorded_as("nn.functional._instance_norm_eval", "norm.instance_norm_eval")
 recorded_as("native_batch_norm", "norm.native_batch_norm")
 recorded_as("_native_batch_norm_legit", "norm.native_batch_norm")
 recorded_as("_native_batch_norm_legit.no_stats", "norm.native_batch_norm_no_stats")

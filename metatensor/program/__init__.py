@@ -23,6 +23,7 @@ from metatensor.program.passes import (
     views_and_copies,
 )
 from metatensor.program.program import Program
+from metatensor.program.running import as_traced
 from metatensor.program.saving import load
 from metatensor.program.tickets import Tickets
 from metatensor.program.tracing import trace
@@ -37,6 +38,6 @@ __getattr__, __dir__ = attributes(
 )  # fmt: skip
 
 __all__ = [
-    "OnnxModel", "Parts", "Program", "Tickets", "change_dtype", "common_subexpressions", "constant_folding", "dead_code", "decompose",
-    "diff", "equal", "from_onnx", "functionalize", "fuse_batch_norm", "load", "split", "trace", "views_and_copies",
+    "OnnxModel", "Parts", "Program", "Tickets", "as_traced", "change_dtype", "common_subexpressions", "constant_folding", "dead_code",
+    "decompose", "diff", "equal", "from_onnx", "functionalize", "fuse_batch_norm", "load", "split", "trace", "views_and_copies",
 ]

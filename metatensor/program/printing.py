@@ -70,7 +70,8 @@ def _public(op: Op) -> str | None:
 class _Writer:
     def __init__(self, program: Program) -> None:
         self.program, self.names = program, names_of(program)
-        self.tickets = self.devices = False
+        self.tickets = False
+        self.devices: dict[Device, str] = {}
 
     def value(self, argument: Any) -> str:
         """Return an argument as an expression."""
@@ -87,7 +88,7 @@ class _Writer:
             self.tickets = True
             return f"ticket({argument.number})"
         if isinstance(argument, Device):
-            return f'mt.device("{argument}")'
+            return self.devices.get(argument) or f'mt.device("{argument}")'
         if isinstance(argument, DType):
             return f"mt.{argument.name}"
         if isinstance(argument, float) and not math.isfinite(argument):
@@ -142,6 +143,8 @@ def code(program: Program) -> str:
     lines, names, uncounted = [], writer.names, uncounted_writes(program)
     for path, value in program.held.items():
         lines.append(f"{names[value.number]} = tensors[{path!r}]")
+    for value in [*program.inputs, *program.held.values()]:  # as in a run, tensors are created where these are
+        writer.devices.setdefault(value.device, f"{names[value.number]}.device")
     module, grad = 0, None
     trains = any(call.backward for call in program.calls)
     kept = {value.storage for value in [*program.inputs, *program.outputs, *program.held.values(), *(e.value for e in program.effects)]}
@@ -178,7 +181,8 @@ def code(program: Program) -> str:
     if writer.tickets:
         head.append("from metatensor.program import Tickets")
     lines.append(f"return {writer.output(program.output)}")
-    return "\n".join([*head, "", "", f"def forward({parameters}):", *(f"    {line}" for line in lines), ""])
+    traced = [] if program.default_dtype is None else [f"@mt.program.as_traced({writer.value(program.default_dtype)})"]
+    return "\n".join([*head, "", "", *traced, f"def forward({parameters}):", *(f"    {line}" for line in lines), ""])
 
 
 # A listing -----------------------------------------------------------------------------------------------

@@ -54,20 +54,24 @@ class Program:
     modules : list of str
         Paths of modules. ``call.module`` is an index.
     reads : list
-        The calls that read numbers from tensors: index of the next call, name of the operator, value. These numbers are fixed in the
-        program.
+        What read numbers from tensors: index of the next call, name of the operator or the function, value. Such numbers are fixed.
+    default_dtype : dtype or None
+        The default dtype of the trace, under which a run computes. None: that of the caller.
     """
 
     def __init__(
         self, name: str, *, arguments: tuple, output: Any, calls: Iterable[ProgramCall], held: dict[str, Value], kinds: dict[str, str],
         tied: dict[str, str] | None = None, tensors: Mapping[str, Tensor] | None = None, effects: Iterable[Effect] = (),
         releases: Mapping[int, tuple[int, ...]] | None = None, modules: list[str] | None = None, reads: Iterable[Any] = (),
+        default_dtype: Any = None,
     ) -> None:  # fmt: skip
         self.name, self.arguments, self.output = name, arguments, output
         self.calls, self.held, self.kinds, self.tied = tuple(calls), dict(held), dict(kinds), dict(tied or {})
         self.tensors: dict[str, Tensor] = dict(tensors or {})
         self.effects, self.releases = tuple(effects), dict(releases or {})
         self.modules, self.reads = modules or [""], list(reads)
+        self.default_dtype = default_dtype
+        self._placed: dict[tuple[str, Any], tuple[Tensor, Tensor]] = {}
         self._plan: dict[int, list[int]] | None = None
         self._uncounted: frozenset[int] | None = None
 
@@ -155,11 +159,18 @@ class Program:
         return made
 
     def to(self, device: Any) -> Program:
-        """Return the same program with its parameters, buffers and constants on another device. Those on meta become empty
-        tensors there."""
+        """Return the same program with its parameters, buffers and constants on another device.
+
+        Those on meta whose values follow from constants get these values. The others become empty there.
+        """
+        from metatensor.program.running import with_values
+
         def moved(t: Tensor) -> Tensor:
             if not t.is_meta or mt.device(device).type == "meta":
                 return t.to(device)
+            known = with_values(t, device)
+            if known is not None:
+                return known
             made = mt.empty_like(t, device=device)
             return mt.nn.Parameter(made, requires_grad=t.requires_grad) if isinstance(t, mt.nn.Parameter) else made
 
@@ -168,7 +179,7 @@ class Program:
     def replace(self, **changes: Any) -> Program:
         """Return a copy with other attributes."""
         made = {name: getattr(self, name) for name in ("arguments", "output", "calls", "held", "kinds", "tied", "tensors", "effects",
-                                                       "releases", "modules", "reads")}  # fmt: skip
+                                                       "releases", "modules", "reads", "default_dtype")}  # fmt: skip
         made.update(changes)
         return Program(made.pop("name", self.name), **made)
 

@@ -2,18 +2,94 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import metatensor as mt
 from metatensor._core.capture import Ticket, Value
 from metatensor._core.device import Device
+from metatensor._core.dtype import DType
+from metatensor._core.op import registry
 from metatensor._core.tensor import Tensor
+from metatensor.amp import _all_disabled, _is_any_autocast_enabled
+from metatensor.deferred.known import is_constant, known_bytes
 from metatensor.program.program import Program, check
 from metatensor.program.structure import Opaque, leaves, mapped
 from metatensor.program.tickets import Tickets
 
-__all__ = ["matched", "run", "uncounted_writes"]
+__all__ = ["as_traced", "fill", "matched", "run", "uncounted_writes", "with_values"]
+
+_META = mt.device("meta")
+
+
+@contextmanager
+def as_traced(default_dtype: DType | None) -> Iterator[None]:
+    """Return a context in which calls do what they did when they were traced, whatever the caller's settings are.
+
+    Inside, autocast is disabled, because a trace has the calls that autocast made, and the default dtype is that of the trace.
+    It also works as a decorator; `Program.code` has it.
+
+    Parameters
+    ----------
+    default_dtype : dtype or None
+        The default dtype of the trace. None keeps the caller's.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> with mt.program.as_traced(mt.float64):
+    ...     print(mt.ones(2, device="meta").dtype)
+    metatensor.float64
+    """
+    now = mt.get_default_dtype()
+    other = default_dtype is not None and default_dtype is not now
+    if other and default_dtype is not None:
+        mt.set_default_dtype(default_dtype)
+    try:
+        with _all_disabled() if _is_any_autocast_enabled() else nullcontext():
+            yield
+    finally:
+        if other:
+            mt.set_default_dtype(now)
+
+
+def with_values(tensor: Tensor, device: Any) -> Tensor | None:
+    """Return a copy on a device of a tensor on meta whose values follow from constants, or None if they do not."""
+    if not is_constant(tensor):
+        return None
+    with mt.no_grad():
+        made = registry["_from_host"](known_bytes(tensor), tensor.shape, _strides(tensor.shape), tensor.dtype, device)
+        if made.stride() != tensor.stride():
+            flat, made = made, mt.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
+            fill(made, flat)
+    return mt.nn.Parameter(made, requires_grad=tensor.requires_grad) if isinstance(tensor, mt.nn.Parameter) else made
+
+
+def _strides(shape: Iterable[int]) -> tuple[int, ...]:
+    sizes = tuple(shape)
+    return tuple(math.prod(max(n, 1) for n in sizes[i + 1 :]) for i in range(len(sizes)))
+
+
+def fill(tensor: Tensor, data: Tensor) -> None:
+    """Write data to a tensor, of which several elements may share a place in memory."""
+    for dim, (n, stride) in enumerate(zip(tensor.shape, tensor.stride())):
+        if stride == 0 and n > 1:
+            tensor, data = tensor.narrow(dim, 0, 1), data.narrow(dim, 0, 1)
+    extent = 1
+    for stride, n in sorted((stride, n) for stride, n in zip(tensor.stride(), tensor.shape) if n > 1):
+        if stride < extent:  # windows that overlap
+            break
+        extent = stride * (n - 1) + extent
+    else:
+        tensor.copy_(data)
+        return
+    places = mt.zeros(tensor.shape, dtype=mt.int64, device=tensor.device)
+    for dim, (n, stride) in enumerate(zip(tensor.shape, tensor.stride())):
+        places += (mt.arange(n, device=tensor.device) * stride).reshape(*[-1 if d == dim else 1 for d in range(tensor.dim())])
+    last = int(places.max())
+    tensor.as_strided((last + 1,), (1,), tensor.storage_offset())[places.reshape(-1)] = data.reshape(-1).to(tensor.device)
 
 
 def matched(program: Program, args: tuple, kwargs: dict[str, Any]) -> dict[int, Tensor]:
@@ -28,22 +104,24 @@ def run(program: Program, args: tuple, kwargs: dict[str, Any]) -> Any:
     """Run a program on arguments, and return its output."""
     env = matched(program, args, kwargs)
     try:
-        return _run(program, env)
+        with as_traced(program.default_dtype):
+            return _run(program, env)
     finally:
         env.clear()  # a closure refers to it, and would keep the last values until a garbage collection
 
 
 def _run(program: Program, env: dict[int, Tensor]) -> Any:
     """Run a program, given the tensors of its inputs by number."""
-    devices: dict[Device, Device] = {}
     for name, value in program.held.items():
         if name not in program.tensors:
             raise RuntimeError(f"{program.name}: there is no tensor for {program.kinds[name]} {name!r}; pass one to bind()")
         env[value.number] = program.tensors[name]
-    for value in [*program.inputs, *program.held.values()]:
-        there = env[value.number].device
-        if value.device != there and (value.device not in devices or devices[value.device].type == "meta"):
-            devices[value.device] = there
+    devices = _moved(program, env)
+    place = devices.get(_META)
+    if place is not None and place.type != "meta":
+        for name, value in program.held.items():
+            if value.device == _META and env[value.number].is_meta:
+                env[value.number] = _placed(program, name, place)
     tickets, places, uncounted = Tickets(), _places(program), uncounted_writes(program)
     trains = any(call.backward for call in program.calls)
     last = len(program.calls) - 1
@@ -82,7 +160,36 @@ def _run(program: Program, env: dict[int, Tensor]) -> Any:
         else:
             program.tensors[name] = env[value.number]
     tickets.finish()
+    for number in places.get(last, ()):  # what the callable released when it returned, in its order
+        env.pop(number, None)
     return made
+
+
+def _moved(program: Program, env: dict[int, Tensor]) -> dict[Device, Device]:
+    """Return for devices of the trace those on which the tensors are now."""
+    devices: dict[Device, Device] = {}
+    for value in [*program.inputs, *program.held.values()]:
+        there = env[value.number].device
+        if value.device != there and (value.device not in devices or devices[value.device].type == "meta"):
+            devices[value.device] = there
+    return devices
+
+
+def _placed(program: Program, name: str, device: Device) -> Tensor:
+    """Return a tensor that the program holds on meta, on the device of this run. Raise if its values are unknown."""
+    key, tensor = (name, device), program.tensors[name]
+    found = program._placed.get(key)
+    if found is None or found[0] is not tensor:
+        made = with_values(tensor, device)
+        if made is None:
+            raise RuntimeError(f"{program.name}: {program.kinds[name]} {name!r} is on meta and has no data, and the program runs on "
+                               f"{device}; give it data with program.bind({{{name!r}: tensor}})")
+        found = program._placed[key] = tensor, made
+    return found[1]
+
+
+_UPDATES = {"_batch_norm_forward": 3, "nn.functional._batch_norm_train": 1, "nn.functional._instance_norm_train": 1}
+"""Operators that return new running statistics, and the place of the first among the results."""
 
 
 def uncounted_writes(program: Program) -> frozenset[int]:
@@ -94,8 +201,8 @@ def uncounted_writes(program: Program) -> frozenset[int]:
         updates: set[int] = set()
         found = []
         for i, call in enumerate(program.calls):
-            if call.op.name == "_batch_norm_forward":
-                updates.update(value.number for value in leaves(Value, call.result[3:]))
+            if call.op.name in _UPDATES:
+                updates.update(value.number for value in leaves(Value, call.result[_UPDATES[call.op.name] :]))
             elif call.op.name == "copy_" and isinstance(call.args[1], Value) and call.args[1].number in updates:
                 found.append(i)
         program._uncounted = frozenset(found)

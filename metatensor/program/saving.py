@@ -5,11 +5,15 @@ from __future__ import annotations
 import io
 import json
 import os
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, BinaryIO
 
 import metatensor as mt
 from metatensor._core.capture import ProgramCall, Value
+from metatensor._core.constants import keep_constants, made_of_bytes
+from metatensor._core.errors import DataDependentError
 from metatensor._core.op import registry
 from metatensor._core.tensor import Tensor
 from metatensor.checkpoint import CheckpointError
@@ -21,8 +25,10 @@ from metatensor.checkpoint.atomic import replacing
 from metatensor.checkpoint.budget import shared
 from metatensor.checkpoint.saving import save as save_tensors
 from metatensor.checkpoint.source import Source
+from metatensor.deferred.known import is_constant, known_storage_bytes
 from metatensor.program.encoding import Malformed, decoded, dtype_of, encoded
 from metatensor.program.program import Effect, Program
+from metatensor.program.running import fill, with_values
 from metatensor.program.structure import leaves
 
 __all__ = ["VERSION", "load", "names_with_data", "save"]
@@ -65,10 +71,27 @@ def described(program: Program, version: int = 1) -> tuple[dict[str, Any], list[
         "tied": program.tied, "effects": [[e.kind, e.name, e.value.number] for e in program.effects],
         "releases": [[at, list(storages)] for at, storages in sorted(program.releases.items())], "modules": program.modules,
         "reads": [[at, op, value.number] for at, op, value in program.reads],
+        "default_dtype": None if program.default_dtype is None else program.default_dtype.name,
         "values": [_row(value) for value in values.values()],
     }  # fmt: skip
+    known = _known(program)
+    if known:
+        head["known"] = known
     lines = [json.dumps(_call_row(call, f"call {i} of {call.op.name}"), separators=(",", ":")) for i, call in enumerate(program.calls)]
     return head, lines
+
+
+def _known(program: Program) -> dict[str, str]:
+    """Return the bytes of the storages of tensors on meta whose values follow from constants, in base64, by a name of each."""
+    found: dict[str, str] = {}
+    storages: set[int] = set()
+    for name, tensor in program.tensors.items():
+        value = program.held.get(name)
+        if value is not None and tensor.is_meta and is_constant(tensor) and value.storage not in storages:
+            storages.add(value.storage)
+            with suppress(DataDependentError):  # an operator has no kernel
+                found[name] = b64encode(known_storage_bytes(tensor)).decode()
+    return found
 
 
 def _call_row(call: ProgramCall, where: str) -> list[Any]:
@@ -174,9 +197,10 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None) 
         if HEAD not in directory and len(directory):
             return _of_torch(directory, name, device, extra)
         if HEAD not in directory or CALLS not in directory:
-            raise CheckpointError(name, f"it is not a program: it has no {HEAD if HEAD not in directory else CALLS}")
+            raise CheckpointError(name, f"it is no program: it has no {HEAD if HEAD not in directory else CALLS}")
+        known: dict[str, bytes] = {}
         try:
-            program = _program(directory, "")
+            program = _program(directory, "", known)
         except (Malformed, UnicodeDecodeError, RecursionError, json.JSONDecodeError) as error:
             raise CheckpointError(name, f"it is not a program: {error}") from None
         for key in extra or ():
@@ -191,7 +215,7 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None) 
             data = load_tensors(io.BufferedReader(_Window(file, begin, size)), "meta" if on_meta else None)  # type: ignore[arg-type]
         for part in program.parts:
             rest = {name: value for name, value in part.held.items() if name not in program.tensors}
-            program.tensors.update(_rebuilt(part.replace(held=rest), data, device, name))
+            program.tensors.update(_rebuilt(part.replace(held=rest), data, known, device, name))
     return program
 
 
@@ -208,19 +232,21 @@ def _of_torch(directory: Directory, name: str, device: Any, extra: dict[str, Any
     raise CheckpointError(name, f"it is not a program: it has no {HEAD}")
 
 
-def _program(directory: Directory, prefix: str) -> Program:
-    """Return the program in the members below a prefix, with its other pieces if it has named sizes."""
+def _program(directory: Directory, prefix: str, known: dict[str, bytes]) -> Program:
+    """Return the program in the members below a prefix, with its further ones if it has named sizes. Add bytes to `known`."""
     if prefix + HEAD not in directory or prefix + CALLS not in directory:
         raise Malformed(f"there is no program in {prefix!r:.40}")
     head, rows = json.loads(directory.read(prefix + HEAD, MOST)), directory.read(prefix + CALLS, MOST).decode("utf-8").splitlines()
-    program = _Reader(head).program(rows)
+    reader = _Reader(head)
+    program = reader.program(rows)
+    known.update(reader.known(program))
     if head["version"] != SIZED or prefix:
         return program
     if SIZES not in directory:
         raise Malformed(f"it has no {SIZES}")
     from metatensor.program.sizes.saving import rebuilt
 
-    return rebuilt(json.loads(directory.read(SIZES, MOST)), program, lambda prefix: _program(directory, prefix))
+    return rebuilt(json.loads(directory.read(SIZES, MOST)), program, lambda prefix: _program(directory, prefix, known))
 
 
 def names_with_data(path: str) -> set[str]:
@@ -237,8 +263,8 @@ def names_with_data(path: str) -> set[str]:
         return set(inspect_tensors(io.BufferedReader(_Window(file, begin, size))).tensors)  # type: ignore[arg-type]
 
 
-def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) -> dict[str, Tensor]:
-    """Return the parameters, buffers and constants with their original layouts and sharing of memory."""
+def _rebuilt(program: Program, data: dict[str, Tensor], known: dict[str, bytes], device: Any, file: str) -> dict[str, Tensor]:
+    """Return the parameters, buffers and constants with the layouts and the sharing that they had."""
     by_storage: dict[int, list[tuple[str, Value]]] = {}
     for name, value in program.held.items():
         by_storage.setdefault(value.storage, []).append((name, value))
@@ -249,8 +275,21 @@ def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) 
             if found and (tuple(data[name].shape) != value.shape or data[name].dtype is not value.dtype):
                 has = f"{data[name].dtype}{list(data[name].shape)}"
                 raise CheckpointError(file, f"{name!r:.80} has {has} as data; the program has {value!r}")
+        on_meta = device is not None and mt.device(device).type == "meta"
+        whole = next((known[name] for name, _ in group if name in known), None)
+        if whole is not None and len(whole) < max(_end(value) for _, value in group):
+            raise CheckpointError(file, f"the layout of {group[0][0]!r:.80} needs more than the {len(whole):,} bytes that it has")
         place = device if device is not None else "cpu" if found else "meta"
-        if len(group) == 1 and _contiguous(group[0][1]):
+        if not found and whole is not None:
+            with keep_constants():
+                base = made_of_bytes(whole, (len(whole),), mt.uint8)
+                tensors = {name: base.view(value.dtype).as_strided(value.shape, value.stride, value.offset) for name, value in group}
+            if device is not None and not on_meta:
+                tensors = {name: with_values(tensor, device) for name, tensor in tensors.items()}  # type: ignore[misc]
+        elif not found and any(program.kinds[name] != "parameter" for name, _ in group):
+            base = mt.empty(max(_extent(value) for _, value in group), dtype=mt.uint8, device="meta")  # a run says that it has no data
+            tensors = {name: base.view(value.dtype).as_strided(value.shape, value.stride, value.offset) for name, value in group}
+        elif len(group) == 1 and _contiguous(group[0][1]):
             name, value = group[0]
             tensors = {name: data[name].to(place) if found else mt.empty(value.shape, dtype=value.dtype, device=place)}
         else:
@@ -262,33 +301,13 @@ def _rebuilt(program: Program, data: dict[str, Tensor], device: Any, file: str) 
             base = mt.empty(need, dtype=mt.uint8, device=place)
             tensors = {name: base.view(value.dtype).as_strided(value.shape, value.stride, value.offset) for name, value in group}
             for name, tensor in tensors.items() if found and not base.is_meta else ():
-                _fill(tensor, data[name])
+                fill(tensor, data[name])
         for name, value in group:
             tensor = tensors[name].detach()
             if program.kinds[name] == "parameter":
                 tensor = mt.nn.Parameter(tensor, requires_grad=value.requires_grad)
             made[name] = tensor
     return {name: made[name] for name in program.held}
-
-
-def _fill(tensor: Tensor, data: Tensor) -> None:
-    """Write data to a tensor, whose elements may overlap in memory."""
-    for dim, (n, stride) in enumerate(zip(tensor.shape, tensor.stride())):
-        if stride == 0 and n > 1:
-            tensor, data = tensor.narrow(dim, 0, 1), data.narrow(dim, 0, 1)
-    extent = 1
-    for stride, n in sorted((stride, n) for stride, n in zip(tensor.stride(), tensor.shape) if n > 1):
-        if stride < extent:  # windows that overlap
-            break
-        extent = stride * (n - 1) + extent
-    else:
-        tensor.copy_(data)
-        return
-    places = mt.zeros(tensor.shape, dtype=mt.int64, device=tensor.device)
-    for dim, (n, stride) in enumerate(zip(tensor.shape, tensor.stride())):
-        places += (mt.arange(n, device=tensor.device) * stride).reshape(*[-1 if d == dim else 1 for d in range(tensor.dim())])
-    last = int(places.max())
-    tensor.as_strided((last + 1,), (1,), tensor.storage_offset())[places.reshape(-1)] = data.reshape(-1).to(tensor.device)
 
 
 def _contiguous(value: Value) -> bool:
@@ -302,8 +321,12 @@ def _contiguous(value: Value) -> bool:
 
 def _extent(value: Value) -> int:
     """Return the number of bytes that a layout needs, rounded up to whole elements of 16 bytes."""
-    last = value.offset + sum((n - 1) * stride for n, stride in zip(value.shape, value.stride) if n) + 1
-    return -(-last * value.dtype.itemsize // 16) * 16
+    return -(-_end(value) // 16) * 16
+
+
+def _end(value: Value) -> int:
+    """Return the number of bytes that a layout needs."""
+    return (value.offset + sum((n - 1) * stride for n, stride in zip(value.shape, value.stride) if n) + 1) * value.dtype.itemsize
 
 
 class _Reader:
@@ -360,8 +383,26 @@ class _Reader:
             releases[at] = tuple(storages)
         reads = [(at, op, self.value(number)) for at, op, number in
                  (_row_of(row, (int, str, int), "reads") for row in self.of("reads", list))]  # fmt: skip
+        default = self.head.get("default_dtype")
+        if default is not None and not dtype_of(default).is_floating_point:
+            raise Malformed(f"the default dtype cannot be {default!r:.40}")
         return Program(self.of("name", str), arguments=tuple(arguments), output=decoded(self.head.get("output"), self.values), calls=calls,
-                       held=held, kinds=kinds, tied=tied, effects=effects, releases=releases, modules=modules, reads=reads)  # fmt: skip
+                       held=held, kinds=kinds, tied=tied, effects=effects, releases=releases, modules=modules, reads=reads,
+                       default_dtype=None if default is None else dtype_of(default))  # fmt: skip
+
+    def known(self, program: Program) -> dict[str, bytes]:
+        """Return the bytes of storages on meta whose values follow from constants, by the name of a tensor of each."""
+        found = {}
+        given = self.head.get("known", {})
+        if not isinstance(given, dict):
+            raise Malformed("'known' must be a dict")
+        for name, text in given.items():
+            data = decoded({"bytes": text}, {})
+            value = program.held.get(name)
+            if value is None or len(data) % value.dtype.itemsize:
+                raise Malformed(f"there are {len(data):,} bytes for {name!r:.60}, which has another size or does not exist")
+            found[name] = data
+        return found
 
     def call(self, row: Any, modules: int) -> ProgramCall:
         name, args, kwargs, result, writes, grad, backward, module = _row_of(row, (str, list, dict, object, list, bool, bool, int), CALLS)

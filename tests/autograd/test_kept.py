@@ -63,7 +63,8 @@ def check(op, overload, device):
 WITHOUT = {
     "native_batch_norm", "_native_batch_norm_legit", "convolution_backward", "multi_margin_loss_backward",
     "multilabel_margin_loss_backward", "native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward",
-    "_batch_norm_forward", "_repeat_interleave_by", "_upsample_backward", "embedding_dense_backward", "_grid_sampler_backward",
+    "_batch_norm_forward", "nn.functional._batch_norm_train", "nn.functional._instance_norm_train", "_repeat_interleave_by",
+    "_upsample_backward", "embedding_dense_backward", "_grid_sampler_backward",
     "_index", "narrow", "tensor_split", "float_power_", "_pdist_backward", "_cdist_backward", "_embedding_bag_backward",
     "_embedding_bag_weights_backward", "_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_flash_attention_for_cpu_backward",
@@ -71,7 +72,8 @@ WITHOUT = {
 NEED_VALUES = {"nn.functional.ctc_loss", "masked_select"}
 OTHERS = WITHOUT | {"_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_for_cpu", "_fused_rms_norm",
                     "_fused_rms_norm_backward", "_ctc_loss",
-                    "_embedding_bag", "_nll_loss_forward", "_repeat_interleave"}  # take no generated values
+                    "_embedding_bag", "_masked_select", "_nll_loss_forward", "_repeat_interleave",
+                    "nll_loss_backward"}  # take no generated values
 EVERY = {**OPERATORS, **written_operators()}
 
 

@@ -220,6 +220,17 @@ def test_a_splitter(least):
                      else ["_run_on_cpu_0", "_run_on_acc_1"])  # fmt: skip
 
 
+def test_settings_of_a_splitter():
+    traced, x = fx.symbolic_trace(layered), rand(3)
+    supported = operator_support.create_op_support(lambda modules, node: "sigmoid" not in node.name)
+    with pytest.raises(ValueError, match="there are 3 parts for the accelerator, more than max_acc_splits=2"):
+        splitter_base._SplitterBase(traced, (x, x), supported, splitter_base._SplitterSettingBase(max_acc_splits=2))()
+    with pytest.raises(NotImplementedError, match="move_non_tensor"):
+        splitter_base._SplitterSettingBase(move_non_tensor_nodes_on_boundary=True)
+    with pytest.raises(TypeError):
+        splitter_base._SplitterSettingBase(unknown=1)
+
+
 def test_tags_and_comparison():
     traced, x = fx.symbolic_trace(layered), rand(3)
     for i, node in enumerate(traced.graph.nodes):

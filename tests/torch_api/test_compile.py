@@ -151,3 +151,17 @@ def test_other_backends_return_the_function():
     assert torch.compile(function, backend="inductor") is function and torch.compile(function, backend=Backend(), disable=True) is function
     with pytest.raises(RuntimeError, match="callable"):
         torch.compile(3, backend=Backend())
+
+
+def test_marks_of_dimensions():
+    from metatensor.torch_api.torch import _dynamo
+
+    x = mt.ones(3, 4, device="cpu")
+    _dynamo.mark_dynamic(x, 0, min=2, max=8)
+    _dynamo.mark_dynamic(x, [1])
+    assert x._dynamo_dynamic_indices == {0, 1}
+    for call, error in ((lambda: _dynamo.mark_dynamic(x, 5), IndexError), (lambda: _dynamo.mark_dynamic(x, "0"), AssertionError),
+                        (lambda: _dynamo.mark_dynamic(x, 0, min=5), ValueError), (lambda: _dynamo.mark_dynamic(x, 0, other=1), TypeError),
+                        (lambda: _dynamo.mark_dynamic(x, 0, specialize_on=[len]), NotImplementedError)):  # fmt: skip
+        with pytest.raises(error):
+            call()

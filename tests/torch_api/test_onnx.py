@@ -201,3 +201,12 @@ def test_the_signature_is_pytorchs():
     torch = pytest.importorskip("torch")
     theirs, ours = (inspect.signature(f).parameters for f in (torch.onnx.export, onnx.export))
     assert list(theirs) == list(ours) and [p.kind for p in theirs.values()] == [p.kind for p in ours.values()]
+
+
+@pytest.mark.parametrize("dynamic", [None, {"x": {0: "batch"}}])
+def test_export_leaves_the_module_as_it_was(dynamic):
+    norm = nn.Sequential(nn.Linear(3, 3), nn.BatchNorm1d(3)).to("cpu").train()
+    before = {name: t.clone() for name, t in norm.state_dict().items()}
+    made = onnx.export(norm, (mt.rand(4, 3, device="cpu"),), input_names=["x"], dynamic_axes=dynamic, verify=False)
+    assert all(mt.equal(t, before[name]) for name, t in norm.state_dict().items())
+    assert all(mt.equal(t, before[name]) for name, t in made.program.tensors.items() if name in before)

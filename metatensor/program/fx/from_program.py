@@ -305,8 +305,9 @@ class Builder:
 
 def stand_in(value: Value) -> Any:
     """Return a tensor on the meta device with the layout of a value."""
-    made = mt.empty_strided(value.shape, value.stride, dtype=value.dtype, device="meta")
-    return made.requires_grad_() if value.requires_grad and (value.dtype.is_floating_point or value.dtype.is_complex) else made
+    with mt.inference_mode(False):
+        made = mt.empty_strided(value.shape, value.stride, dtype=value.dtype, device="meta")
+        return made.requires_grad_() if value.requires_grad and (value.dtype.is_floating_point or value.dtype.is_complex) else made
 
 
 def _plain(output: Any) -> bool:

@@ -72,7 +72,7 @@ class SizedProgram(Program):
         super().__init__(
             shown.name, arguments=shown.arguments, output=shown.output, calls=shown.calls, held=shown.held, kinds=shown.kinds,
             tied=shown.tied, tensors=_tensors(pieces) if tensors is None else tensors, effects=shown.effects, releases=shown.releases,
-            modules=shown.modules, reads=shown.reads,
+            modules=shown.modules, reads=shown.reads, default_dtype=shown.default_dtype,
         )  # fmt: skip
         self._at: dict[tuple[int, ...], Program] = {}
         self._given: list[Any] | None = None
@@ -96,7 +96,8 @@ class SizedProgram(Program):
             either = [] if not texts or "" in texts else texts if len(texts) == 1 else [f"({' or '.join(f'({t})' for t in texts)})"]
             what = "these calls" if not i else f"another program of {len(piece.taken.program.calls)} calls"
             lines.append(f"{' and '.join([*map(str, piece.bounds), *either]) or 'all sizes'}: {what}")
-        return lines + [f"{' and '.join(map(str, one.guards)) or 'some sizes'}: {one.error}" for one in self.refused]
+        lines += [f"{' and '.join(map(str, one.guards)) or 'some sizes'}: {one.error}" for one in self.refused]
+        return list(dict.fromkeys(lines))
 
     def sizes_of(self, *args: Any, **kwargs: Any) -> dict[str, int]:
         """Return the named sizes of arguments.

@@ -163,6 +163,19 @@ def native_batch_norm(
     return made[:3]
 
 
+def batch_norm_eval(input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return ops._batch_norm_forward(input, running_mean, running_var, weight, bias, False, 0.0, eps)[0]
+
+
+def batch_norm_stats(input: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return ops._batch_norm_forward(input, None, None, weight, bias, True, 0.0, eps)[0]
+
+
+def batch_norm_train(input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, momentum: float, eps: float) -> Any:
+    made = ops._batch_norm_forward(input, running_mean, running_var, weight, bias, True, momentum, eps)
+    return made[0], made[3], made[4]
+
+
 def native_batch_norm_no_stats(input: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float) -> Any:
     return native_batch_norm(input, weight, bias, None, None, training, momentum, eps) if training else NotImplemented
 
@@ -242,6 +255,19 @@ def instance_norm(
         running_mean.data.copy_(repeated[0].view(n, channels).mean(0))
         running_var.data.copy_(repeated[1].view(n, channels).mean(0))
     return result.view(input.shape)
+
+
+def instance_norm_stats(input: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return instance_norm(input, None, None, weight, bias, True, 0.0, eps)
+
+
+def instance_norm_eval(input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, eps: float) -> Any:
+    return instance_norm(input, running_mean, running_var, weight, bias, False, 0.0, eps)
+
+
+def instance_norm_train(input: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, momentum: float, eps: float) -> Any:
+    mean, var = running_mean.detach().clone(), running_var.detach().clone()
+    return instance_norm(input, mean, var, weight, bias, True, momentum, eps), mean, var
 
 
 def normalize(input: Any, p: float, dim: Any, eps: float) -> Any:

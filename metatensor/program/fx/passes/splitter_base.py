@@ -104,10 +104,35 @@ class FxNetAccNodesFinder:
 
 
 class _SplitterSettingBase:
-    """Settings of a splitter: the minimum size of a part for the accelerator, and whether it exchanges non-tensors with others."""
+    """Settings of a splitter.
 
-    def __init__(self, min_acc_module_size: int = 1, allow_non_tensor: bool = False, **_: Any) -> None:
-        self.min_acc_module_size, self.allow_non_tensor = min_acc_module_size, allow_non_tensor
+    Parameters
+    ----------
+    min_acc_module_size : int
+        The least number of nodes of a part for the accelerator. Default 1.
+    skip_fusion : bool
+        Whether nodes are not fused, which they never are. Default False.
+    allow_non_tensor : bool
+        Whether values that are no tensors may cross from part to part. Default False.
+    max_acc_splits : int
+        The greatest number of parts for the accelerator. Default -1, no limit.
+    move_non_tensor_nodes_on_boundary : bool
+        Not supported. Default False.
+
+    Raises
+    ------
+    NotImplementedError
+        If `move_non_tensor_nodes_on_boundary` is true.
+    """
+
+    def __init__(
+        self, min_acc_module_size: int = 1, skip_fusion: bool = False, allow_non_tensor: bool = False, max_acc_splits: int = -1,
+        move_non_tensor_nodes_on_boundary: bool = False,
+    ) -> None:  # fmt: skip
+        if move_non_tensor_nodes_on_boundary:
+            raise NotImplementedError("_SplitterSettingBase: move_non_tensor_nodes_on_boundary")
+        self.min_acc_module_size, self.skip_fusion, self.allow_non_tensor = min_acc_module_size, skip_fusion, allow_non_tensor
+        self.max_acc_splits = max_acc_splits
 
 
 class _SplitterBase:
@@ -158,8 +183,13 @@ class _SplitterBase:
         small = {node for part in self.put_nodes_into_subgraphs() if part.is_acc and len(part.nodes) < self.settings.min_acc_module_size
                  for node in part.nodes}  # fmt: skip
         self.acc_nodes -= small
-        tags = []
-        for i, part in enumerate(self.put_nodes_into_subgraphs()):
+        tags: list[str] = []
+        parts, most = self.put_nodes_into_subgraphs(), self.settings.max_acc_splits
+        on_acc = sum(part.is_acc for part in parts)
+        if 0 < most < on_acc:
+            raise ValueError(f"there are {on_acc} parts for the accelerator, more than max_acc_splits={most}; a larger min_acc_module_size "
+                             "gives fewer")  # fmt: skip
+        for i, part in enumerate(parts):
             tags.append(f"_run_on_acc_{i}" if part.is_acc else f"{self.non_acc_submodule_name}{i}")
             for node in part.nodes:
                 node.tag = tags[-1]  # type: ignore[attr-defined]

@@ -15,9 +15,8 @@ from metatensor.program import Program
 from metatensor.program.onnx.dtypes import onnx_package
 from metatensor.program.onnx.exporting import DEFAULT_OPSET, ExportError, model_of
 from metatensor.program.onnx.exporting import export as write
-from metatensor.program.sizes.expressions import Expression, ExpressionError, names_in, parse
-from metatensor.program.sizes.pieces import SizesError
-from metatensor.program.structure import leaves
+from metatensor.program.restoring import restoring
+from metatensor.program.structure import leaves, mapped
 from metatensor.torch_api.torch import onnx
 from metatensor.torch_api.torch.export import Dim
 from metatensor.torch_api.torch.export._dims import LARGEST, Dims, trace_dims, tried_ranges
@@ -221,7 +220,8 @@ def _traced(model: Any, args: tuple, kwargs: dict[str, Any], dynamo: bool, train
     if isinstance(program, Program):
         args, kwargs = program.arguments
     else:
-        with onnx._exporting_now(), mt.no_grad(), _mode(model, dynamo, training):
+        with restoring(model if isinstance(model, mt.nn.Module) else None), onnx._exporting_now(), mt.no_grad(), \
+                _mode(model, dynamo, training):  # fmt: skip
             program = mt.program.trace(model, *args, **kwargs)
         args, kwargs = program.arguments
     names: list[str] = []
@@ -430,7 +430,9 @@ def _registered() -> dict[str, Callable[..., Any]]:
 
 def _verify(made: ONNXProgram, args: tuple, kwargs: dict[str, Any]) -> None:
     """Raise if the outputs of onnxruntime differ from those of the program."""
-    wanted = list(leaves(Tensor, made.program(*args, **kwargs)))
+    program = made.program.replace(tensors={name: t.detach().clone() for name, t in made.program.tensors.items()})
+    with restoring(), mt.no_grad():
+        wanted = list(leaves(Tensor, program(*args, **kwargs)))
     for i, (got, own) in enumerate(zip(made(*args, **kwargs), wanted)):
         if not mt.allclose(got.to(mt.float64), own.detach().to("cpu", mt.float64), rtol=1e-3, atol=1e-4):
             raise onnx.OnnxExporterError(f"onnx.export: output {i} differs between onnxruntime and the model")
