@@ -110,7 +110,7 @@ def test_untyped_storages_of_bytes():
     assert sys.getsizeof(mt.UntypedStorage(1000)) - sys.getsizeof(mt.UntypedStorage(0)) == 1000
     storage.byteswap(mt.int16)
     assert storage.tolist() == [8, 9, 6, 7]
-    with pytest.raises(RuntimeError, match="no multiple"):
+    with pytest.raises(RuntimeError, match="not a multiple"):
         storage.byteswap(mt.int64)
     on_meta = mt.UntypedStorage(4, device="meta")
     assert on_meta.nbytes() == 4 and on_meta.data_ptr() == 0

@@ -120,7 +120,7 @@ def by_place(fn: Any, args: tuple, kwargs: Mapping[str, Any], dims: Any) -> dict
         place = key if isinstance(key, int) or key in kwargs else names.index(key) if key in names else -1
         if isinstance(place, int) and not 0 <= place < len(args):
             known = ", ".join([*names[: len(args)], *kwargs])
-            raise ValueError(f"trace: dims names {key!r}, which is no argument of the call{f'; these are {known}' if known else ''}")
+            raise ValueError(f"trace: dims names {key!r}, which is not an argument of the call{f'; these are {known}' if known else ''}")
         if spec is not None:
             found[place] = spec
     return found

@@ -435,7 +435,7 @@ def _parsed(node: ast.expr, text: str) -> Any:
             return Real("round", *args)
         if len(args) == {"gcd": 2, "isqrt": 1}.get(function) and all(isinstance(a, (int, Expression)) for a in args):
             return _atom(function, *args)
-    raise ExpressionError(f"{text[:60]!r} is no expression of sizes: {ast.unparse(node)[:40]!r} is not understood")
+    raise ExpressionError(f"{text[:60]!r} is not an expression of sizes: {ast.unparse(node)[:40]!r} is not understood")
 
 
 def _binary(op: str, a: Any, b: Any) -> Any:

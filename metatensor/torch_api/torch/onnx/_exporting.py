@@ -16,7 +16,9 @@ from metatensor.program.onnx.dtypes import onnx_package
 from metatensor.program.onnx.exporting import DEFAULT_OPSET, ExportError, model_of
 from metatensor.program.onnx.exporting import export as write
 from metatensor.program.restoring import restoring
-from metatensor.program.structure import leaves, mapped
+from metatensor.program.sizes.expressions import Expression, ExpressionError, names_in, parse
+from metatensor.program.sizes.pieces import SizesError
+from metatensor.program.structure import leaves
 from metatensor.torch_api.torch import onnx
 from metatensor.torch_api.torch.export import Dim
 from metatensor.torch_api.torch.export._dims import LARGEST, Dims, trace_dims, tried_ranges
@@ -134,7 +136,7 @@ def export(
 ) -> ONNXProgram:  # fmt: skip
     """Export a module to ONNX. It runs once with the arguments, and at several sizes if some are dynamic.
 
-    A model has no state: as in PyTorch, writes to buffers, parameters and arguments are not in the model.
+    A model has no state: what a run leaves in buffers, parameters and arguments is not in the model, as in PyTorch.
 
     Parameters
     ----------
@@ -147,31 +149,31 @@ def export(
     kwargs : dict, optional
         Keyword arguments of the example.
     input_names, output_names : sequence of str, optional
-        Names of the first inputs and outputs. Default: the names of the arguments, and the keys, fields or indices of the results.
+        Names of the first inputs and outputs. Default: those of the arguments, and keys, fields or places in the result.
     opset_version : int, optional
         Version of the operator set, at least 18. Default 21.
     dynamo : bool
-        If False, the module runs in the mode given by `training`. Default True.
+        If False, the module is in the mode that `training` says while it runs. Default True.
     external_data : bool
-        Whether the data of tensors is in a separate file beside `f`, if `f` is a path. Default True.
+        Whether the data of tensors is in a file beside `f`, if `f` is a path. Default True.
     dynamic_shapes : dict or tuple, optional
         For arguments, by name or in order, the dimensions whose size varies: a dict by dimension, or a list, of names, `Dim`,
         ``Dim.DYNAMIC`` or ``Dim.AUTO``; None for a fixed size. Names may be expressions, such as ``2*n``.
     verify : bool
-        Whether to run the model in onnxruntime and compare the results. Default False.
+        Whether to run the model in onnxruntime, and compare. Default False.
     export_params : bool
         Whether parameters, buffers and constants are in the model. If False, they are inputs, and may be on meta. Default True.
     keep_initializers_as_inputs : bool
-        Whether initializers are also inputs with a default. Default False.
+        Whether initializers are inputs with a default too. Default False.
     dynamic_axes : dict, optional
-        The dimensions whose size varies, for each input by name: a list, or a dict with their names. Outputs are ignored.
+        For inputs, by name, the dimensions whose size varies: a dict of names, or a list. Outputs are accepted: their sizes follow.
     training : TrainingMode, optional
         The mode of the module, with ``dynamo=False``. Default: evaluation.
     verbose, report, optimize, profile, dump_exported_program, artifacts_dir, operator_export_type, do_constant_folding, custom_opsets, \
 autograd_inlining
-        Ignored.
+        Accepted, without effect.
     export_modules_as_functions : bool
-        Whether each module call becomes a call of an ONNX function. A set of module classes is not supported. Default False.
+        Whether each run of a module is a call of a function of the model. Classes of modules are not supported. Default False.
     custom_translation_table
         Not supported. Functions that `register_custom_op_symbolic` has registered are used; ``Program.to_onnx`` takes `conversions`.
 
@@ -300,7 +302,7 @@ def _axes(
     specs = [shapes.get(name) for name, _ in given] if isinstance(shapes, Mapping) else list(shapes) + [None] * (len(given) - len(shapes))
     unknown = {name for name, spec in shapes.items() if spec} - {name for name, _ in given} if isinstance(shapes, Mapping) else ()
     if unknown:
-        raise ValueError(f"onnx.export: dynamic_shapes names {sorted(unknown)}, which are not arguments of the example")
+        raise ValueError(f"onnx.export: dynamic_shapes names {sorted(unknown)}, which are no arguments of the example")
     seen: list[int] = []
     for (_, argument), spec in zip(given, specs):
         for t, dims in _pairs(argument, spec):
@@ -397,11 +399,11 @@ def _varying(model: Any, args: tuple, kwargs: dict[str, Any], names: list[str], 
     return program
 
 
-# Custom operators, and checks -------------------------------------------------------------------
+# Operators of the user's own, and checks -------------------------------------------------------------------
 
 
 class _SymbolicGraph:
-    """The graph argument of registered symbolic functions: ``g.op("domain::Type", *inputs, name_i=..., name_f=...)``."""
+    """The graph that functions of `register_custom_op_symbolic` get: ``g.op("domain::Type", *inputs, name_i=..., name_f=...)``."""
 
     def __init__(self, graph: Any, dtype: Any) -> None:
         self._graph, self._dtype = graph, dtype
