@@ -8,6 +8,7 @@ from typing import Any
 import metatensor as mt
 from metatensor._core.attribution import Collective
 from metatensor._core.late import later
+from metatensor.distributed._agreement import check_agreement
 from metatensor.distributed._group import ProcessGroup
 from metatensor.distributed._world import current_world
 from metatensor.distributed.communication_log import log
@@ -118,6 +119,7 @@ def run(
     staged = Staged()
     with Collective(), mt.no_grad():
         communicator = group.communicator("" if tensor is None else place_of(tensor))
+        check_agreement(kind, tensor, detail, group, communicator)
         part = start(communicator, staged)
     work = PendingWork([part], staged.finish, result)
     for manager in reversed(current_world().coalescing):
