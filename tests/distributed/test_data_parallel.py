@@ -1,0 +1,172 @@
+"""`DistributedDataParallel` on simulated ranks: gradients, buckets, and what it refuses."""
+
+import pytest
+
+import metatensor as mt
+from metatensor import distributed as dist
+from metatensor import nn
+from metatensor.distributed import sim
+from metatensor.distributed.reducer import buckets_of_size
+
+pytest.importorskip("metatensor_cpu")
+
+DDP = nn.parallel.DistributedDataParallel
+
+
+def on_ranks(function, size=2, **options):
+    def connected():
+        dist.init_process_group()
+        return function(dist.get_rank())
+
+    return sim.run(connected, world_size=size, **options)
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x, branch):
+        return self.a(x) + (self.b(x) if branch else 0)
+
+
+def test_gradients_are_those_of_the_whole_batch():
+    mt.manual_seed(0)
+    model, batch = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4)), mt.randn(8, 4)
+    model(batch).square().mean().backward()
+    expected = [one.grad for one in model.parameters()]
+    state = model.state_dict()
+
+    def train(rank):
+        mine = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 4))
+        if rank == 0:
+            mine.load_state_dict(state)
+        parallel = DDP(mine, bucket_cap_mb=140 / 2**20)
+        for _ in range(2):
+            parallel.zero_grad()
+            parallel(batch.chunk(4)[rank]).square().mean().backward()
+        assert all(mt.equal(a, b) for a, b in zip(mine.state_dict().values(), state.values()))
+        return [one.grad for one in mine.parameters()]
+
+    results = on_ranks(train, 4, record=True)
+    for grads in results:
+        assert all(mt.allclose(a, b, atol=1e-6) for a, b in zip(grads, expected))
+    log = [(one.kind, one.bytes) for one in results.logs[0] if one.kind == "all_reduce"]
+    # One bucket first; then buckets in the order in which the gradients were ready: the last layer before the first
+    # one, in buckets of 140 bytes.
+    assert log == [("all_reduce", 4 * 76), ("all_reduce", 4 * 36), ("all_reduce", 4 * 40)]
+
+
+def test_buckets():
+    floats = [mt.empty(n, device="meta") for n in (10, 20, 30)]
+    assert buckets_of_size(floats, [100]) == [[0, 1], [2]]
+    assert buckets_of_size(floats, [40, 10_000]) == [[0], [1, 2]]
+    mixed = [floats[0], mt.empty(5, dtype=mt.float64, device="meta"), floats[1]]
+    assert buckets_of_size(mixed, [10_000]) == [[0, 2], [1]]
+    assert buckets_of_size(mixed, [40]) == [[0], [1], [2]]
+
+
+def test_no_sync_accumulates():
+    def train(rank):
+        parallel = DDP(nn.Linear(2, 1, bias=False))
+        x = mt.full((1, 2), float(rank))
+        with parallel.no_sync():
+            parallel(x).sum().backward()
+        alone = parallel.module.weight.grad.tolist()
+        parallel(x).sum().backward()
+        return alone, parallel.module.weight.grad.tolist()
+
+    results = on_ranks(train, record=True)
+    assert results == [([[0.0, 0.0]], [[1.0, 1.0]]), ([[1.0, 1.0]], [[1.0, 1.0]])]
+    assert [one.kind for one in results.logs[0]] == ["all_gather_object", "broadcast", "all_reduce"]
+
+
+def test_unused_parameters():
+    def train(rank):
+        parallel = DDP(Branches(), find_unused_parameters=True)
+        parallel(mt.ones(1, 2), rank == 0).sum().backward()
+        used = [(name, one.grad is not None) for name, one in parallel.module.named_parameters()]
+        return used, parallel.module.b.bias.grad.tolist()
+
+    used = [("a.weight", True), ("a.bias", True), ("b.weight", True), ("b.bias", True), ("c.weight", False), ("c.bias", False)]
+    assert on_ranks(train) == [(used, [0.5, 0.5])] * 2
+
+    def careless(rank):
+        parallel = DDP(Branches())
+        for _ in range(2):
+            parallel(mt.ones(1, 2), True).sum().backward()
+
+    with pytest.raises(RuntimeError, match=r"c.weight, c.bias had none.*find_unused_parameters"):
+        on_ranks(careless)
+
+    def twice(rank):
+        parallel = DDP(nn.Linear(2, 1))
+        loss = parallel(mt.ones(1, 2)).sum()
+        loss.backward(retain_graph=True)
+        loss.backward()
+
+    with pytest.raises(RuntimeError, match="weight was computed a second time|bias was computed a second time"):
+        on_ranks(twice)
+
+
+def test_buffers_are_those_of_rank_0():
+    def train(rank):
+        model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+        parallel = DDP(model)
+        for _ in range(2):
+            parallel(mt.full((4, 2), float(rank)) + mt.arange(4.0).reshape(4, 1)).sum().backward()
+        before = model[1].running_mean.tolist()
+        parallel(mt.ones(4, 2))
+        return before, model[1].num_batches_tracked.item()
+
+    results = on_ranks(train)
+    assert results[0][0] != results[1][0] and results[0][1] == 3
+
+
+def test_modules_must_agree():
+    def differ(rank):
+        DDP(nn.Linear(2, 2 + rank))
+
+    with pytest.raises(RuntimeError, match=r"ranks 0 and 1 differ: parameter 0 is \(\(2, 2\).*\(\(3, 2\)"):
+        on_ranks(differ)
+
+    def joined(rank):
+        with DDP(nn.Linear(2, 2)).join():
+            pass
+
+    with pytest.raises(NotImplementedError, match="join"):
+        on_ranks(joined)
+
+
+def test_communication_hooks():
+    def train(rank):
+        parallel = DDP(nn.Linear(2, 1, bias=False))
+
+        def halved(state, bucket):
+            assert state == "state" and bucket.index() == 0 and bucket.is_last() and bucket.parameters()[0] is parallel.module.weight
+            flat = bucket.buffer().to(mt.bfloat16)
+            return dist.all_reduce(flat, async_op=True).get_future().then(lambda future: future.value()[0].to(mt.float32) / 2)
+
+        parallel.register_comm_hook("state", halved)
+        with pytest.raises(RuntimeError, match="already"):
+            parallel.register_comm_hook(None, halved)
+        parallel(mt.full((1, 2), float(rank))).sum().backward()
+        return parallel.module.weight.grad.tolist()
+
+    results = on_ranks(train, record=True)
+    assert results == [[[0.5, 0.5]]] * 2 and results.logs[0][2].dtype == "bfloat16"
+
+
+def test_on_meta_with_many_ranks():
+    def train(rank):
+        with mt.device("meta"):
+            model = DDP(nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 512)), bucket_cap_mb=1.0001)
+            x = mt.empty(8, 512)
+        for _ in range(2):
+            model(x).sum().backward()
+        return model.module[0].weight.grad.shape
+
+    results = on_ranks(train, 64, record=True)
+    size = 4 * (512 * 512 + 512)
+    assert results[63] == (512, 512)
+    assert [one.bytes for one in results.logs[5] if one.kind == "all_reduce"] == [2 * size, size, size]
