@@ -18,7 +18,7 @@ from metatensor.distributed._buffers import collective
 from metatensor.distributed._checks import check_reducible, check_splits, root_in
 from metatensor.distributed._group import ProcessGroup
 from metatensor.distributed._group_argument import group_named
-from metatensor.distributed._point_to_point import irecv, isend
+from metatensor.distributed._point_to_point import P2POp, batch_isend_irecv, irecv, isend
 from metatensor.distributed._reduce_op import ReduceOp, named_reduction
 from metatensor.distributed.work import PendingWork, Work
 
@@ -259,8 +259,10 @@ def _permuted(tensor: Any, targets: list[int], sources: list[int], group: Proces
     given, result = tensor.detach(), _new(tensor, tensor.shape)
     if target == group.rank():
         return result.copy_(given), None
-    works = [irecv(result, group=group, group_src=source), isend(given, group=group, group_dst=target)]
-    return result, PendingWork([work for work in works if work is not None])
+    works = batch_isend_irecv([
+        P2POp(irecv, result, group=group, group_peer=source), P2POp(isend, given, group=group, group_peer=target),
+    ])  # fmt: skip
+    return result, PendingWork(works)
 
 
 def wait_tensor(tensor: Any) -> Any:

@@ -86,8 +86,8 @@ def check_same_parameters(parameters: Sequence[Any], group: ProcessGroup) -> Non
             different = next((i for i, (a, b) in enumerate(zip(found[0], other)) if a != b), min(len(found[0]), len(other)))
             here, there = (values[different] if different < len(values) else "missing" for values in (found[0], other))
             raise RuntimeError(
-                f"DistributedDataParallel: the modules of ranks {group.ranks[0]} and {group.ranks[rank]} differ: parameter {different} is {here} "
-                f"on the first, {there} on the second"
+                f"DistributedDataParallel: the modules of ranks {group.ranks[0]} and {group.ranks[rank]} differ: parameter {different} "
+                f"is {here} on the first, {there} on the second"
             )
 
 
