@@ -148,7 +148,7 @@ def broadcast(self: Any, src: int, group: Any, tag: str = "") -> Any:
     def gradient(grad: Any) -> Any:
         total = grad.detach().clone(memory_format=mt.contiguous_format)
         _collectives.reduce(total, group=found, group_dst=root)
-        return total if found.rank() == root else mt.zeros_like(total)
+        return total if found._rank == root else mt.zeros_like(total)
 
     return _apply(self, start, gradient)
 
@@ -255,9 +255,9 @@ def permute_tensor(self: Any, src_dst: Sequence[int], group: Any, tag: str = "")
 
 
 def _permuted(tensor: Any, targets: list[int], sources: list[int], group: ProcessGroup) -> tuple[Any, Work | None]:
-    target, source = targets[group.rank()], sources[group.rank()]
+    target, source = targets[group._rank], sources[group._rank]
     given, result = tensor.detach(), _new(tensor, tensor.shape)
-    if target == group.rank():
+    if target == group._rank:
         return result.copy_(given), None
     works = batch_isend_irecv([
         P2POp(irecv, result, group=group, group_peer=source), P2POp(isend, given, group=group, group_peer=target),

@@ -11,7 +11,7 @@ from metatensor.distributed._backend import Backend, named_communicators, usable
 from metatensor.distributed._errors import DistBackendError, DistError, DistNetworkError, DistStoreError
 from metatensor.distributed._reduce_op import ReduceOp, supports_complex
 from metatensor.distributed._single import NoData, OneRank, SingleConnection
-from metatensor.distributed._world import current_world
+from metatensor.distributed._world import current_world, observed
 from metatensor.distributed.communicators import Connection, GroupCommunicator, find_communicator, launched_by
 from metatensor.distributed.work import Work, seconds_of
 
@@ -52,7 +52,11 @@ class ProcessGroup:
 
     def rank(self) -> int:
         """Return the rank of this process in the group."""
-        return self._rank
+        return observed(self._rank_of)
+
+    def _rank_of(self, rank: int) -> int:
+        """Return the rank in the group of a rank in the world, or -1 if it is not in it."""
+        return self.ranks.index(rank) if rank in self.ranks else -1
 
     def size(self) -> int:
         """Return the number of ranks in the group."""
@@ -397,10 +401,23 @@ def new_group(
         raise ValueError(f"torch.distributed.new_group: {known}, got {list(chosen)}")
     if len(set(chosen)) != len(chosen):
         raise ValueError(f"torch.distributed.new_group: a rank is named twice in {list(chosen)}")
-    name = str(world.created)
-    world.created += 1
-    if world.default.rank() not in chosen:
+    if not observed(lambda rank: rank in chosen):
+        world.created += 1
         return GroupMember.NON_GROUP_MEMBER
+    return create_group(chosen, timeout, backend, group_desc)
+
+
+def create_group(
+    ranks: tuple[int, ...], timeout: timedelta | None = None, backend: str | None = None, group_desc: str | None = None
+) -> ProcessGroup:
+    """Create a group of sorted ranks to which this rank belongs. See `new_group`.
+
+    The program does not learn which group that is, so ``sim.run(ranks="groups")`` does not tell ranks apart by it.
+    """
+    world = current_world()
+    assert world.default is not None
+    chosen, name = ranks, str(world.created)
+    world.created += 1
     index = world.same_ranks.get(chosen, 0)
     world.same_ranks[chosen] = index + 1
     return _register(
@@ -467,10 +484,9 @@ def group_of_ranks(ranks: Sequence[int]) -> ProcessGroup:
         return world.default
     found = world.groups_of_ranks.get(chosen)
     if found is None:
-        made = new_group(chosen, group_desc="functional")
-        if not isinstance(made, ProcessGroup):
-            raise ValueError(f"torch.distributed: rank {get_rank()} is not in the group of ranks {list(chosen)}")
-        found = world.groups_of_ranks[chosen] = made
+        if world.default._rank not in chosen or len(set(chosen)) != len(chosen):
+            raise ValueError(f"torch.distributed: rank {world.default._rank} is not in the group of ranks {list(chosen)}")
+        found = world.groups_of_ranks[chosen] = create_group(chosen, group_desc="functional")
     return found
 
 
@@ -532,7 +548,14 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 def get_process_group_ranks(group: Any = None) -> list[int]:
     """Return the ranks of the group in the world, or ``[]`` if this process is not in it."""
-    return list(the_group(group).ranks) if member(group) else []
+    return list(_known_ranks(the_group(group))) if member(group) else []
+
+
+def _known_ranks(group: ProcessGroup) -> tuple[int, ...]:
+    """Return the ranks of a group to the program, which thereby learns to which group its rank belongs."""
+    if group is not current_world().default:
+        observed(lambda rank: rank in group.ranks)
+    return group.ranks
 
 
 def get_global_rank(group: Any, group_rank: int) -> int:
@@ -540,7 +563,7 @@ def get_global_rank(group: Any, group_rank: int) -> int:
     found = the_group(group)
     if not 0 <= group_rank < found.size():
         raise ValueError(f"torch.distributed.get_global_rank: {_known(found.size())} in the group, got {group_rank}")
-    return found.ranks[group_rank]
+    return _known_ranks(found)[group_rank]
 
 
 def get_group_rank(group: Any, global_rank: int) -> int:
@@ -550,7 +573,7 @@ def get_group_rank(group: Any, global_rank: int) -> int:
         if found.size() == 1:
             raise ValueError(f"torch.distributed.get_group_rank: {_known(1)} in the group, got {global_rank}")
         raise ValueError(f"torch.distributed.get_group_rank: the group has the ranks {list(found.ranks)}, got {global_rank}")
-    return found.ranks.index(global_rank)
+    return _known_ranks(found).index(global_rank)
 
 
 def _known(size: int) -> str:

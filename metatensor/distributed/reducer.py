@@ -67,7 +67,7 @@ def broadcast_coalesced(tensors: Iterable[Any], group: ProcessGroup, root: int =
             chosen = [given[index] for index in indices]
             flat = mt.cat([one.detach().reshape(-1) for one in chosen])
             _collectives.broadcast(flat, group=group, group_src=root)
-            if group.rank() != root:
+            if group._rank != root:
                 for one, part in zip(chosen, flat.split([one.numel() for one in chosen])):
                     one.detach().copy_(part.view(one.shape))
 
