@@ -170,3 +170,79 @@ def test_on_meta_with_many_ranks():
     size = 4 * (512 * 512 + 512)
     assert results[63] == (512, 512)
     assert [one.bytes for one in results.logs[5] if one.kind == "all_reduce"] == [2 * size, size, size]
+
+
+def test_default_hooks():
+    from metatensor.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    def train(rank):
+        found = []
+        for hook in (default_hooks.allreduce_hook, default_hooks.fp16_compress_hook, default_hooks.bf16_compress_hook):
+            parallel = DDP(nn.Linear(2, 1, bias=False))
+            parallel.register_comm_hook(None, hook)
+            parallel(mt.full((1, 2), float(rank))).sum().backward()
+            found.append(parallel.module.weight.grad.tolist())
+        return found
+
+    results = on_ranks(train, record=True)
+    assert results == [[[[0.5, 0.5]]] * 3] * 2
+    assert [one.dtype for one in results.logs[0] if one.kind == "all_reduce"] == ["float32", "float16", "bfloat16"]
+
+
+# Optimizer ------------------------------------------------------------------------------------------------------------
+
+
+def test_an_optimizer_with_divided_state():
+    from metatensor.distributed.optim import ZeroRedundancyOptimizer
+
+    def model():
+        mt.manual_seed(0)
+        return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3), nn.LayerNorm(3))
+
+    batch = mt.arange(24.0).reshape(6, 4) / 10
+    alone = model()
+    optimizer = mt.optim.AdamW(alone.parameters(), lr=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        (alone(batch) * batch[:, :3]).sum().backward()
+        optimizer.step()
+    expected, state = [one.detach() for one in alone.parameters()], optimizer.state_dict()
+
+    def train(rank):
+        parallel = DDP(model())
+        optimizer = ZeroRedundancyOptimizer(parallel.parameters(), mt.optim.AdamW, lr=0.5)
+        mt.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.2)
+        with pytest.raises(RuntimeError, match="consolidate_state_dict"):
+            optimizer.state_dict()
+        for _ in range(2):
+            optimizer.zero_grad()
+            (parallel(batch) * batch[:, :3]).sum().backward()
+            optimizer.step()
+        optimizer.consolidate_state_dict(to=1)
+        saved = [optimizer.state_dict() if rank == 1 else None]
+        dist.broadcast_object_list(saved, 1)
+        again = ZeroRedundancyOptimizer(parallel.parameters(), mt.optim.AdamW, lr=9.0)
+        again.load_state_dict(saved[0])
+        again.zero_grad()
+        (parallel(batch) * batch[:, :3]).sum().backward()
+        again.step()
+        again.consolidate_state_dict()
+        sizes = sum(one.numel() for one in again.optim.state)
+        with pytest.raises(RuntimeError, match="made a step"):
+            again.add_param_group({"params": [nn.Parameter(mt.ones(2))]})
+        return [one.detach() for one in parallel.parameters()], again.state_dict() if rank == 0 else None, sizes
+
+    results = on_ranks(train, 3)
+    for parameters, _, _ in results:
+        assert all(mt.allclose(a, b, atol=1e-5) for a, b in zip(parameters, expected))
+    collected = results[0][1]
+    assert sorted(collected["state"]) == sorted(state["state"]) and sum(size for _, _, size in results) == sum(p.numel() for p in expected)
+    for index, values in state["state"].items():
+        assert mt.allclose(collected["state"][index]["exp_avg"], values["exp_avg"], atol=1e-5)
+
+
+def test_a_sampler_divides_a_dataset():
+    def indices(rank):
+        return list(mt.data.DistributedSampler(range(5), shuffle=False))
+
+    assert on_ranks(indices) == [[0, 2, 4], [1, 3, 0]]

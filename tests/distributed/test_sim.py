@@ -347,3 +347,14 @@ def test_classes_are_checked():
         sim.run(world(differs), world_size=4, ranks="groups")
     with pytest.raises(ValueError, match="'all' or 'groups'"):
         sim.run(world(differs), world_size=4, ranks="some")
+
+
+def test_collectives_are_not_lost_in_traced_programs():
+    def traced():
+        return mt.program.trace(lambda x: dist.all_reduce(x * 2), mt.empty(2, device="meta"))
+
+    with pytest.raises(NotImplementedError, match="all_reduce in a group of 2 ranks cannot be traced"):
+        sim.run(world(traced), world_size=2)
+    assert len(sim.run(world(traced), world_size=1)[0].calls) > 0
+    with pytest.raises(TypeError, match="expected a tensor, got tuple"):
+        sim.run(world(lambda: dist.all_reduce((mt.empty(2, device="meta"),))), world_size=1)
