@@ -246,3 +246,39 @@ def test_a_sampler_divides_a_dataset():
         return list(mt.data.DistributedSampler(range(5), shuffle=False))
 
     assert on_ranks(indices) == [[0, 2, 4], [1, 3, 0]]
+
+
+@pytest.mark.parametrize("sizes", [(3, 3), (1, 4, 0, 2)])
+def test_batch_norm_over_all_batches(sizes):
+    mt.manual_seed(0)
+    batch, weights = mt.randn(sum(sizes), 2, 3) * 3 + 5, mt.randn(sum(sizes), 2, 3)
+    whole = nn.BatchNorm1d(2)
+    with mt.no_grad():
+        whole.weight.copy_(mt.tensor([2.0, 3.0]))
+    x = batch.clone().requires_grad_()
+    expected = whole(x)
+    (expected * weights).sum().backward()
+
+    def normalize(rank):
+        layer = nn.SyncBatchNorm.convert_sync_batchnorm(nn.BatchNorm1d(2))
+        with mt.no_grad():
+            layer.weight.copy_(mt.tensor([2.0, 3.0]))
+        x = batch.split(sizes)[rank].clone().requires_grad_()
+        y = layer(x)
+        (y * weights.split(sizes)[rank]).sum().backward()
+        own = layer.eval()(x)
+        assert not len(x) or not own.equal(y)
+        return y.detach(), x.grad, layer.weight.grad, layer.running_mean, layer.running_var
+
+    results = on_ranks(normalize, len(sizes))
+    y, grad, scale, *_ = zip(*results)
+    assert mt.allclose(mt.cat(y), expected, atol=1e-5) and mt.allclose(mt.cat(grad), x.grad, atol=1e-4)
+    assert mt.allclose(sum(scale), whole.weight.grad, atol=1e-4)
+    for _, _, _, mean, var in results:
+        assert mt.allclose(mean, whole.running_mean, atol=1e-5) and mt.allclose(var, whole.running_var, atol=1e-4)
+
+    def one_value(rank):
+        nn.SyncBatchNorm(2)(mt.ones(int(rank == 0), 2))
+
+    with pytest.raises(ValueError, match="more than one value for each channel, got 1"):
+        on_ranks(one_value)
