@@ -17,8 +17,9 @@ from metatensor.distributed._group import ProcessGroup, ReduceOp, Work, get_worl
 from metatensor.distributed._running import run
 
 __all__ = [
-    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_reduce", "all_reduce_coalesced", "all_to_all",
-    "all_to_all_single", "barrier", "broadcast", "gather", "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_single", "all_reduce", "all_reduce_coalesced", "all_to_all",
+    "all_to_all_single", "barrier", "broadcast", "gather", "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_single",
+    "reduce_scatter_tensor",
     "scatter",
 ]  # fmt: skip
 
@@ -269,6 +270,9 @@ def _elements(tensor: Any, rows: Sequence[int]) -> list[int]:
     return [count * each for count in rows]
 
 
+all_gather_single, reduce_scatter_single = all_gather_into_tensor, reduce_scatter_tensor
+
+
 # Several tensors ------------------------------------------------------------------------------------------------------
 
 
@@ -308,11 +312,15 @@ def _together(works: Sequence[Work | None], async_op: bool, result: Any) -> Work
 # Waiting --------------------------------------------------------------------------------------------------------------
 
 
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Wait until all ranks of the group have called this function."""
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Work | None:
+    """Wait until all ranks of the group have called this function, at most for ``timeout`` (default: that of the group)."""
     if not member(group):
         return None
-    return run("barrier", the_group(group), None, lambda comm, staged: comm.barrier(), async_op=async_op)
+    work = run("barrier", the_group(group), None, lambda comm, staged: comm.barrier(), async_op=async_op or timeout is not None)
+    if async_op or work is None:
+        return work
+    work.wait(timeout)
+    return None
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
@@ -322,6 +330,4 @@ def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bo
     """
     if not member(group) or get_world_size(group) == 1:
         return
-    work = run("barrier", the_group(group), None, lambda comm, staged: comm.barrier(), async_op=True)
-    assert work is not None
-    work.wait(timeout)
+    barrier(group, timeout=timeout)

@@ -366,7 +366,7 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
 
 def new_group(
     ranks: Iterable[int] | None = None, timeout: timedelta | None = None, backend: str | None = None, pg_options: Any = None,
-    use_local_synchronization: bool = False, group_desc: str | None = None, device_id: Any = None,
+    use_local_synchronization: bool = False, group_desc: str | None = None, device_id: Any = None, sort_ranks: bool = True,
 ) -> Any:  # fmt: skip
     """Create a group of some ranks. Return the placeholder ``NON_GROUP_MEMBER`` on the other ranks.
 
@@ -375,7 +375,7 @@ def new_group(
     Parameters
     ----------
     ranks : iterable of int, optional
-        Ranks in the world. They are sorted. Default: all.
+        Ranks in the world. Default: all.
     timeout : timedelta, optional
         How long an operation of the group waits for other ranks. Default: as for the default group.
     backend : str, optional
@@ -385,6 +385,8 @@ def new_group(
         Ignored.
     group_desc : str, optional
         A description.
+    sort_ranks : bool
+        Whether ranks in the group have the order of the ranks in the world, or that of ``ranks``. Default True.
 
     Raises
     ------
@@ -395,8 +397,8 @@ def new_group(
     world = current_world()
     assert world.default is not None
     size = world.default.size()
-    chosen = world.default.ranks if ranks is None else tuple(sorted(ranks))
-    if chosen and not (0 <= chosen[0] and chosen[-1] < size):
+    chosen = world.default.ranks if ranks is None else tuple(sorted(ranks) if sort_ranks else ranks)
+    if chosen and not (0 <= min(chosen) and max(chosen) < size):
         known = "the only rank in the world is 0" if size == 1 else f"the ranks in the world are 0 to {size - 1}"
         raise ValueError(f"torch.distributed.new_group: {known}, got {list(chosen)}")
     if len(set(chosen)) != len(chosen):
@@ -410,7 +412,7 @@ def new_group(
 def create_group(
     ranks: tuple[int, ...], timeout: timedelta | None = None, backend: str | None = None, group_desc: str | None = None
 ) -> ProcessGroup:
-    """Create a group of sorted ranks to which this rank belongs. See `new_group`.
+    """Create a group of ranks to which this rank belongs. See `new_group`.
 
     The program does not learn which group that is, so ``sim.run(ranks="groups")`` does not tell ranks apart by it.
     """
@@ -428,7 +430,10 @@ def create_group(
     )  # fmt: skip
 
 
-def new_subgroups(group_size: int | None = None, group: Any = None, **options: Any) -> tuple[Any, list[Any]]:
+def new_subgroups(
+    group_size: int | None = None, group: Any = None, timeout: timedelta | None = None, backend: str | None = None,
+    pg_options: Any = None, group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:  # fmt: skip
     """Divide a group into subgroups of consecutive ranks. Return the group of this process and the list of all subgroups.
 
     ``group_size`` must divide the size of the group. Its default is the environment variable LOCAL_WORLD_SIZE, else the
@@ -439,10 +444,13 @@ def new_subgroups(group_size: int | None = None, group: Any = None, **options: A
     if size <= 0 or parent.size() % size:
         raise ValueError(f"torch.distributed.new_subgroups: the group has size {parent.size()}, got group_size={group_size}")
     lists = [parent.ranks[start : start + size] for start in range(0, parent.size(), size)]
-    return new_subgroups_by_enumeration(lists, **options)
+    return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
 
 
-def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]], **options: Any) -> tuple[Any, list[Any]]:
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: timedelta | None = None, backend: str | None = None,
+    pg_options: Any = None, group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:  # fmt: skip
     """Create a group for each list of ranks. Return the group of this process and the list of all groups.
 
     Raise ValueError if a rank appears in two lists.
@@ -450,14 +458,13 @@ def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]
     named = [rank for ranks in ranks_per_subgroup_list for rank in ranks]
     if len(set(named)) != len(named):
         raise ValueError(f"torch.distributed.new_subgroups_by_enumeration: a rank is in two of the groups {ranks_per_subgroup_list}")
-    known = {name: options[name] for name in ("timeout", "backend", "pg_options", "group_desc") if name in options}
-    made = [new_group(ranks, **known) for ranks in ranks_per_subgroup_list]
+    made = [new_group(ranks, timeout, backend, pg_options, group_desc=group_desc) for ranks in ranks_per_subgroup_list]
     return next((one for one in made if isinstance(one, ProcessGroup)), None), made
 
 
 def split_group(
     parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | None = None, timeout: timedelta | None = None,
-    pg_options: Any = None, group_desc: str | None = None,
+    pg_options: Any = None, group_desc: str | None = None, backend: str | None = None,
 ) -> Any:  # fmt: skip
     """Divide a group. Return the new group of this process, or None if it is in none of the lists.
 
@@ -470,7 +477,7 @@ def split_group(
     for ranks in split_ranks:
         if any(not 0 <= rank < parent.size() for rank in ranks):
             raise ValueError(f"torch.distributed.split_group: the ranks of the parent are 0 to {parent.size() - 1}, got {list(ranks)}")
-        made = new_group([parent.ranks[rank] for rank in ranks], timeout=timeout, group_desc=group_desc)
+        made = new_group([parent.ranks[rank] for rank in ranks], timeout, backend, group_desc=group_desc, sort_ranks=False)
         found = made if isinstance(made, ProcessGroup) else found
     return found
 

@@ -168,6 +168,10 @@ def groups(place):
     z = filled(2.0, place=place)
     dist.all_reduce(z, group=pairs)
     assert z.tolist() == [2.0] * 3 and dist.get_process_group_ranks(pairs) == [rank]
+    reverse = dist.new_group(range(size)[::-1], sort_ranks=False)
+    parts = mt.empty(size, device=place)
+    dist.all_gather_into_tensor(parts, filled(float(rank), (1,), place=place), group=reverse)
+    assert parts.tolist() == [float(r) for r in range(size)][::-1] and dist.get_rank(reverse) == size - 1 - rank
     dist.barrier(mine)
     dist.destroy_process_group(mine)
     dist.barrier()
