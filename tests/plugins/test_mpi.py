@@ -74,6 +74,14 @@ def test_training_is_the_one_that_was_simulated(count, tmp_path):
         assert simulated[rank][1].what() == predicted[rank][1].what()
 
 
+def test_messages_have_a_limit(monkeypatch):
+    from metatensor_mpi import group
+
+    monkeypatch.setattr(group, "LARGEST", 7)
+    with pytest.raises(dist.DistBackendError, match=r"at most 7 bytes in one message, got a tensor of shape \[2\] with 8"):
+        group._bytes(mt.ones(2))
+
+
 def test_without_mpiexec(monkeypatch):
     for name in ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
