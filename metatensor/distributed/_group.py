@@ -302,12 +302,15 @@ def init_process_group(
     world.connections["default"] = connection
     world.created = 1
     ranks = tuple(range(connection.size))
-    world.default = _register(
-        ProcessGroup(
+    try:
+        made = ProcessGroup(
             backend=Backend(backend or Backend.UNDEFINED), name=group_name or "0", desc="default_pg", ranks=ranks,
             connection=connection, timeout=seconds,
-        )
-    )  # fmt: skip
+        )  # fmt: skip
+        world.default = _register(made)
+    except BaseException:
+        world.clear()
+        raise
     world.same_ranks[ranks] = 1
 
 
@@ -343,6 +346,9 @@ def _said(name: str, said: dict[str, str]) -> int:
 
 
 def _register(made: ProcessGroup) -> ProcessGroup:
+    """Add a group to those of this rank, and connect its ranks: the first message may concern only two of them."""
+    if isinstance(made._connection, _Several):
+        made.communicator()
     current_world().names[made] = made.group_name
     return made
 
