@@ -282,3 +282,25 @@ def test_batch_norm_over_all_batches(sizes):
 
     with pytest.raises(ValueError, match="more than one value for each channel, got 1"):
         on_ranks(one_value)
+
+
+@pytest.mark.torch
+def test_buckets_are_those_of_pytorch():
+    import random
+
+    import torch
+
+    draw = random.Random(0)
+    for _ in range(100):
+        sizes = [(draw.randint(1, 400), draw.choice(["float32", "float64", "bfloat16"])) for _ in range(draw.randint(1, 12))]
+        limits = [draw.randint(1, 1000) for _ in range(draw.randint(1, 3))]
+        order = draw.sample(range(len(sizes)), len(sizes))
+        ours = [mt.empty(n, dtype=getattr(mt, kind), device="meta") for n, kind in sizes]
+        theirs = [torch.empty(n, dtype=getattr(torch, kind)) for n, kind in sizes]
+        assign = torch.distributed._compute_bucket_assignment_by_size
+        assert buckets_of_size(ours, limits) == assign(theirs, limits, [False] * len(sizes))[0]
+        found = buckets_of_size([ours[index] for index in order], limits, in_order=True)
+        expected = assign([theirs[index] for index in order], limits, [False] * len(sizes), order)[0]
+        assert sorted([order[index] for index in bucket] for bucket in found) == sorted(expected), (sizes, limits, order)
+        if len({kind for _, kind in sizes}) == 1:
+            assert [[order[index] for index in bucket] for bucket in found] == expected
