@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK_VARIABLE", "GROUPS", "PluginInfo", "PluginManager",
-    "backend", "commands", "device_types", "formats", "load_ops", "loaded_backend", "provider", "provider_of_module",
-    "register_backend", "report",
+    "backend", "commands", "communicator", "communicators", "device_types", "formats", "load_ops", "loaded_backend", "provider",
+    "provider_of_module", "register_backend", "report",
 ]
 
 BLOCK_VARIABLE = "METATENSOR_BLOCK_PLUGINS"
@@ -35,6 +35,7 @@ GROUPS = {
     "ops": "metatensor_ops",
     "formats": "metatensor_checkpoint_formats",
     "commands": "metatensor_commands",
+    "communicators": "metatensor_communicators",
 }
 """The hooks that entry points of group ``metatensor.<group>`` implement, by group."""
 
@@ -56,15 +57,16 @@ class PluginInfo(NamedTuple):
     """One row of `report`: a plugin and its state."""
 
     group: str
-    """"devices", "ops", "formats" or "commands"."""
+    """A key of `GROUPS`: "devices", "ops", "formats", "commands" or "communicators"."""
     name: str
     """The name of the entry point. For a device it is the device type."""
     distribution: str
     version: str
     state: str
-    """One of "not loaded", "blocked", "broken" and "loaded". For the plugin of a device, "available" or "no device" replaces "loaded"."""
+    """One of "not loaded", "blocked", "broken" and "loaded". For the plugin of a device, "available" or "no device" replaces "loaded",
+    for a communicator "available" or "unavailable"."""
     reason: str
-    """Why the plugin is blocked or broken, or why its device is not available. Otherwise empty."""
+    """Why the plugin is blocked or broken, or why its device or communicator is not available. Otherwise empty."""
     devices: tuple[str, ...]
     """The devices that are present, such as "cuda:0" and "cuda:1"."""
 
@@ -337,6 +339,8 @@ class PluginManager:
             _check_ops(plugin, provided)
         elif plugin.group == "formats":
             _check_formats(provided)
+        elif plugin.group == "communicators":
+            _check_communicators(plugin, provided)
         plugin.provided = provided
 
     def _add_backends(self, plugin: _Plugin, backends: list[Any]) -> None:
@@ -370,6 +374,8 @@ class PluginManager:
         distribution, version = plugin.distribution()
         if plugin.loaded and plugin.group == "devices":
             return _device_row(plugin.name, distribution, version, self._backends[plugin.name])
+        if plugin.loaded and plugin.group == "communicators":
+            return PluginInfo(plugin.group, plugin.name, distribution, version, *_communicator_state(plugin.provided[0]), ())
         if plugin.blocked:
             state, reason = "blocked", f"by {BLOCK_VARIABLE}"
         elif plugin.error is not None:
@@ -468,6 +474,17 @@ def _check_formats(formats: list[Any]) -> None:
             raise TypeError(f"expected a checkpoint format with a str attribute 'name', got {type(item).__name__}")
 
 
+def _check_communicators(plugin: _Plugin, communicators: list[Any]) -> None:
+    """Raise unless the plugin registered exactly one communicator, with the name of its entry point."""
+    if len(communicators) != 1:
+        raise RuntimeError(f"its hook registered {len(communicators)} communicators, not one")
+    found = communicators[0]
+    if not callable(getattr(found, "connect", None)):
+        raise TypeError(f"expected a Communicator, got {type(found).__name__}")
+    if found.name != plugin.name:
+        raise RuntimeError(f"it registers the communicator {found.name!r}, but the entry point may provide only {plugin.name!r}")
+
+
 def _operators(plugin: _Plugin) -> set[str]:
     """Return the names of the operators in an operator plugin's namespace. For other plugins return an empty set."""
     from metatensor._core.op import registry
@@ -492,6 +509,15 @@ def _device_row(name: str, distribution: str, version: str, backend: DeviceBacke
         return PluginInfo("devices", name, distribution, version, "broken", _reason(error), ())
     devices = tuple(f"{name}:{index}" for index in range(count))
     return PluginInfo("devices", name, distribution, version, "available" if count else "no device", reason, devices)
+
+
+def _communicator_state(communicator: Any) -> tuple[str, str]:
+    """Return the state and the reason in the row of a loaded communicator."""
+    try:
+        reason = communicator.unavailable_reason()
+    except (Exception, SystemExit) as error:
+        return "broken", _reason(error)
+    return "unavailable" if reason else "available", reason
 
 
 _manager: PluginManager | None = None
@@ -609,6 +635,23 @@ def formats() -> dict[str, Any]:
                 raise RuntimeError(f"checkpoint format {item.name!r} is registered twice, the second time by plugin {plugin!r}")
             table[item.name] = item
     return table
+
+
+def communicators() -> list[str]:
+    """Return the sorted names of the installed communicators of `metatensor.distributed`, without loading them."""
+    return sorted(manager()._discover("communicators"))
+
+
+def communicator(name: str) -> Any:
+    """Return the communicator ``name``, or None if it is not installed.
+
+    Raises
+    ------
+    RuntimeError
+        If its plugin is broken or blocked. The error of a broken plugin is the cause.
+    """
+    found = manager().load("communicators", name)
+    return found[name][0] if found else None
 
 
 def commands() -> list[Any]:
