@@ -24,9 +24,9 @@ OWN = {
     "diff": "Compare two reports of estimate or check, or two programs.",
     "estimate": "Estimate the cost of a model: parameters, FLOPs, memory, shapes.",
     "fit": "Find the largest batch that fits into a device, and what makes a batch fit.",
-    "inspect": "List the tensors of a checkpoint, or the contents of a program.",
+    "inspect": "List the tensors of a checkpoint, or the contents of a program or an ONNX model.",
     "profiles": "List figures of accelerators: memory, bandwidth, rates, links, with sources.",
-    "run": "Run a script written for PyTorch, with metatensor in place of PyTorch, or a program.",
+    "run": "Run a script written for PyTorch, with metatensor in place of PyTorch, a program or an ONNX model.",
     "trace": "Write a model's calls of operators to a file that can be run without the model's source.",
 }
 """Short help of the built-in commands by name. Each command is in the module with the same name."""

@@ -11,6 +11,7 @@ from metatensor.analysis.comparison import FIGURES, Limit, ReportError, compare,
 from metatensor.analysis.sizes import SizeError
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import printable_lines
+from metatensor.cli.files import is_source, kind_of
 from metatensor.cli.programs import is_program, print_diff
 
 __all__ = ["command"]
@@ -58,7 +59,7 @@ def command(as_markdown: bool, as_json: bool, limits: tuple[Limit, ...], before:
     if any(programs):
         if not all(programs):
             neither, one = (after, before) if programs[0] else (before, after)
-            raise click.UsageError(printable(f"{neither} is not a program, but {one} is"))
+            raise click.UsageError(printable(f"{one} is a program, but {neither} is {kind_of(neither)}{_advice(neither)}"))
         if limits:
             raise click.UsageError("--fail-on is for reports, not for programs")
         print_diff((before, after), as_json, as_markdown)
@@ -77,12 +78,23 @@ def command(as_markdown: bool, as_json: bool, limits: tuple[Limit, ...], before:
     raise SystemExit(1 if found.exceeded else 0)
 
 
+def _advice(path: str) -> str:
+    """Return how to compare a file that is neither a report nor a program."""
+    kind = kind_of(path)
+    if kind == "an ONNX model":
+        return f"; to compare it, make a program: metatensor trace {path} -i INPUT -o FILE.mtp"
+    return "; metatensor inspect A --diff B compares two checkpoints" if kind.startswith("a checkpoint") else ""
+
+
 def _read(path: str) -> Any:
     """Return the content of a JSON file. Raise a usage error if it cannot be read as JSON."""
     try:
         with open(path, encoding="utf-8") as file:
             return json.load(file)
     except (ValueError, RecursionError) as error:  # JSONDecodeError and UnicodeDecodeError are ValueErrors
+        if not is_source(path):
+            raise click.UsageError(printable(
+                f"{path} is {kind_of(path)}; expected two reports (.json) or two programs (.mtp){_advice(path)}")) from None  # fmt: skip
         raise click.UsageError(printable(f"{path} is not a JSON file: {error}")) from None
     except OSError as error:
         raise click.UsageError(printable(f"{path} cannot be read: {error.strerror}")) from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +13,8 @@ from rich.tree import Tree
 
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import Module, differences, grouped, sharing, shown, text, totals
+from metatensor.cli.files import kind_of
+from metatensor.cli.onnx_contents import described, print_contents
 from metatensor.cli.programs import is_program, print_program
 from metatensor.cli.terminal import Terminal
 
@@ -54,7 +57,7 @@ def command(
 ) -> None:
     """List the tensors of a checkpoint: a file of any known format, an index, or a folder. Tensor data is not read.
 
-    Of a program, which `metatensor trace` writes, list inputs, outputs, operators and parameters.
+    Of a program, which `metatensor trace` writes, and of an ONNX model, list inputs, outputs, operators and parameters.
 
     \b
     metatensor inspect model.safetensors --tree
@@ -84,6 +87,7 @@ def command(
         if wanted:
             raise click.UsageError(printable(f"{path} is not a program; {name} needs one"))
     checkpoint = _opened(path)
+    graph = _graph(path, checkpoint) if other is None and target is None else None
     if other is not None and target is not None:
         raise click.UsageError("--diff and --check cannot be combined")
     if other is not None:
@@ -91,8 +95,10 @@ def command(
     elif target is not None:
         _check(checkpoint, target, arguments, torch, prefix, as_json)
     elif as_json:
-        click.echo(json.dumps(_as_dict(checkpoint), indent=2))
+        click.echo(json.dumps({**_as_dict(checkpoint), **({} if graph is None else {"graph": graph})}, indent=2))
     else:
+        if graph is not None and not as_tree:
+            print_contents(Terminal(), graph)
         _print(checkpoint, as_tree)
 
 
@@ -102,9 +108,26 @@ def _opened(path: str) -> Checkpoint:
     try:
         return inspect(path)
     except CheckpointError as error:
+        if path.lower().endswith(".mtp") and os.path.isfile(path):
+            raise click.ClickException(printable(f"{path} is {kind_of(path)}, not a program that `metatensor trace` wrote")) from None
         raise click.ClickException(str(error)) from None
     except OSError as error:
         raise click.ClickException(printable(f"{path}: {error.strerror or error}")) from None
+
+
+def _graph(path: str, checkpoint: Checkpoint) -> dict[str, Any] | None:
+    """Return the contents of the graph of an ONNX model. None for other files, and without the ``onnx`` package."""
+    from metatensor.checkpoint import CheckpointError
+
+    if checkpoint.format != "onnx":
+        return None
+    try:
+        return described(path)
+    except ImportError as error:
+        click.echo(printable(f"note: inputs, outputs and operators are not listed: {error}"), err=True)
+        return None
+    except CheckpointError as error:
+        raise click.ClickException(printable(str(error))) from None
 
 
 def _as_dict(checkpoint: Checkpoint) -> dict[str, Any]:
@@ -122,7 +145,7 @@ def _print(checkpoint: Checkpoint, as_tree: bool) -> None:
     console = Terminal()
     if as_tree:
         console.print(_tree(grouped(checkpoint), checkpoint.file))
-    else:
+    elif checkpoint.tensors:
         _print_table(console, checkpoint)
     for line in describe_summary(checkpoint):
         console.print(text(line, style="bold"))

@@ -11,9 +11,12 @@ import metatensor as mt
 from metatensor._core.units import bytes_text, count_text
 from metatensor.checkpoint.errors import printable
 from metatensor.cli.contents import text
+from metatensor.cli.files import check_folder
 from metatensor.cli.inputs import InputError, parse_input
-from metatensor.cli.programs import bound, opened, places, type_text
+from metatensor.cli.onnx_contents import traced
+from metatensor.cli.programs import bound, is_program, opened, places, type_text
 from metatensor.cli.terminal import Terminal
+from metatensor.deferred.known import is_constant
 
 __all__ = ["command"]
 
@@ -30,7 +33,7 @@ __all__ = ["command"]
 def command(
     device: str | None, inputs: tuple[str, ...], weights: str | None, seed: int, as_json: bool, output: str | None, path: str
 ) -> None:
-    """Run PROGRAM, a file that `metatensor trace` wrote, and print its outputs.
+    """Run PROGRAM, a file that `metatensor trace` wrote, or an ONNX model, and print its outputs.
 
     On meta, the FLOPs and the peak memory of the run are printed, and nothing is computed. On other devices, inputs of a
     floating-point dtype are filled with standard normal numbers, and all others with zeros.
@@ -38,20 +41,27 @@ def command(
     \b
     metatensor run model.mtp
     metatensor run model.mtp -i "float32[8,512]" --device cpu --weights model.safetensors
+    metatensor run model.onnx -i "float32[1,3,224,224]" --device cpu
     """
     place = _device(device or "meta")
     meta = place.type == "meta"
     if meta and output is not None:
         raise click.UsageError("--output needs a device with data, such as --device cpu")
-    program = opened(path, "meta" if meta else None)
-    args, kwargs = _arguments(program, inputs)
+    if output is not None:
+        check_folder(output, "--output")
+    if is_program(path):
+        program = opened(path, "meta" if meta else None)
+        args, kwargs = _arguments(program, inputs)
+        _check(program, args, kwargs)
+    else:
+        mt.manual_seed(seed)
+        program, args = traced(path, place, *_given(inputs), fill=lambda nested: _filled(nested, place))
+        kwargs = {}
     if weights is not None:
         program = bound(program, weights)
-    lacking = [name for name, t in program.tensors.items() if t.is_meta]
+    lacking = [name for name, t in program.tensors.items() if t.is_meta and not is_constant(t)]
     if not meta and lacking:
-        raise click.ClickException(printable(
-            f"{path} has no data for {len(lacking)} of {len(program.held)} parameters, buffers and constants, such as {lacking[0]!r}; "
-            "give --weights, or use --device meta"))  # fmt: skip
+        raise click.ClickException(printable(_lacking(path, program, lacking, weights)))
     found: dict[str, Any] = {"program": path, "device": str(place)}
     try:
         mt.manual_seed(seed)
@@ -102,6 +112,11 @@ def _arguments(program: Any, inputs: tuple[str, ...]) -> tuple[list[Any], dict[s
     if not inputs:
         args, kwargs = mapped(lambda v: mt.empty(v.shape, dtype=v.dtype, device="meta"), Value, program.arguments)
         return list(args), kwargs
+    return _given(inputs)
+
+
+def _given(inputs: tuple[str, ...]) -> tuple[list[Any], dict[str, Any]]:
+    """Return the inputs of the command line, by position and by name."""
     positional, named = [], {}
     for one in inputs:
         try:
@@ -115,6 +130,30 @@ def _arguments(program: Any, inputs: tuple[str, ...]) -> tuple[list[Any], dict[s
         else:
             named[name] = value
     return positional, named
+
+
+def _check(program: Any, args: list[Any], kwargs: dict[str, Any]) -> None:
+    """Raise a usage error if a program cannot take arguments."""
+    from metatensor.program.running import matched
+
+    try:
+        one = program.at(**program.sizes_of(*args, **kwargs)) if hasattr(program, "sizes_of") else program
+        matched(one, tuple(args), kwargs)
+    except (TypeError, ValueError) as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--input") from None
+
+
+def _lacking(path: str, program: Any, names: list[str], weights: str | None) -> str:
+    """Return the message about tensors that have no data, with their names, and how to give it."""
+    named = [f"{program.kinds[name]} {name!r}" for name in names[:6]]
+    more = f" and {len(names) - 6} more" if len(names) > 6 else ""
+    many = f"{len(names)} of {len(program.held)} parameters, buffers and constants: {', '.join(named)}{more}"
+    if weights is None:
+        advice = "give --weights with a checkpoint that has these names, or use --device meta"
+    else:
+        advice = (f"{weights} lacks these names. A state_dict has neither constants nor buffers that are not persistent: add them to the "
+                  "checkpoint, such as dict(model.named_buffers()), or trace the model with data and save that program")  # fmt: skip
+    return f"{path} has no data for {many}; {advice}"
 
 
 def _filled(nested: Any, place: Any) -> Any:

@@ -102,11 +102,12 @@ def places(kind: type, nested: Any, place: str = "") -> Iterator[tuple[str, Any]
 def _inputs(program: Program) -> Iterator[tuple[str, Any]]:
     """Yield the inputs with their names in ``-i`` and in the listing."""
     from metatensor._core.capture import Value
+    from metatensor.program.argument_names import names_of_positional
 
     args, kwargs = program.arguments
-    for i, argument in enumerate(args):
+    for name, argument in zip(names_of_positional(program), args):
         for place, value in places(Value, argument):
-            yield f"{i}{place}", value
+            yield f"{name}{place}", value
     for key, argument in kwargs.items():
         for place, value in places(Value, argument):
             yield f"{key}{place}", value

@@ -11,6 +11,7 @@ import metatensor as mt
 from metatensor import torch_api
 from metatensor.checkpoint.errors import printable
 from metatensor.cli import program_run
+from metatensor.cli.files import is_onnx, is_source, kind_of
 from metatensor.cli.planned.costs import Costs
 from metatensor.cli.planned.session import Plan
 from metatensor.cli.planned.values import POLICIES
@@ -50,10 +51,11 @@ def command(
     device: str | None, policy: str | None, profiled: bool, steps: int | None, target: str | None, json_file: str | None, as_module: bool,
     script: str, arguments: tuple[str, ...],
 ) -> None:
-    """Run SCRIPT, a file written for PyTorch, with metatensor in place of PyTorch.
+    """Run SCRIPT: a Python script written for PyTorch, a program (.mtp, .pt2) or an ONNX model (.onnx).
 
-    ARGUMENTS are passed to the script. The exit status is that of the script. SCRIPT can also be a program, which
-    `metatensor trace` wrote: then see `metatensor run model.mtp --help`.
+    A script runs with metatensor in place of PyTorch. ARGUMENTS are passed to it, and the exit status is that of the script.
+    A program or an ONNX model is run once, and its outputs are printed. Its options come after its name:
+    `metatensor run model.mtp --help` lists them.
 
     With --device meta a training loop for a GPU runs to its end without data, memory or a GPU. Every device that the
     script names ("cuda", "cuda:0", "mps", "cpu") is replaced by meta, and one imitated GPU is available. At the end, a
@@ -66,12 +68,14 @@ def command(
     metatensor run --device cpu train.py
     metatensor run -m package.module
     metatensor run model.mtp -i "float32[8,512]" --device cpu
+    metatensor run model.onnx -i "float32[1,3,224,224]" --device cpu
     """
-    if not as_module and is_program(script):
+    if not as_module and (is_program(script) or is_onnx(script)):
         for name, value in (("--values", policy), ("--profile", profiled), ("--steps", steps), ("--device-profile", target),
                             ("--json FILE", json_file)):  # fmt: skip
             if value:
-                raise click.UsageError(printable(f"{script} is a program; {name} is for scripts, put the program's options after its name"))
+                kind = kind_of(script)
+                raise click.UsageError(printable(f"{script} is {kind}; {name} is for scripts, put its own options after its name"))
         given = [*([] if device is None else ["--device", device]), *arguments]
         program_run.command.main([*given, "--", script], prog_name="metatensor run", standalone_mode=False)
         return
@@ -91,7 +95,11 @@ def command(
             raise click.UsageError(f"{name} requires --profile")
     costs = Costs.asked(script, steps, target, json_file) if profiled else None
     if not as_module and not os.path.isfile(script):
-        raise click.BadParameter(f"there is no file {script!r}", param_hint="SCRIPT")
+        what = f"{script} is a folder" if os.path.isdir(script) else f"there is no file {script!r}"
+        raise click.BadParameter(printable(what), param_hint="SCRIPT")
+    if not as_module and not is_source(script):
+        raise click.BadParameter(printable(f"{script} is {kind_of(script)}; expected a Python script, a program that `metatensor trace` "
+                                           "wrote, or an ONNX model"), param_hint="SCRIPT")  # fmt: skip
     torch_api.install()
     if not planned:
         raise SystemExit(run_script(script, arguments, as_module))

@@ -19,11 +19,13 @@ from metatensor.checkpoint.errors import printable
 from metatensor.cli.cases import inputs_of, named_inputs, ranges_of
 from metatensor.cli.configs import without_cache
 from metatensor.cli.contents import printable_lines
+from metatensor.cli.files import check_folder
 from metatensor.cli.inputs import InputError
 from metatensor.cli.programs import bound
 from metatensor.cli.request import Request, model_options
 from metatensor.cli.terminal import output_on_stderr
 from metatensor.cli.training_options import loss_of
+from metatensor.program.argument_names import parameters_of
 from metatensor.program.sizes.pieces import SizesError
 
 __all__ = ["command"]
@@ -63,6 +65,7 @@ def command(
     if suffix not in _WRITTEN:
         kinds = [f"{name} ({what})" for name, what in _WRITTEN.items()]
         raise click.BadParameter(printable(f"{output!r} must end with {', '.join(kinds[:-1])} or {kinds[-1]}"), param_hint="--output")
+    check_folder(output, "--output")
     if weights is not None and suffix != ".onnx":
         raise click.UsageError("--weights needs an ONNX model as output; programs take weights when they are run")
     for name, value in (("--loss", loss), ("--optimizer", optimizer)):
@@ -83,6 +86,7 @@ def command(
         _fail(model)
     if train and not isinstance(model, mt.nn.Module):
         raise click.UsageError(f"{request.target} is a {type(model).__name__}; --train needs a module")
+    _check_arguments(model, request)
     try:
         with output_on_stderr():
             program = _step(model, request, criterion, chosen, named) if train else _forward(model, request, named)
@@ -118,6 +122,27 @@ def _inputs(request: Request) -> tuple[list[Any], dict[str, Any]]:
         raise click.BadParameter(str(error), param_hint="--input") from None
 
 
+def _check_arguments(model: Any, request: Request) -> None:
+    """Raise a usage error if the inputs are not arguments that the model's forward takes."""
+    forward = model.forward if isinstance(model, mt.nn.Module) and "__signature__" not in vars(model) else model
+    try:
+        signature = inspect.signature(forward)
+    except (TypeError, ValueError):
+        return
+    try:
+        signature.bind(*request.inputs, **request.named_inputs)
+    except TypeError as error:
+        plain = [one.replace(annotation=one.empty) for one in signature.parameters.values()]
+        shown = inspect.Signature(plain)
+        given = len(request.inputs) + len(request.named_inputs)
+        missing = [one for one in signature.parameters.values() if one.kind is one.KEYWORD_ONLY and one.default is one.empty
+                   and one.name not in request.named_inputs]  # fmt: skip
+        advice = f'; give it by name: -i "{missing[0].name}=..."' if missing else ""
+        count = f"{given} input{'s' if given != 1 else ''}"
+        message = f"{request.target} takes {shown}, and got {count}: {error}{advice}"
+        raise click.BadParameter(printable(message), param_hint="--input") from None
+
+
 def _forward(model: Any, request: Request, named: dict[str, Any]) -> Any:
     args, kwargs = tuple(request.inputs), request.named_inputs
     with at_inference(model, args, kwargs):
@@ -141,11 +166,18 @@ def _step(model: Any, request: Request, criterion: Callable[[Any], Any], optimiz
                 updates.step()
             return loss.detach()
 
+        training_step.__name__ = f"{type(model).__name__} training step"
+        training_step.__signature__ = _signature(model)  # type: ignore[attr-defined]
         training_step(*args, **kwargs)
         options = {"capturable": True} if named and "capturable" in inspect.signature(optimizer).parameters else {}  # counts in a tensor
         updates = optimizer([p for p in model.parameters() if p.requires_grad], **options)
         updates.step()
         return mt.program.trace(training_step, *args, **kwargs, **named)
+
+
+def _signature(model: Any) -> inspect.Signature:
+    """Return the positional parameters of a module's forward, whose names the program takes."""
+    return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in parameters_of(model)])
 
 
 def _write(program: Any, output: str, suffix: str) -> None:

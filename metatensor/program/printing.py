@@ -16,18 +16,22 @@ from metatensor._core.device import Device
 from metatensor._core.dtype import DType
 from metatensor._core.formats import LayoutTag, MemoryFormatTag
 from metatensor._core.op import Op
+from metatensor.program.argument_names import names_of_positional
 from metatensor.program.program import Program
 from metatensor.program.running import uncounted_writes
-from metatensor.program.sizes.expressions import RealSize, Size, python
+from metatensor.program.sizes.expressions import MATH, RealSize, Size, python
 from metatensor.program.structure import leaves
 
 __all__ = ["arguments_of", "code", "names_of", "text"]
+
+_RESERVED = ("forward", "mt", "op", "tensors", "ticket", "Tickets", "ValueError", "float", "int", "max", "min", "round", *MATH)
+"""Names that the source uses itself."""
 
 
 def names_of(program: Program) -> dict[int, str]:
     """Return a Python name for each value, by number: inputs are named after the arguments, parameters after their paths."""
     found: dict[int, str] = {}
-    taken = {"forward", "mt", "op", "tensors", "ticket", *keyword.kwlist}
+    taken = {*_RESERVED, *keyword.kwlist, *getattr(program, "sizes", ())}
 
     def name(value: Value, wish: str) -> None:
         if value.number in found:
@@ -41,9 +45,9 @@ def names_of(program: Program) -> dict[int, str]:
         found[value.number] = made
 
     args, kwargs = program.arguments
-    for i, argument in enumerate(args):
+    for wish, argument in zip(names_of_positional(program), args):
         for value in leaves(Value, argument):
-            name(value, f"x{i}")
+            name(value, wish)
     for key, argument in kwargs.items():
         for value in leaves(Value, argument):
             name(value, str(key))

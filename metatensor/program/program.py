@@ -35,6 +35,8 @@ class Program:
         Name of the callable that was traced.
     arguments : tuple
         Positional arguments and the dict of keyword arguments, with a `Value` in place of each tensor.
+    names : tuple of str
+        Names of the first positional parameters of the callable. Calls may pass these arguments by name.
     output
         What a run returns, with a `Value` in place of each tensor.
     calls : tuple of ProgramCall
@@ -63,13 +65,13 @@ class Program:
         self, name: str, *, arguments: tuple, output: Any, calls: Iterable[ProgramCall], held: dict[str, Value], kinds: dict[str, str],
         tied: dict[str, str] | None = None, tensors: Mapping[str, Tensor] | None = None, effects: Iterable[Effect] = (),
         releases: Mapping[int, tuple[int, ...]] | None = None, modules: list[str] | None = None, reads: Iterable[Any] = (),
-        default_dtype: Any = None,
+        default_dtype: Any = None, names: Iterable[str] = (),
     ) -> None:  # fmt: skip
         self.name, self.arguments, self.output = name, arguments, output
         self.calls, self.held, self.kinds, self.tied = tuple(calls), dict(held), dict(kinds), dict(tied or {})
         self.tensors: dict[str, Tensor] = dict(tensors or {})
         self.effects, self.releases = tuple(effects), dict(releases or {})
-        self.modules, self.reads = modules or [""], list(reads)
+        self.modules, self.reads, self.names = modules or [""], list(reads), tuple(names)
         self.default_dtype = default_dtype
         self._placed: dict[tuple[str, Any], tuple[Tensor, Tensor]] = {}
         self._plan: dict[int, list[int]] | None = None
@@ -118,8 +120,8 @@ class Program:
         Parameters
         ----------
         *args, **kwargs
-            Arguments with the same structure as in the trace, and tensors of the same shapes and dtypes. They may be on
-            another device: calls then create their tensors there.
+            Arguments with the same structure as in the trace, and tensors of the same shapes and dtypes. Positional ones may be
+            passed by `names`. They may be on another device: calls then create their tensors there.
 
         Raises
         ------
@@ -179,7 +181,7 @@ class Program:
     def replace(self, **changes: Any) -> Program:
         """Return a copy with other attributes."""
         made = {name: getattr(self, name) for name in ("arguments", "output", "calls", "held", "kinds", "tied", "tensors", "effects",
-                                                       "releases", "modules", "reads", "default_dtype")}  # fmt: skip
+                                                       "releases", "modules", "reads", "default_dtype", "names")}  # fmt: skip
         made.update(changes)
         return Program(made.pop("name", self.name), **made)
 

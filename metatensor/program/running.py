@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -15,11 +15,12 @@ from metatensor._core.op import registry
 from metatensor._core.tensor import Tensor
 from metatensor.amp import _all_disabled, _is_any_autocast_enabled
 from metatensor.deferred.known import is_constant, known_bytes
+from metatensor.program.argument_names import by_position, label, names_of_positional
 from metatensor.program.program import Program, check
 from metatensor.program.structure import Opaque, leaves, mapped
 from metatensor.program.tickets import Tickets
 
-__all__ = ["as_traced", "fill", "matched", "run", "uncounted_writes", "with_values"]
+__all__ = ["as_traced", "fill", "match_arguments", "matched", "run", "uncounted_writes", "with_values"]
 
 _META = mt.device("meta")
 
@@ -95,9 +96,40 @@ def fill(tensor: Tensor, data: Tensor) -> None:
 def matched(program: Program, args: tuple, kwargs: dict[str, Any]) -> dict[int, Tensor]:
     """Return the tensors among the arguments by the numbers of their values. Raise if they do not match those of the trace."""
     env: dict[int, Tensor] = {}
-    _match(program.arguments[0], args, env, program.name)
-    _match(program.arguments[1], kwargs, env, program.name)
+    args, kwargs = by_position(program, args, kwargs)
+    match_arguments(program.arguments, args, kwargs, env, program.name, names_of_positional(program))
     return env
+
+
+def match_arguments(
+    arguments: tuple, args: tuple, kwargs: dict[str, Any], env: dict[int, Tensor], title: str, names: Sequence[str] = ()
+) -> None:
+    """Compare the arguments of a call with those of the capture, and collect the tensors among them in `env`.
+
+    `title` and `names`, those of positional arguments, are for messages.
+    """
+    wanted, named = arguments
+    if len(args) != len(wanted):
+        listed = f" ({', '.join(names)})" if names else ""
+        expected = f"{len(wanted)} positional argument{'s' if len(wanted) != 1 else ''}{listed}"
+        raise TypeError(f"{title}(): expected {expected}, got {len(args)}{_also(kwargs, named)}")
+    if kwargs.keys() != named.keys():
+        raise TypeError(f"{title}(): expected {_keywords(named)}, got {_keywords(kwargs)}")
+    for i, (one, got) in enumerate(zip(wanted, args)):
+        _match(one, got, env, title, label(names, i))
+    for key, one in named.items():
+        _match(one, kwargs[key], env, title, f"argument {key!r}")
+
+
+def _also(kwargs: dict[str, Any], named: dict[str, Any]) -> str:
+    """Return text for keyword arguments that a program does not take."""
+    unknown = [key for key in kwargs if key not in named]
+    return f" and {_keywords(unknown)}" if unknown else ""
+
+
+def _keywords(names: Iterable[str]) -> str:
+    found = ", ".join(map(str, names))
+    return f"the keyword arguments {found}" if found else "no keyword arguments"
 
 
 def run(program: Program, args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -230,7 +262,7 @@ def _places(program: Program) -> dict[int, list[int]]:
     return plan
 
 
-def _match(wanted: Any, got: Any, env: dict[int, Tensor], name: str, place: str = "the arguments") -> None:
+def _match(wanted: Any, got: Any, env: dict[int, Tensor], name: str, place: str) -> None:
     """Compare arguments with those of the capture, and collect the tensors among them."""
     if not isinstance(wanted, (Value, dict, list, tuple)) and next(leaves(Value, wanted), None) is not None:
         wanted = vars(wanted)  # an object with tensors, such as a cache
@@ -248,13 +280,13 @@ def _match(wanted: Any, got: Any, env: dict[int, Tensor], name: str, place: str 
             raise TypeError(f"{name}(): {place} must have the keys {sorted(map(str, wanted))}, got "
                             f"{sorted(map(str, got)) if isinstance(got, dict) else type(got).__name__}")  # fmt: skip
         for key, item in wanted.items():
-            _match(item, got[key], env, name, f"argument {key!r}" if place == "the arguments" else f"{place}[{key!r}]")
+            _match(item, got[key], env, name, f"{place}[{key!r}]")
     elif isinstance(wanted, (list, tuple)):
         if not isinstance(got, (list, tuple)) or len(got) != len(wanted):
             found = len(got) if isinstance(got, (list, tuple)) else type(got).__name__
             raise TypeError(f"{name}(): {place} must have {len(wanted)} elements, got {found}")
         for i, (one, other) in enumerate(zip(wanted, got)):
-            _match(one, other, env, name, f"argument {i}" if place == "the arguments" else f"{place}[{i}]")
+            _match(one, other, env, name, f"{place}[{i}]")
     elif isinstance(wanted, Opaque):
         if type(got).__name__ != wanted.kind:
             now = type(got).__name__

@@ -65,7 +65,8 @@ def described(program: Program, version: int = 1) -> tuple[dict[str, Any], list[
     """Return the header of a program file, and a line for each call."""
     values = program.values
     head = {
-        "format": FORMAT, "version": version, "name": program.name, "arguments": encoded(list(program.arguments), None),
+        "format": FORMAT, "version": version, "name": program.name, "names": list(program.names),
+        "arguments": encoded(list(program.arguments), None),
         "output": encoded(program.output, None),
         "held": [[name, value.number, program.kinds[name], bool(value.requires_grad)] for name, value in program.held.items()],
         "tied": program.tied, "effects": [[e.kind, e.name, e.value.number] for e in program.effects],
@@ -367,6 +368,9 @@ class _Reader:
         arguments = decoded(self.of("arguments", list), self.values)
         if len(arguments) != 2 or not isinstance(arguments[0], tuple) or not isinstance(arguments[1], dict):
             raise Malformed("'arguments' must be a tuple and a dict")
+        names = self.head.get("names", [])  # files of earlier releases have none
+        if not isinstance(names, list) or len(names) > len(arguments[0]) or not all(isinstance(name, str) for name in names):
+            raise Malformed("'names' must be names of positional arguments")
         calls = [self.call(json.loads(row), len(modules)) for row in rows if row]
         self.check_order(calls, [*leaves(Value, arguments), *held.values()])
         effects = []
@@ -388,7 +392,7 @@ class _Reader:
             raise Malformed(f"the default dtype cannot be {default!r:.40}")
         return Program(self.of("name", str), arguments=tuple(arguments), output=decoded(self.head.get("output"), self.values), calls=calls,
                        held=held, kinds=kinds, tied=tied, effects=effects, releases=releases, modules=modules, reads=reads,
-                       default_dtype=None if default is None else dtype_of(default))  # fmt: skip
+                       names=names, default_dtype=None if default is None else dtype_of(default))  # fmt: skip
 
     def known(self, program: Program) -> dict[str, bytes]:
         """Return the bytes of storages on meta whose values follow from constants, by the name of a tensor of each."""

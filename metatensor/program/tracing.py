@@ -15,6 +15,7 @@ from metatensor._core.tensor import Tensor
 from metatensor.nn._following import Follower
 from metatensor.nn._referenced import referenced_modules
 from metatensor.program._state import State
+from metatensor.program.argument_names import parameters_of
 from metatensor.program.program import Program
 from metatensor.program.structure import leaves, mapped
 
@@ -89,7 +90,7 @@ def _run(fn: Callable[..., Any], args: tuple, kwargs: dict[str, Any], observing:
     return Program(
         _title(fn), arguments=given, output=output, calls=capture.calls, held=held, kinds=kinds, tied=tied, tensors=tensors,
         effects=effects, releases=capture.releases(log), modules=state.paths.paths, reads=_dependent(capture),
-        default_dtype=capture.default_dtype,
+        default_dtype=capture.default_dtype, names=parameters_of(fn)[: len(args)],
     )  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -74,7 +75,7 @@ def test_trace_writes_onnx_models(models, run):
     result = run("trace", "models.py:Net", "-i", "float32[3,8]", "-o", "net.onnx")
     assert result.exit_code == 0 and result.stdout.startswith("net.onnx: "), result.output
     names = [value.name for value in onnx.load("net.onnx").graph.input]
-    assert names[0] == "x0" and len(names) == 5                                    # parameters are inputs
+    assert names[0] == "x" and len(names) == 5                                    # parameters are inputs
     with mt.device("cpu"):
         mt.checkpoint.save({name: mt.zeros(8, 8) if "weight" in name else mt.ones(8) for name in names[1:]}, "net.safetensors")
     result = run("trace", "models.py:Net", "-i", "float32[3,8]", "--weights", "net.safetensors", "-o", "full.onnx")
@@ -84,7 +85,7 @@ def test_trace_writes_onnx_models(models, run):
     for arguments, status, words in (
         (("models.py:Net", "-i", "float32[3,8]", "--train", "-o", "step.onnx"), 1, "sets the gradient of"),
         (("models.py:Net", "-i", "float32[3,8]", "--weights", "net.safetensors", "-o", "net.mtp"), 2, "--weights needs an ONNX model"),
-        (("models.py:Net", "-i", "float32[3,8]", "-o", "no/such/net.onnx"), 1, "No such file"),
+        (("models.py:Net", "-i", "float32[3,8]", "-o", "no/such/net.onnx"), 2, "there is no folder 'no/such'"),
     ):
         result = run("trace", *arguments)
         assert result.exit_code == status and words in result.output, result.output
@@ -98,7 +99,7 @@ def test_trace_writes_onnx_models(models, run):
     (("models.py:Net", "--loss", "models.py:squared", "-o", "net.mtp"), 2, "--loss needs --train"),
     (("models.py:Net", "--train", "--optimizer", "best", "-o", "net.mtp"), 2, "there is no optimizer 'best'"),
     (("models.py:make_product", "-i", "float32[2,2]", "-i", "float32[2,2]", "--train", "-o", "net.mtp"), 2, "--train needs a module"),
-    (("models.py:Net", "-i", "float32[1,8]", "-o", "no/such/folder.mtp"), 1, "No such file"),
+    (("models.py:Net", "-i", "float32[1,8]", "-o", "no/such/folder.mtp"), 2, "there is no folder 'no/such'"),
     (("models.py:Net",), 2, "--output"),
 ])  # fmt: skip
 def test_trace_failures(models, run, arguments, status, words):
@@ -111,7 +112,7 @@ def test_inspect(traced, run):
     result = run("inspect", "net.mtp")
     assert result.exit_code == 0, result.output
     lines = [" ".join(line.split()) for line in result.stdout.splitlines()]
-    assert "input 0: float32[3,8]" in lines and "nn.functional.linear 2" in lines
+    assert "input x: float32[3,8]" in lines and "nn.functional.linear 2" in lines
     assert "4 parameters, 144 elements, 576 B; none with data" in lines
     assert lines[-1].startswith("Net: 3 calls of 2 operators")
     step = run("inspect", "step.mtp").stdout
@@ -123,10 +124,10 @@ def test_inspect_json_and_calls(traced, run):
     found = json.loads(run("inspect", "data.mtp", "--json").stdout)
     assert found["format"] == "metatensor program" and found["calls"] == 1 and found["operators"] == {"nn.functional.linear": 1}
     assert found["tensors"]["weight"] == {"kind": "parameter", "dtype": "float32", "shape": [2, 8], "bytes": 64, "data": True}
-    assert found["inputs"] == [{"name": "0", "dtype": "float32", "shape": [3, 8], "bytes": 96}] and "listing" not in found
+    assert found["inputs"] == [{"name": "input", "dtype": "float32", "shape": [3, 8], "bytes": 96}] and "listing" not in found
     assert not json.loads(run("inspect", "net.mtp", "--json").stdout)["tensors"]["layers.0.bias"]["data"]
-    assert "nn.functional.linear(x0, weight, bias)" in run("inspect", "data.mtp", "--calls").stdout
-    assert any("linear(x0" in line for line in json.loads(run("inspect", "data.mtp", "--calls", "--json").stdout)["listing"])
+    assert "nn.functional.linear(input, weight, bias)" in run("inspect", "data.mtp", "--calls").stdout
+    assert any("linear(input" in line for line in json.loads(run("inspect", "data.mtp", "--calls", "--json").stdout)["listing"])
 
 
 def test_a_program_is_told_by_its_content(traced, run):
@@ -161,7 +162,7 @@ def test_diff(traced, run):
     assert "float32[64, 64], float32[64]) -> float32[3, 64]  (2 times, in layers.0, layers.1)" in lines
     assert lines.strip().endswith("both call the same operators in the same order")
     mixed = run("diff", "net.mtp", "models.py")
-    assert mixed.exit_code == 2 and "models.py is not a program" in mixed.output
+    assert mixed.exit_code == 2 and "net.mtp is a program, but models.py is a text file" in mixed.output
     assert run("diff", "net.mtp", "net.mtp", "--fail-on", "peak>1%").exit_code == 2
 
 
@@ -191,8 +192,8 @@ def test_run_on_cpu(traced, run):
 
 @pytest.mark.parametrize(("arguments", "status", "words"), [
     (("net.mtp", "--device", "cpu"), 1, "has no data for 4 of 4"),
-    (("net.mtp", "-i", "float32[4,8]"), 1, "expected metatensor.float32[3, 8]"),
-    (("net.mtp", "-i", "float32[3,8]", "-i", "scale=2.0"), 1, "must have the keys"),
+    (("net.mtp", "-i", "float32[4,8]"), 2, "argument 'x': expected metatensor.float32[3, 8]"),
+    (("net.mtp", "-i", "float32[3,8]", "-i", "scale=2.0"), 2, "no keyword arguments"),
     (("net.mtp", "-i", "float32["), 2, "cannot be read"),
     (("net.mtp", "-o", "x.safetensors"), 2, "needs a device with data"),
     (("net.mtp", "--weights", "models.py"), 1, "not a checkpoint"),
@@ -211,7 +212,7 @@ def test_trace_with_named_sizes(models, run):
     program = mt.program.load("sized.mtp")
     assert program(mt.empty(5, 8, device="meta"), scale=2.0).shape == program.at(batch=5).outputs[0].shape == (5, 8)
     shown = run("inspect", "sized.mtp")
-    assert "size batch: 1..64" in shown.stdout and "input 0: float32[batch,8]" in shown.stdout
+    assert "size batch: 1..64" in shown.stdout and "input x: float32[batch,8]" in shown.stdout
     facts = json.loads(run("inspect", "sized.mtp", "--json").stdout)
     assert facts["sizes"] == {"batch": [1, 64, 1]} and facts["inputs"][0]["shape"] == ["batch", 8]
     assert run("run", "sized.mtp").exit_code == 0
@@ -238,10 +239,105 @@ def test_models_with_named_sizes(models, run):
 def test_files_that_pytorch_exported(models, run):
     shutil.copy(ARCHIVES / "dictoutput_export.pt2", "model.pt2")
     result = run("inspect", "model.pt2")
-    assert result.exit_code == 0 and "input 0: float32[3,4]" in result.stdout and "40 B; all with data" in result.stdout
+    assert result.exit_code == 0 and "input x: float32[3,4]" in result.stdout and "40 B; all with data" in result.stdout
     result = run("run", "model.pt2", "--device", "cpu")
     assert result.exit_code == 0 and "output['best']: int64[3]" in result.stdout
     assert run("diff", "model.pt2", "model.pt2").exit_code == 0
     text = Path("model.pt2").read_bytes()
     Path("model.pt2").write_bytes(text[:-200])
     assert run("inspect", "model.pt2").exit_code == 1
+
+
+# Names of arguments, files of wrong kinds, wrong arguments -----------------------------------------------------
+
+
+def test_arguments_are_called_like_the_parameters_of_forward(models, run):
+    assert run("trace", "models.py:Net", "-i", "float32[3,8]", "-o", "net.mtp").exit_code == 0
+    assert "x: float32[3, 8]" in run("inspect", "net.mtp", "--calls").stdout
+    assert run("run", "net.mtp", "-i", "x=float32[3,8]").exit_code == 0
+    result = run("run", "net.mtp", "-i", "y=float32[3,8]")
+    assert result.exit_code == 2 and "expected 1 positional argument (x), got 0 and the keyword arguments y" in result.output
+    assert run("trace", "models.py:Net", "-i", "float32[3,8]", "--train", "-o", "step.mtp").exit_code == 0
+    program = mt.program.load("step.mtp")
+    assert program.name == "Net training step" and program.names == ("x",)
+    assert "def forward(tensors, x):" in program.code
+
+
+@pytest.mark.parametrize(("inputs", "words"), [
+    ((), "missing a required argument: 'x'"), (("float32[3,8]", "1.0", "2.0", "3.0"), "too many positional arguments"),
+    (("float32[3,8]", "y=1.0"), "'y'"), (("float33[3,8]",), "is not a dtype"),
+])  # fmt: skip
+def test_inputs_that_forward_does_not_take(models, run, inputs, words):
+    result = run("trace", "models.py:Net", *(one for text in inputs for one in ("-i", text)), "-o", "net.mtp")
+    assert result.exit_code == 2 and words in result.stderr and "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(("content", "kind"), [
+    (b"not a program\n", "a text file"), (b"", "an empty file"), (b"\xff\0\1\2" * 9, "a binary file of no known format"),
+    (None, "a checkpoint (safetensors)"), ("zip", "a zip file without a program or a checkpoint"),
+])  # fmt: skip
+def test_files_of_other_kinds(traced, run, content, kind):
+    if content is None:
+        mt.checkpoint.save({"a": mt.ones(2, device="cpu")}, "other.mtp", format="safetensors")
+    elif content == "zip":
+        with zipfile.ZipFile("other.mtp", "w") as archive:
+            archive.writestr("a.txt", "text")
+    else:
+        Path("other.mtp").write_bytes(content)
+    result = run("run", "other.mtp")
+    assert result.exit_code == 2 and f"other.mtp is {kind}; expected a Python script, a program" in result.stderr
+    result = run("diff", "net.mtp", "other.mtp")
+    assert result.exit_code == 2 and f"net.mtp is a program, but other.mtp is {kind}" in result.stderr
+    result = run("inspect", "other.mtp")
+    assert result.exit_code == 0 if content is None else f"other.mtp is {kind}, not a program" in result.stderr
+    assert "is a folder" in run("run", ".").stderr
+
+
+def test_onnx_models_run_and_are_described(models, run):
+    pytest.importorskip("onnx")
+    layer = mt.nn.Linear(8, 2, device="cpu")
+    sized = mt.program.trace(layer, mt.rand(3, 8, device="cpu"), sizes={"batch": (1, 9)}, dims=[["batch", None]])
+    sized.to_onnx("linear.onnx")
+    result = run("run", "linear.onnx", "--device", "cpu")
+    assert result.exit_code == 2 and "the sizes batch vary" in result.stderr and "input: FLOAT[batch, 8]" in result.stderr
+    result = run("run", "linear.onnx", "-i", "input=float32[4,8]", "--device", "cpu", "--json")
+    assert json.loads(result.stdout)["outputs"]["output"]["shape"] == [4, 2]
+    assert "Linear: 1 calls on meta" in run("run", "linear.onnx", "-i", "float32[4,8]").stdout
+    result = run("run", "linear.onnx", "-i", "int64[4,8]")
+    assert result.exit_code == 2 and "must be of type FLOAT" in result.stderr
+    shown = run("inspect", "linear.onnx").stdout
+    for line in ("input input: FLOAT[batch, 8]", "output output: FLOAT[batch, 2]", "1 nodes of 1 operators; opset ai.onnx 21", "weight"):
+        assert line in shown
+    graph = json.loads(run("inspect", "linear.onnx", "--json").stdout)["graph"]
+    assert graph["operators"] == {"Gemm": 1} and graph["inputs"][0]["shape"] == ["batch", 8]
+    result = run("diff", "linear.onnx", "linear.onnx")
+    assert result.exit_code == 2 and "linear.onnx is an ONNX model" in result.stderr and "metatensor trace linear.onnx" in result.stderr
+    Path("broken.onnx").write_bytes(Path("linear.onnx").read_bytes()[:40])
+    assert run("run", "broken.onnx").exit_code == 1
+    assert "or an ONNX model (.onnx)" in " ".join(run("run", "--help").output.split())
+
+
+MASKED = """
+import metatensor as mt
+class Masked(mt.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = mt.nn.Linear(4, 2)
+        self.register_buffer("mask", mt.ones(4), persistent=False)
+        self.register_buffer("noise", mt.rand(4), persistent=False)
+    def forward(self, hidden):
+        return self.fc(hidden * self.mask + self.noise)
+"""
+
+
+def test_buffers_without_data_are_named(models, run):
+    Path("masked.py").write_text(MASKED)
+    assert run("trace", "masked.py:Masked", "-i", "float32[3,4]", "-o", "masked.mtp").exit_code == 0
+    result = run("run", "masked.mtp", "--device", "cpu")
+    assert result.exit_code == 1 and "buffer 'noise', parameter 'fc.weight'" in result.stderr and "'mask'" not in result.stderr
+    tensors = {"fc.weight": mt.ones(2, 4, device="cpu"), "fc.bias": mt.ones(2, device="cpu")}
+    mt.checkpoint.save(tensors, "part.safetensors")
+    result = run("run", "masked.mtp", "--device", "cpu", "--weights", "part.safetensors")
+    assert result.exit_code == 1 and "buffer 'noise'; part.safetensors lacks" in result.stderr and "named_buffers" in result.stderr
+    mt.checkpoint.save({**tensors, "noise": mt.zeros(4, device="cpu")}, "all.safetensors")
+    assert run("run", "masked.mtp", "--device", "cpu", "--weights", "all.safetensors").exit_code == 0

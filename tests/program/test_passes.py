@@ -150,8 +150,8 @@ def test_code_runs():
 def test_listing():
     program = mt.program.trace(nn.Linear(3, 2, device="meta"), mt.empty(5, 3, device="meta"))
     text = str(program)
-    assert "x0: float32[5, 3]" in text and "weight: float32[2, 3] = parameter weight" in text
-    assert "float32[5, 2] = nn.functional.linear(x0, weight, bias)" in text
+    assert "input: float32[5, 3]" in text and "weight: float32[2, 3] = parameter weight" in text
+    assert "float32[5, 2] = nn.functional.linear(input, weight, bias)" in text
     assert repr(program) == "Program('Linear', inputs=1, held=2, calls=1)"
 
 

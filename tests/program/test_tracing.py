@@ -305,7 +305,7 @@ def test_memory_of_a_run_is_that_of_the_callable():
     ((mt.empty(2, device="meta"), 3), ValueError, "trace again"),
     ((mt.empty(2, device="meta"), mt.empty(2, device="meta")), TypeError, "is a tensor now"),
     ((1, 2), TypeError, "expected a Tensor"),
-    ((mt.empty(2, device="meta"),), TypeError, "2 elements"),
+    ((mt.empty(2, device="meta"),), TypeError, "expected 2 positional arguments"),
 ])  # fmt: skip
 def test_other_arguments_are_refused(args, error, words):
     program = mt.program.trace(lambda x, n: x * n, mt.empty(2, device="meta"), 2)
@@ -369,7 +369,7 @@ def test_a_tensor_that_was_given_twice_must_be_given_twice():
     program = mt.program.trace(lambda a, b: a + b * 2, x, x)
     y = mt.full((3,), 5.0, device="cpu")
     assert mt.equal(program(y, y), y * 3) and mt.equal(program(y, y[:]), y * 3)
-    with pytest.raises(ValueError, match="argument 1 was the same tensor as an argument before it"):
+    with pytest.raises(ValueError, match="argument .b. was the same tensor as an argument before it"):
         program(x, y)
 
 

@@ -146,8 +146,13 @@ function mark() { // what is selected, found and near
 
 const room = () => view.cy.height() - byId("legend").offsetHeight - 8; // above the legend
 
+function wholeZoom() { // at which the whole graph is seen
+  const { cy, shown } = view;
+  return Math.min(cy.width() / (shown.width + 60), room() / (shown.height + 40));
+}
+
 function fit() {
-  const { cy, shown } = view, all = Math.min(cy.width() / (shown.width + 60), room() / (shown.height + 40));
+  const { cy, shown } = view, all = wholeZoom();
   const zoom = Math.min(1.1, Math.max(all, narrow() ? 0.6 : 0.7));
   const first = graph.inputs.length ? shown.boxes.get(shownFor(graph.inputs[0]).id).x : shown.width / 2;
   cy.zoom(zoom);

@@ -73,6 +73,8 @@ function openAlone() { // a group that is the only one, as long as there is litt
   }
 }
 
+const isTrainingStep = () => graph.root.parts.some((node) => node.kind === "group" && node.title === "backward");
+
 function openSmall() {
   if (graph.leaves.length > 60) return openAlone();
   for (const node of graph.nodes) if (node.kind === "group") node.open = true;

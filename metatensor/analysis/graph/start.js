@@ -87,6 +87,7 @@ async function main() {
   startDrawing();
   connect();
   redraw(null);
+  if (isTrainingStep() && wholeZoom() < 0.6) foldAll(); // else only a corner of it would be seen
   fit();
   headline();
   drawPanel();

@@ -10,6 +10,7 @@ import metatensor as mt
 from metatensor._core.capture import ProgramCall, Ticket, Value
 from metatensor.overloads import overload_call
 from metatensor.overloads.calls import _declared
+from metatensor.program.argument_names import names_of_positional
 from metatensor.program.fx.graph import Graph
 from metatensor.program.fx.graph_module import GraphModule
 from metatensor.program.fx.node import Node, has_side_effect
@@ -151,7 +152,7 @@ def graph_module_of(
     >>> from metatensor.program.fx.from_program import graph_module_of
     >>> program = mt.program.trace(lambda x: mt.relu(x).sum(0), mt.empty(5, 3, device="meta"))
     >>> [node.name for node in graph_module_of(program).graph.nodes]
-    ['x0', 'relu', 'sum_1', 'output']
+    ['x', 'relu', 'sum_1', 'output']
     """
     missing = [name for name in program.held if name not in program.tensors]
     if missing:
@@ -169,7 +170,7 @@ def input_names(program: Program) -> list[str]:
     """Return a name for each tensor among the arguments: that of its argument, with a number if the argument has several."""
     args, kwargs = program.arguments
     found: list[str] = []
-    for name, argument in [*((f"x{i}", a) for i, a in enumerate(args)), *kwargs.items()]:
+    for name, argument in [*zip(names_of_positional(program), args), *kwargs.items()]:
         count = sum(1 for _ in leaves(Value, argument))
         found += [str(name)] if count == 1 else [f"{name}_{i}" for i in range(count)]
     return found

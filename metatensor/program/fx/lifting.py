@@ -28,7 +28,7 @@ def lifted(program: Program, *, overloads: bool = True) -> tuple[GraphModule, Re
     >>> from metatensor.program.fx.lifting import lifted
     >>> program = mt.program.trace(mt.nn.Linear(3, 2, device="meta"), mt.empty(1, 3, device="meta"))
     >>> [node.name for node in lifted(program)[0].graph.nodes]
-    ['weight', 'bias', 'x0', 'linear', 'output']
+    ['weight', 'bias', 'input_1', 'linear', 'output']
     """
     builder = Builder(program, overloads=overloads)
     for name, value in program.held.items():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import metatensor as mt
 from metatensor._core.capture import Value
 from metatensor._core.tensor import Tensor
+from metatensor.program.argument_names import label, parameters_of
 from metatensor.program.sizes.expressions import FUNCTIONS, Expression, ExpressionError, evaluate, names_in, parse
 
 __all__ = ["Named", "by_place", "pairs", "range_text", "ranges_of", "resized", "solved"]
@@ -53,7 +53,7 @@ class Named:
 
     def __init__(self, fn: Any, args: tuple, kwargs: dict[str, Any], dims: Any, ranges: Mapping[str, range]) -> None:
         self.args, self.kwargs, self.ranges = args, kwargs, ranges
-        self._names = _parameters(fn)
+        self._names = parameters_of(fn)
         specs = by_place(fn, args, kwargs, dims)
         self.specs = {key: _spec(spec, args[key] if isinstance(key, int) else kwargs[key], self._shown(key), ranges)
                       for key, spec in specs.items()}  # fmt: skip
@@ -96,15 +96,6 @@ def range_text(sizes: range) -> str:
     return f"{sizes[0]}..{sizes[-1]}" + (f" step {sizes.step}" if sizes.step != 1 else "")
 
 
-def _parameters(fn: Any) -> list[str]:
-    """Return the names of the parameters of a callable that take positional arguments."""
-    try:
-        parameters = inspect.signature(fn.forward if isinstance(fn, mt.nn.Module) else fn).parameters.values()
-    except (TypeError, ValueError):
-        return []
-    return [one.name for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-
-
 def by_place(fn: Any, args: tuple, kwargs: Mapping[str, Any], dims: Any) -> dict[Any, Any]:
     """Return `dims` as a dict keyed by the index or keyword of each argument."""
     if isinstance(dims, (list, tuple)):
@@ -114,7 +105,7 @@ def by_place(fn: Any, args: tuple, kwargs: Mapping[str, Any], dims: Any) -> dict
     if not isinstance(dims, Mapping):
         raise TypeError("trace: dims must say which dimensions have names, such as dims={'x': ['batch', None]}, "
                         f"got {type(dims).__name__}")  # fmt: skip
-    names = _parameters(fn)
+    names = parameters_of(fn)
     found: dict[Any, Any] = {}
     for key, spec in dims.items():
         place = key if isinstance(key, int) or key in kwargs else names.index(key) if key in names else -1
@@ -260,8 +251,11 @@ def resized(t: Tensor, shape: list[int]) -> Tensor:
 # The sizes of a call ---------------------------------------------------------------------------------------
 
 
-def pairs(wanted: Any, got: Any, where: str = "the arguments") -> Iterator[tuple[Any, Any, str]]:
-    """Yield each value or number in a program's arguments with the corresponding argument of a call. Mismatches are skipped."""
+def pairs(wanted: Any, got: Any, where: str = "the arguments", names: Sequence[str] = ()) -> Iterator[tuple[Any, Any, str]]:
+    """Yield each value or number in a program's arguments with the corresponding argument of a call. Mismatches are skipped.
+
+    `names` has the names of positional arguments.
+    """
     if isinstance(wanted, Value):
         if isinstance(got, Tensor) and got.dim() == len(wanted.shape):
             for dim, (n, m) in enumerate(zip(wanted.shape, got.shape)):
@@ -275,7 +269,7 @@ def pairs(wanted: Any, got: Any, where: str = "the arguments") -> Iterator[tuple
                 yield from pairs(wanted[key], got[key], f"argument {key!r}" if where == "the arguments" else f"{where}[{key!r}]")
     elif isinstance(wanted, (list, tuple)) and isinstance(got, (list, tuple)):
         for i, (one, other) in enumerate(zip(wanted, got)):
-            yield from pairs(one, other, f"argument {i}" if where == "the arguments" else f"{where}[{i}]")
+            yield from pairs(one, other, label(names, i) if where == "the arguments" else f"{where}[{i}]")
     elif hasattr(wanted, "__dict__") and not callable(wanted):
         yield from pairs(vars(wanted), got if isinstance(got, dict) else getattr(got, "__dict__", {}), where)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.tensor import Tensor
+from metatensor.program.argument_names import by_position
 from metatensor.program.program import Program
 from metatensor.program.running import matched
 from metatensor.program.sizes.dims import pairs, range_text, solved
@@ -72,7 +73,7 @@ class SizedProgram(Program):
         super().__init__(
             shown.name, arguments=shown.arguments, output=shown.output, calls=shown.calls, held=shown.held, kinds=shown.kinds,
             tied=shown.tied, tensors=_tensors(pieces) if tensors is None else tensors, effects=shown.effects, releases=shown.releases,
-            modules=shown.modules, reads=shown.reads, default_dtype=shown.default_dtype,
+            modules=shown.modules, reads=shown.reads, default_dtype=shown.default_dtype, names=shown.names,
         )  # fmt: skip
         self._at: dict[tuple[int, ...], Program] = {}
         self._given: list[Any] | None = None
@@ -89,13 +90,19 @@ class SizedProgram(Program):
         return [piece.taken.program for piece in self.pieces]
 
     def conditions(self) -> list[str]:
-        """Return a line of text for the conditions of each piece, and of each error of the callable."""
+        """Return a line of text for the conditions of each piece, and of each error of the callable.
+
+        There is none for the only piece of a program that makes the same calls at all sizes.
+        """
         lines = []
         for i, piece in enumerate(self.pieces):
             texts = [" and ".join(map(str, path)) for path in piece.paths]
             either = [] if not texts or "" in texts else texts if len(texts) == 1 else [f"({' or '.join(f'({t})' for t in texts)})"]
-            what = "these calls" if not i else f"another program of {len(piece.taken.program.calls)} calls"
-            lines.append(f"{' and '.join([*map(str, piece.bounds), *either]) or 'all sizes'}: {what}")
+            count = len(piece.taken.program.calls)
+            condition = " and ".join([*map(str, piece.bounds), *either])
+            if condition or len(self.pieces) > 1:
+                what = f"{'other' if i else 'listed'} call{'s' if count != 1 else ''}"
+                lines.append(f"{condition or 'all sizes'}: {count if i else f'the {count}'} {what}")
         lines += [f"{' and '.join(map(str, one.guards)) or 'some sizes'}: {one.error}" for one in self.refused]
         return list(dict.fromkeys(lines))
 
@@ -107,10 +114,12 @@ class SizedProgram(Program):
         ValueError
             If the arguments do not determine the sizes, or a size is not in its range.
         """
+        args, kwargs = by_position(self, args, kwargs)
         possible: list[dict[str, int]] = []
         failed: ValueError | None = None
         for piece, arguments in zip(self.pieces, self._arguments):
-            given = [pair for wanted, got in zip(arguments, (args, kwargs), strict=True) for pair in pairs(wanted, got)]
+            given = [pair for wanted, got in zip(arguments, (args, kwargs), strict=True)
+                     for pair in pairs(wanted, got, names=self.names if wanted is arguments[0] else ())]
             if any(not isinstance(n, Size) and n != m for n, m, _ in given):
                 continue
             equations = [(n.expression, m, where) for n, m, where in given if isinstance(n, Size)]

@@ -69,11 +69,16 @@ def program_of(file: File, module: ExportedModule, *, warn: bool = True) -> Prog
     if len(set(names.values())) < len(names):  # a constant with the name of a parameter
         names = {name: name for name in names}
     return program.replace(
-        name=file.model if not file.old else "exported",
+        name=file.model if not file.old else "exported", names=file.names if _flat(program, file.names) else (),
         tensors={names[name]: found.get(id(t), (name, t))[1] for name, t in program.tensors.items()},
         held={names[name]: value for name, value in program.held.items()},
         kinds={names[name]: kind for name, kind in program.kinds.items()},
     )  # fmt: skip
+
+
+def _flat(program: Program, names: list[str]) -> bool:
+    """Return True if a program takes one positional argument for each of the names."""
+    return len(program.arguments[0]) == len(names)
 
 
 def _named(there: Any, module: Any) -> dict[int, tuple[str, Any]]:

@@ -54,7 +54,7 @@ def selected(page):
 
 
 def test_first_the_outermost_groups(page):
-    assert shown(page) == ["x0", "x1", "embedding", "layers", "linear", "output"]
+    assert shown(page) == ["x", "mask", "embedding", "layers", "linear", "output"]
     assert page.evaluate("view.cy.nodes().filter((one) => one.hasClass('group')).length") == 1
     assert "FLOPs" in page.locator("#facts").inner_text() and page.locator("#panel h2").inner_text() == "Model"
 
@@ -366,3 +366,23 @@ def test_ten_thousand_calls(browser, tmp_path):
         page.screenshot()
         page.click("#fold-all")
         assert time.monotonic() - start < 60  # 5 s on an idle machine
+
+
+def test_a_training_step_that_does_not_fit_opens_with_folded_passes(browser, tmp_path):
+    with mt.device("meta"):
+        model, x = nn.Sequential(nn.Embedding(100, 16), nn.Linear(16, 100)), mt.zeros(2, 7, dtype=mt.int64)
+        optimizer = mt.optim.AdamW(model.parameters())
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = model(x).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    step(x)
+    mt.program.trace(step, x).to_html(tmp_path / "step.html")
+    with opened(browser, tmp_path / "step.html", **WIDE) as page:
+        assert {"forward", "backward", "after backward"} <= set(shown(page))
+        assert page.evaluate("graph.leaves.length") <= 60  # otherwise it never opens unfolded
+        assert not page.evaluate("view.shown.nodes.some((node) => isOpen(node))")

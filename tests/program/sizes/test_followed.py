@@ -130,7 +130,7 @@ def test_classes_are_those_of_python_while_sizes_are_followed():
 def test_a_program_that_begins_with_a_special_size():
     program = mt.program.trace(lambda x: x.relu() if x.shape[0] == 1 else x.exp().sin(), meta(1, 6), sizes={"b": (1, 9), "n": (1, 40)},
                                dims=[["b", "n"]])  # fmt: skip
-    assert program.conditions()[0] == "b == 1: these calls"
+    assert program.conditions()[0] == "b == 1: the 1 listed call"
     assert program(meta(3, 5)).shape == (3, 5) and program.sizes_of(meta(3, 5)) == {"b": 3, "n": 5}
     assert program(meta(1, 7)).shape == (1, 7)
 

@@ -7,6 +7,10 @@ from typing import NamedTuple
 __all__ = ["ExportError", "Unsupported"]
 
 
+_RANDOM = ("rand", "rand_like", "bernoulli", "bernoulli_", "native_dropout", "nn.functional.dropout", "dropout", "rrelu")
+"""Random operators of training mode."""
+
+
 class Unsupported(NamedTuple):
     """A call that cannot be exported."""
 
@@ -44,4 +48,8 @@ def listed(name: str, found: list[Unsupported]) -> ExportError:
     for (operator, why), places in by_kind.items():
         more = f" and {len(places) - 3} other places" if len(places) > 3 else ""
         lines.append(f"  {operator}{f' ({why})' if why else ''} at {', '.join(places[:3])}{more}")
-    return ExportError(f"{name}: these calls cannot be converted to ONNX:\n" + "\n".join(lines), found)
+    operators = ", ".join(sorted({one.operator for one in found}))
+    advice = f"Replace them in the model, or pass to_onnx() conversions of {operators} (docs/onnx-export.md, What cannot be exported)."
+    if any(one.operator in _RANDOM for one in found):
+        advice += " Dropout and other random numbers of training are gone after model.eval()."
+    return ExportError(f"{name}: these calls cannot be converted to ONNX:\n" + "\n".join([*lines, advice]), found)

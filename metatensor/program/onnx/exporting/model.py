@@ -32,6 +32,7 @@ from metatensor.program.onnx.exporting.table import Declined, convert
 from metatensor.program.onnx.exporting.writing import Built, with_data
 from metatensor.program.printing import names_of
 from metatensor.program.program import Program
+from metatensor.program.running import with_values
 from metatensor.program.sizes.expressions import ExpressionError, Size
 from metatensor.program.sizes.numbers import filled
 from metatensor.program.sizes.pieces import SizesError
@@ -58,7 +59,8 @@ def build(
     """Return the model of a program, see `Program.to_onnx`: a ``ModelProto``, or without `data` a `Built` that lacks it."""
     newest = onnx.defs.onnx_opset_version()
     if not LEAST_OPSET <= opset <= newest:
-        raise ValueError(f"opset: expected a version from {LEAST_OPSET} to {newest}, got {opset}")
+        raise ValueError(f"opset: expected a version from {LEAST_OPSET} to {newest}, got {opset}; "
+                         "onnx.version_converter.convert_version can convert the model of one of these versions to another")
     inputs = list({value.number: value for value in program.inputs}.values())
     names = _input_names(program, inputs, input_names)
     how = _Options(names, opset, metadata, dict(conversions or {}), output_names, ignore_writes)
@@ -209,7 +211,12 @@ class _Drawing:
 
 def _input_names(program: Program, inputs: Sequence[Value], given: Sequence[str] | None) -> list[str]:
     known = names_of(program)
-    names = [known[value.number] for value in inputs]
+    names: list[str] = []
+    for value in inputs:
+        name = known[value.number]
+        while name in program.held or name in names:  # such as an argument and a parameter that are both called weight
+            name += "_input"
+        names.append(name)
     if given is not None:
         if len(given) > len(names):
             raise ValueError(f"input_names: {len(given)} names for {len(names)} inputs")
@@ -275,7 +282,9 @@ def _assembled(
         if name not in used:
             continue
         tensor = program.tensors.get(name)
-        if tensor is not None and not tensor.is_meta and parameters:
+        if tensor is not None and tensor.is_meta and parameters:
+            tensor = with_values(tensor, "cpu")
+        if tensor is not None and parameters:
             initializers.append(TensorProto(name=name, data_type=element_type(value.dtype), dims=list(value.shape)))
             tensors[name] = tensor
         elif parameters:

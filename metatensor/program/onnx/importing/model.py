@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import copy
+import inspect
+import re
 from collections.abc import Iterable, Mapping
+from keyword import iskeyword
 from math import prod
 from typing import Any
 
@@ -97,6 +100,7 @@ class OnnxModel(Module):
         self.inputs: list[Declared] = [one for one in everything if one.name not in known]
         self.outputs: list[Declared] = [declared(one, self._file) for one in proto.graph.output]
         self.missing: tuple[str, ...] = tuple(sorted(self._builder.missing))
+        self.__signature__ = _signature(self.inputs)
         self.graph_name: str = proto.graph.name or "OnnxModel"
 
     # Running ----------------------------------------------------------------------------------------------
@@ -134,7 +138,8 @@ class OnnxModel(Module):
             If the model has operators that are not supported; the message lists them.
         """
         if self.missing:
-            raise NotImplementedError(printable(f"{self._file}: operators that are not supported: {', '.join(self.missing)}"))
+            raise NotImplementedError(printable(f"{self._file}: operators that are not supported: {', '.join(self.missing)}; "
+                                                "replace these nodes, or give the model functions that define them (ModelProto.functions)"))
         given = self._bound(args, kwargs)
         device = self._device_of(given.values())
         run = Run(self._builder, device, self._limit)
@@ -359,6 +364,18 @@ def _register(module: Any, name: str, made: Tensor | Small) -> tuple[dict[str, A
         return module._parameters, key
     module._buffers[key] = tensor
     return module._buffers, key
+
+
+def _signature(inputs: list[Declared]) -> inspect.Signature:
+    """Return a signature with a parameter for each input."""
+    names: list[str] = []
+    for one in inputs:
+        name = re.sub(r"\W", "_", one.name)
+        name = name if name.isidentifier() and not iskeyword(name) else f"x_{name}"
+        while name in names:
+            name += "_"
+        names.append(name)
+    return inspect.Signature([inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names])
 
 
 MAX_PARTS = 16

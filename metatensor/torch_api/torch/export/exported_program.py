@@ -13,7 +13,7 @@ from metatensor.program.fx.decomposing import copied, decomposed
 from metatensor.program.fx.from_program import Builder, graph_module_of
 from metatensor.program.fx.graph_module import GraphModule
 from metatensor.program.fx.node import has_side_effect
-from metatensor.program.running import _match
+from metatensor.program.running import match_arguments
 from metatensor.program.structure import leaves
 from metatensor.torch_api.torch.export.graph_signature import (
     ConstantArgument,
@@ -219,8 +219,7 @@ class _ExportedModule(GraphModule):
                 if self._sized is not None:
                     sizes = self._sized.sizes_of(*args, **kwargs)
                     wanted = self._sized.at(**sizes).arguments
-                _match(wanted[0], args, {}, "forward")
-                _match(wanted[1], kwargs, {}, "forward")
+                match_arguments(wanted, args, kwargs, {}, "forward")
             except ValueError as error:
                 raise AssertionError(str(error)) from None
         if self._sized is not None and not self._sized.pieces[0].holds(self._sized.sizes_of(*args, **kwargs)):
