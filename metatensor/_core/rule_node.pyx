@@ -20,7 +20,9 @@ from metatensor._core.size cimport make_tuple
 from metatensor._core.spec cimport Spec
 from metatensor._core.tensor cimport Tensor, version_of
 from metatensor._core.thread cimport hints, thread_state
-from metatensor._core.types cimport KIND_COMPLEX, KIND_FLOAT, T_CONSTANT, T_CONTIGUOUS, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, T_SAVED, T_VIEW
+from metatensor._core.types cimport (
+    KIND_COMPLEX, KIND_FLOAT, T_CONSTANT, T_CONTIGUOUS, T_INFERENCE, T_NONLEAF, T_REQUIRES_GRAD, T_SAVED, T_VIEW,
+)
 from metatensor._core cimport graph
 from metatensor._core.errors import NotDifferentiableError
 from metatensor._core.late import later
