@@ -148,7 +148,8 @@ class Trial:
         if whole is None:
             return None
         arguments, expected = whole
-        total, parts, start = gcd_of(axis), [], 0
+        parts: list[list[np.ndarray]] = []
+        total, start = gcd_of(axis), 0
         for count in units:
             part = self._part(axis, arguments, start, count, total)
             if parts:
@@ -174,7 +175,7 @@ class Trial:
         return found
 
     def _part(self, axis: Axis, arguments: dict[str, Any], start: int, count: int, total: int) -> dict[str, Any]:
-        part = {name: list(value) if isinstance(value, list) else value for name, value in arguments.items()}
+        part: dict[str, Any] = {name: list(value) if isinstance(value, list) else value for name, value in arguments.items()}
         for place in axis.places:
             unit = place.size // total
             if place.number:
