@@ -1,7 +1,8 @@
 """The hooks that a plugin can implement. Each is called once, when its plugin is loaded.
 
 A plugin is a module or object that an entry point names. The group of the entry point is ``metatensor.devices``,
-``metatensor.ops``, ``metatensor.formats`` or ``metatensor.commands``. The plugin implements the hook of that group::
+``metatensor.ops``, ``metatensor.formats``, ``metatensor.commands`` or ``metatensor.communicators``. The plugin
+implements the hook of that group::
 
     from metatensor.hookspecs import hookimpl
 
@@ -36,3 +37,8 @@ def metatensor_checkpoint_formats(register):
 @hookspec
 def metatensor_commands(register):
     """Call ``register(command)`` for each Click command that the plugin adds to the ``metatensor`` command line."""
+
+
+@hookspec
+def metatensor_communicators(register):
+    """Call ``register(communicator)`` with one `Communicator`. Its name must equal the name of the entry point."""

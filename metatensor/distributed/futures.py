@@ -20,13 +20,40 @@ class Future(Generic[T]):
 
     def __init__(self, *, devices: Any = None) -> None:
         self._inner: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        self._ask: Callable[[bool], None] | None = None
+
+    @staticmethod
+    def _of_work(work: Any) -> Future[Any]:
+        """Return a future for ``work.result()``. No thread watches the work: `done` and `wait` ask it."""
+        made: Future[Any] = Future()
+
+        def ask(block: bool) -> None:
+            if made._inner.done() or not (block or work.is_completed()):
+                return
+            try:
+                work.wait()
+            except Exception as error:
+                made.set_exception(error)
+            else:
+                made.set_result(work.result())
+
+        made._ask = ask
+        ask(False)
+        return made
+
+    def _advance(self, block: bool) -> None:
+        """Let what this future depends on progress. If ``block`` is true, wait for it."""
+        if self._ask is not None and not self._inner.done():
+            self._ask(block)
 
     def done(self) -> bool:
         """Return True if a value or an exception has been set."""
+        self._advance(False)
         return self._inner.done()
 
     def wait(self) -> T:
         """Wait for the value and return it, or raise the exception that was set."""
+        self._advance(True)
         found: T = self._inner.result()
         return found
 
@@ -59,6 +86,7 @@ class Future(Generic[T]):
     def then(self, callback: Callable[[Future[T]], Any]) -> Future[Any]:
         """Return a future for the result of ``callback(self)``, which is called once this future is completed."""
         result: Future[Any] = Future()
+        result._ask = self._advance
 
         def run(_: Any) -> None:
             try:
@@ -79,6 +107,12 @@ def collect_all(futures: Iterable[Future[Any]]) -> Future[list[Future[Any]]]:
     left = {"count": len(given)}
     if not given:
         result.set_result(given)
+
+    def ask(block: bool) -> None:
+        for one in given:
+            one._advance(block)
+
+    result._ask = ask
     lock = threading.Lock()
 
     def one_is_done(_: Any) -> None:

@@ -1,4 +1,4 @@
-"""Plugins: discovery, loading and listing of devices, operators, checkpoint formats and commands."""
+"""Plugins: discovery, loading and listing of devices, operators, checkpoint formats, commands and communicators."""
 
 from metatensor.plugins.loading import (
     BLOCK_VARIABLE,
@@ -7,6 +7,8 @@ from metatensor.plugins.loading import (
     PluginManager,
     backend,
     commands,
+    communicator,
+    communicators,
     device_types,
     formats,
     load_ops,
@@ -19,6 +21,7 @@ from metatensor.plugins.loading import (
 )
 
 __all__ = [
-    "BLOCK_VARIABLE", "GROUPS", "PluginInfo", "PluginManager", "backend", "commands", "device_types", "formats", "load_ops",
-    "loaded_backend", "manager", "provider", "provider_of_module", "register_backend", "report",
+    "BLOCK_VARIABLE", "GROUPS", "PluginInfo", "PluginManager", "backend", "commands", "communicator", "communicators",
+    "device_types", "formats", "load_ops", "loaded_backend", "manager", "provider", "provider_of_module", "register_backend",
+    "report",
 ]  # fmt: skip

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLOCK_VARIABLE", "GROUPS", "PluginInfo", "PluginManager",
-    "backend", "commands", "device_types", "formats", "load_ops", "loaded_backend", "provider", "provider_of_module",
-    "register_backend", "report",
+    "backend", "commands", "communicator", "communicators", "device_types", "formats", "load_ops", "loaded_backend", "provider",
+    "provider_of_module", "register_backend", "report",
 ]
 
 BLOCK_VARIABLE = "METATENSOR_BLOCK_PLUGINS"
@@ -35,6 +35,7 @@ GROUPS = {
     "ops": "metatensor_ops",
     "formats": "metatensor_checkpoint_formats",
     "commands": "metatensor_commands",
+    "communicators": "metatensor_communicators",
 }
 """The hooks that entry points of group ``metatensor.<group>`` implement, by group."""
 
@@ -56,7 +57,7 @@ class PluginInfo(NamedTuple):
     """One row of `report`: a plugin and its state."""
 
     group: str
-    """"devices", "ops", "formats" or "commands"."""
+    """A key of `GROUPS`: "devices", "ops", "formats", "commands" or "communicators"."""
     name: str
     """The name of the entry point. For a device it is the device type."""
     distribution: str
@@ -337,6 +338,8 @@ class PluginManager:
             _check_ops(plugin, provided)
         elif plugin.group == "formats":
             _check_formats(provided)
+        elif plugin.group == "communicators":
+            _check_communicators(plugin, provided)
         plugin.provided = provided
 
     def _add_backends(self, plugin: _Plugin, backends: list[Any]) -> None:
@@ -466,6 +469,17 @@ def _check_formats(formats: list[Any]) -> None:
     for item in formats:
         if not isinstance(getattr(item, "name", None), str):
             raise TypeError(f"expected a checkpoint format with a str attribute 'name', got {type(item).__name__}")
+
+
+def _check_communicators(plugin: _Plugin, communicators: list[Any]) -> None:
+    """Raise unless the plugin registered exactly one communicator, with the name of its entry point."""
+    if len(communicators) != 1:
+        raise RuntimeError(f"its hook registered {len(communicators)} communicators, not one")
+    found = communicators[0]
+    if not callable(getattr(found, "connect", None)):
+        raise TypeError(f"expected a Communicator, got {type(found).__name__}")
+    if found.name != plugin.name:
+        raise RuntimeError(f"it registers the communicator {found.name!r}, but the entry point may provide only {plugin.name!r}")
 
 
 def _operators(plugin: _Plugin) -> set[str]:
@@ -609,6 +623,23 @@ def formats() -> dict[str, Any]:
                 raise RuntimeError(f"checkpoint format {item.name!r} is registered twice, the second time by plugin {plugin!r}")
             table[item.name] = item
     return table
+
+
+def communicators() -> list[str]:
+    """Return the sorted names of the installed communicators of `metatensor.distributed`, without loading them."""
+    return sorted(manager()._discover("communicators"))
+
+
+def communicator(name: str) -> Any:
+    """Return the communicator ``name``, or None if it is not installed.
+
+    Raises
+    ------
+    RuntimeError
+        If its plugin is broken or blocked. The error of a broken plugin is the cause.
+    """
+    found = manager().load("communicators", name)
+    return found[name][0] if found else None
 
 
 def commands() -> list[Any]:

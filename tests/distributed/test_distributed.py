@@ -20,7 +20,8 @@ def world():
 
 def test_predicates():
     assert not dist.is_available() and not dist.is_initialized()
-    assert not any((dist.is_nccl_available(), dist.is_gloo_available(), dist.is_mpi_available(), dist.is_xccl_available()))
+    assert not any((dist.is_gloo_available(), dist.is_xccl_available(), dist.is_ucc_available()))
+    assert dist.is_backend_available("sim") and dist.is_mpi_available() == dist.is_backend_available("mpi")
     assert not dist.is_backend_available("gloo") and not dist.rpc.is_available()
 
 

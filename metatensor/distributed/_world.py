@@ -1,0 +1,83 @@
+"""The process groups of a rank.
+
+A rank is normally a process, and its state belongs to the process. In `metatensor.distributed.sim` the ranks are threads
+of one process, each with its own state.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from metatensor.distributed._group import ProcessGroup
+    from metatensor.distributed.communicators import Connection
+
+__all__ = ["Launch", "World", "current_world", "use_world"]
+
+
+class Launch:
+    """How the rank of the current thread was started, if not as a process: `init_process_group` connects it this way.
+
+    Parameters
+    ----------
+    connection : Connection
+        The connection of the rank.
+    """
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+
+
+class World:
+    """The state of one rank."""
+
+    def __init__(self, launch: Launch | None = None) -> None:
+        self.launch = launch
+        self.default: ProcessGroup | None = None
+        self.names: dict[ProcessGroup, str] = {}
+        """The groups that this rank belongs to, and their names."""
+        self.created = 0
+        self.groups_of_ranks: dict[tuple[int, ...], ProcessGroup] = {}
+        """The groups that functional collectives made for a list of ranks."""
+        self.same_ranks: dict[tuple[int, ...], int] = {}
+        """How many groups were created for each list of ranks."""
+        self.connections: dict[str, Connection] = {}
+        """The connections by name of the backend."""
+        self.logs: list[Any] = []
+        """The active `CommunicationLog`s."""
+        self.coalescing: list[Any] = []
+        """The active coalescing managers, the innermost one last."""
+
+    def clear(self) -> None:
+        """Forget all groups and close the connections."""
+        self.default = None
+        groups, self.names = list(self.names), {}
+        self.groups_of_ranks.clear()
+        self.same_ranks.clear()
+        self.created = 0
+        for group in groups:
+            group._close()
+        connections, self.connections = self.connections, {}
+        for connection in connections.values():
+            connection.close()
+
+
+_process = World()
+_of_thread = threading.local()
+
+
+def current_world() -> World:
+    """Return the state of the rank that runs in this thread."""
+    found: World = getattr(_of_thread, "world", _process)
+    return found
+
+
+def use_world(world: World | None) -> World | None:
+    """Give this thread another rank's state; None means the state of the process. Return what the thread had before."""
+    before: World | None = getattr(_of_thread, "world", None)
+    if world is None:
+        _of_thread.__dict__.pop("world", None)
+    else:
+        _of_thread.world = world
+    return before

@@ -1,0 +1,301 @@
+"""Simulated worlds: results, errors that explain themselves, logs, and their independence from the process."""
+
+import threading
+import time
+
+import pytest
+
+import metatensor as mt
+from distributed.rank_programs import PROGRAMS
+from metatensor import distributed as dist
+from metatensor.distributed import _functional_collectives as functional
+from metatensor.distributed import sim
+
+
+def world(function):
+    """Return a function that connects its rank and then calls another one."""
+
+    def connected(*args):
+        dist.init_process_group("nccl")
+        try:
+            return function(*args)
+        finally:
+            dist.destroy_process_group()
+
+    return connected
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_programs(program, size, device):
+    sim.run(world(program), device, world_size=size)
+    assert not dist.is_initialized()
+
+
+def test_the_rank_is_that_of_the_simulation():
+    def who():
+        dist.init_process_group("gloo", world_size=3)
+        return dist.get_rank(), dist.get_world_size(), dist.get_backend(), dist.is_available()
+
+    assert sim.run(who, world_size=3) == [(rank, 3, "gloo", True) for rank in range(3)]
+    assert not dist.is_available()
+    for options in ({"rank": 5}, {"world_size": 2}):
+        with pytest.raises(ValueError, match="started with"):
+            sim.run(lambda: dist.init_process_group(**options), world_size=3)
+    with pytest.raises(ValueError, match="positive"):
+        sim.run(who, world_size=0)
+
+
+def test_meta_moves_nothing_and_is_checked():
+    def shapes():
+        x = mt.empty(4, 6, device="meta")
+        out = [mt.empty(4, 6, device="meta") for _ in range(2)]
+        dist.all_gather(out, x)
+        small = mt.empty(2, 6, device="meta")
+        dist.reduce_scatter_tensor(small, x)
+        return small.device.type
+
+    assert sim.run(world(shapes), world_size=2) == ["meta", "meta"]
+
+    def wrong():
+        dist.all_gather_into_tensor(mt.empty(7, device="meta"), mt.empty(4, device="meta"))
+
+    with pytest.raises(ValueError, match="7 elements, the input 4.*2 times as large"):
+        sim.run(world(wrong), world_size=2)
+
+
+# Errors ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_mismatch_shows_both_calls():
+    def different_shapes():
+        dist.all_reduce(mt.empty(2 + dist.get_rank() // 2, device="meta"))
+
+    with pytest.raises(dist.DistBackendError) as caught:
+        sim.run(world(different_shapes), world_size=4)
+    text = str(caught.value)
+    assert "ranks 0 and 2 disagree" in text and "different shape" in text and "test_sim.py" in text
+    assert "rank 0: all_reduce(shape [2]" in text and "rank 2: all_reduce(shape [3]" in text
+
+    def different_operations():
+        x = mt.empty(2, device="meta")
+        dist.all_reduce(x) if dist.get_rank() else dist.broadcast(x, 0)
+
+    with pytest.raises(dist.DistBackendError, match=r"different operations\n  rank 0: broadcast.*\n  rank 1: all_reduce"):
+        sim.run(world(different_operations), world_size=2)
+    for options, name in (({"op": dist.ReduceOp.MAX}, "op"), ({}, "dtype")):
+
+        def other(options=options):
+            mine = dist.get_rank() == 1
+            kind = mt.float64 if mine and not options else mt.float32
+            dist.all_reduce(mt.empty(2, dtype=kind, device="meta"), **(options if mine else {}))
+
+        with pytest.raises(dist.DistBackendError, match=f"different {name}"):
+            sim.run(world(other), world_size=2)
+
+
+def test_splits_that_do_not_fit():
+    def uneven():
+        out = mt.empty(4, device="meta")
+        sizes = [1, 3] if dist.get_rank() else [2, 2]
+        dist.all_to_all_single(out, mt.empty(4, device="meta"), sizes, [2, 2])
+
+    with pytest.raises(dist.DistBackendError, match=r"sends 2 elements to rank 1, which expects 1"):
+        sim.run(world(uneven), world_size=2)
+
+
+def test_messages_that_do_not_fit():
+    def wrong():
+        if dist.get_rank():
+            dist.recv(mt.empty(3, device="meta"), 0)
+        else:
+            dist.send(mt.empty(2, device="meta"), 1)
+
+    with pytest.raises(dist.DistBackendError, match=r"disagree about a message: different shape\n  rank 0: send\(shape \[2\]"):
+        sim.run(world(wrong), world_size=2)
+
+
+def test_deadlocks_are_found_at_once():
+    def missing():
+        if dist.get_rank() != 1:
+            dist.all_reduce(mt.empty(2, device="meta"))
+
+    start = time.monotonic()
+    with pytest.raises(sim.Deadlock) as caught:
+        sim.run(world(missing), world_size=3)
+    text = str(caught.value)
+    assert "rank 0 waits in all_reduce(shape [2]" in text and "ranks 1, which have not called it" in text
+    assert "ranks 1 have finished" in text and "test_sim.py" in text
+
+    def everybody_sends():
+        dist.send(mt.empty(2, device="meta"), 1 - dist.get_rank())
+        dist.recv(mt.empty(2, device="meta"), 1 - dist.get_rank())
+
+    with pytest.raises(sim.Deadlock, match="until rank 1 receives it"):
+        sim.run(world(everybody_sends), world_size=2)
+
+    def crosswise():
+        one, two = dist.new_group([0, 1]), dist.new_group([0, 1])
+        for group in (one, two) if dist.get_rank() else (two, one):
+            dist.barrier(group)
+
+    with pytest.raises(sim.Deadlock, match="rank 0 waits in barrier"):
+        sim.run(world(crosswise), world_size=2)
+
+    def asks():
+        work = dist.irecv(mt.empty(1, device="meta"), 1 - dist.get_rank())
+        while not work.is_completed():
+            pass
+
+    with pytest.raises(sim.Deadlock, match="recv"):
+        sim.run(world(asks), world_size=2)
+    assert time.monotonic() - start < 10
+
+
+def test_a_rank_that_raises_fails_the_others():
+    seen = {}
+
+    def one_raises():
+        if dist.get_rank() == 2:
+            raise KeyError("no such layer")
+        try:
+            dist.all_reduce(mt.empty(2, device="meta"))
+        except sim.RankFailed as error:
+            seen[dist.get_rank()] = str(error)
+            raise
+
+    with pytest.raises(KeyError, match="no such layer") as caught:
+        sim.run(world(one_raises), world_size=4)
+    assert "raised by rank 2 of 4" in caught.value.__notes__
+    assert sorted(seen) == [0, 1]  # rank 3 had not begun
+    assert all("rank 2 failed at" in text and "KeyError: 'no such layer'" in text and "all_reduce" in text for text in seen.values())
+
+
+def test_a_rank_that_hangs():
+    def hangs():
+        if dist.get_rank() == 1:
+            time.sleep(3)
+        dist.barrier()
+
+    with pytest.raises(TimeoutError, match=r"Rank 1 runs at .*test_sim.py:\d+.*\n  rank 0 waits for barrier"):
+        sim.run(world(hangs), world_size=2, timeout=0.3)
+
+
+def test_threads_end():
+    before = threading.active_count()
+    for _ in range(3):
+        with pytest.raises(ValueError):
+            sim.run(world(lambda: dist.broadcast(mt.empty(2, device="meta"), 0) if dist.get_rank() else int("x")), world_size=8)
+    deadline = time.monotonic() + 5
+    while threading.active_count() > before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert threading.active_count() <= before
+
+
+# Logs and state -------------------------------------------------------------------------------------------------------
+
+
+def test_logs():
+    def talk():
+        x = mt.empty(4, 2, dtype=mt.bfloat16, device="meta")
+        dist.all_reduce(x)
+        group = dist.new_group([0, 2])
+        if dist.get_rank() != 1:
+            dist.all_gather_into_tensor(mt.empty(8, 2, dtype=mt.bfloat16, device="meta"), x, group=group, async_op=True).wait()
+        with dist.CommunicationLog() as log:
+            dist.send(x, 1) if dist.get_rank() == 0 else dist.recv(x, 0) if dist.get_rank() == 1 else None
+        return log.what()
+
+    results = sim.run(world(talk), world_size=3, record=True)
+    assert results == [
+        [("send", 16, (0, 1, 2), "to 1", "bfloat16")], [("recv", 16, (0, 1, 2), "from 0", "bfloat16")], [],
+    ]  # fmt: skip
+    first = results.logs[0]
+    assert [(one.order, one.kind, one.bytes, one.group) for one in first] == [
+        (0, "all_reduce", 16, (0, 1, 2)), (1, "all_gather", 32, (0, 2)), (2, "send", 16, (0, 1, 2)),
+    ]  # fmt: skip
+    assert first[0].line.rpartition(":")[0] == __file__ and first[1].asynchronous and not first[0].asynchronous
+    assert first.bytes_by_kind() == {"all_reduce": 16, "all_gather": 32, "send": 16}
+    assert "all_reduce, sum, 16 bytes, bfloat16 [4, 2], ranks 0, 1, 2 at" in str(first)
+
+
+def test_ranks_have_their_own_random_numbers():
+    def draw():
+        first = mt.rand(2, device="cpu").tolist()
+        dist.barrier()
+        mt.manual_seed(7)
+        dist.barrier()
+        return first, mt.rand(2, device="cpu").tolist()
+
+    pytest.importorskip("metatensor_cpu")
+    mt.manual_seed(3)
+    expected = mt.rand(2, device="cpu").tolist()
+    mt.manual_seed(3)
+    found = sim.run(world(draw), world_size=3)
+    assert mt.rand(2, device="cpu").tolist() == expected
+    assert len({tuple(first) for first, _ in found}) == 3 and len({tuple(second) for _, second in found}) == 1
+    mt.manual_seed(3)
+    assert sim.run(world(draw), world_size=3) == found
+
+
+def test_modes_do_not_see_what_moves_data():
+    from metatensor import analysis
+
+    pytest.importorskip("metatensor_cpu")
+
+    def profiled():
+        def gather():
+            out = mt.empty(2, 1000)
+            dist.all_gather_into_tensor(out, mt.ones(1000))
+            return out
+
+        found = analysis.profile(gather)
+        return [(one.operator, one.nbytes) for one in found.storages]
+
+    assert sim.run(world(profiled), world_size=2) == [[("empty", 8000), ("ones", 4000)]] * 2
+
+
+def test_buffers_are_communication():
+    from metatensor import analysis
+
+    def profiled():
+        x = mt.empty(100, device="meta")
+
+        def step():
+            return (functional.all_gather_tensor(x * 1, 0, [0, 1]) * 2).sum()
+
+        found = analysis.profile(step)
+        return [(one.operator, one.category) for one in found.storages if one.nbytes], found.at_peak()["communication"]
+
+    storages = [("mul", "temporary"), ("empty", "communication"), ("mul", "temporary"), ("sum", "output")]
+    assert sim.run(world(profiled), world_size=2) == [(storages, 800)] * 2
+
+
+def test_a_world_of_which_one_rank_is_run():
+    dist.init_process_group("fake", rank=3, world_size=512)
+    try:
+        assert (dist.get_rank(), dist.get_world_size()) == (3, 512)
+        out = mt.empty(1024, device="meta")
+        with dist.CommunicationLog() as log:
+            dist.all_gather_into_tensor(out, mt.empty(2, device="meta"))
+            dist.recv(out, 2)
+        assert log.bytes_by_kind() == {"all_gather": 4096, "recv": 4096}
+        with pytest.raises(RuntimeError, match="only rank 3 is run"):
+            dist.all_gather_object([None] * 512, 1)
+        pytest.importorskip("metatensor_cpu")
+        with pytest.raises(RuntimeError, match="tensors with data, here on cpu"):
+            dist.all_reduce(mt.ones(2))
+    finally:
+        dist.destroy_process_group()
+
+
+def test_stores_give_way():
+    store = dist.HashStore()
+
+    def talk():
+        if dist.get_rank() == 0:
+            return store.get("answer")
+        store.set("answer", "42")
+        return b""
+
+    assert sim.run(world(talk), world_size=2)[0] == b"42"
