@@ -25,3 +25,4 @@ cdef class Plan:
 
 
 cdef object run_distributed(Call* c)
+cdef object run_body(Call* c)

@@ -19,10 +19,11 @@ from metatensor._core.op cimport (
 )
 from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, answers_itself, run_parts
 from metatensor._core.rule_node cimport begin, record, record_write
-from metatensor._core.storage cimport Storage
+from metatensor._core.storage cimport Storage, new_storage
 from metatensor._core.tensor cimport Tensor, over_storage, set_layout, set_requires_grad
 from metatensor._core.thread cimport ThreadState, thread_state
 from metatensor._core.types cimport MAX_DIMS, T_DISTRIBUTED, T_NONLEAF, T_REQUIRES_GRAD, dim_t
+from threading import get_ident
 from metatensor._core import errors
 
 cdef extern from "Python.h":
@@ -34,14 +35,13 @@ cdef enum:
     MOST_PLANS = 20_000     # of a mesh; then they are forgotten
 
 cdef object _class = None       # DTensor
+cdef dict _bodies = {}          # thread: how many bodies of composite operators it is running
 cdef dict _by_value = {}        # overload: the bit set of slots whose numbers' values matter to plans
 
 
-cdef Storage _no_memory(Tensor like):
-    """Return a storage for a tensor without data, which no tracker counts."""
-    cdef Storage s = Storage.__new__(Storage)
-    s.device = like.storage.device
-    return s
+cdef inline Storage _no_memory(Tensor like):
+    """Return a storage of no bytes."""
+    return new_storage(like.storage.device, 0)
 
 
 cdef class Placed:
@@ -144,9 +144,28 @@ def quietly(function, *args):
         state.tracker, state.recorder, state.attribution = tracker, recorder, attribution
 
 
+cdef object run_body(Call* c):
+    """Run the body of a composite operator, which may call operators with plain tensors that it makes itself."""
+    cdef object thread = get_ident()
+    cdef object depth = _bodies.get(thread, 0)
+    _bodies[thread] = depth + 1
+    try:
+        return run(c)
+    finally:
+        if depth:
+            _bodies[thread] = depth
+        else:
+            del _bodies[thread]
+
+
+def in_body():
+    """Return True if this thread runs the body of a composite operator on distributed tensors, or a backward pass."""
+    return get_ident() in _bodies or thread_state().walk is not None
+
+
 # The plan of a call -------------------------------------------------------------------------------------------
 
-cdef object _key(Call* c, Overload ov, unsigned long long by_value):
+cdef object _key(Call* c, Overload ov, unsigned long long by_value, bint* mixed):
     """Return what a plan depends on: the overload, its variant, how the tensors are placed, and the other arguments."""
     cdef object key = PyTuple_New(ov.nslots + 3)
     cdef object value
@@ -166,6 +185,8 @@ cdef object _key(Call* c, Overload ov, unsigned long long by_value):
             value = (<DistributedTensor>value).placed.token
         elif isinstance(value, (Tensor, list)):
             value = _tokens(value)
+            if type(<object>c.args[i]) is not list and (<Tensor>c.args[i]).ndim:
+                mixed[0] = True
         elif kind == K_GENERATOR:
             value = None
         elif value is not None and (kind == K_OPERAND or kind == K_SCALAR or kind == K_FLOAT):
@@ -205,11 +226,14 @@ cdef dict _plans(Call* c, Overload ov):
 cdef object _plan(Call* c, Overload ov):
     cdef dict plans = _plans(c, ov)
     cdef int i
+    cdef bint mixed = False
     found_bits = _by_value.get(ov)
     if found_bits is None:
         later("prepare_distributed")(ov)
         found_bits = _by_value[ov]
-    key = _key(c, ov, found_bits)
+    key = _key(c, ov, found_bits, &mixed)
+    if mixed:
+        later("check_mixed")(<object>c.op, [<object>c.args[i] for i in range(ov.nslots)])
     found = plans.get(key)
     if found is None:
         found = later("plan_distributed")(<object>c.op, ov, [<object>ov.slots[i].name for i in range(ov.nslots)],

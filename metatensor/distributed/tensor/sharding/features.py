@@ -25,26 +25,26 @@ SIZES = frozenset("size sizes shape normalized_shape output_size input_size inpu
 
 
 @cache
-def _schema(text: str) -> Any:
+def schema(text: str) -> Any:
     return parse(text)
 
 
 @cache
 def written_arguments(text: str) -> tuple[str, ...]:
     """Return the names of the arguments that a schema declares as changed by the call."""
-    return tuple(one.name for one in _schema(text).arguments if one.mutated)
+    return tuple(one.name for one in schema(text).arguments if one.mutated)
 
 
 @cache
 def size_arguments(text: str) -> tuple[str, ...]:
     """Return the names of the arguments of a schema that may hold sizes: ints that are not dimensions."""
-    return tuple(one.name for one in _schema(text).arguments if one.type.startswith(("int", "any")) and not _names_dims(one.name))
+    return tuple(one.name for one in schema(text).arguments if one.type.startswith(("int", "any")) and not _names_dims(one.name))
 
 
 @cache
 def dim_arguments(text: str) -> tuple[tuple[str, Any], ...]:
     """Return the names and defaults of the arguments of a schema that hold dimensions."""
-    return tuple((one.name, None if one.required else one.default) for one in _schema(text).arguments
+    return tuple((one.name, None if one.required else one.default) for one in schema(text).arguments
                  if one.type.startswith(("int", "any")) and _names_dims(one.name))  # fmt: skip
 
 
@@ -108,7 +108,7 @@ def position(axis: Axis, shapes: Shapes, results: list[tuple[int, ...]]) -> dict
 
 def options(text: str, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield the arguments by which rules may differ: words, booleans, dtypes, numbers, and which tensors are given."""
-    for one in _schema(text).arguments:
+    for one in schema(text).arguments:
         value = arguments.get(one.name, None if one.required else one.default)
         if one.type.startswith("Tensor"):
             if one.type.endswith("?") or "|" in one.type:

@@ -26,7 +26,7 @@ def samples_for(op: Any, overload: Any) -> list[Sample]:
     """Return sample calls of an overload whose shapes differ in ranks, sizes and options."""
     bases = MORE.get(overload.qualname, []) + base_samples(op, overload)
     calls = recorded().get(overload.qualname, [])
-    if not bases:
+    if not bases or (calls and overload.qualname.endswith("_backward")):
         return calls[:MOST]
     schema = parse(overload.text)
     options = list(_options(op, schema, bases, "cpu"))[:24]
@@ -73,8 +73,28 @@ def _views() -> list[Sample]:
     return [Sample({"input": Spec(shape, "float32"), "size": size}) for shape, size in pairs]
 
 
+def _windows() -> dict[str, list[Sample]]:
+    """Return calls whose windows overlap the borders, so that the size of the result is that of the input."""
+    found = {}
+    for dims in (1, 2, 3):
+        image = Spec((2, 4, *(4, 6, 5)[:dims]), "float64", 0, "fine")
+        call = {"input": image, "kernel_size": (3,) * dims, "stride": (1,) * dims, "padding": (1,) * dims}
+        for name in ("max_pool", "avg_pool"):
+            found[f"nn.functional.{name}{dims}d"] = [Sample(call), Sample({**call, "input": image._replace(shape=image.shape[1:])})]
+        found[f"nn.functional.max_pool{dims}d_with_indices"] = found[f"nn.functional.max_pool{dims}d"]
+        weight = Spec((4, 4, *(3,) * dims), "float64", 1, "fine")
+        convolution = {"input": image, "weight": weight, "bias": None, "stride": (1,) * dims, "padding": (1,) * dims, "dilation": (1,) * dims}
+        found[f"nn.functional.conv{dims}d"] = [Sample(convolution)]
+        found.setdefault("convolution", []).extend(
+            Sample({**convolution, "transposed": transposed, "output_padding": (0,) * dims, "groups": groups,
+                    "weight": weight._replace(shape=(4, 4 // groups, *weight.shape[2:])), "bias": bias})
+            for transposed in (False, True) for groups in (1, 2) for bias in (None, Spec((4,), "float64", 2, "fine")))  # fmt: skip
+    return found
+
+
 # Calls in addition to those of `metatensor.testing`.
 MORE: dict[str, list[Sample]] = {
+    **_windows(),
     "view": _views(),
     "nn.functional.embedding": [
         Sample({"input": Spec((6,), "int64", 0, "classes"), "weight": Spec((6, 4), "float64", 1, "fine")}),
@@ -125,7 +145,7 @@ class _Recorder(mt.DispatchMode):
             sample = Sample({name: _described(value, number) for number, (name, value) in enumerate(arguments.items())
                              if not (name == "generator" and value is None)})  # fmt: skip
             calls = self.found.setdefault(overload.qualname, [])
-            if len(calls) < 8 and all(str(sample) != str(other) for other in calls):
+            if len(calls) < 14 and all(str(sample) != str(other) for other in calls):
                 calls.append(sample)
         return op(*args, **kwargs)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -156,13 +155,14 @@ def rules() -> dict[str, Rules]:
 
 
 def rules_of(name: str) -> Rules:
-    """Return the rules of an overload. Rules that are stated beside the operator come first."""
+    """Return the rules of an overload. Cuts that are stated beside the operator replace those found by trying."""
     from metatensor._core.sharding import stated_rules
 
     stated = Rules()
     for text in stated_rules(name):
         stated = _with(stated, parse_line(text))
-    return _with(stated, itertools.chain(*rules().get(name, Rules())))
+    found = rules().get(name, Rules())
+    return Rules(stated.cuts or found.cuts, stated.passes or found.passes)
 
 
 def all_rules() -> Iterator[tuple[str, Rules]]:
