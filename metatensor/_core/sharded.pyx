@@ -15,7 +15,7 @@ from metatensor._core.graph cimport Node
 from metatensor._core.late import later
 from metatensor._core.layout cimport copy_dims
 from metatensor._core.op cimport (
-    HOST, IN_PLACE, K_FLOAT, K_GENERATOR, K_OPERAND, K_SCALAR, K_TENSOR, K_TENSORS, NO_GRAD, WITH_OUT, Call, Op, Overload, make_returns,
+    HOST, IN_PLACE, K_FLOAT, K_GENERATOR, K_OPERAND, K_SCALAR, K_TENSORS, NO_GRAD, WITH_OUT, Call, Op, Overload, make_returns,
 )
 from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, answers_itself, run_parts
 from metatensor._core.rule_node cimport begin, record, record_write

@@ -112,8 +112,8 @@ def test_placements_of_results():
         )]  # fmt: skip
 
     assert on_ranks(check)[0] == [
-        Partial(), Shard(1), Shard(0), Partial("avg"), Partial("max"), Shard(0), Shard(1), Partial(), Partial(), Partial(), Partial(), Shard(0),
-        Shard(0), Shard(0), Shard(0), Shard(1), Shard(0), Shard(0), Shard(0), Shard(1), Shard(0), Shard(0),
+        Partial(), Shard(1), Shard(0), Partial("avg"), Partial("max"), Shard(0), Shard(1), Partial(), Partial(), Partial(),
+        Partial(), Shard(0), Shard(0), Shard(0), Shard(0), Shard(1), Shard(0), Shard(0), Shard(0), Shard(1), Shard(0), Shard(0),
     ]  # fmt: skip
 
 

@@ -61,6 +61,12 @@ class CallOnMesh:
         self.specs = {key: one._spec for key, one in self.tensors.items() if _is_distributed(one)}
         outs = out if isinstance(out, (tuple, list)) else () if out is None else (out,)
         self.mesh = next(one._spec.mesh for one in (*self.tensors.values(), *outs) if _is_distributed(one))
+        self.fixed: dict[str, Any] = {}
+        """Arguments that differ from those of the call, on all ranks."""
+        self.sizes: list[tuple[int, ...]] = []
+        """The shapes of the results."""
+        if self.functional.name == "squeeze":
+            self._name_dims()
         self.mutated = features.written_arguments(self.text)
         self.in_place = variant == 1
         self._check(outs)
@@ -69,9 +75,19 @@ class CallOnMesh:
         name = self.op.name
         for spec in self.specs.values():
             if spec.mesh is not self.mesh and spec.mesh != self.mesh:
-                raise RuntimeError(f"{name}(): the arguments are on different meshes, {self.mesh} and {spec.mesh}; redistribute one of them")
+                raise RuntimeError(f"{name}(): the arguments are on different meshes, {self.mesh} and {spec.mesh}")
         if any(not _is_distributed(one) for one in outs):
             raise RuntimeError(f"{name}(): the arguments are DTensors, but out= is a plain tensor")
+
+    def _name_dims(self) -> None:
+        """Let `squeeze` remove the dimensions that have size 1 in the whole tensor, whatever sizes the parts have."""
+        tensor = self.arguments["input"]
+        dims = self.arguments.get("dim", tuple(range(tensor.dim())))
+        chosen = {dim % max(tensor.dim(), 1) for dim in (dims if isinstance(dims, tuple) else (dims,))}
+        self.overload = next(one for one in self.functional.overloads if one.qualname == "squeeze.dims")
+        self.text = self.overload.text
+        self.fixed = {"dim": tuple(dim for dim in sorted(chosen) if dim < tensor.dim() and tensor.shape[dim] == 1)}
+        self.arguments.update(self.fixed)
 
     # On meta ----------------------------------------------------------------------
 
@@ -84,10 +100,13 @@ class CallOnMesh:
     def results(self, shapes: Shapes) -> list[Any] | None:
         """Return the results of the call with other sizes, as tensors on meta, or None if it is refused."""
         try:
-            return self.on_meta({key: mt.empty(shape, dtype=self.tensors[key].dtype, device="meta") for key, shape in shapes.tensors.items()},
-                                shapes.numbers)  # fmt: skip
+            return self.on_meta(self.new_tensors(shapes.tensors), shapes.numbers)
         except Exception:
             return None
+
+    def new_tensors(self, shapes: Mapping[Key, tuple[int, ...]]) -> dict[Key, Any]:
+        """Return tensors on meta with the dtypes of the arguments and other shapes."""
+        return {key: mt.empty(shape, dtype=self.tensors[key].dtype, device="meta") for key, shape in shapes.items()}
 
     def on_meta(self, tensors: Mapping[Key, Any], numbers: Mapping[str, Any]) -> list[Any]:
         """Call the operator on meta. Return the tensors that it returns, then the arguments that it changes."""
@@ -178,8 +197,8 @@ def check_mixed(op: Any, values: Sequence[Any]) -> None:
 
 def prepare_distributed(overload: Any) -> None:
     """Tell the core which numbers matter to the plans of an overload: those that its rules name."""
-    names = {name for rule in (*rules_of(_functional_name(overload)).cuts, *rules_of(_functional_name(overload)).passes) for name, _ in rule.where}
-    values_matter(overload, names)
+    found = rules_of(_functional_name(overload))
+    values_matter(overload, {name for rule in (*found.cuts, *found.passes) for name, _ in rule.where})
 
 
 def _functional_name(overload: Any) -> str:
@@ -357,7 +376,8 @@ def _plan(call: CallOnMesh) -> Plan:
     try:
         results = call.whole_results()
     except mt.DataDependentError:
-        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, f"{call.op.name}: the result depends on values", values, out, ()))
+        reason = f"{call.op.name}: the result depends on values"
+        return Plan(python=lambda values, out: run_moved(call, {}, (), {}, reason, values, out, ()))
     call.sizes = [tuple(one.shape) for one in results]
     found = list(ways(call, results))
     for attempt in (found, found[:1]):
@@ -403,10 +423,10 @@ def _of_ways(call: CallOnMesh, chosen: Sequence[Way], results: list[Any]) -> Pla
     stays = all((call.specs[key].placements if key in call.specs else (Replicate(),) * call.mesh.ndim) == target
                 for key, target in targets.items())  # fmt: skip
     kept = all(_is_distributed(target) and target._spec.placements == outputs[position] for position, target in _written(call))
-    if stays and kept and call.out is None:
+    if stays and kept and call.out is None and not call.fixed:
         return Plan(slots, placed)
     gathers = _gathers(call, chosen)
-    return Plan(python=lambda values, out: run_moved(call, targets, placed, numbers, gathers, values, out, _written(call)))
+    return Plan(python=lambda values, out: run_moved(call, targets, placed, call.fixed | numbers, gathers, values, out, _written(call)))
 
 
 def _shapes_agree(
@@ -420,8 +440,7 @@ def _shapes_agree(
     for coordinate in product(*places):
         locals_ = {key: part_shape(one.shape, call.mesh, targets[key], coordinate) for key, one in call.tensors.items()}
         try:
-            parts = call.on_meta({key: mt.empty(shape, dtype=call.tensors[key].dtype, device="meta") for key, shape in locals_.items()},
-                                 _local_numbers(call, chosen, locals_))  # fmt: skip
+            parts = call.on_meta(call.new_tensors(locals_), _local_numbers(call, chosen, locals_))
         except Exception:
             return False
         for part, whole, placements in zip(parts, results, outputs):

@@ -179,7 +179,7 @@ class PrepareModuleInput(ParallelStyle):
     def _prepare(self, inputs: tuple[Any, ...], options: dict[str, Any], mesh: DeviceMesh) -> tuple[tuple[Any, ...], dict[str, Any]]:
         if self.input_layouts:
             if len(inputs) != len(self.input_layouts):
-                raise ValueError(f"PrepareModuleInput: the module has {len(inputs)} inputs, but there are {len(self.input_layouts)} layouts")
+                raise ValueError(f"PrepareModuleInput: {len(self.input_layouts)} layouts for {len(inputs)} inputs")
             inputs = tuple(self._one(*three) for three in zip(inputs, [mesh] * len(inputs), self.input_layouts, self.desired_input_layouts))
         return inputs, {name: self._one(value, mesh, self.input_kwarg_layouts.get(name), self.desired_input_kwarg_layouts.get(name))
                         for name, value in options.items()}  # fmt: skip
@@ -209,11 +209,12 @@ class PrepareModuleOutput(ParallelStyle):
         several = isinstance(output, (tuple, list))
         values = tuple(output) if several else (output,)
         if len(values) != len(self.output_layouts):
-            raise ValueError(f"PrepareModuleOutput: the module has {len(values)} outputs, but there are {len(self.output_layouts)} layouts")
+            raise ValueError(f"PrepareModuleOutput: {len(self.output_layouts)} layouts for {len(values)} outputs")
         found = []
         for value, given, desired in zip(values, self.output_layouts, self.desired_output_layouts):
             if given is not None and isinstance(value, mt.Tensor):
-                value = _finished(_placed(value, mesh, given, given if isinstance(value, DTensor) else given), desired, self.use_local_output)
+                found_ = value if isinstance(value, DTensor) else DTensor.from_local(value, mesh, [given])
+                value = _finished(found_, desired, self.use_local_output)
             found.append(value)
         return tuple(found) if several else found[0]
 

@@ -9,6 +9,7 @@ three axes: n, m, and k, which no dimension of the result follows.
 from __future__ import annotations
 
 import itertools
+from math import gcd
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -158,7 +159,7 @@ def _sets_with(place: Place, places: list[Place], numbers: list[Place], accept: 
                      and other.size == place.size])  # fmt: skip
     same = [(other,) for other in places if other != place and (other.name, other.item) == (place.name, place.item)
             and other.size == place.size]  # fmt: skip
-    near = [(number,) for number in numbers if number.size == place.size or number.size % place.size == 0 or place.size % number.size == 0]
+    near = [(number,) for number in numbers if gcd(number.size, place.size) > 1]
     units = [*others, *near, *same]
     attempts = 0
     for count in range(LARGEST_SET + 1):

@@ -83,7 +83,8 @@ def _windows() -> dict[str, list[Sample]]:
             found[f"nn.functional.{name}{dims}d"] = [Sample(call), Sample({**call, "input": image._replace(shape=image.shape[1:])})]
         found[f"nn.functional.max_pool{dims}d_with_indices"] = found[f"nn.functional.max_pool{dims}d"]
         weight = Spec((4, 4, *(3,) * dims), "float64", 1, "fine")
-        convolution = {"input": image, "weight": weight, "bias": None, "stride": (1,) * dims, "padding": (1,) * dims, "dilation": (1,) * dims}
+        ones = (1,) * dims
+        convolution = {"input": image, "weight": weight, "bias": None, "stride": ones, "padding": ones, "dilation": ones}
         found[f"nn.functional.conv{dims}d"] = [Sample(convolution)]
         found.setdefault("convolution", []).extend(
             Sample({**convolution, "transposed": transposed, "output_padding": (0,) * dims, "groups": groups,
