@@ -113,6 +113,13 @@ def wrap(Tensor local not None, Placed placed not None, requires_grad=False):
     return t
 
 
+def adopt(DistributedTensor target not None, DistributedTensor source not None):
+    """Give `target` the part, the layout and the placements of `source`."""
+    cdef Tensor whole = source.placed.whole
+    set_layout(target, whole.ndim, whole.sizes, whole.strides, 0)
+    target.local, target.placed = source.local, source.placed
+
+
 def set_class(cls):
     """Set the class of distributed tensors."""
     global _class

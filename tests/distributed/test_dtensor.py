@@ -1,6 +1,7 @@
 """Meshes, distributed tensors and tensor parallelism, on simulated ranks."""
 
 import copy
+import itertools
 import pickle
 
 import pytest
@@ -22,7 +23,7 @@ from metatensor.distributed.tensor import (
     rand,
     zeros,
 )
-from metatensor.distributed.tensor._planning import implicit_replication
+from metatensor.distributed.tensor.experimental import implicit_replication, local_map
 from metatensor.distributed.tensor.parallel import (
     ColwiseParallel,
     PrepareModuleInput,
@@ -359,3 +360,51 @@ def test_factories():
         return ones(5, 2, device_mesh=mesh, placements=[Shard(0)]).to_local().shape, ones(3, device_mesh=mesh).placements
 
     assert on_ranks(check)[2] == ((1, 2), (Replicate(),))
+
+
+def test_functions_on_parts():
+    def check(mesh):
+        x = distribute_tensor(mt.ones(8, 2, requires_grad=True), mesh, [Shard(0)])
+        count = local_map(lambda part: part.sum(0) * part.shape[0], out_placements=[Partial()], in_placements=([Shard(0)],))
+        y = count(x)
+        y.sum().backward()
+        with pytest.raises(ValueError, match="in_placements says"):
+            count(x.redistribute(placements=[Replicate()]))
+        return y.placements[0], y.full_tensor().tolist(), x.grad.full_tensor()[0, 0].item()
+
+    assert on_ranks(check) == [(Partial(), [16.0, 16.0], 2.0)] * 4
+
+
+def test_views_are_cut_only_where_the_order_of_elements_allows():
+    def check(mesh):
+        whole = mt.arange(24.0)
+        shapes = [(6, 4), (3, 2, 4), (4, 6), (2, 12), (24,), (2, 3, 4)]
+        for shape, other in itertools.product(shapes, shapes):
+            for dim in range(len(shape)):
+                x = distribute_tensor(whole.reshape(shape), mesh, [Shard(dim)])
+                assert mt.equal(x.view(other).full_tensor(), whole.reshape(other)), (shape, other, dim)
+        return True
+
+    assert all(on_ranks(check))
+
+
+def test_a_change_of_shape_in_place():
+    def check(mesh):
+        x = distribute_tensor(mt.ones(1, 8), mesh, [Shard(1)])
+        x.squeeze_()
+        y = distribute_tensor(mt.ones(4, 1), mesh, [Shard(0)])
+        return x.shape, x.placements[0], y.squeeze().shape, y.squeeze().placements[0]
+
+    assert on_ranks(check) == [((8,), Shard(0), (4,), Shard(0))] * 4
+
+
+@pytest.mark.parametrize(
+    "name", ["mm", "sum", "addmm", "gather", "cat", "native_layer_norm", "_unsafe_view", "max.dim", "convolution", "index_add"]
+)
+def test_any_placements_give_the_values_of_the_plain_call(name):
+    from distributed.placed_calls import cases, check, differentiable, overloads
+
+    ((op, overload),) = overloads([name])
+    for number, sample in enumerate(cases(op, overload, 3)):
+        for seed, shape in enumerate([(4,), (2, 2)]):
+            assert check(op, overload, sample, shape, 10 * number + seed, differentiable(overload)) in ("", "skipped")

@@ -82,3 +82,14 @@ def test_the_table_is_what_trying_finds(name):
 
 def test_a_pass_may_change_the_reduction():
     assert parse_line("pass max of input -> min") == [Pass(("input",), "max", ("min",))]
+
+
+def test_the_command_lists_the_rules():
+    runner = pytest.importorskip("click.testing").CliRunner()
+    from metatensor.cli.devices import command
+
+    listed = runner.invoke(command, ["--sharding"])
+    assert listed.exit_code == 0
+    assert parse_rules(listed.output) == dict(all_rules())
+    assert "cut input, mat2 -> sum" in runner.invoke(command, ["--sharding", "--json"]).output
+    assert runner.invoke(command, ["--make"]).exit_code == 2

@@ -78,8 +78,9 @@ def strategies_kept(mesh, function, arguments, key, dim):
         function(*given.values())
     if len(offered) != 1:
         return None
-    order = [(name, item) for name, value in arguments.items()
-             for item, one in (enumerate(value) if isinstance(value, list) else [(-1, value)]) if isinstance(one, torch.Tensor)]  # fmt: skip
+    members = [(name, item, one) for name, value in arguments.items()
+               for item, one in (enumerate(value) if isinstance(value, list) else [(-1, value)])]  # fmt: skip
+    order = [(name, item) for name, item, one in members if isinstance(one, torch.Tensor)]
     for strategy in offered[0][0].strategies:
         specs = strategy.input_specs
         if specs is not None and len(specs) == len(order):
@@ -124,7 +125,7 @@ def compare(mesh, op, overload):
                     if size % WORLD == 0 and strategies_kept(mesh, function, arguments, (name, item), dim):
                         ours = dims_that_rules_cut(op, overload, sample) if ours is None else ours
                         yield sample, name, item, dim, (name, item, dim) in ours
-        except Exception:  # noqa: BLE001, S112
+        except Exception:
             continue
 
 

@@ -22,4 +22,4 @@ __all__ = [
     "full", "init_device_mesh", "ones", "rand", "randn", "zeros",
 ]  # fmt: skip
 
-__getattr__, __dir__ = attributes(__name__, ("_utils", "experimental", "parallel", "placement_types"))
+__getattr__, __dir__ = attributes(__name__, ("_utils", "experimental", "parallel", "placement_types", "sharding"))

@@ -30,7 +30,7 @@ class DTensor(DistributedTensor):
     >>> mesh = init_device_mesh("meta", (4,))
     >>> x = distribute_tensor(mt.empty(8, 6, device="meta"), mesh, [Shard(0)])
     >>> x.shape, x.to_local().shape
-    (torch.Size([8, 6]), torch.Size([2, 6]))
+    (metatensor.Size([8, 6]), metatensor.Size([2, 6]))
     >>> x.sum().placements
     (Partial(sum),)
     >>> mt.distributed.destroy_process_group()

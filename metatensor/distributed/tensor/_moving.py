@@ -79,7 +79,7 @@ def _undo(
     if isinstance(here, Replicate):
         return local, here
     if isinstance(here, Partial):
-        alone = isinstance(there, Shard) and all(_cut_dim(one) != there.dim for one in others)
+        alone = not local.dtype.is_complex and isinstance(there, Shard) and all(_cut_dim(one) != there.dim for one in others)
         if alone and isinstance(there, Shard):
             return _reduce_scatter(local, mesh, dim, here.reduce_op, there.dim), there
         return _reduce(local, mesh, dim, here.reduce_op), Replicate()
@@ -146,6 +146,9 @@ def _padded(local: Any, dim: int, length: int) -> Any:
 
 
 def _reduce(local: Any, mesh: Any, dim: int, reduction: str) -> Any:
+    if local.dtype.is_complex and reduction == "product":  # which all_reduce does not offer
+        parts = collectives.wait_tensor(collectives.all_gather_tensor(local.contiguous().unsqueeze(0), 0, mesh.get_group(dim)))
+        return parts.prod(0)
     return _with_numbers(local, lambda one: collectives.wait_tensor(collectives.all_reduce(one, reduction, mesh.get_group(dim))))
 
 

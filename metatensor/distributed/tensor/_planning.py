@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor._core.op import operator_flags
-from metatensor._core.sharded import Plan, in_body, quietly, values_matter
+from metatensor._core.sharded import Plan, adopt, in_body, quietly, values_matter
 from metatensor._core.tensor import Tensor
 from metatensor.distributed.tensor._moving import is_cut, lengths, local_shape, part_shape
 from metatensor.distributed.tensor._running import run_moved
@@ -369,6 +369,8 @@ def plan_distributed(op: Any, overload: Any, names: list[str], values: list[Any]
 def _plan(call: CallOnMesh) -> Plan:
     if not tensors_returned(call):
         return Plan(python=lambda values, out: run_whole(call, values))
+    if call.in_place and call.overload.is_view:
+        return Plan(python=lambda values, out: view_in_place(call, values))
     if call.overload.flags & operator_flags.RANDOM:
         return Plan(python=random_call(call))
     if call.overload.flags & operator_flags.DATA:
@@ -400,6 +402,12 @@ def run_whole(call: CallOnMesh, values: Sequence[Any]) -> Any:
     names = list(call.arguments)
     whole = {name: value.full_tensor() if _is_distributed(value) else value for name, value in zip(names, values)}
     return call_by_slots(call.op, call.text, whole)
+
+
+def view_in_place(call: CallOnMesh, values: Sequence[Any]) -> Any:
+    """Run an operator such as `squeeze_`, which changes the shape of a tensor."""
+    adopt(values[0], call.functional(*values))
+    return values[0]
 
 
 def random_call(call: CallOnMesh) -> Any:

@@ -55,9 +55,9 @@ def parallelize_module(
     ...     model = mt.nn.Sequential(mt.nn.Linear(64, 256), mt.nn.ReLU(), mt.nn.Linear(256, 64))
     >>> _ = parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
     >>> model[0].weight.to_local().shape
-    torch.Size([32, 64])
+    metatensor.Size([32, 64])
     >>> model(mt.empty(16, 64, device="meta")).shape
-    torch.Size([16, 64])
+    metatensor.Size([16, 64])
     >>> mt.distributed.destroy_process_group()
     """
     mesh = DeviceMesh("cpu") if device_mesh is None else device_mesh

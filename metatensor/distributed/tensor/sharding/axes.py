@@ -9,8 +9,8 @@ three axes: n, m, and k, which no dimension of the result follows.
 from __future__ import annotations
 
 import itertools
-from math import gcd
 from collections.abc import Callable, Iterator, Sequence
+from math import gcd
 from typing import Any, NamedTuple
 
 __all__ = ["Axis", "Place", "Shapes", "find_axes"]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["JOINS", "REDUCTIONS", "equal", "reduced"]
+__all__ = ["JOINS", "ALIKE", "REDUCTIONS", "equal", "reduced"]
 
 Pieces = Sequence[np.ndarray]
 
@@ -41,6 +41,9 @@ JOINS: dict[str, Callable[[Pieces, Sequence[int]], Any]] = {
 
 # The reductions of `Partial`.
 REDUCTIONS = ("sum", "avg", "max", "min", "product")
+# The reductions of a result that a reduction of arguments may become. Others would fit only by chance, or, as a product of
+# exponentials, overflow.
+ALIKE = {"sum": ("sum",), "avg": ("avg",), "max": ("max", "min"), "min": ("min", "max"), "product": ("product",)}
 
 
 def reduced(reduction: str, pieces: Pieces) -> Any:

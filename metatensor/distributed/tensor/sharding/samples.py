@@ -29,6 +29,7 @@ def samples_for(op: Any, overload: Any) -> list[Sample]:
     if not bases or (calls and overload.qualname.endswith("_backward")):
         return calls[:MOST]
     schema = parse(overload.text)
+    bases = [*bases, *_views(schema)]
     options = list(_options(op, schema, bases, "cpu"))[:24]
     found = [*bases, *calls[:4], *options, *_negated(schema, bases[0]), *_pairs(bases, options)]
     unique: dict[str, Sample] = {}
@@ -66,11 +67,15 @@ def _negated(schema: Any, sample: Sample) -> Iterator[Sample]:
             yield sample.change(**{argument.name: -1})
 
 
-def _views() -> list[Sample]:
+def _views(schema: Any) -> list[Sample]:
+    """Return calls that give a tensor another shape, if the operator takes a tensor and a shape."""
+    names = [one.name for one in schema.arguments if one.required]
+    if len(names) != 2 or names[1] not in ("size", "shape"):
+        return []
     pairs = [((2, 6), (12,)), ((12,), (2, 6)), ((4, 6), (6, 4)), ((2, 3, 4), (6, 4)), ((2, 3, 4), (2, 12)), ((6, 4), (2, 3, 4)),
              ((4, 6), (4, 6)), ((4, 4), (4, 4)), ((4, 2), (-1,)), ((2, 6), (2, -1, 3)), ((1, 6), (6,)), ((6,), (2, 1, 3)),
-             ((2, 2, 3, 4), (4, 3, 2, 2))]  # fmt: skip
-    return [Sample({"input": Spec(shape, "float32"), "size": size}) for shape, size in pairs]
+             ((2, 2, 3, 4), (4, 3, 2, 2)), ((6, 3), (3, 2, 3)), ((4, 3), (3, 4))]  # fmt: skip
+    return [Sample({names[0]: Spec(shape, "float32"), names[1]: size}) for shape, size in pairs]
 
 
 def _windows() -> dict[str, list[Sample]]:
@@ -96,7 +101,6 @@ def _windows() -> dict[str, list[Sample]]:
 # Calls in addition to those of `metatensor.testing`.
 MORE: dict[str, list[Sample]] = {
     **_windows(),
-    "view": _views(),
     "nn.functional.embedding": [
         Sample({"input": Spec((6,), "int64", 0, "classes"), "weight": Spec((6, 4), "float64", 1, "fine")}),
         Sample({"input": Spec((2, 2, 3), "int64", 0, "index"), "weight": Spec((3, 6), "float64", 1, "fine")}),

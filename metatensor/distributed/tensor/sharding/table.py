@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-__all__ = ["Cut", "Pass", "Rules", "parse_rules", "format_rules", "all_rules", "rules", "rules_of"]
+__all__ = ["Cut", "Pass", "Rules", "parse_rules", "format_rules", "all_rules", "rule_lines", "rules", "rules_of"]
 
 HEADER = """\
 # Sharding rules of operators, found by trying. The package metatensor.distributed.tensor.sharding explains their form.
@@ -76,8 +76,14 @@ def format_rules(table: Mapping[str, Rules]) -> str:
     """
     lines = []
     for name in sorted(table):
-        lines += [name, *(f"    {rule}" for rule in table[name].cuts), *(f"    {line}" for line in _pass_lines(table[name].passes))]
+        lines += [name, *(f"    {line}" for line in rule_lines(table[name]))]
     return "\n".join(lines) + "\n"
+
+
+def rule_lines(found: Rules) -> Iterator[str]:
+    """Yield the rules of one overload as text."""
+    yield from map(str, found.cuts)
+    yield from _pass_lines(found.passes)
 
 
 def _pass_lines(passes: Iterable[Pass]) -> Iterator[str]:

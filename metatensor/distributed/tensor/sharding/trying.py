@@ -18,7 +18,7 @@ import metatensor as mt
 from metatensor._core.tensor import Tensor
 from metatensor.distributed.tensor.sharding.axes import Axis, Shapes, find_axes
 from metatensor.distributed.tensor.sharding.features import written_arguments
-from metatensor.distributed.tensor.sharding.joins import JOINS, REDUCTIONS, equal, reduced
+from metatensor.distributed.tensor.sharding.joins import ALIKE, JOINS, equal, reduced
 from metatensor.testing.samples import Sample, Spec
 from metatensor.testing.search import MATRICES
 from metatensor.testing.values import from_values
@@ -215,7 +215,7 @@ class Trial:
         arguments, parts = dict(whole[0]), [dict(whole[0]), dict(whole[0])]
         for name in names:
             for item, one in _items(arguments[name]):
-                first, second = _pair(one, reduction)
+                first, second = _pair(one)
                 together = reduced(reduction, [first, second])
                 if together is None:
                     return None
@@ -238,7 +238,7 @@ class Trial:
             if not _is_telling(one, pieces):
                 return []
             with np.errstate(all="ignore"):
-                fitting = {name for name in REDUCTIONS if equal(reduced(name, pieces), one)}
+                fitting = {name for name in ALIKE[reduction] if equal(reduced(name, pieces), one)}
                 fitting |= {"same"} if all(equal(piece, one) for piece in pieces) else set()
             if not fitting:
                 return None
@@ -259,19 +259,19 @@ def _joined(name: str, pieces: list[np.ndarray], units: Sequence[int], dim: int)
 
 
 def _is_telling(whole: np.ndarray, pieces: list[np.ndarray]) -> bool:
-    """Return True if an array has several distinct values, most of them finite."""
+    """Return True if an array has several distinct values, most of them finite. A single number is enough, a single bool is not."""
     if whole.dtype.kind in "fc" and (not whole.size or np.isfinite(whole).mean() < 0.6):
         return False
-    return len(set(whole.reshape(-1).tolist())) > 1 or whole.size == 1
+    return len(set(whole.reshape(-1).tolist())) > 1 or (whole.size == 1 and whole.dtype.kind != "b")
 
 
-def _pair(tensor: Any, reduction: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays whose reduction is not the tensor in general, but has the same range of values."""
+def _pair(tensor: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the values of a tensor, and other values of a similar range. No reduction of the two is that of either alone."""
     values = np.asarray(tensor.numpy(force=True))
     other = np.roll(values.reshape(-1), 1).reshape(values.shape)
-    if reduction in ("max", "min") or values.dtype.kind != "f":
-        return values, other
-    return values, other * 0.75 + 0.25
+    if values.dtype.kind in "iu":
+        return values, other - (other > values.min())
+    return values, other * 0.75 + 0.25 if values.dtype.kind in "fc" else other
 
 
 def _is_sizes(value: Any) -> bool:
