@@ -198,7 +198,8 @@ def check_mixed(op: Any, values: Sequence[Any]) -> None:
 def prepare_distributed(overload: Any) -> None:
     """Tell the core which numbers matter to the plans of an overload: those that its rules name."""
     found = rules_of(_functional_name(overload))
-    values_matter(overload, {name for rule in (*found.cuts, *found.passes) for name, _ in rule.where})
+    conditions = [one.where for one in found.cuts] + [one.where for one in found.passes]
+    values_matter(overload, {name for where in conditions for name, _ in where})
 
 
 def _functional_name(overload: Any) -> str:
@@ -233,13 +234,13 @@ def ways(call: CallOnMesh, results: list[Any]) -> Iterator[Way]:
     for axis in find_axes(shapes, result_shapes):
         names = features.members(call.text, call.arguments, axis, shapes)
         properties = features.position(axis, shapes, whole) | chosen
-        for rule in rules.cuts:
-            joins = rule.joins * len(results) if several else rule.joins
-            if rule.members != names or len(joins) != len(results) or not _holds(rule, properties):
+        for cut in rules.cuts:
+            joins = cut.joins * len(results) if several else cut.joins
+            if cut.members != names or len(joins) != len(results) or not _holds(cut, properties):
                 continue
             if any((join == "cat") != (dim >= 0) for join, dim in zip(joins, axis.outputs)):
                 continue
-            yield _way_of_cut(call, axis, rule, joins)
+            yield _way_of_cut(call, axis, cut, joins)
             break
 
 

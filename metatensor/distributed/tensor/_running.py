@@ -69,10 +69,10 @@ def local_values(call: Any, targets: Mapping[Any, Any], values: Sequence[Any]) -
     def local(key: Any, value: Any) -> Any:
         if not isinstance(value, Tensor):
             return value
-        target = targets.get(key, whole)
-        if not hasattr(value, "_spec"):
+        target, spec = targets.get(key, whole), getattr(value, "_spec", None)
+        if spec is None:
             return moved(value, call.mesh, value.shape, whole, target)
-        return moved(value._local_tensor, call.mesh, value.shape, value._spec.placements, target)
+        return moved(value._local_tensor, call.mesh, value.shape, spec.placements, target)  # type: ignore[attr-defined]
 
     found = {}
     for name, value in zip(call.arguments, values):
