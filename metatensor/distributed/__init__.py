@@ -9,11 +9,13 @@ worlds raise NotImplementedError.
 from __future__ import annotations
 
 from metatensor._core.lazy import attributes
+from metatensor.distributed._agreement import DebugLevel, get_debug_level, set_debug_level, set_debug_level_from_env
 from metatensor.distributed._coalescing import _coalescing_manager
 from metatensor.distributed._collectives import (
     all_gather,
     all_gather_coalesced,
     all_gather_into_tensor,
+    all_gather_single,
     all_reduce,
     all_reduce_coalesced,
     all_to_all,
@@ -24,6 +26,7 @@ from metatensor.distributed._collectives import (
     monitored_barrier,
     reduce,
     reduce_scatter,
+    reduce_scatter_single,
     reduce_scatter_tensor,
     scatter,
 )
@@ -71,17 +74,18 @@ from metatensor.distributed._world import current_world as _current_world
 from metatensor.distributed.communication_log import Communication, CommunicationLog
 
 __all__ = [
-    "Backend", "Communication", "CommunicationLog", "DistBackendError", "DistError", "DistNetworkError", "DistStoreError",
-    "GroupMember", "P2POp", "ProcessGroup", "ReduceOp", "Work", "all_gather", "all_gather_coalesced",
-    "all_gather_into_tensor", "all_gather_object", "all_reduce", "all_reduce_coalesced", "all_to_all", "all_to_all_single",
-    "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "default_pg_timeout", "destroy_process_group",
-    "gather", "gather_object", "get_backend", "get_backend_config", "get_default_backend_for_device", "get_global_rank",
-    "get_group_rank", "get_node_local_rank", "get_pg_count", "get_process_group_ranks", "get_rank", "get_world_size", "group",
-    "init_process_group", "irecv", "is_available", "is_backend_available", "is_gloo_available", "is_initialized",
-    "is_mpi_available", "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend",
-    "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "recv", "recv_object_list", "reduce",
-    "reduce_scatter", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list", "split_group",
-    "supports_complex",
+    "Backend", "Communication", "CommunicationLog", "DebugLevel", "DistBackendError", "DistError", "DistNetworkError",
+    "DistStoreError", "GroupMember", "P2POp", "ProcessGroup", "ReduceOp", "Work", "all_gather", "all_gather_coalesced",
+    "all_gather_into_tensor", "all_gather_object", "all_gather_single", "all_reduce", "all_reduce_coalesced", "all_to_all",
+    "all_to_all_single", "barrier", "batch_isend_irecv", "broadcast", "broadcast_object_list", "default_pg_timeout",
+    "destroy_process_group", "gather", "gather_object", "get_backend", "get_backend_config", "get_debug_level",
+    "get_default_backend_for_device", "get_global_rank", "get_group_rank", "get_node_local_rank", "get_pg_count",
+    "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_process_group", "irecv", "is_available",
+    "is_backend_available", "is_gloo_available", "is_initialized", "is_mpi_available", "is_nccl_available",
+    "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend", "monitored_barrier", "new_group",
+    "new_subgroups", "new_subgroups_by_enumeration", "recv", "recv_object_list", "reduce", "reduce_scatter",
+    "reduce_scatter_single", "reduce_scatter_tensor", "scatter", "scatter_object_list", "send", "send_object_list",
+    "set_debug_level", "set_debug_level_from_env", "split_group", "supports_complex",
 ]  # fmt: skip
 
 _lazy, __dir__ = attributes(
@@ -92,6 +96,7 @@ _lazy, __dir__ = attributes(
     ),
     {name: f"{__name__}.device_mesh:{name}" for name in ("DeviceMesh", "init_device_mesh")}
     | {name: f"{__name__}.stores:{name}" for name in ("FileStore", "HashStore", "PrefixStore", "Store", "TCPStore", "rendezvous")}
+    | {"GradBucket": f"{__name__}.reducer:GradBucket"}
     | {"_remote_device": f"{__name__}.remote_device:_remote_device"},
 )  # fmt: skip
 

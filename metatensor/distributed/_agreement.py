@@ -1,11 +1,12 @@
 """Checks that all ranks of a group call the same collective, with any communicator.
 
-They cost a second exchange for each collective, so they run only if the environment variable ``TORCH_DISTRIBUTED_DEBUG`` is
-``DETAIL``. Simulated ranks are always checked.
+They cost a second exchange for each collective, so they run only if the debug level is `DebugLevel.DETAIL`: set the
+environment variable ``TORCH_DISTRIBUTED_DEBUG``, or call `set_debug_level`. Simulated ranks are always checked.
 """
 
 from __future__ import annotations
 
+import enum
 import os
 import pickle
 from typing import Any
@@ -14,7 +15,43 @@ from metatensor.distributed._errors import DistBackendError
 from metatensor.distributed.communication_log import user_line
 from metatensor.distributed.communicators import GroupCommunicator
 
-__all__ = ["check_agreement"]
+__all__ = ["DebugLevel", "check_agreement", "get_debug_level", "set_debug_level", "set_debug_level_from_env"]
+
+
+class DebugLevel(enum.Enum):
+    """How much is checked. Only DETAIL has an effect: the ranks compare their calls before each collective."""
+
+    OFF = 0
+    INFO = 1
+    DETAIL = 2
+
+
+_level: DebugLevel | None = None
+
+
+def get_debug_level() -> DebugLevel:
+    """Return the debug level."""
+    if _level is None:
+        set_debug_level_from_env()
+    assert _level is not None
+    return _level
+
+
+def set_debug_level(level: DebugLevel) -> None:
+    """Set the debug level, on all ranks."""
+    global _level
+    _level = level
+
+
+def set_debug_level_from_env() -> None:
+    """Set the debug level to the environment variable ``TORCH_DISTRIBUTED_DEBUG``: OFF, the default, INFO or DETAIL.
+
+    Raise RuntimeError for other values.
+    """
+    name = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() or "OFF"
+    if name not in DebugLevel.__members__:
+        raise RuntimeError(f"torch.distributed: TORCH_DISTRIBUTED_DEBUG must be OFF, INFO or DETAIL, got {name!r}")
+    set_debug_level(DebugLevel[name])
 
 _OWN_SHAPE = {"all_to_all"}
 """Collectives in which the tensors of the ranks may have different shapes."""
@@ -26,7 +63,7 @@ def check_agreement(kind: str, tensor: Any, detail: str, group: Any, communicato
 
     Do nothing unless the check is enabled.
     """
-    if os.environ.get("TORCH_DISTRIBUTED_DEBUG", "").upper() != "DETAIL" or kind in _NOT_COLLECTIVE or len(group.ranks) == 1:
+    if get_debug_level() is not DebugLevel.DETAIL or kind in _NOT_COLLECTIVE or len(group.ranks) == 1:
         return
     if tensor is not None and tensor.is_meta:
         return

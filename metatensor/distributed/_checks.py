@@ -22,7 +22,9 @@ def check_tensors(name: str, *values: Any) -> None:
 
 def check_reducible(name: str, op: Any, *tensors: Any) -> None:
     """Raise an error if ``op`` cannot reduce tensors of these dtypes. PyTorch does so in groups of any size."""
-    check_tensors(name, *tensors)
+    for one in tensors:
+        if not isinstance(one, mt.Tensor):
+            raise TypeError(f"torch.distributed.{name}: expected a tensor, got {type(one).__name__}")
     if not isinstance(op, ReduceOp):
         raise TypeError(f"torch.distributed.{name}: op must be a ReduceOp, got {type(op).__name__}")
     for tensor in tensors:

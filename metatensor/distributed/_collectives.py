@@ -17,8 +17,9 @@ from metatensor.distributed._group import ProcessGroup, ReduceOp, Work, get_worl
 from metatensor.distributed._running import run
 
 __all__ = [
-    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_reduce", "all_reduce_coalesced", "all_to_all",
-    "all_to_all_single", "barrier", "broadcast", "gather", "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_tensor",
+    "all_gather", "all_gather_coalesced", "all_gather_into_tensor", "all_gather_single", "all_reduce", "all_reduce_coalesced", "all_to_all",
+    "all_to_all_single", "barrier", "broadcast", "gather", "monitored_barrier", "reduce", "reduce_scatter", "reduce_scatter_single",
+    "reduce_scatter_tensor",
     "scatter",
 ]  # fmt: skip
 
@@ -70,7 +71,7 @@ def reduce(
     root = root_in("reduce", found, dst, group_dst)
     return run(
         "reduce", found, tensor,
-        lambda comm, staged: comm.reduce((staged.change if found.rank() == root else staged.read)(tensor), op, root),
+        lambda comm, staged: comm.reduce((staged.change if found._rank == root else staged.read)(tensor), op, root),
         detail=f"{_of_op(op)} {_of_root(found, root)}", async_op=async_op, result=[tensor],
     )  # fmt: skip
 
@@ -86,7 +87,7 @@ def broadcast(
     root = root_in("broadcast", found, src, group_src)
     return run(
         "broadcast", found, tensor,
-        lambda comm, staged: comm.broadcast((staged.read if found.rank() == root else staged.write)(tensor), root),
+        lambda comm, staged: comm.broadcast((staged.read if found._rank == root else staged.write)(tensor), root),
         detail=_of_root(found, root), async_op=async_op, result=[tensor],
     )  # fmt: skip
 
@@ -139,7 +140,7 @@ def gather(
         return None
     found = the_group(group)
     root = root_in("gather", found, dst, group_dst)
-    here = found.rank() == root
+    here = found._rank == root
     outputs = check_list("gather", gather_list, found.size()) if here else ()
     if not here and gather_list:
         raise ValueError(f"torch.distributed.gather: only the destination, rank {found.ranks[root]}, gives a gather_list")
@@ -162,7 +163,7 @@ def scatter(
         return None
     found = the_group(group)
     root = root_in("scatter", found, src, group_src)
-    here = found.rank() == root
+    here = found._rank == root
     inputs = check_list("scatter", scatter_list, found.size()) if here else ()
     if not here and scatter_list:
         raise ValueError(f"torch.distributed.scatter: only the source, rank {found.ranks[root]}, gives a scatter_list")
@@ -188,7 +189,7 @@ def reduce_scatter(
     found = the_group(group)
     check_tensors("reduce_scatter", input_list)
     check_list("reduce_scatter", input_list, found.size())
-    check_sizes("reduce_scatter", output, input_list[found.rank()])
+    check_sizes("reduce_scatter", output, input_list[found._rank])
     for one in input_list:
         check_sizes("reduce_scatter", output, one)
     return run(
@@ -223,7 +224,7 @@ def all_to_all(output_tensor_list: list[Any], input_tensor_list: list[Any], grou
     found = the_group(group)
     check_list("all_to_all", output_tensor_list, found.size())
     check_list("all_to_all", input_tensor_list, found.size())
-    check_sizes("all_to_all", output_tensor_list[found.rank()], input_tensor_list[found.rank()])
+    check_sizes("all_to_all", output_tensor_list[found._rank], input_tensor_list[found._rank])
     if len({(one.dtype, one.device) for one in (*output_tensor_list, *input_tensor_list)}) > 1:
         raise TypeError("torch.distributed.all_to_all: the tensors differ in dtype or device")
     received, sent = ([one.numel() for one in tensors] for tensors in (output_tensor_list, input_tensor_list))
@@ -269,6 +270,9 @@ def _elements(tensor: Any, rows: Sequence[int]) -> list[int]:
     return [count * each for count in rows]
 
 
+all_gather_single, reduce_scatter_single = all_gather_into_tensor, reduce_scatter_tensor
+
+
 # Several tensors ------------------------------------------------------------------------------------------------------
 
 
@@ -308,11 +312,15 @@ def _together(works: Sequence[Work | None], async_op: bool, result: Any) -> Work
 # Waiting --------------------------------------------------------------------------------------------------------------
 
 
-def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
-    """Wait until all ranks of the group have called this function."""
+def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None, timeout: Any = None) -> Work | None:
+    """Wait until all ranks of the group have called this function, at most for ``timeout`` (default: that of the group)."""
     if not member(group):
         return None
-    return run("barrier", the_group(group), None, lambda comm, staged: comm.barrier(), async_op=async_op)
+    work = run("barrier", the_group(group), None, lambda comm, staged: comm.barrier(), async_op=async_op or timeout is not None)
+    if async_op or work is None:
+        return work
+    work.wait(timeout)
+    return None
 
 
 def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bool = False) -> None:
@@ -322,6 +330,4 @@ def monitored_barrier(group: Any = None, timeout: Any = None, wait_all_ranks: bo
     """
     if not member(group) or get_world_size(group) == 1:
         return
-    work = run("barrier", the_group(group), None, lambda comm, staged: comm.barrier(), async_op=True)
-    assert work is not None
-    work.wait(timeout)
+    barrier(group, timeout=timeout)

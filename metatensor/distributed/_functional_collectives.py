@@ -18,13 +18,15 @@ from metatensor.distributed._buffers import collective
 from metatensor.distributed._checks import check_reducible, check_splits, root_in
 from metatensor.distributed._group import ProcessGroup
 from metatensor.distributed._group_argument import group_named
-from metatensor.distributed._point_to_point import irecv, isend
+from metatensor.distributed._point_to_point import P2POp, batch_isend_irecv, irecv, isend
 from metatensor.distributed._reduce_op import ReduceOp, named_reduction
 from metatensor.distributed.work import PendingWork, Work
 
 __all__ = [
-    "AsyncCollectiveTensor", "all_gather_into_tensor_coalesced", "all_gather_tensor", "all_gather_tensor_autograd", "all_reduce",
+    "AsyncCollectiveTensor", "all_gather_into_tensor_coalesced", "all_gather_single", "all_gather_single_autograd",
+    "all_gather_single_coalesced", "all_gather_tensor", "all_gather_tensor_autograd", "all_reduce",
     "all_reduce_coalesced", "all_to_all_single", "all_to_all_single_autograd", "broadcast", "permute_tensor",
+    "reduce_scatter_single", "reduce_scatter_single_autograd", "reduce_scatter_single_coalesced",
     "reduce_scatter_tensor", "reduce_scatter_tensor_autograd", "reduce_scatter_tensor_coalesced", "wait_tensor",
 ]  # fmt: skip
 
@@ -148,7 +150,7 @@ def broadcast(self: Any, src: int, group: Any, tag: str = "") -> Any:
     def gradient(grad: Any) -> Any:
         total = grad.detach().clone(memory_format=mt.contiguous_format)
         _collectives.reduce(total, group=found, group_dst=root)
-        return total if found.rank() == root else mt.zeros_like(total)
+        return total if found._rank == root else mt.zeros_like(total)
 
     return _apply(self, start, gradient)
 
@@ -255,12 +257,14 @@ def permute_tensor(self: Any, src_dst: Sequence[int], group: Any, tag: str = "")
 
 
 def _permuted(tensor: Any, targets: list[int], sources: list[int], group: ProcessGroup) -> tuple[Any, Work | None]:
-    target, source = targets[group.rank()], sources[group.rank()]
+    target, source = targets[group._rank], sources[group._rank]
     given, result = tensor.detach(), _new(tensor, tensor.shape)
-    if target == group.rank():
+    if target == group._rank:
         return result.copy_(given), None
-    works = [irecv(result, group=group, group_src=source), isend(given, group=group, group_dst=target)]
-    return result, PendingWork([work for work in works if work is not None])
+    works = batch_isend_irecv([
+        P2POp(irecv, result, group=group, group_peer=source), P2POp(isend, given, group=group, group_peer=target),
+    ])  # fmt: skip
+    return result, PendingWork(works)
 
 
 def wait_tensor(tensor: Any) -> Any:
@@ -289,5 +293,7 @@ def reduce_scatter_tensor_coalesced(
 
 
 all_to_all_single_autograd = all_to_all_single
-all_gather_tensor_autograd = all_gather_tensor
-reduce_scatter_tensor_autograd = reduce_scatter_tensor
+all_gather_single = all_gather_single_autograd = all_gather_tensor_autograd = all_gather_tensor
+all_gather_single_coalesced = all_gather_into_tensor_coalesced
+reduce_scatter_single = reduce_scatter_single_autograd = reduce_scatter_tensor_autograd = reduce_scatter_tensor
+reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced

@@ -11,7 +11,7 @@ from metatensor.distributed._backend import Backend, named_communicators, usable
 from metatensor.distributed._errors import DistBackendError, DistError, DistNetworkError, DistStoreError
 from metatensor.distributed._reduce_op import ReduceOp, supports_complex
 from metatensor.distributed._single import NoData, OneRank, SingleConnection
-from metatensor.distributed._world import current_world
+from metatensor.distributed._world import current_world, observed
 from metatensor.distributed.communicators import Connection, GroupCommunicator, find_communicator, launched_by
 from metatensor.distributed.work import Work, seconds_of
 
@@ -52,7 +52,11 @@ class ProcessGroup:
 
     def rank(self) -> int:
         """Return the rank of this process in the group."""
-        return self._rank
+        return observed(self._rank_of)
+
+    def _rank_of(self, rank: int) -> int:
+        """Return the rank in the group of a rank in the world, or -1 if it is not in it."""
+        return self.ranks.index(rank) if rank in self.ranks else -1
 
     def size(self) -> int:
         """Return the number of ranks in the group."""
@@ -298,12 +302,15 @@ def init_process_group(
     world.connections["default"] = connection
     world.created = 1
     ranks = tuple(range(connection.size))
-    world.default = _register(
-        ProcessGroup(
+    try:
+        made = ProcessGroup(
             backend=Backend(backend or Backend.UNDEFINED), name=group_name or "0", desc="default_pg", ranks=ranks,
             connection=connection, timeout=seconds,
-        )
-    )  # fmt: skip
+        )  # fmt: skip
+        world.default = _register(made)
+    except BaseException:
+        world.clear()
+        raise
     world.same_ranks[ranks] = 1
 
 
@@ -339,6 +346,9 @@ def _said(name: str, said: dict[str, str]) -> int:
 
 
 def _register(made: ProcessGroup) -> ProcessGroup:
+    """Add a group to those of this rank, and connect its ranks: the first message may concern only two of them."""
+    if isinstance(made._connection, _Several):
+        made.communicator()
     current_world().names[made] = made.group_name
     return made
 
@@ -362,7 +372,7 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
 
 def new_group(
     ranks: Iterable[int] | None = None, timeout: timedelta | None = None, backend: str | None = None, pg_options: Any = None,
-    use_local_synchronization: bool = False, group_desc: str | None = None, device_id: Any = None,
+    use_local_synchronization: bool = False, group_desc: str | None = None, device_id: Any = None, sort_ranks: bool = True,
 ) -> Any:  # fmt: skip
     """Create a group of some ranks. Return the placeholder ``NON_GROUP_MEMBER`` on the other ranks.
 
@@ -371,7 +381,7 @@ def new_group(
     Parameters
     ----------
     ranks : iterable of int, optional
-        Ranks in the world. They are sorted. Default: all.
+        Ranks in the world. Default: all.
     timeout : timedelta, optional
         How long an operation of the group waits for other ranks. Default: as for the default group.
     backend : str, optional
@@ -381,6 +391,8 @@ def new_group(
         Ignored.
     group_desc : str, optional
         A description.
+    sort_ranks : bool
+        Whether ranks in the group have the order of the ranks in the world, or that of ``ranks``. Default True.
 
     Raises
     ------
@@ -391,16 +403,29 @@ def new_group(
     world = current_world()
     assert world.default is not None
     size = world.default.size()
-    chosen = world.default.ranks if ranks is None else tuple(sorted(ranks))
-    if chosen and not (0 <= chosen[0] and chosen[-1] < size):
+    chosen = world.default.ranks if ranks is None else tuple(sorted(ranks) if sort_ranks else ranks)
+    if chosen and not (0 <= min(chosen) and max(chosen) < size):
         known = "the only rank in the world is 0" if size == 1 else f"the ranks in the world are 0 to {size - 1}"
         raise ValueError(f"torch.distributed.new_group: {known}, got {list(chosen)}")
     if len(set(chosen)) != len(chosen):
         raise ValueError(f"torch.distributed.new_group: a rank is named twice in {list(chosen)}")
-    name = str(world.created)
-    world.created += 1
-    if world.default.rank() not in chosen:
+    if not observed(lambda rank: rank in chosen):
+        world.created += 1
         return GroupMember.NON_GROUP_MEMBER
+    return create_group(chosen, timeout, backend, group_desc)
+
+
+def create_group(
+    ranks: tuple[int, ...], timeout: timedelta | None = None, backend: str | None = None, group_desc: str | None = None
+) -> ProcessGroup:
+    """Create a group of ranks to which this rank belongs. See `new_group`.
+
+    The program does not learn which group that is, so ``sim.run(ranks="groups")`` does not tell ranks apart by it.
+    """
+    world = current_world()
+    assert world.default is not None
+    chosen, name = ranks, str(world.created)
+    world.created += 1
     index = world.same_ranks.get(chosen, 0)
     world.same_ranks[chosen] = index + 1
     return _register(
@@ -411,7 +436,10 @@ def new_group(
     )  # fmt: skip
 
 
-def new_subgroups(group_size: int | None = None, group: Any = None, **options: Any) -> tuple[Any, list[Any]]:
+def new_subgroups(
+    group_size: int | None = None, group: Any = None, timeout: timedelta | None = None, backend: str | None = None,
+    pg_options: Any = None, group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:  # fmt: skip
     """Divide a group into subgroups of consecutive ranks. Return the group of this process and the list of all subgroups.
 
     ``group_size`` must divide the size of the group. Its default is the environment variable LOCAL_WORLD_SIZE, else the
@@ -422,10 +450,13 @@ def new_subgroups(group_size: int | None = None, group: Any = None, **options: A
     if size <= 0 or parent.size() % size:
         raise ValueError(f"torch.distributed.new_subgroups: the group has size {parent.size()}, got group_size={group_size}")
     lists = [parent.ranks[start : start + size] for start in range(0, parent.size(), size)]
-    return new_subgroups_by_enumeration(lists, **options)
+    return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
 
 
-def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]], **options: Any) -> tuple[Any, list[Any]]:
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: timedelta | None = None, backend: str | None = None,
+    pg_options: Any = None, group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:  # fmt: skip
     """Create a group for each list of ranks. Return the group of this process and the list of all groups.
 
     Raise ValueError if a rank appears in two lists.
@@ -433,14 +464,13 @@ def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]
     named = [rank for ranks in ranks_per_subgroup_list for rank in ranks]
     if len(set(named)) != len(named):
         raise ValueError(f"torch.distributed.new_subgroups_by_enumeration: a rank is in two of the groups {ranks_per_subgroup_list}")
-    known = {name: options[name] for name in ("timeout", "backend", "pg_options", "group_desc") if name in options}
-    made = [new_group(ranks, **known) for ranks in ranks_per_subgroup_list]
+    made = [new_group(ranks, timeout, backend, pg_options, group_desc=group_desc) for ranks in ranks_per_subgroup_list]
     return next((one for one in made if isinstance(one, ProcessGroup)), None), made
 
 
 def split_group(
     parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | None = None, timeout: timedelta | None = None,
-    pg_options: Any = None, group_desc: str | None = None,
+    pg_options: Any = None, group_desc: str | None = None, backend: str | None = None,
 ) -> Any:  # fmt: skip
     """Divide a group. Return the new group of this process, or None if it is in none of the lists.
 
@@ -453,7 +483,7 @@ def split_group(
     for ranks in split_ranks:
         if any(not 0 <= rank < parent.size() for rank in ranks):
             raise ValueError(f"torch.distributed.split_group: the ranks of the parent are 0 to {parent.size() - 1}, got {list(ranks)}")
-        made = new_group([parent.ranks[rank] for rank in ranks], timeout=timeout, group_desc=group_desc)
+        made = new_group([parent.ranks[rank] for rank in ranks], timeout, backend, group_desc=group_desc, sort_ranks=False)
         found = made if isinstance(made, ProcessGroup) else found
     return found
 
@@ -467,10 +497,9 @@ def group_of_ranks(ranks: Sequence[int]) -> ProcessGroup:
         return world.default
     found = world.groups_of_ranks.get(chosen)
     if found is None:
-        made = new_group(chosen, group_desc="functional")
-        if not isinstance(made, ProcessGroup):
-            raise ValueError(f"torch.distributed: rank {get_rank()} is not in the group of ranks {list(chosen)}")
-        found = world.groups_of_ranks[chosen] = made
+        if world.default._rank not in chosen or len(set(chosen)) != len(chosen):
+            raise ValueError(f"torch.distributed: rank {world.default._rank} is not in the group of ranks {list(chosen)}")
+        found = world.groups_of_ranks[chosen] = create_group(chosen, group_desc="functional")
     return found
 
 
@@ -532,7 +561,14 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 def get_process_group_ranks(group: Any = None) -> list[int]:
     """Return the ranks of the group in the world, or ``[]`` if this process is not in it."""
-    return list(the_group(group).ranks) if member(group) else []
+    return list(_known_ranks(the_group(group))) if member(group) else []
+
+
+def _known_ranks(group: ProcessGroup) -> tuple[int, ...]:
+    """Return the ranks of a group to the program, which thereby learns to which group its rank belongs."""
+    if group is not current_world().default:
+        observed(lambda rank: rank in group.ranks)
+    return group.ranks
 
 
 def get_global_rank(group: Any, group_rank: int) -> int:
@@ -540,7 +576,7 @@ def get_global_rank(group: Any, group_rank: int) -> int:
     found = the_group(group)
     if not 0 <= group_rank < found.size():
         raise ValueError(f"torch.distributed.get_global_rank: {_known(found.size())} in the group, got {group_rank}")
-    return found.ranks[group_rank]
+    return _known_ranks(found)[group_rank]
 
 
 def get_group_rank(group: Any, global_rank: int) -> int:
@@ -550,7 +586,7 @@ def get_group_rank(group: Any, global_rank: int) -> int:
         if found.size() == 1:
             raise ValueError(f"torch.distributed.get_group_rank: {_known(1)} in the group, got {global_rank}")
         raise ValueError(f"torch.distributed.get_group_rank: the group has the ranks {list(found.ranks)}, got {global_rank}")
-    return found.ranks.index(global_rank)
+    return _known_ranks(found).index(global_rank)
 
 
 def _known(size: int) -> str:

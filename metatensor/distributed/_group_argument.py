@@ -8,7 +8,6 @@ from metatensor.distributed._group import (
     GroupMember,
     ProcessGroup,
     _resolve_process_group,
-    get_rank,
     get_world_size,
     group_of_ranks,
     member,
@@ -46,9 +45,10 @@ def group_named(name: str, group: Any) -> ProcessGroup:
         return the_group(group.get_group())
     lists = list(group)
     if lists and all(isinstance(one, (list, tuple)) for one in lists):
-        mine = [one for one in lists if get_rank() in one]
+        here = the_group(None)._rank
+        mine = [one for one in lists if here in one]
         if len(mine) != 1:
-            raise ValueError(f"torch.distributed.{name}: rank {get_rank()} is in {len(mine)} of the groups {lists}, not in one")
+            raise ValueError(f"torch.distributed.{name}: rank {here} is in {len(mine)} of the groups {lists}, not in one")
         lists = list(mine[0])
     if get_world_size() == 1:
         only_this_process(name, len(lists))

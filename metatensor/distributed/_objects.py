@@ -51,10 +51,10 @@ def gather_object(
     if member(group):
         found = the_group(group)
         root = root_in("gather_object", found, dst, group_dst)
-        if found.rank() == root:
+        if found._rank == root:
             check_list("gather_object", object_gather_list, found.size())
         gathered = _exchange("gather_object", found, obj, f"root {found.ranks[root]}")
-        if found.rank() == root:
+        if found._rank == root:
             assert object_gather_list is not None
             object_gather_list[:] = gathered
 
@@ -68,12 +68,12 @@ def broadcast_object_list(
     found = the_group(group)
     root = root_in("broadcast_object_list", found, src, group_src)
     if found.size() > 1:
-        given = _exchange("broadcast_object_list", found, list(object_list) if found.rank() == root else len(object_list),
+        given = _exchange("broadcast_object_list", found, list(object_list) if found._rank == root else len(object_list),
                           f"root {found.ranks[root]}")[root]  # fmt: skip
         if len(given) != len(object_list):
             raise RuntimeError(f"torch.distributed.broadcast_object_list: the list has {len(object_list)} elements, that of the source "
                                f"{len(given)}")
-        if found.rank() != root:
+        if found._rank != root:
             object_list[:] = given
 
 
@@ -88,11 +88,11 @@ def scatter_object_list(
     root = root_in("scatter_object_list", found, src, group_src)
     if not scatter_object_output_list:
         raise ValueError("torch.distributed.scatter_object_list: the output list must have at least one element, got 0")
-    if found.rank() == root:
+    if found._rank == root:
         check_list("scatter_object_list", scatter_object_input_list, found.size())
-    given = list(scatter_object_input_list or ()) if found.rank() == root else None
+    given = list(scatter_object_input_list or ()) if found._rank == root else None
     scattered = _exchange("scatter_object_list", found, given, f"root {found.ranks[root]}")[root if found.size() > 1 else 0]
-    scatter_object_output_list[0] = scattered[found.rank()]
+    scatter_object_output_list[0] = scattered[found._rank]
 
 
 # Point to point -------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ def _peer(name: str, group: Any, rank: int | None, group_rank: int | None) -> tu
     if found.size() == 1:
         raise ValueError(f"torch.distributed.{name}: this process is the only one in the group and cannot send to itself")
     peer = root_in(name, found, rank, group_rank, default=None)
-    if peer == found.rank():
+    if peer == found._rank:
         raise ValueError(f"torch.distributed.{name}: rank {found.ranks[peer]} cannot send to itself")
     return found, peer
 

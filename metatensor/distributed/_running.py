@@ -7,7 +7,9 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.attribution import Collective
+from metatensor._core.capture import Capture
 from metatensor._core.late import later
+from metatensor._core.modes import current_modes
 from metatensor.distributed._agreement import check_agreement
 from metatensor.distributed._group import ProcessGroup
 from metatensor.distributed._world import current_world
@@ -112,9 +114,18 @@ def run(
         Return the handle without waiting.
     result : object
         What the handle returns as its result.
+
+    Raises
+    ------
+    NotImplementedError
+        If a program is being traced in this thread and the group has several ranks.
     """
     if nbytes is None:
         nbytes = 0 if tensor is None else tensor.numel() * tensor.element_size()
+    if len(group.ranks) > 1 and any(isinstance(mode, Capture) for mode in current_modes()):
+        raise NotImplementedError(
+            f"torch.distributed: {kind} in a group of {len(group.ranks)} ranks cannot be traced, because programs contain only operators"
+        )
     log(kind, group, tensor, nbytes, detail, async_op)
     staged = Staged()
     with Collective(), mt.no_grad():

@@ -7,13 +7,16 @@ of one process, each with its own state.
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     from metatensor.distributed._group import ProcessGroup
     from metatensor.distributed.communicators import Connection
 
-__all__ = ["Launch", "World", "current_world", "use_world"]
+T = TypeVar("T")
+
+__all__ = ["Launch", "World", "current_world", "observed", "use_world"]
 
 
 class Launch:
@@ -48,6 +51,10 @@ class World:
         """The active `CommunicationLog`s."""
         self.coalescing: list[Any] = []
         """The active coalescing managers, the innermost one last."""
+        self.observations: list[Callable[[int], Any]] | None = None
+        """What the program has learned about its rank, if that is recorded: functions of the rank."""
+        self.rank = 0
+        """The rank in the world, where observations are recorded."""
 
     def clear(self) -> None:
         """Forget all groups and close the connections."""
@@ -81,3 +88,23 @@ def use_world(world: World | None) -> World | None:
     else:
         _of_thread.world = world
     return before
+
+
+def observed(value_of: Callable[[int], T]) -> T:
+    """Return ``value_of(rank)`` for the rank in the world of the running program.
+
+    Whatever a program learns about its rank goes through this function: its rank, its coordinates in a mesh, the shape of
+    its part of a tensor. ``sim.run(ranks="groups")`` runs one of the ranks for which all values are the same.
+
+    Parameters
+    ----------
+    value_of : callable
+        A function of a rank in the world that can be called for any rank and depends on nothing else that differs between
+        ranks.
+    """
+    world = current_world()
+    if world.observations is not None:
+        world.observations.append(value_of)
+        return value_of(world.rank)
+    assert world.default is not None
+    return value_of(world.default._rank)

@@ -132,7 +132,7 @@ def log(kind: str, group: Any, tensor: Any, nbytes: int, detail: str, asynchrono
     known = tensor is not None
     for one in logs:
         one.entries.append(Communication(
-            len(one.entries), kind, nbytes, group.ranks, group.ranks[group.rank()], detail,
+            len(one.entries), kind, nbytes, group.ranks, group.ranks[group._rank], detail,
             str(tensor.dtype).rpartition(".")[2] if known else "", tuple(tensor.shape) if known else (),
             tensor.device.type if known else "", asynchronous, line,
         ))  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
+from metatensor.distributed._group import the_group
+from metatensor.distributed.reducer import broadcast_coalesced, check_same_parameters
 
 __all__ = ["_apply_to_tensors", "_p_assert", "_sync_module_states", "_verify_param_shape_across_processes"]
 
@@ -29,8 +31,16 @@ def _p_assert(cond: Any, s: str, raise_assertion_error: bool = True) -> None:
 
 
 def _verify_param_shape_across_processes(process_group: Any, tensors: Any, logger: Any = None) -> None:
-    """Do nothing: there is no other process to compare with."""
+    """Raise RuntimeError unless the tensors have the same shapes and dtypes on all ranks."""
+    check_same_parameters(list(tensors), the_group(process_group))
 
 
-def _sync_module_states(module: Any, process_group: Any, *args: Any, **options: Any) -> None:
-    """Do nothing: there is no other process to synchronize with."""
+def _sync_module_states(
+    module: Any, process_group: Any, broadcast_bucket_size: int = 0, src: int = 0, params_and_buffers_to_ignore: Any = (),
+    broadcast_buffers: bool = True,
+) -> None:  # fmt: skip
+    """Copy the parameters and buffers of rank ``src`` of the group to all ranks."""
+    found = [one for name, one in module.named_parameters() if name not in params_and_buffers_to_ignore]
+    if broadcast_buffers:
+        found += [one for name, one in module.named_buffers() if name not in params_and_buffers_to_ignore]
+    broadcast_coalesced(found, the_group(process_group), src)

@@ -63,9 +63,10 @@ class PluginInfo(NamedTuple):
     distribution: str
     version: str
     state: str
-    """One of "not loaded", "blocked", "broken" and "loaded". For the plugin of a device, "available" or "no device" replaces "loaded"."""
+    """One of "not loaded", "blocked", "broken" and "loaded". For the plugin of a device, "available" or "no device" replaces "loaded",
+    for a communicator "available" or "unavailable"."""
     reason: str
-    """Why the plugin is blocked or broken, or why its device is not available. Otherwise empty."""
+    """Why the plugin is blocked or broken, or why its device or communicator is not available. Otherwise empty."""
     devices: tuple[str, ...]
     """The devices that are present, such as "cuda:0" and "cuda:1"."""
 
@@ -373,6 +374,8 @@ class PluginManager:
         distribution, version = plugin.distribution()
         if plugin.loaded and plugin.group == "devices":
             return _device_row(plugin.name, distribution, version, self._backends[plugin.name])
+        if plugin.loaded and plugin.group == "communicators":
+            return PluginInfo(plugin.group, plugin.name, distribution, version, *_communicator_state(plugin.provided[0]), ())
         if plugin.blocked:
             state, reason = "blocked", f"by {BLOCK_VARIABLE}"
         elif plugin.error is not None:
@@ -506,6 +509,15 @@ def _device_row(name: str, distribution: str, version: str, backend: DeviceBacke
         return PluginInfo("devices", name, distribution, version, "broken", _reason(error), ())
     devices = tuple(f"{name}:{index}" for index in range(count))
     return PluginInfo("devices", name, distribution, version, "available" if count else "no device", reason, devices)
+
+
+def _communicator_state(communicator: Any) -> tuple[str, str]:
+    """Return the state and the reason in the row of a loaded communicator."""
+    try:
+        reason = communicator.unavailable_reason()
+    except (Exception, SystemExit) as error:
+        return "broken", _reason(error)
+    return "unavailable" if reason else "available", reason
 
 
 _manager: PluginManager | None = None

@@ -111,6 +111,18 @@ def messages(place):
         assert [one.tolist() for one in got] == [[7.0] * 3, [8.0] * 3]
 
 
+def first_message(place):
+    """The first message in a group concerns two of its ranks, and the others do not wait."""
+    rank, size = here()
+    group = dist.new_group(range(size), group_desc="messages")
+    if size > 1 and rank == 0:
+        dist.send(filled(5.0, place=place), 1, group)
+    elif rank == 1:
+        got = mt.empty(3, device=place)
+        dist.recv(got, 0, group)
+        assert got.tolist() == [5.0] * 3
+
+
 def any_source(place):
     rank, size = here()
     if rank == 0:
@@ -168,6 +180,10 @@ def groups(place):
     z = filled(2.0, place=place)
     dist.all_reduce(z, group=pairs)
     assert z.tolist() == [2.0] * 3 and dist.get_process_group_ranks(pairs) == [rank]
+    reverse = dist.new_group(range(size)[::-1], sort_ranks=False)
+    parts = mt.empty(size, device=place)
+    dist.all_gather_into_tensor(parts, filled(float(rank), (1,), place=place), group=reverse)
+    assert parts.tolist() == [float(r) for r in range(size)][::-1] and dist.get_rank(reverse) == size - 1 - rank
     dist.barrier(mine)
     dist.destroy_process_group(mine)
     dist.barrier()
@@ -237,4 +253,4 @@ def waiting(place):
     assert future.wait() == [size] * 3
 
 
-PROGRAMS = [reductions, gathering, exchanging, messages, any_source, objects, groups, coalesced, gradients, waiting]
+PROGRAMS = [first_message, reductions, gathering, exchanging, messages, any_source, objects, groups, coalesced, gradients, waiting]

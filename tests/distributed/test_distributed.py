@@ -255,3 +255,33 @@ def test_values():
     assert piece.tolist() == [[3, 4]]
     with pytest.raises(ValueError):
         ShardMetadata([0], [1, 2])
+
+
+def test_the_debug_level(monkeypatch):
+    try:
+        monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "detail")
+        dist.set_debug_level_from_env()
+        assert dist.get_debug_level() is dist.DebugLevel.DETAIL
+        monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "loud")
+        with pytest.raises(RuntimeError, match="'LOUD'"):
+            dist.set_debug_level_from_env()
+    finally:
+        dist.set_debug_level(dist.DebugLevel.OFF)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("module", ["", "._functional_collectives", ".nn.functional"])
+def test_signatures_are_those_of_pytorch(module):
+    import importlib
+    import inspect
+
+    theirs = importlib.import_module(f"torch.distributed{module}")
+    ours = importlib.import_module(f"metatensor.distributed{module}")
+    for name in ours.__all__:
+        if not inspect.isfunction(getattr(ours, name)) or not inspect.isfunction(getattr(theirs, name, None)) or name.startswith("is_"):
+            continue
+        parameters = [
+            [one.name for one in inspect.signature(getattr(library, name)).parameters.values() if not one.name.startswith("_")]
+            for library in (ours, theirs)
+        ]
+        assert parameters[0] == parameters[1], name

@@ -10,6 +10,7 @@ from distributed.rank_programs import PROGRAMS
 from metatensor import distributed as dist
 from metatensor.distributed import _functional_collectives as functional
 from metatensor.distributed import sim
+from metatensor.distributed._world import observed
 
 
 def world(function):
@@ -299,3 +300,61 @@ def test_stores_give_way():
         return b""
 
     assert sim.run(world(talk), world_size=2)[0] == b"42"
+
+
+# Classes of ranks -----------------------------------------------------------------------------------------------------
+
+
+def test_one_rank_of_each_class():
+    runs = []
+
+    def everybody_the_same():
+        runs.append(None)
+        x = mt.empty(dist.get_world_size(), 4, device="meta")
+        dist.all_reduce(x)
+        return x.shape
+
+    results = sim.run(world(everybody_the_same), world_size=512, ranks="groups", record=True)
+    assert len(runs) == 2 and len(results) == 512 and results[511] == (512, 4)  # the last rank confirms the first
+    assert results.classes == [list(range(512))] and results.logs[77].bytes_by_kind() == {"all_reduce": 512 * 16}
+
+    def stages():
+        runs.append(None)
+        stage = observed(lambda rank: rank // 128)
+        if stage:
+            dist.recv(mt.empty(4, device="meta"), 0)
+        return stage
+
+    runs.clear()
+    results = sim.run(world(stages), world_size=512, ranks="groups", record=True)
+    assert list(results) == [rank // 128 for rank in range(512)] and len(runs) == 8
+    assert [len(one) for one in results.classes] == [128] * 4 and [len(results.logs[rank]) for rank in (0, 200)] == [0, 1]
+
+    def reads_its_rank():
+        return dist.get_rank()
+
+    assert sim.run(world(reads_its_rank), world_size=5, ranks="groups") == list(range(5))
+
+
+def test_classes_are_checked():
+    turn = []
+
+    def differs():
+        turn.append(None)
+        dist.all_reduce(mt.empty(len(turn), device="meta"))
+
+    with pytest.raises(dist.DistBackendError, match="ranks 0 and 3 learn the same about their ranks, but do different things"):
+        sim.run(world(differs), world_size=4, ranks="groups")
+    with pytest.raises(ValueError, match="'all' or 'groups'"):
+        sim.run(world(differs), world_size=4, ranks="some")
+
+
+def test_collectives_are_not_lost_in_traced_programs():
+    def traced():
+        return mt.program.trace(lambda x: dist.all_reduce(x * 2), mt.empty(2, device="meta"))
+
+    with pytest.raises(NotImplementedError, match="all_reduce in a group of 2 ranks cannot be traced"):
+        sim.run(world(traced), world_size=2)
+    assert len(sim.run(world(traced), world_size=1)[0].calls) > 0
+    with pytest.raises(TypeError, match="expected a tensor, got tuple"):
+        sim.run(world(lambda: dist.all_reduce((mt.empty(2, device="meta"),))), world_size=1)

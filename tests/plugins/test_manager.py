@@ -237,6 +237,45 @@ def test_formats_are_named_once(monkeypatch):
         plugins.formats()
 
 
+class Engine:
+    """What the manager asks a communicator."""
+
+    def __init__(self, name="engine", reason=""):
+        self.name, self.reason = name, reason
+
+    def connect(self, rank, size, timeout, store):
+        raise AssertionError
+
+    def unavailable_reason(self):
+        if self.reason is None:
+            raise OSError("no driver")
+        return self.reason
+
+
+def engines(*registered):
+    return manager(Entry("engine", plugin(*registered, hook="metatensor_communicators")), group="communicators")
+
+
+@pytest.mark.parametrize("reason, expected", [
+    ("", ("available", "")), ("no library", ("unavailable", "no library")), (None, ("broken", "OSError: no driver")),
+])  # fmt: skip
+def test_communicators(reason, expected, monkeypatch):
+    found = engines(Engine(reason=reason))
+    monkeypatch.setattr(plugins.loading, "_manager", found)
+    assert plugins.communicators() == ["engine"] and plugins.communicator("engine").name == "engine"
+    assert plugins.communicator("other") is None
+    assert {info.name: info[4:6] for info in found.report()}["engine"] == expected
+
+
+@pytest.mark.parametrize("registered, message", [
+    ((), "registered 0 communicators"), ((Engine(), Engine()), "registered 2 communicators"),
+    ((Engine("other"),), "registers the communicator 'other'"), ((object(),), "expected a Communicator, got object"),
+])  # fmt: skip
+def test_wrong_communicators(registered, message):
+    with pytest.raises(RuntimeError, match=message):
+        engines(*registered).load("communicators", "engine")
+
+
 def test_one_plugin_in_two_groups():
     both = Plugin(**vars(plugin(Toy())), **vars(plugin("command", hook="metatensor_commands")))
     entry = Entry("toy", both)

@@ -1,5 +1,7 @@
 """The communicator for MPI: the programs of the simulated ranks on real processes, and processes that fail."""
 
+import importlib.util
+import json
 import re
 import time
 from pathlib import Path
@@ -9,11 +11,13 @@ import pytest
 import metatensor as mt
 from distributed.rank_programs import PROGRAMS
 from metatensor import distributed as dist
+from metatensor.distributed import sim
 from metatensor.distributed.communicators import find_communicator
 from plugins import mpiexec
 
 mpiexec.skip_without_mpi()
 
+EXAMPLE = mpiexec.TESTS.parent / "examples" / "train_ddp.py"
 FAULTS = str(Path(__file__).with_name("mpi_faults.py"))
 
 
@@ -47,6 +51,35 @@ def test_ranks_that_disagree_are_explained_on_demand():
     assert done.returncode != 0
     assert re.search(r"ranks 0 and 1 disagree about a collective: different operation and detail\n  rank 0: operation all_reduce.*\n"
                      r"  rank 1: operation broadcast", done.stderr), done.stderr  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 4])
+def test_training_is_the_one_that_was_simulated(count, tmp_path):
+    """Losses of DistributedDataParallel are those of one process; what MPI communicates is what meta predicted, on each rank."""
+    spec = importlib.util.spec_from_file_location("train_ddp", EXAMPLE)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    losses = sim.run(example.train, world_size=1)[0][0]
+    assert len(losses) == 20 and losses[-1] < losses[0] / 2
+    simulated = sim.run(example.train, world_size=count)
+    predicted = sim.run(example.train, 20, "meta", world_size=count)
+    done = mpiexec.run(count, str(EXAMPLE), "--log", str(tmp_path / "log"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    for rank in range(count):
+        real = json.loads((tmp_path / f"log.{rank}").read_text())
+        assert real["losses"] == pytest.approx(losses, rel=1e-5)
+        assert simulated[rank][0] == pytest.approx(losses, rel=1e-5)
+        assert json.loads(json.dumps(predicted[rank][1].what())) == real["log"] and len(real["log"]) > 40
+        assert simulated[rank][1].what() == predicted[rank][1].what()
+
+
+def test_messages_have_a_limit(monkeypatch):
+    from metatensor_mpi import group
+
+    monkeypatch.setattr(group, "LARGEST", 7)
+    with pytest.raises(dist.DistBackendError, match=r"at most 7 bytes in one message, got a tensor of shape \[2\] with 8"):
+        group._bytes(mt.ones(2))
 
 
 def test_without_mpiexec(monkeypatch):

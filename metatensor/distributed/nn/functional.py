@@ -106,13 +106,13 @@ class _Gather(mt.autograd.Function):
     def forward(ctx: Any, tensor: Any, root: int, group: ProcessGroup) -> Any:
         ctx.root, ctx.group = root, group
         parts = [mt.zeros_like(tensor, memory_format=mt.contiguous_format) for _ in range(group.size())]
-        _collectives.gather(tensor.detach(), parts if group.rank() == root else None, group=group, group_dst=root)
+        _collectives.gather(tensor.detach(), parts if group._rank == root else None, group=group, group_dst=root)
         return tuple(parts)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
         result = mt.empty_like(grads[0], memory_format=mt.contiguous_format)
-        here = ctx.group.rank() == ctx.root
+        here = ctx.group._rank == ctx.root
         _collectives.scatter(result, list(grads) if here else None, group=ctx.group, group_src=ctx.root)
         return result, None, None
 
@@ -124,14 +124,14 @@ class _Scatter(mt.autograd.Function):
     def forward(ctx: Any, root: int, group: ProcessGroup, *tensors: Any) -> Any:
         ctx.root, ctx.group = root, group
         result = mt.empty_like(tensors[0], memory_format=mt.contiguous_format)
-        given = [one.detach() for one in tensors] if group.rank() == root else None
+        given = [one.detach() for one in tensors] if group._rank == root else None
         _collectives.scatter(result, given, group=group, group_src=root)
         return result
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Any:
         parts = [mt.zeros_like(grad, memory_format=mt.contiguous_format) for _ in range(ctx.group.size())]
-        _collectives.gather(grad, parts if ctx.group.rank() == ctx.root else None, group=ctx.group, group_dst=ctx.root)
+        _collectives.gather(grad, parts if ctx.group._rank == ctx.root else None, group=ctx.group, group_dst=ctx.root)
         return (None, None, *parts)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from metatensor.distributed._world import Launch, World, current_world
 from metatensor.distributed.communication_log import CommunicationLog
+from metatensor.distributed.sim.classes import run_classes
 from metatensor.distributed.sim.communicator import SimConnection
 from metatensor.distributed.sim.matching import explain_waiting
 from metatensor.distributed.sim.scheduler import Deadlock, Rank, RankFailed, Scheduler
@@ -23,7 +24,10 @@ class Results(list):
     """What the function returned, by rank."""
 
     logs: list[CommunicationLog]
-    """With ``record=True``: what each rank communicated."""
+    """With ``record=True``: what each rank communicated. The log of a class of ranks is that of its first rank."""
+
+    classes: list[list[int]]
+    """The ranks of each class, of which one was run. With ``ranks="all"`` each rank is a class."""
 
 
 def run(
@@ -44,7 +48,9 @@ def run(
     world_size : int
         Number of ranks.
     ranks : str
-        ``"all"``: run every rank.
+        ``"all"``: run every rank. ``"groups"``: run one rank of each class of ranks that do the same, without the others, on
+        meta only. Ranks do the same if the program learns the same about them: `get_rank` and the rank in a group tell
+        them apart, and so do coordinates in a mesh. Calls of ranks of different classes are not matched.
     timeout : timedelta or float, optional
         Time after which TimeoutError is raised if a rank does not give way to the others. Default: no limit.
     record : bool
@@ -81,8 +87,13 @@ def run(
     """
     if world_size < 1:
         raise ValueError(f"sim.run: world_size must be positive, got {world_size}")
-    if ranks != "all":
-        raise ValueError(f"sim.run: ranks must be 'all', got {ranks!r}")
+    if ranks not in ("all", "groups"):
+        raise ValueError(f"sim.run: ranks must be 'all' or 'groups', got {ranks!r}")
+    if ranks == "groups":
+        found, found_logs, classes = run_classes(lambda: fn(*args, **kwargs), world_size, seconds_of(timeout))
+        results = Results(found)
+        results.logs, results.classes = found_logs if record else [], classes
+        return results
     members = [Rank(index, World()) for index in range(world_size)]
 
     def explain(waiting: list[Rank]) -> str:
@@ -101,5 +112,5 @@ def run(
 
     scheduler.run(body)
     results = Results(one.result for one in members)
-    results.logs = logs if record else []
+    results.logs, results.classes = logs if record else [], [[one.index] for one in members]
     return results

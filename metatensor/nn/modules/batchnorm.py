@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.late import later
 from metatensor.nn import functional as F
 from metatensor.nn import init
 from metatensor.nn.module import Module
@@ -205,15 +206,15 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalization of an input (N, C, ...), without synchronization between processes.
+    """Batch normalization of an input (N, C, ...) over the batches of all ranks of a process group.
 
-    The statistics are those of the local batch. The class exists so that models written for several processes can be
-    built. See `BatchNorm1d` for the other parameters and the formula.
+    In training the statistics are those of all batches together; each may have another size. In evaluation mode, and without
+    a process group, the layer works like `BatchNorm1d`, which has the other parameters and the formula.
 
     Parameters
     ----------
-    process_group : optional
-        Stored and otherwise unused.
+    process_group : ProcessGroup, optional
+        The ranks. Default: all.
 
     Raises
     ------
@@ -248,6 +249,23 @@ class SyncBatchNorm(_BatchNorm):
             raise ValueError(
                 f"SyncBatchNorm: expected at least 2 dimensions and some channels, got shape {list(input.shape)}"
             )
+
+    def forward(self, input: mt.Tensor) -> mt.Tensor:
+        from_batch = self.training or (self.running_mean is None and self.running_var is None)
+        if not (from_batch and self.training and later("is_initialized")() and later("get_world_size")(self.process_group) > 1):
+            return super().forward(input)
+        self._check_input_dim(input)
+        factor = self.momentum or 0.0
+        count = self.num_batches_tracked
+        if self.track_running_stats and count is not None:
+            count.add_(1)
+            if self.momentum is None and not count.is_meta:
+                factor = 1.0 / float(count)
+        running = (self.running_mean, self.running_var) if self.track_running_stats else (None, None)
+        normalized: mt.Tensor = later("synchronized_batch_norm")(
+            input, *running, self.weight, self.bias, factor, self.eps, self.process_group
+        )
+        return normalized
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:

@@ -1,4 +1,4 @@
-"""Data parallelism, for compatibility: metatensor runs in a single process and does not split batches over devices."""
+"""Data parallelism: `DistributedDataParallel`. Batches are not split over the devices of one process."""
 
 from __future__ import annotations
 

@@ -21,6 +21,8 @@ __all__ = ["MpiGroup"]
 
 SPIN = 0.0002
 """Seconds for which a waiting rank asks MPI without pause. Later it sleeps in between."""
+LARGEST = 2**31 - 1
+"""The largest count that MPI libraries before version 5 of the standard have."""
 LOOK = 0.005
 """Seconds between two looks for messages about failures."""
 
@@ -232,7 +234,16 @@ class MpiGroup(GroupCommunicator):
 
 
 def _bytes(tensor: Any) -> Any:
-    """Return the memory of a contiguous tensor as a NumPy array of bytes."""
+    """Return the memory of a contiguous tensor as a NumPy array of bytes.
+
+    Raise DistBackendError if it has more than `LARGEST` bytes.
+    """
+    nbytes = tensor.numel() * tensor.element_size()
+    if nbytes > LARGEST:
+        raise DistBackendError(
+            f"torch.distributed: MPI counts at most {LARGEST} bytes in one message, got a tensor of shape {list(tensor.shape)} with "
+            f"{nbytes}; communicate it in parts"
+        )
     return tensor.detach().reshape(-1).view(mt.uint8).numpy()
 
 
