@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import metatensor as mt
 from metatensor.distributed import _group
-from metatensor.distributed._world import current_world
+from metatensor.distributed._world import current_world, observed
 
 __all__ = ["DeviceMesh", "init_device_mesh"]
 
@@ -70,7 +70,9 @@ class DeviceMesh:
         if self._ranks and not 0 <= min(self._ranks) <= max(self._ranks) < size:
             raise ValueError(f"torch.distributed.DeviceMesh: the world has {size} ranks, got {list(self._ranks)}")
         self.mesh_dim_names = None if mesh_dim_names is None else tuple(mesh_dim_names)
-        self._rank = _group.get_rank()
+        world = current_world().default
+        assert world is not None
+        self._rank = world.ranks[world._rank]  # not observed: see `_world.observed`
         self._root = self if _root is None else _root
         self._flattened: dict[str, DeviceMesh] = {}
         self._sliced: dict[tuple[str, ...], DeviceMesh] = {}
@@ -79,8 +81,7 @@ class DeviceMesh:
         """The interned `DTensorSpec`s of this mesh."""
         self._plans: dict[Any, Any] = {}
         """The plans of calls with tensors on this mesh, see `metatensor._core.sharded`."""
-        here = self._ranks.index(self._rank) if self._rank in self._ranks else None
-        self._coordinate = None if here is None else _unravel(here, self._shape)
+        self._coordinate = self._place_of(self._rank)
         if _root is None and _init_backend:
             self._make_groups()
 
@@ -97,7 +98,7 @@ class DeviceMesh:
                     made.append(world)
                 else:
                     name = f"mesh_{(self.mesh_dim_names or range(self.ndim))[dim]}"
-                    made.append(_group.new_group(ranks, group_desc=name))
+                    made.append(_group.create_group(ranks, group_desc=name))
             self._groups = made
         return self._groups
 
@@ -219,18 +220,22 @@ class DeviceMesh:
 
     def get_rank(self) -> int:
         """Return the rank of this process in the world."""
-        return self._rank
+        return _group.get_rank()
+
+    def _place_of(self, rank: int) -> tuple[int, ...] | None:
+        """Return the index of a rank along each dimension, or None if it is not in the mesh."""
+        return _unravel(self._ranks.index(rank), self._shape) if rank in self._ranks else None
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
         """Return the index of this rank along a dimension. Raise RuntimeError if it is not in the mesh."""
-        dim = self._dim(mesh_dim)
+        dim, place_of = self._dim(mesh_dim), self._place_of
         if self._coordinate is None:
             raise RuntimeError(f"torch.distributed.DeviceMesh: rank {self._rank} is not in the mesh")
-        return self._coordinate[dim]
+        return observed(lambda rank: (place_of(rank) or (-1,) * (dim + 1))[dim])
 
     def get_coordinate(self) -> tuple[int, ...] | None:
         """Return the index of this rank along each dimension, or None if it is not in the mesh."""
-        return self._coordinate
+        return observed(self._place_of)
 
     @staticmethod
     def from_group(group: Any, device_type: str, mesh: Any = None, *, mesh_dim_names: tuple[str, ...] | None = None) -> DeviceMesh:

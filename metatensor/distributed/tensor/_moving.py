@@ -7,6 +7,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor.distributed import _functional_collectives as collectives
+from metatensor.distributed._world import observed
 from metatensor.distributed.tensor._utils import _compute_local_shape_and_global_offset, _part
 from metatensor.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard, _StridedShard
 
@@ -22,7 +23,7 @@ def is_cut(placement: Placement) -> bool:
 
 def local_shape(shape: Sequence[int], mesh: Any, placements: Placements) -> tuple[int, ...]:
     """Return the shape of this process's part."""
-    return part_shape(shape, mesh, placements, mesh.get_coordinate())
+    return observed(lambda rank: part_shape(shape, mesh, placements, mesh._place_of(rank)))
 
 
 def part_shape(shape: Sequence[int], mesh: Any, placements: Placements, coordinate: Sequence[int] | None) -> tuple[int, ...]:
@@ -98,11 +99,19 @@ def _apply(local: Any, mesh: Any, dim: int, target: Placement) -> Any:
     if size == 1 or not is_cut(target):
         return local
     cut = target.dim  # type: ignore[attr-defined]
-    runs = _runs(target, local.shape[cut], size, mesh.get_local_rank(dim))
+    length = local.shape[cut]
+    observed(lambda rank: tuple(map(len, _runs(target, length, size, _index(mesh, dim, rank)))))
+    runs = _runs(target, length, size, mesh._coordinate[dim])
     parts = [local.narrow(cut, run.start, len(run)) for run in runs]
     if not parts:
         return local.narrow(cut, 0, 0).clone(memory_format=mt.contiguous_format)
     return parts[0].clone(memory_format=mt.contiguous_format) if len(parts) == 1 else mt.cat(parts, cut)
+
+
+def _index(mesh: Any, dim: int, rank: int) -> int:
+    """Return the index of a rank in the world along a mesh dimension. Ranks outside of the mesh count as the first."""
+    place = mesh._place_of(rank)
+    return 0 if place is None else int(place[dim])
 
 
 def partial_of_whole(whole: Any, reduction: str, size: int, rank: int) -> Any:
@@ -170,7 +179,7 @@ def _reduce_scatter(local: Any, mesh: Any, dim: int, reduction: str, cut: int) -
     if not length:
         return local
     found = _with_numbers(local, reduce)
-    here = own[mesh.get_local_rank(dim)]
+    here = observed(lambda rank: own[_index(mesh, dim, rank)])
     return found if here == own[0] else found.narrow(cut, 0, here).clone(memory_format=mt.contiguous_format)
 
 
@@ -194,14 +203,15 @@ def _gather(local: Any, mesh: Any, dim: int, placement: Any, length: int) -> Any
 
 def _exchange(local: Any, mesh: Any, dim: int, source: int, target: int, length: int) -> Any:
     """Go from shards of one dimension to shards of another one."""
-    size, rank = mesh.size(dim), mesh.get_local_rank(dim)
+    size = mesh.size(dim)
     rows, columns = lengths(length, size), lengths(local.shape[target], size)
     starts = [sum(columns[:one]) for one in range(size)]
     parts = [local.narrow(target, start, count).reshape(-1) for start, count in zip(starts, columns)]
     shape = list(local.shape)
     shape[source], shape[target] = 1, 1
     rest = mt.Size(shape).numel()
-    received = [rest * count * columns[rank] for count in rows]
+    width = observed(lambda rank: columns[_index(mesh, dim, rank)])
+    received = [rest * count * width for count in rows]
     sent = [part.numel() for part in parts]
     even = len(set(received)) == 1 and len(set(sent)) == 1
     found = collectives.wait_tensor(
@@ -209,6 +219,6 @@ def _exchange(local: Any, mesh: Any, dim: int, source: int, target: int, length:
     )
     pieces = []
     for part, count in zip(found.split(received), rows):
-        shape[source], shape[target] = count, columns[rank]
+        shape[source], shape[target] = count, width
         pieces.append(part.reshape(shape))
     return mt.cat(pieces, source)
