@@ -345,13 +345,12 @@ def distribute_module(
 
 
 def _replicate(module: Any, mesh: DeviceMesh) -> None:
-    whole = [Replicate()] * mesh.ndim
-    for name, one in module._parameters.items():
-        if one is not None and not isinstance(one, DTensor):
-            module.register_parameter(name, mt.nn.Parameter(distribute_tensor(one.data, mesh, whole), one.requires_grad))
-    for name, one in module._buffers.items():
-        if one is not None and not isinstance(one, DTensor):
-            module._buffers[name] = distribute_tensor(one, mesh, whole)
+    """Replicate the plain parameters and buffers of a module, without those of its submodules."""
+    for table in (module._parameters, module._buffers):
+        plain = {name: one for name, one in table.items() if isinstance(one, Tensor) and not isinstance(one, DTensor)}
+        for name, one in plain.items():
+            made = distribute_tensor(one.detach(), mesh)
+            table[name] = made if table is module._buffers else mt.nn.Parameter(made, one.requires_grad)
 
 
 def _factory(name: str) -> Callable[..., Any]:

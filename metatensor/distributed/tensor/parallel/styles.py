@@ -226,21 +226,13 @@ class PrepareModuleOutput(ParallelStyle):
 class PrepareModuleInputOutput(ParallelStyle):
     """Redistribute the inputs and the outputs of a module, see `PrepareModuleInput` and `PrepareModuleOutput`.
 
-    ``use_local_input`` says whether the module receives this process's parts.
+    ``use_local_input`` says whether the module receives this process's parts. The other arguments are those of these styles.
     """
 
-    def __init__(
-        self, *, input_layouts: Any = None, desired_input_layouts: Any = None, input_kwarg_layouts: Any = None,
-        desired_input_kwarg_layouts: Any = None, use_local_input: bool = False, output_layouts: Any, desired_output_layouts: Any,
-        use_local_output: bool = True,
-    ) -> None:  # fmt: skip
-        self.prepare_module_input = PrepareModuleInput(
-            input_layouts=input_layouts, desired_input_layouts=desired_input_layouts, input_kwarg_layouts=input_kwarg_layouts,
-            desired_input_kwarg_layouts=desired_input_kwarg_layouts, use_local_output=use_local_input,
-        )  # fmt: skip
-        self.prepare_module_output = PrepareModuleOutput(
-            output_layouts=output_layouts, desired_output_layouts=desired_output_layouts, use_local_output=use_local_output
-        )
+    def __init__(self, *, use_local_input: bool = False, **layouts: Any) -> None:
+        outputs = {name: layouts.pop(name) for name in ("output_layouts", "desired_output_layouts", "use_local_output") if name in layouts}
+        self.prepare_module_input = PrepareModuleInput(use_local_output=use_local_input, **layouts)
+        self.prepare_module_output = PrepareModuleOutput(**outputs)
 
     def _apply(self, module: Any, device_mesh: DeviceMesh) -> Any:
         self.prepare_module_input._apply(module, device_mesh)

@@ -16,7 +16,7 @@ from metatensor.distributed.tensor.sharding.axes import Axis, Shapes
 
 __all__ = ["POSITIONS", "dims_of", "members", "options", "position", "size_arguments"]
 
-# Properties of position, in the order in which they are preferred when a rule is made.
+# Properties of position, the preferred ones first.
 POSITIONS = ("lead", "equal", "first", "batch1", "batch2", "batch3", "batch4", "batch5", "right", "left")
 
 

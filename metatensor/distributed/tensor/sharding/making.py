@@ -25,8 +25,8 @@ from metatensor.testing.samples import Sample, Spec
 
 __all__ = ["Observation", "make_rules", "observations", "sharded_overloads"]
 
-# Operators that depend on the strides of their arguments, or change a table at indices: they run on whole tensors.
-WITHOUT_RULES = frozenset("_from_host as_strided embedding_renorm_ nn.functional.embedding_bag _embedding_bag".split())
+# Operators that depend on strides, or whose outcomes depend on which indices are equal: they run on whole tensors.
+WITHOUT_RULES = frozenset("_from_host as_strided embedding_renorm_ index_reduce nn.functional.embedding_bag _embedding_bag".split())
 SCALES = (1, 2, 3)  # the sizes of an axis that are tried, as multiples
 LARGEST_UNITS = 12  # of an axis that is cut
 LARGEST_PARTIAL = 3  # arguments that are partial together

@@ -27,11 +27,11 @@ def samples_for(op: Any, overload: Any) -> list[Sample]:
     bases = MORE.get(overload.qualname, []) + base_samples(op, overload)
     calls = recorded().get(overload.qualname, [])
     if not bases or (calls and overload.qualname.endswith("_backward")):
-        return calls[:MOST]
+        return [*calls, *_toggled(parse(overload.text), calls[:2])][:MOST]
     schema = parse(overload.text)
     bases = [*bases, *_views(schema)]
     options = list(_options(op, schema, bases, "cpu"))[:24]
-    found = [*bases, *calls[:4], *options, *_negated(schema, bases[0]), *_pairs(bases, options)]
+    found = [*bases, *calls[:4], *options, *_negated(schema, bases[0]), *_toggled(schema, bases[:2]), *_pairs(bases, options)]
     unique: dict[str, Sample] = {}
     for sample in found:
         if all(0 not in spec.shape for _, spec in sample.specs()) and on_meta(op, sample) is not None:
@@ -42,6 +42,16 @@ def samples_for(op: Any, overload: Any) -> list[Sample]:
                 if str(other) not in unique and on_meta(op, other) is not None:
                     unique[str(other)] = other
     return list(unique.values())[:MOST]
+
+
+def _toggled(schema: Any, bases: list[Sample]) -> Iterator[Sample]:
+    """Yield the samples with each flag inverted, and with each kind of reduction, which the samples for devices do not vary."""
+    for argument, sample in itertools.product(schema.arguments, bases):
+        value = sample.arguments.get(argument.name, None if argument.required else argument.default)
+        if argument.type == "bool":
+            yield sample.change(**{argument.name: not value})
+        elif argument.name == "reduce" and argument.type == "str":
+            yield from (sample.change(reduce=word) for word in ("sum", "prod", "mean", "amax", "amin"))
 
 
 def _pairs(bases: list[Sample], options: list[Sample]) -> Iterator[Sample]:
