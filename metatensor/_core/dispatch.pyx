@@ -23,7 +23,7 @@ from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, overriding_va
 from metatensor._core.rule_node cimport AS_IT_IS, AS_UNIT, BY_OTHERS, Way, by_others, record, recorded_directly, way_of
 from metatensor._core.tensor cimport Tensor, hooks
 from metatensor._core.thread cimport hints, thread_state
-from metatensor._core.types cimport MAX_ARGS, T_CONSTANT, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
+from metatensor._core.types cimport MAX_ARGS, T_CONSTANT, T_DISTRIBUTED, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
 from metatensor._core import errors
 
 cdef extern from "Python.h":
@@ -460,7 +460,7 @@ cdef object dispatch(Call* c):
     if c.out != NULL:
         c.variant = WITH_OUT
         if isinstance(<object>c.out, Tensor):
-            c.flags |= (<Tensor><object>c.out).flags & T_OVERRIDES
+            c.flags |= (<Tensor><object>c.out).flags & (T_OVERRIDES | T_DISTRIBUTED)
     elif ov.inplace_slot >= 0 and <object>c.args[ov.inplace_slot] is True:
         c.variant = IN_PLACE
     if c.variant == IN_PLACE and not isinstance(<object>c.args[0], Tensor):
@@ -470,7 +470,7 @@ cdef object dispatch(Call* c):
         c.mixed = False
     elif c.mixed or c.device == NULL or ov.device_slot >= 0:
         resolve_device(c)
-    if hints.modes or hints.constants or c.flags & T_OVERRIDES:
+    if hints.modes or hints.constants or c.flags & (T_OVERRIDES | T_DISTRIBUTED):
         return _watched(c)
     return run(c)
 
@@ -479,7 +479,7 @@ cdef object _watched(Call* c):
     """Run a call where there are modes, classes that override operators, or constants on meta that keep their values."""
     if hints.constants and (<Overload>c.overload).device_slot >= 0 and c.device == <PyObject*>META and keeps_constants():
         c.flags |= T_CONSTANT
-    if hints.modes or c.flags & T_OVERRIDES:
+    if hints.modes or c.flags & (T_OVERRIDES | T_DISTRIBUTED):
         return run_modes(c)
     return run(c)
 
@@ -595,7 +595,7 @@ cdef object invoke(PyObject* callee, PyObject** args, int n):
     if c.mixed or c.device == NULL or ov.device_slot >= 0:
         resolve_device(&c)
     try:
-        if hints.modes or hints.constants or c.flags & T_OVERRIDES:
+        if hints.modes or hints.constants or c.flags & (T_OVERRIDES | T_DISTRIBUTED):
             return _watched(&c)
         return run(&c)
     finally:

@@ -9,7 +9,7 @@ from metatensor._core.op cimport K_TENSORS, Call, Overload, call
 from metatensor._core.size cimport make_tuple
 from metatensor._core.tensor cimport Tensor, TensorExtra, extra_of
 from metatensor._core.thread cimport ThreadState, hints, thread_state
-from metatensor._core.types cimport KIND_COMPLEX, T_CONJ, T_DUAL, T_NEG, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
+from metatensor._core.types cimport KIND_COMPLEX, T_CONJ, T_DISTRIBUTED, T_DUAL, T_NEG, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
 from metatensor._core.versions cimport carrying, detached
 
 cdef set _active = set()                    # the numbers of the active levels
@@ -278,7 +278,7 @@ def copy_tangents(Tensor copy not None, Tensor t not None):
 
 def is_plain(Tensor t not None):
     """Return whether the class of `t` does not override operators."""
-    return not t.flags & T_OVERRIDES
+    return not t.flags & (T_OVERRIDES | T_DISTRIBUTED)
 
 
 def in_use():

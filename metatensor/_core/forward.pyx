@@ -40,7 +40,7 @@ from metatensor._core.size cimport make_tuple
 from metatensor._core.tangents cimport Arguments, differentiable, tangents_of
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, hints, thread_state
-from metatensor._core.types cimport T_DUAL, T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD
+from metatensor._core.types cimport T_DISTRIBUTED, T_DUAL, T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD
 from metatensor._core.versions cimport carrying, detached
 
 # A call -------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ cdef object _primal(Call* c):
     own.keep = NULL
     state.dual_limit = 0
     try:
-        if hints.modes or own.flags & T_OVERRIDES:
+        if hints.modes or own.flags & (T_OVERRIDES | T_DISTRIBUTED):
             return run_modes(&own)
         return run_plain(&own)
     finally:

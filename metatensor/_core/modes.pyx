@@ -5,8 +5,9 @@ that call. Whatever the order in which modes were entered, a call passes them in
 1. function modes (`TorchFunctionMode`);
 2. classes of arguments with ``__torch_function__``;
 3. the autocast mode;
-4. operator modes (`DispatchMode`, `TorchDispatchMode`);
-5. classes of arguments with ``__torch_dispatch__``.
+4. distributed tensors, which run the operator on their parts (`sharded`);
+5. operator modes (`DispatchMode`, `TorchDispatchMode`);
+6. classes of arguments with ``__torch_dispatch__``.
 """
 cimport cython
 from cpython.object cimport PyObject
@@ -18,9 +19,10 @@ from metatensor._core.overriding cimport (
     ABSENT, answers_itself, ask_dispatch, ask_functions, ask_mode, overriding_functions, overriding_values, public_function, python_call,
     run_parts,
 )
+from metatensor._core.sharded cimport run_body, run_distributed
 from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, hints, thread_state
-from metatensor._core.types cimport T_INFERENCE, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
+from metatensor._core.types cimport T_DISTRIBUTED, T_INFERENCE, T_OVERRIDES, T_REQUIRES_GRAD, T_VIEW
 
 
 @cython.binding(False)
@@ -188,7 +190,9 @@ cdef object run_modes(Call* c):
         if hints.duals and mode.rank == OPERATORS and has_duals(c):
             return run_duals(c)         # the mode also receives the calls that compute the tangents
         if ov.flags & COMPOSITE and not mode.sees(c):
-            return run(c)       # the ops it calls will reach the mode
+            return run_body(c) if c.flags & T_DISTRIBUTED else run(c)       # the ops it calls will reach the mode
+        if c.flags & T_DISTRIBUTED and mode.rank == OPERATORS and not ov.flags & COMPOSITE:
+            return run_distributed(c)       # operator modes receive the calls on the parts
         if mode.takes_parts or isinstance(mode, TorchDispatchMode) and not state.dispatch_disabled:
             result = run_parts(c, mode.takes_parts)
             if result is not ABSENT:
@@ -200,6 +204,8 @@ cdef object run_modes(Call* c):
             state.level = min(level, <int>len(state.modes))
     if hints.duals and has_duals(c):
         return run_duals(c)
+    if c.flags & T_DISTRIBUTED:
+        return run_body(c) if ov.flags & COMPOSITE else run_distributed(c)
     if c.flags & T_OVERRIDES and not ov.flags & COMPOSITE and not state.dispatch_disabled and not answers_itself(c):
         result = ask_dispatch(c)
         if result is not ABSENT:

@@ -35,6 +35,7 @@ cdef enum TensorFlag:
     T_DUAL = 16384      # has tangents; see forward.pyx
     T_CONSTANT = 32768  # may have values that follow from constants; see constants.pyx
     T_SAVED = 65536     # a node has saved it, or a view of it
+    T_DISTRIBUTED = 1 << 17  # a DistributedTensor, of which this process holds a part; see sharded.pyx
     T_RETRIED = 2048    # a flag of calls, not of tensors: `refuse` in ops/operands repeats the call with another dtype
 
 

@@ -19,14 +19,24 @@ STYLES = {"available": "green", "loaded": "green", "no device": "yellow", "broke
 
 @click.command("devices")
 @click.option("--ops", "device", metavar="DEVICE", help="List how DEVICE computes each operator instead.")
+@click.option("--sharding", is_flag=True, help="List the sharding rules of operators instead.")
+@click.option("--make", is_flag=True, help="With --sharding: find the rules by trying, on the cpu, and print them. About a minute.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(device: str | None, as_json: bool) -> None:
+def command(device: str | None, sharding: bool, make: bool, as_json: bool) -> None:
     """List all plugins: package, version, state, devices, and why a plugin cannot be used.
 
     With --ops DEVICE, list how the device computes each operator: by its own kernel, by decomposition into other
     operators, on the cpu, or not at all. Core operators, into which the others decompose, are marked. Operators without a
     gradient, although PyTorch has one, are listed as well.
+
+    With --sharding, list along which dimensions each operator can be cut when its arguments are distributed over several
+    devices, and how the results of the parts are joined.
     """
+    if make and not sharding:
+        raise click.UsageError("--make needs --sharding")
+    if sharding:
+        _sharding(make, as_json)
+        return
     if device is not None:
         _operators(device, as_json)
     else:
@@ -58,6 +68,22 @@ def _operators(device: str, as_json: bool) -> None:
         "missing"), ("no gradient", "without a gradient, which PyTorch has")
     ))  # fmt: skip
     click.echo(f"{device}: {len(rows)} operators (each overload by itself): {counts}")
+
+
+def _sharding(make: bool, as_json: bool) -> None:
+    from metatensor.distributed.tensor.sharding import all_rules
+    from metatensor.distributed.tensor.sharding.table import format_rules, rule_lines
+
+    if make:
+        from metatensor.distributed.tensor.sharding.making import make_table
+
+        table = make_table()
+    else:
+        table = dict(all_rules())
+    if as_json:
+        click.echo(json.dumps({name: list(rule_lines(found)) for name, found in table.items()}, indent=2))
+    else:
+        click.echo(format_rules(table), nl=False)
 
 
 def _plugins(as_json: bool) -> None:

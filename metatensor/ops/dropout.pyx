@@ -10,6 +10,7 @@ from metatensor._core.types cimport KIND_BOOL, KIND_INT, T_REQUIRES_GRAD
 from metatensor.ops.pointwise cimport canonical, elementwise_like
 from metatensor.ops.spatial cimport fail
 from metatensor._core.gradients import gradient, ops
+from metatensor._core.sharding import sharding
 from metatensor._core.gradients import recorded_as
 
 # Marks ops of nn.functional, which raise ValueError for an invalid probability. The others raise RuntimeError.
@@ -104,6 +105,7 @@ define(f"alpha_dropout(Tensor input, float p, bool train, {_api}) -> Tensor", dr
        "Alpha dropout, which keeps the mean and variance of SELU activations (Klambauer et al., 2017).")
 define(f"feature_alpha_dropout(Tensor input, float p, bool train, {_api}) -> Tensor", feature_dropout, _flags,
        "Alpha dropout of whole channels: all elements of `input[n, c]` are kept or dropped together.")
+sharding("native_dropout", "cut input -> cat, cat")
 define(f"native_dropout(Tensor input, float p, bool? train, {_api}) -> (Tensor, Tensor)", native_dropout,
        FUNCTION_ONLY | RANDOM,
        "Dropout that also returns the bool mask of the elements that were kept. `train=None` means true.")

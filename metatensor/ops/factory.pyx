@@ -20,6 +20,7 @@ from metatensor._core.types cimport (
 )
 from metatensor.ops.pointwise cimport elementwise_like
 from metatensor.ops.view cimport dims_tuple
+from metatensor._core.sharding import sharding
 
 cdef str OPTIONS = ("dtype? dtype=None, layout? layout=None, device? device=None, bool? pin_memory=None, "
                     "bool requires_grad=False")
@@ -309,3 +310,7 @@ define(f"new_empty_strided(Tensor input, int[] size, int[] stride, *, {OPTIONS})
 define(f"empty_permuted(int[] size, int[] physical_layout, *, {OPTIONS}) -> Tensor", empty_permuted_meta, 0,
        "Dense tensor of shape `size` with uninitialized elements. `physical_layout` is the order of the dimensions in "
        "memory, outermost first.")
+
+sharding("empty_like", "cut input -> cat")
+for _uninitialized in ("new_empty", "new_empty_strided"):
+    sharding(_uninitialized, "cut input -> same")

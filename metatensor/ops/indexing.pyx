@@ -14,7 +14,7 @@ from metatensor._core.overriding cimport ABSENT
 from metatensor._core.tensor cimport Tensor, hooks, mark_changed
 from metatensor._core.thread cimport hints, thread_state
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, T_FIXED_VIEW, T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD,
+    KIND_COMPLEX, KIND_FLOAT, T_DISTRIBUTED, T_FIXED_VIEW, T_NONLEAF, T_OVERRIDES, T_REQUIRES_GRAD,
 )
 from metatensor.ops.factory cimport has_infinity, holds
 from metatensor.ops.index_steps cimport (
@@ -67,7 +67,7 @@ cdef Tensor _by_ops(Tensor t, Steps* s, IndexTensors found):
 
 
 cdef inline Tensor _view(Tensor t, Steps* s, IndexTensors found):
-    if hints.modes or hints.duals or t.flags & T_OVERRIDES or (found is not None and found.picks) \
+    if hints.modes or hints.duals or t.flags & (T_OVERRIDES | T_DISTRIBUTED) or (found is not None and found.picks) \
             or (t.flags & T_REQUIRES_GRAD and thread_state().grad_enabled):
         return _by_ops(t, s, found)
     cdef Tensor view = _by_layout(t, s)

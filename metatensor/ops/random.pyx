@@ -26,6 +26,7 @@ from metatensor.ops.pointwise cimport Operands, broadcast_result, elementwise_li
 from metatensor.ops.spatial cimport dims_str, fail, fail_slot
 
 from metatensor._core.formats import contiguous_format
+from metatensor._core.sharding import sharding
 from metatensor._core.gradients import gradient
 
 
@@ -537,3 +538,8 @@ for _drawn in ("uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", 
     gradient(_drawn, input=lambda grad: grad.new_zeros(grad.shape))
 gradient("random_.from", node="RandomBackward0", input=lambda grad: grad.new_zeros(grad.shape))
 gradient("random_.to", node="RandomBackward1", input=lambda grad: grad.new_zeros(grad.shape))
+
+# Each element is drawn for itself: see metatensor/distributed/tensor/_random.py.
+for _drawn in ("uniform_", "normal_", "exponential_", "cauchy_", "log_normal_", "geometric_", "bernoulli_", "random_", "random_.from",
+               "random_.to", "rand_like", "randn_like", "randint_like", "randint_like.low", "bernoulli", "bernoulli.p", "poisson"):
+    sharding(_drawn, "cut input -> cat")

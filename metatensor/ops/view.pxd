@@ -2,7 +2,7 @@
 from metatensor._core.layout cimport Layout, copy_dims
 from metatensor._core.tensor cimport Tensor, new_view
 from metatensor._core.thread cimport hints
-from metatensor._core.types cimport T_OVERRIDES, T_REQUIRES_GRAD, dim_t
+from metatensor._core.types cimport T_DISTRIBUTED, T_OVERRIDES, T_REQUIRES_GRAD, dim_t
 
 
 cdef inline bint is_plain(Tensor t) noexcept:
@@ -10,7 +10,7 @@ cdef inline bint is_plain(Tensor t) noexcept:
 
     It can unless a mode or a subclass would handle the call, `t` requires grad, or there are tangents.
     """
-    return not hints.modes and not hints.duals and not t.flags & (T_OVERRIDES | T_REQUIRES_GRAD)
+    return not hints.modes and not hints.duals and not t.flags & (T_DISTRIBUTED | T_OVERRIDES | T_REQUIRES_GRAD)
 
 
 cdef inline void read_layout(Tensor t, Layout* lay) noexcept:

@@ -9,6 +9,7 @@ from metatensor._core.types cimport MAX_DIMS, dim_t
 from metatensor.ops.spatial cimport fail
 from metatensor._core.gradients import gradient, ops
 from metatensor._core.gradients import recorded_as
+from metatensor._core.sharding import sharding
 
 
 cdef object like_input(Call* c):
@@ -74,6 +75,8 @@ cdef object embedding_backward(Call* c):
 
 define("_max_pool_backward(Tensor grad_output, Tensor input, Tensor indices, int n) -> Tensor", like_pooled, FUNCTION_ONLY,
        "Gradient of max pooling over the last `n` dimensions.")
+# The indices count the elements of the pooled dimensions, which therefore stay whole.
+sharding("_max_pool_backward", *(f"cut grad_output, indices, input -> cat where n={n}, batch{n}=True" for n in (1, 2, 3)))
 define("_avg_pool_backward(Tensor grad_output, Tensor input, int[] kernel_size, int[] stride, int[] padding, bool count_include_pad, "
        "int? divisor_override) -> Tensor", like_averaged, FUNCTION_ONLY, "Gradient of average pooling.")
 define("_adaptive_avg_pool_backward(Tensor grad_output, Tensor input, int n) -> Tensor", like_averaged, FUNCTION_ONLY,

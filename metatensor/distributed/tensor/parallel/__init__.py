@@ -1,63 +1,95 @@
-"""Plans for tensor parallelism. Because a mesh has only one process, modules stay unchanged."""
+"""Tensor parallelism: plans for how the layers of a model are distributed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from typing import Any
+
+from metatensor.distributed.device_mesh import DeviceMesh
+from metatensor.distributed.tensor.parallel.styles import (
+    ColwiseParallel,
+    ParallelStyle,
+    PrepareModuleInput,
+    PrepareModuleInputOutput,
+    PrepareModuleOutput,
+    RowwiseParallel,
+    SequenceParallel,
+)
 
 __all__ = ["ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput",
            "RowwiseParallel", "SequenceParallel", "loss_parallel", "parallelize_module"]  # fmt: skip
 
 
-class ParallelStyle:
-    """Base class of parallel styles. The arguments are stored as attributes and have no effect on one process."""
-
-    src_data_rank: int | None = 0
-
-    def __init__(self, **options: Any) -> None:
-        vars(self).update(options)
-
-    def _apply(self, module: Any, device_mesh: Any) -> Any:
-        return module
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in vars(self).items())})"
-
-
-class ColwiseParallel(ParallelStyle):
-    """Style that shards a linear or embedding layer along its outputs (no effect on one process)."""
-
-
-class RowwiseParallel(ParallelStyle):
-    """Style that shards a linear or embedding layer along its inputs (no effect on one process)."""
-
-
-class SequenceParallel(ParallelStyle):
-    """Style that applies a layer to sharded sequences (no effect on one process)."""
-
-
-class PrepareModuleInput(ParallelStyle):
-    """Style that specifies the placements of a module's inputs (no effect on one process)."""
-
-
-class PrepareModuleOutput(ParallelStyle):
-    """Style that specifies the placements of a module's outputs (no effect on one process)."""
-
-
-class PrepareModuleInputOutput(ParallelStyle):
-    """Style that specifies the placements of a module's inputs and outputs (no effect on one process)."""
-
-
 def parallelize_module(
-    module: Any, device_mesh: Any = None, parallelize_plan: Any = None, *, src_data_rank: int | None = 0
+    module: Any, device_mesh: DeviceMesh | None = None, parallelize_plan: Any = None, *, src_data_rank: int | None = 0
 ) -> Any:
-    """Return ``module`` unchanged, because a mesh has one process."""
-    if parallelize_plan is not None and not isinstance(parallelize_plan, (ParallelStyle, dict)):
+    """Distribute the layers of a module according to a plan. Return the module, which is changed.
+
+    Parameters
+    ----------
+    module : Module
+        The module.
+    device_mesh : DeviceMesh, optional
+        A mesh of one dimension. Default: all ranks.
+    parallelize_plan : ParallelStyle or dict
+        The style of the module, or styles by the name of the submodule. In a name, ``*`` stands for any part between dots.
+        The empty name is the module itself.
+    src_data_rank : int or None
+        The rank whose parameters are used. None: each process uses its own, without communication.
+
+    Raises
+    ------
+    ValueError
+        If the mesh has several dimensions.
+    TypeError
+        If the plan is neither a style nor a dict.
+
+    Examples
+    --------
+    >>> import metatensor as mt
+    >>> from metatensor.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+    >>> mesh = mt.distributed.init_device_mesh("meta", (8,))
+    >>> with mt.device("meta"):
+    ...     model = mt.nn.Sequential(mt.nn.Linear(64, 256), mt.nn.ReLU(), mt.nn.Linear(256, 64))
+    >>> _ = parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    >>> model[0].weight.to_local().shape
+    metatensor.Size([32, 64])
+    >>> model(mt.empty(16, 64, device="meta")).shape
+    metatensor.Size([16, 64])
+    >>> mt.distributed.destroy_process_group()
+    """
+    mesh = DeviceMesh("cpu") if device_mesh is None else device_mesh
+    if mesh.ndim != 1:
+        raise ValueError(f"parallelize_module: the mesh must have one dimension, got {mesh}; take a sub-mesh, as in mesh['tp']")
+    if parallelize_plan is None:
+        return module
+    if isinstance(parallelize_plan, ParallelStyle):
+        parallelize_plan.src_data_rank = src_data_rank
+        return parallelize_plan._apply(module, mesh)
+    if not isinstance(parallelize_plan, dict):
         raise TypeError(f"parallelize_module: expected a ParallelStyle or a dict of them, got {type(parallelize_plan).__name__}")
+    for pattern, style in parallelize_plan.items():
+        for found in _matching(module, pattern):
+            parallelize_module(found, mesh, style, src_data_rank=src_data_rank)
     return module
 
 
+def _matching(module: Any, pattern: str) -> list[Any]:
+    """Return the submodules whose names match, part by part."""
+    if not pattern:
+        return [module]
+    found = [module]
+    for part in pattern.split("."):
+        found = [child for parent in found for name, child in parent.named_children() if fnmatch(name, part)]
+    return found
+
+
 @contextmanager
-def loss_parallel() -> Any:
-    """Return a context manager that does nothing, because the loss is on one process."""
+def loss_parallel() -> Iterator[None]:
+    """Context manager for a cross entropy of logits that are sharded along the classes.
+
+    The operators of a cross entropy run on sharded logits anyway, with the reductions that they need, so this changes nothing.
+    """
     yield

@@ -1,0 +1,356 @@
+"""Distributed tensors, and calls of operators on them.
+
+A `DistributedTensor` has the shape and strides of the whole tensor. It refers to the part that this process holds, and to a
+`Placed`, which says how the tensor is placed on a mesh. A call that has one among its arguments runs on the parts, below
+autograd: the node that is recorded belongs to the distributed tensors.
+
+What the call needs depends only on how its arguments are placed, and on its other arguments. `_key` collects this, and
+`Placed.plans` maps it to a `Plan`, which `metatensor.distributed.tensor` makes for the first call. If no argument has to be
+redistributed, a plan runs without any Python code.
+"""
+cimport cython
+from cpython.object cimport PyObject
+from metatensor._core.dispatch cimport dispatch, run
+from metatensor._core.graph cimport Node
+from metatensor._core.late import later
+from metatensor._core.layout cimport copy_dims
+from metatensor._core.op cimport (
+    HOST, IN_PLACE, K_FLOAT, K_GENERATOR, K_OPERAND, K_SCALAR, K_TENSORS, NO_GRAD, WITH_OUT, Call, Op, Overload, make_returns,
+)
+from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, answers_itself, run_parts
+from metatensor._core.rule_node cimport begin, record, record_write
+from metatensor._core.storage cimport Storage, new_storage
+from metatensor._core.tensor cimport Tensor, over_storage, set_layout, set_requires_grad
+from metatensor._core.thread cimport ThreadState, thread_state
+from metatensor._core.types cimport MAX_DIMS, T_DISTRIBUTED, T_NONLEAF, T_REQUIRES_GRAD, dim_t
+from threading import get_ident
+from metatensor._core import errors
+
+cdef extern from "Python.h":
+    object PyTuple_New(Py_ssize_t n)
+    void PyTuple_SET_ITEM(object t, Py_ssize_t i, PyObject* v) noexcept
+    void Py_INCREF(PyObject* o) noexcept
+
+cdef enum:
+    MOST_PLANS = 20_000     # of a mesh; then they are forgotten
+
+cdef object _class = None       # DTensor
+cdef dict _bodies = {}          # thread: how many bodies of composite operators it is running
+cdef dict _by_value = {}        # overload: the bit set of slots whose numbers' values matter to plans
+
+
+cdef inline Storage _no_memory(Tensor like):
+    """Return a storage of no bytes."""
+    return new_storage(like.storage.device, 0)
+
+
+cdef class Placed:
+    def __cinit__(self, mesh, tuple placements, Tensor whole not None, dict plans not None):
+        cdef dim_t sizes[MAX_DIMS]
+        cdef dim_t strides[MAX_DIMS]
+        self.mesh, self.placements, self.plans = mesh, placements, plans
+        copy_dims(sizes, whole.sizes, whole.ndim)
+        copy_dims(strides, whole.strides, whole.ndim)
+        self.whole = over_storage(_no_memory(whole), whole.dtype, whole.ndim, sizes, strides, 0)
+        self.token = id(self)
+
+    @property
+    def shape(self):
+        """The shape of the whole tensor."""
+        return self.whole.shape
+
+    @property
+    def stride(self):
+        """The strides of the whole tensor."""
+        return self.whole.stride()
+
+    @property
+    def dtype(self):
+        """The dtype."""
+        return self.whole.dtype
+
+
+cdef class DistributedTensor(Tensor):
+    """A tensor of which this process holds a part. Base of `metatensor.distributed.tensor.DTensor`."""
+
+    @property
+    def _local_tensor(self):
+        """The part that this process holds."""
+        return self.local
+
+    @_local_tensor.setter
+    def _local_tensor(self, Tensor local not None):
+        self.local = local
+
+    @property
+    def _spec(self):
+        """How the tensor is placed."""
+        return self.placed
+
+
+@cython.final
+cdef class Plan:
+    def __init__(self, tuple numbers=(), tuple outputs=(), python=None):
+        self.numbers, self.outputs, self.python = numbers, outputs, python
+
+
+cdef DistributedTensor _wrap(Tensor local, Placed placed):
+    cdef DistributedTensor t = DistributedTensor.__new__(_class)
+    cdef Tensor whole = placed.whole
+    t.flags = T_DISTRIBUTED
+    set_layout(t, whole.ndim, whole.sizes, whole.strides, 0)
+    t.storage = _no_memory(local)
+    t.dtype = whole.dtype
+    t.local, t.placed = local, placed
+    return t
+
+
+def wrap(Tensor local not None, Placed placed not None, requires_grad=False):
+    """Return a distributed tensor over this process's part."""
+    cdef DistributedTensor t = _wrap(local, placed)
+    if requires_grad:
+        set_requires_grad(t, True)
+    return t
+
+
+def adopt(DistributedTensor target not None, DistributedTensor source not None):
+    """Give `target` the part, the layout and the placements of `source`."""
+    cdef Tensor whole = source.placed.whole
+    set_layout(target, whole.ndim, whole.sizes, whole.strides, 0)
+    target.local, target.placed = source.local, source.placed
+
+
+def set_class(cls):
+    """Set the class of distributed tensors."""
+    global _class
+    _class = cls
+
+
+def values_matter(Overload ov not None, names):
+    """Declare the arguments of an overload whose numbers, not only their types, matter to plans."""
+    cdef unsigned long long bits = 0
+    cdef int i
+    for i in range(ov.nslots):
+        if <object>ov.slots[i].name in names:
+            bits |= 1ULL << i
+    _by_value[ov] = bits
+
+
+def quietly(function, *args):
+    """Call a function below all modes, without gradients, and without counting or recording what it does."""
+    cdef ThreadState state = thread_state()
+    cdef int level = state.level
+    cdef bint grad = state.grad_enabled
+    tracker, recorder, attribution = state.tracker, state.recorder, state.attribution
+    state.level, state.grad_enabled = 0, False
+    state.tracker = state.recorder = state.attribution = None
+    try:
+        return function(*args)
+    finally:
+        state.level, state.grad_enabled = min(level, <int>len(state.modes)), grad
+        state.tracker, state.recorder, state.attribution = tracker, recorder, attribution
+
+
+cdef object run_body(Call* c):
+    """Run the body of a composite operator, which may call operators with plain tensors that it makes itself."""
+    cdef object thread = get_ident()
+    cdef object depth = _bodies.get(thread, 0)
+    _bodies[thread] = depth + 1
+    try:
+        return run(c)
+    finally:
+        if depth:
+            _bodies[thread] = depth
+        else:
+            del _bodies[thread]
+
+
+def in_body():
+    """Return True if this thread runs the body of a composite operator on distributed tensors, or a backward pass."""
+    return get_ident() in _bodies or thread_state().walk is not None
+
+
+# The plan of a call -------------------------------------------------------------------------------------------
+
+cdef object _key(Call* c, Overload ov, unsigned long long by_value, bint* mixed):
+    """Return what a plan depends on: the overload, its variant, how the tensors are placed, and the other arguments."""
+    cdef object key = PyTuple_New(ov.nslots + 3)
+    cdef object value
+    cdef int i, kind
+    Py_INCREF(<PyObject*>ov)
+    PyTuple_SET_ITEM(key, 0, <PyObject*>ov)
+    value = c.variant
+    Py_INCREF(<PyObject*>value)
+    PyTuple_SET_ITEM(key, 1, <PyObject*>value)
+    value = None if c.out == NULL else _tokens(<object>c.out)
+    Py_INCREF(<PyObject*>value)
+    PyTuple_SET_ITEM(key, 2, <PyObject*>value)
+    for i in range(ov.nslots):
+        kind = ov.slots[i].kind
+        value = <object>c.args[i]
+        if isinstance(value, DistributedTensor):
+            value = (<DistributedTensor>value).placed.token
+        elif isinstance(value, (Tensor, list)):
+            value = _tokens(value)
+            if type(<object>c.args[i]) is not list and (<Tensor>c.args[i]).ndim:
+                mixed[0] = True
+        elif kind == K_GENERATOR:
+            value = None
+        elif value is not None and (kind == K_OPERAND or kind == K_SCALAR or kind == K_FLOAT):
+            value = (value, type(value)) if by_value >> i & 1 else type(value)
+        Py_INCREF(<PyObject*>value)
+        PyTuple_SET_ITEM(key, 3 + i, <PyObject*>value)
+    return key
+
+
+cdef object _tokens(object value):
+    if isinstance(value, DistributedTensor):
+        return (<DistributedTensor>value).placed.token
+    if isinstance(value, Tensor):
+        return ((<Tensor>value).shape, (<Tensor>value).stride(), (<Tensor>value).dtype)
+    if isinstance(value, (list, tuple)):
+        return tuple([_tokens(one) for one in value])
+    return value
+
+
+cdef dict _plans(Call* c, Overload ov):
+    """Return the plans of the mesh of the first distributed tensor."""
+    cdef int i
+    for i in range(ov.nslots):
+        value = <object>c.args[i]
+        if isinstance(value, DistributedTensor):
+            return (<DistributedTensor>value).placed.plans
+        if isinstance(value, list):
+            for one in <list>value:
+                if isinstance(one, DistributedTensor):
+                    return (<DistributedTensor>one).placed.plans
+    for one in <object>c.out if isinstance(<object>c.out, (list, tuple)) else (<object>c.out,):
+        if isinstance(one, DistributedTensor):
+            return (<DistributedTensor>one).placed.plans
+    raise RuntimeError("no argument is a distributed tensor")
+
+
+cdef object _plan(Call* c, Overload ov):
+    cdef dict plans = _plans(c, ov)
+    cdef int i
+    cdef bint mixed = False
+    found_bits = _by_value.get(ov)
+    if found_bits is None:
+        later("prepare_distributed")(ov)
+        found_bits = _by_value[ov]
+    key = _key(c, ov, found_bits, &mixed)
+    if mixed:
+        later("check_mixed")(<object>c.op, [<object>c.args[i] for i in range(ov.nslots)])
+    found = plans.get(key)
+    if found is None:
+        found = later("plan_distributed")(<object>c.op, ov, [<object>ov.slots[i].name for i in range(ov.nslots)],
+                                          [<object>c.args[i] for i in range(ov.nslots)], c.variant,
+                                          <object>c.out if c.out != NULL else None)
+        if len(plans) >= MOST_PLANS:
+            plans.clear()
+        plans[key] = found
+    return found
+
+
+# The call -----------------------------------------------------------------------------------------------------
+
+cdef object run_distributed(Call* c):
+    """Run a call that has distributed tensors among its arguments."""
+    cdef Overload ov = <Overload>c.overload
+    cdef ThreadState state = thread_state()
+    cdef bint recording = state.grad_enabled, grad
+    cdef Node node = None
+    cdef Tensor target
+    if answers_itself(c):
+        return run(c)
+    if recording and c.flags & T_REQUIRES_GRAD:
+        result = run_parts(c, True)
+        if result is not ABSENT:
+            return result
+    grad = recording and c.flags & T_REQUIRES_GRAD and not ov.flags & (NO_GRAD | HOST)
+    if recording and c.variant == IN_PLACE:
+        target = <Tensor>c.args[0]
+        if target.flags & T_REQUIRES_GRAD and not target.flags & T_NONLEAF:
+            raise errors.leaf_inplace((<Op>c.op).name)
+    state.grad_enabled = False
+    try:
+        plan = <Plan?>_plan(c, ov)
+        if grad and c.variant == IN_PLACE:
+            node = begin(c, ov)
+        result = _run_local(c, ov, <Plan>plan) if (<Plan>plan).python is None else _run_python(c, ov, <Plan>plan)
+    finally:
+        state.grad_enabled = recording
+    if c.variant == IN_PLACE:
+        result = <object>c.args[0]
+        (<Tensor>result).storage.version += 1
+        if node is not None:
+            record_write(c, ov, node, result)
+    elif c.variant == WITH_OUT:
+        return <object>c.out
+    elif ov.mutates and result is <object>c.args[0]:
+        (<Tensor>result).storage.version += 1
+        if grad:
+            record(c, ov, result)
+    elif grad and result is not <object>c.args[0]:
+        record(c, ov, result)
+    return result
+
+
+cdef object _run_python(Call* c, Overload ov, Plan plan):
+    cdef int i
+    return plan.python([<object>c.args[i] for i in range(ov.nslots)], <object>c.out if c.out != NULL else None)
+
+
+cdef object _run_local(Call* c, Overload ov, Plan plan):
+    """Run the operator on the parts, and wrap its results."""
+    cdef Call f = c[0]
+    cdef Tensor local
+    cdef int i
+    cdef list held = None, parts
+    f.keep = NULL
+    f.flags = c.flags & CALLED_AS_METHOD
+    for i in range(ov.nslots):
+        value = <object>c.args[i]
+        if isinstance(value, DistributedTensor):
+            local = (<DistributedTensor>value).local
+            f.args[i] = <PyObject*>local
+            f.flags |= local.flags
+        elif isinstance(value, Tensor):
+            f.flags |= (<Tensor>value).flags
+        elif isinstance(value, list) and ov.slots[i].kind == K_TENSORS:
+            parts = []
+            for one in <list>value:
+                local = (<DistributedTensor>one).local if isinstance(one, DistributedTensor) else <Tensor>one
+                f.flags |= local.flags
+                parts.append(local)
+            held = [parts] if held is None else [*held, parts]
+            f.args[i] = <PyObject*>parts
+    for slot, number in plan.numbers:
+        f.args[<int>slot] = <PyObject*>number
+    return _wrapped(c, ov, dispatch(&f), plan)
+
+
+cdef object _wrapped(Call* c, Overload ov, object result, Plan plan):
+    cdef int i
+    if isinstance(result, Tensor):
+        return _one_wrapped(c, ov, <Tensor>result, <Placed>plan.outputs[0])
+    if isinstance(result, (list, tuple)):
+        made = []
+        i = 0
+        for one in result:
+            if isinstance(one, Tensor):
+                one = _one_wrapped(c, ov, <Tensor>one, <Placed>plan.outputs[i])
+                i += 1
+            made.append(one)
+        return made if isinstance(result, list) else make_returns(c, tuple(made)) if ov.returns is not None else tuple(made)
+    return result
+
+
+cdef object _one_wrapped(Call* c, Overload ov, Tensor result, Placed placed):
+    """Return a result as a distributed tensor: the argument whose part it is, or a new one."""
+    cdef int i
+    for i in range(ov.nslots):
+        value = <object>c.args[i]
+        if isinstance(value, DistributedTensor) and (<DistributedTensor>value).local is result:
+            return value
+    return _wrap(result, placed)

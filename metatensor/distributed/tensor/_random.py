@@ -1,0 +1,78 @@
+"""Random operators on distributed tensors. Their values do not depend on the mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import metatensor as mt
+from metatensor._core.sharded import wrap
+from metatensor._core.tensor import Tensor
+from metatensor.distributed.tensor._moving import moved
+from metatensor.distributed.tensor._running import _call, _rebuilt, _spec_of, local_values
+from metatensor.distributed.tensor.placement_types import Partial, Placement, Replicate
+
+__all__ = ["run_random"]
+
+# Operators whose results do not depend on the values of their first argument.
+_FILLING = frozenset("""
+    normal_ uniform_ random_ bernoulli_ exponential_ cauchy_ log_normal_ geometric_ rand_like randn_like randint_like
+""".split())
+
+
+def run_random(call: Any, values: Sequence[Any], out: Any) -> Any:
+    """Run a random operator: on the parts if there are no values, else draw for the whole tensor and keep the part.
+
+    All processes draw the same numbers, so their generators stay equal.
+    """
+    first = next(one for one in values if hasattr(one, "_spec"))
+    whole = (Replicate(),) * call.mesh.ndim
+    placements = tuple(Replicate() if isinstance(one, Partial) else one for one in first.placements)
+    alike = all(one.shape == first.shape and one.placements == placements for one in values if hasattr(one, "_spec"))
+    if first.device.type == "meta" and alike:
+        return _on_parts(call, values, placements)
+    filling = call.op.name in _FILLING or call.overload.qualname.partition(".")[0] in _FILLING
+    if filling and sum(isinstance(one, Tensor) for one in values) == 1:
+        arguments = dict(zip(call.arguments, values))
+        name = next(name for name, one in arguments.items() if one is first)
+        arguments[name] = mt.empty(first.shape, dtype=first.dtype, device=first._local_tensor.device)
+    else:
+        arguments = local_values(call, {}, values)
+        if call.in_place or call.mutated:
+            arguments = {name: value.clone() if isinstance(value, Tensor) else value for name, value in arguments.items()}
+    result = _call(call, arguments)
+    parts = call.outputs(result, arguments)
+    if call.in_place or call.mutated:
+        first._local_tensor.copy_(moved(parts[0], call.mesh, first.shape, whole, first.placements))
+        return first
+    made = []
+    for part in parts:
+        target = placements if part.shape == first.shape else whole
+        spec = _spec_of(call, part, target)
+        made.append(wrap(moved(part, call.mesh, part.shape, whole, target), spec))
+    if out is not None:
+        out._local_tensor.copy_(moved(made[0]._local_tensor, call.mesh, out.shape, made[0].placements, out.placements))
+        return out
+    return _rebuilt(result, iter(made))
+
+
+def _on_parts(call: Any, values: Sequence[Any], placements: tuple[Placement, ...]) -> Any:
+    """Run the operator on the parts. Results with the shape of the argument's part are placed like it, others replicated."""
+    first = next(one for one in values if hasattr(one, "_spec"))
+    arguments = local_values(call, {(name, -1): placements for name in call.arguments}, values)
+    result = _call(call, arguments)
+    if call.in_place or call.mutated:
+        return first
+    made = []
+    for part in call.outputs(result, arguments):
+        if part.shape == first._local_tensor.shape:
+            made.append(wrap(part, first._spec if part.dtype is first.dtype else _like(call, first, part)))
+        else:
+            made.append(wrap(part, _spec_of(call, part, (Replicate(),) * call.mesh.ndim)))
+    return _rebuilt(result, iter(made))
+
+
+def _like(call: Any, first: Any, part: Any) -> Any:
+    from metatensor.distributed.tensor.placement_types import interned
+
+    return interned(call.mesh, first.placements, first.shape, first.stride(), part.dtype)

@@ -1,0 +1,312 @@
+"""Make the table of sharding rules: try the axes of samples, and state what the outcomes have in common.
+
+Each trial is an observation: the properties of the axis and of the call, and the joins that gave the whole, or None. The
+rules of an overload are the shortest statement that agrees with all observations: axes with the same members have the
+same outcome, or else a property of their position or an argument tells them apart. Axes whose outcomes cannot be told
+apart have no rule.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from metatensor._core.op import operator_flags
+from metatensor._core.schema import parse
+from metatensor.distributed.tensor.sharding import features
+from metatensor.distributed.tensor.sharding.axes import Axis, Shapes
+from metatensor.distributed.tensor.sharding.joins import JOINS, REDUCTIONS
+from metatensor.distributed.tensor.sharding.samples import samples_for
+from metatensor.distributed.tensor.sharding.table import Cut, Pass, Rules
+from metatensor.distributed.tensor.sharding.trying import Trial, gcd_of
+from metatensor.testing.samples import Sample, Spec
+
+__all__ = ["Observation", "make_rules", "observations", "sharded_overloads"]
+
+# Operators that depend on strides, or whose outcomes depend on which indices are equal: they run on whole tensors.
+WITHOUT_RULES = frozenset("_from_host as_strided embedding_renorm_ index_reduce nn.functional.embedding_bag _embedding_bag".split())
+SCALES = (1, 2, 3)  # the sizes of an axis that are tried, as multiples
+LARGEST_UNITS = 12  # of an axis that is cut
+LARGEST_PARTIAL = 3  # arguments that are partial together
+
+
+class Observation(NamedTuple):
+    """What the trials of one axis, or of one reduction of arguments, have shown."""
+
+    key: tuple[Any, ...]
+    properties: dict[str, Any]
+    outcome: tuple[frozenset[str], ...] | None
+    partial: tuple[str, ...] = ()
+    empty: bool = True
+
+
+def sharded_overloads() -> Iterator[tuple[Any, Any]]:
+    """Yield the operators, with each overload, that may have rules: those that return tensors and call no others."""
+    from metatensor.testing.device_kernels import overloads
+
+    for op, overload in overloads():
+        returns = overload.text.rpartition("->")[2]
+        mutates = any(one.mutated for one in parse(overload.text).arguments)
+        if overload.is_composite or overload.is_host or overload.flags & operator_flags.DATA or overload.qualname in WITHOUT_RULES:
+            continue
+        if "Tensor" in returns or mutates:
+            yield op, overload
+
+
+# Observing ------------------------------------------------------------------------------------------------
+
+
+def observations(op: Any, overload: Any) -> tuple[list[Observation], list[Observation]]:
+    """Return what trials of an overload's samples show: of cuts, and of partial arguments."""
+    cuts: list[Observation] = []
+    passes: list[Observation] = []
+    sizes = features.size_arguments(overload.text)
+    for sample in samples_for(op, overload):
+        trial = Trial(op, overload, sample, sizes)
+        shapes = trial.shapes()
+        results = trial.result_shapes(shapes)
+        if results is None:
+            continue
+        chosen = dict(features.options(overload.text, sample.arguments))
+        for axis in trial.axes():
+            seen = _observe_cut(trial, axis, shapes, results, chosen)
+            if seen is not None:
+                cuts.append(seen)
+        passes += _observe_passes(trial, chosen)
+    return cuts, passes
+
+
+def _observe_cut(trial: Trial, axis: Axis, shapes: Shapes, results: list[tuple[int, ...]], chosen: dict[str, Any]) -> Observation | None:
+    names = features.members(trial.overload.text, trial.sample.arguments, axis, shapes)
+    follow = tuple(dim >= 0 for dim in axis.outputs)
+    if trial.returns_list:
+        if len(set(follow)) > 1:
+            return None
+        follow = follow[:1]
+    key = (names, follow)
+    properties = features.position(axis, shapes, results) | chosen
+    partial: tuple[str, ...] = ()
+    outcome = _cut_at_all_sizes(trial, axis, ())
+    if outcome is _NOTHING:
+        return None
+    if outcome is None:
+        for partial in _summands(trial, axis):
+            outcome = _cut_at_all_sizes(trial, axis, partial)
+            if outcome is not None and outcome is not _NOTHING:
+                break
+    if outcome is None or outcome is _NOTHING:
+        return Observation(key, properties, None)
+    outcome = _one_for_all(trial, outcome)
+    empty = outcome is not None and _empty_parts(trial, axis, partial, outcome)
+    return Observation(key, properties, outcome, partial, empty)
+
+
+def _one_for_all(trial: Trial, outcome: tuple[frozenset[str], ...]) -> tuple[frozenset[str], ...] | None:
+    """Return the joins that all results in a list have in common. Other results have joins of their own."""
+    if not trial.returns_list or not outcome:
+        return outcome
+    common = frozenset.intersection(*outcome)
+    return (common,) if common else None
+
+
+_NOTHING: Any = object()  # no call could be made
+
+
+def _cut_at_all_sizes(trial: Trial, axis: Axis, partial: tuple[str, ...]) -> Any:
+    """Return the joins that give the whole at all sizes and for all values, None if there are none, or _NOTHING."""
+    found: list[set[str]] | None = None
+    for scale in SCALES:
+        larger = axis._replace(places=tuple(place._replace(size=place.size * scale) for place in axis.places))
+        units = gcd_of(larger)
+        if not 2 <= units <= LARGEST_UNITS * (scale == 1) + LARGEST_UNITS:
+            continue
+        made = trial.resized(trial.shapes().scaled(axis.places, scale)) if scale > 1 else trial
+        for other in _with_values(made, scale):
+            whole = other.whole()
+            if whole is None or not any(one.size for one in whole[1]):
+                continue
+            for parts in _splits(units):
+                got = other.cut(larger, parts, partial)
+                if got is None:
+                    return None
+                found = got if found is None else [a & b for a, b in zip(found, got, strict=True)]
+                if not all(found):
+                    return None
+    return _NOTHING if found is None else tuple(map(frozenset, found))
+
+
+def _splits(units: int) -> list[tuple[int, ...]]:
+    """Return uneven divisions of a number of units."""
+    return [(units - 1, 1)] if units < 4 else [(units - 1, 1), (1, 2, units - 3)]
+
+
+def _empty_parts(trial: Trial, axis: Axis, partial: tuple[str, ...], outcome: tuple[frozenset[str], ...]) -> bool:
+    """Return True if parts may be empty."""
+    units = gcd_of(axis)
+    if units < 2:
+        return False
+    for parts in ((units, 0), (units - 1, 1, 0)):
+        got = trial.cut(axis, parts, partial)
+        if got is None or not all(one & other for one, other in zip(got, _for_each(trial, outcome, len(got)), strict=True)):
+            return False
+    return True
+
+
+def _for_each(trial: Trial, outcome: tuple[frozenset[str], ...], count: int) -> tuple[frozenset[str], ...]:
+    return outcome * count if trial.returns_list else outcome
+
+
+def _summands(trial: Trial, axis: Axis) -> Iterator[tuple[str, ...]]:
+    """Yield sets of arguments that are not cut, and may have to be partial sums."""
+    cut = {place.name for place in axis.places}
+    names = [name for name, value in trial.sample.arguments.items()
+             if name not in cut and isinstance(value, Spec) and value.dtype.startswith(("float", "complex"))]  # fmt: skip
+    for count in range(1, min(len(names), 2) + 1):
+        yield from itertools.combinations(names, count)
+
+
+def _with_values(trial: Trial, scale: int) -> Iterator[Trial]:
+    """Yield the call with values of the kinds that are tried at a scale."""
+    floating = any(spec.dtype.startswith("float") for _, spec in trial.sample.specs())
+    if scale == 1:
+        yield trial
+    elif scale == 2:
+        yield _changed(trial, trial.sample.with_values(dtype="float64", role="fine") if floating and not trial.definite else
+                       trial.sample.with_values(dtype="float64") if floating else trial.sample.with_values(role="ties"))  # fmt: skip
+    elif floating and not trial.definite:
+        yield _changed(trial, trial.sample.with_values(dtype="float64", role="special"))
+        yield _changed(trial, trial.sample.with_values(dtype="float64", role="ties"))
+    else:
+        yield trial
+
+
+def _changed(trial: Trial, sample: Sample) -> Trial:
+    return Trial(trial.op, trial.overload, sample, trial.numbers)
+
+
+def _observe_passes(trial: Trial, chosen: dict[str, Any]) -> Iterator[Observation]:
+    sample = trial.sample.with_values(dtype="float64", role=None if trial.definite else "fine")
+    other = _changed(trial, sample)
+    if other.whole() is None:
+        other = trial
+        if other.whole() is None:
+            return
+    names = [name for name, value in other.sample.arguments.items() if _is_partial(value)]
+    for count in range(1, min(len(names), LARGEST_PARTIAL) + 1):
+        for group in itertools.combinations(names, count):
+            for reduction in REDUCTIONS:
+                got = other.passes(group, reduction)
+                if got and any("same" in one for one in got):
+                    got = _confirmed(trial, group, reduction, got)
+                if got != []:
+                    yield Observation((group, reduction), chosen, None if got is None else _one_for_all(trial, tuple(map(frozenset, got))))
+
+
+def _confirmed(trial: Trial, group: tuple[str, ...], reduction: str, got: list[set[str]]) -> list[set[str]] | None:
+    """Return the outcome without "same", unless the results do not depend on the arguments for values with ties, either."""
+    again = _changed(trial, trial.sample.with_values(role="ties")).passes(group, reduction)
+    sure = again and len(again) == len(got)
+    left = [one if sure and again and "same" in again[number] else one - {"same"} for number, one in enumerate(got)]
+    return left if all(left) else None
+
+
+def _is_partial(value: Any) -> bool:
+    if isinstance(value, list):
+        return bool(value) and all(map(_is_partial, value))
+    return isinstance(value, Spec) and not value.dtype.startswith("bool") and value.role not in ("index", "classes", "ordered")
+
+
+# Stating rules ----------------------------------------------------------------------------------------------
+
+
+def make_rules(op: Any, overload: Any) -> Rules:
+    """Return the rules of an overload, found by trying."""
+    if overload.flags & operator_flags.RANDOM:
+        return Rules()
+    cuts, passes = observations(op, overload)
+    return Rules(tuple(_cut_rules(cuts)), tuple(_pass_rules(overload, passes)))
+
+
+def _cut_rules(seen: list[Observation]) -> Iterator[Cut]:
+    groups: dict[Any, list[Observation]] = defaultdict(list)
+    for one in seen:
+        groups[one.key].append(one)
+    for (names, _follow), group in sorted(groups.items(), key=str):
+        for where, part in _told_apart(group, features.POSITIONS):
+            joins = _common(part)
+            if joins is not None:
+                order = ("cat", *JOINS)
+                partial = max((one.partial for one in part), key=len)
+                yield Cut(names, tuple(min(one, key=order.index) for one in joins), where, partial, not all(one.empty for one in part))
+
+
+def _pass_rules(overload: Any, seen: list[Observation]) -> Iterator[Pass]:
+    groups: dict[Any, list[Observation]] = defaultdict(list)
+    for one in seen:
+        groups[one.key].append(one)
+    ignored = {names[0] for (names, _), group in groups.items() if len(names) == 1 and _common(group) and
+               all("same" in one for one in _common(group) or ())}  # fmt: skip
+    for (names, reduction), group in sorted(groups.items(), key=str):
+        if len(names) > 1 and ignored.intersection(names):
+            continue
+        for where, part in _told_apart(group, ()):
+            results = _common(part)
+            if results is not None and all(_is_general(overload, name, value) for name, value in where):
+                order = ("same", reduction, *REDUCTIONS)
+                yield Pass(names, reduction, tuple(min(one, key=order.index) for one in results), where)
+
+
+def _is_general(overload: Any, name: str, value: Any) -> bool:
+    """Return True if a rule may depend on an argument's value: a word, a flag, or a number that is the default."""
+    argument = next(one for one in parse(overload.text).arguments if one.name == name)
+    return isinstance(value, (bool, str)) or (not argument.required and features.plain(argument.default) == value)
+
+
+def _common(seen: Iterable[Observation]) -> tuple[frozenset[str], ...] | None:
+    """Return the joins that all observations have in common, or None."""
+    found: tuple[frozenset[str], ...] | None = None
+    partial = set()
+    for one in seen:
+        if one.outcome is None or (found is not None and len(found) != len(one.outcome)):
+            return None
+        found = one.outcome if found is None else tuple(a & b for a, b in zip(found, one.outcome, strict=True))
+        partial.add(one.partial)
+    return found if found and all(found) and len(partial) == 1 else None
+
+
+def _told_apart(group: list[Observation], positions: tuple[str, ...]) -> list[tuple[tuple[tuple[str, Any], ...], list[Observation]]]:
+    """Divide observations by as few properties as possible, so that the outcomes within each part agree."""
+    names = [*positions, *sorted({name for one in group for name in one.properties} - set(features.POSITIONS))]
+    varying = [name for name in names if len({repr(one.properties.get(name)) for one in group}) > 1]
+    best: tuple[int, list[Any]] | None = None
+    for chosen in _choices(varying, positions):
+        parts: dict[Any, list[Observation]] = defaultdict(list)
+        for one in group:
+            parts[tuple((name, one.properties.get(name)) for name in chosen)].append(one)
+        mixed = sum(len(part) for part in parts.values() if not _agree(part))
+        if best is None or mixed < best[0]:
+            best = mixed, list(parts.items())
+        if not mixed:
+            break
+    return best[1] if best else []
+
+
+def _choices(varying: list[str], positions: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    yield ()
+    yield from ((name,) for name in varying)
+    yield from itertools.combinations(varying, 2)
+
+
+def _agree(part: list[Observation]) -> bool:
+    return all(one.outcome is None for one in part) or _common(part) is not None
+
+
+
+def make_table() -> dict[str, Rules]:
+    """Return the rules of all overloads that have any, found by trying. This takes about a minute."""
+    import metatensor.nn.functional  # noqa: F401, defines operators
+
+    made = {overload.qualname: make_rules(op, overload) for op, overload in sharded_overloads()}
+    return {name: found for name, found in made.items() if found}

@@ -1,0 +1,410 @@
+"""Meshes, distributed tensors and tensor parallelism, on simulated ranks."""
+
+import copy
+import itertools
+import pickle
+
+import pytest
+
+import metatensor as mt
+from metatensor import distributed as dist
+from metatensor._core.memory import MemoryTracker
+from metatensor.distributed import sim
+from metatensor.distributed.tensor import (
+    DTensor,
+    Partial,
+    Replicate,
+    Shard,
+    distribute_module,
+    distribute_tensor,
+    init_device_mesh,
+    ones,
+    placement_types,
+    rand,
+    zeros,
+)
+from metatensor.distributed.tensor.experimental import implicit_replication, local_map
+from metatensor.distributed.tensor.parallel import (
+    ColwiseParallel,
+    PrepareModuleInput,
+    PrepareModuleOutput,
+    RowwiseParallel,
+    SequenceParallel,
+    parallelize_module,
+)
+
+pytest.importorskip("numpy")
+
+
+def on_ranks(function, *shape, world_size=4, names=None):
+    """Return what ``function(mesh)`` returns on each rank."""
+
+    def run():
+        dist.init_process_group()
+        mt.manual_seed(3)
+        return function(init_device_mesh("cpu", shape or (world_size,), mesh_dim_names=names))
+
+    return sim.run(run, world_size=world_size)
+
+
+@pytest.fixture
+def planned():
+    """A mesh of a simulated world of which only rank 0 is run."""
+    mesh = init_device_mesh("meta", (64, 8), mesh_dim_names=("dp", "tp"))
+    yield mesh
+    dist.destroy_process_group()
+
+
+# Meshes -----------------------------------------------------------------------------------------------------
+
+
+def test_a_planned_mesh_needs_no_process_group(planned):
+    assert (planned.shape, planned.size(), planned.get_coordinate(), dist.get_world_size()) == ((64, 8), 512, (0, 0), 512)
+    assert planned["tp"].get_group().ranks == tuple(range(8))
+    assert planned["dp"].get_group().ranks == tuple(range(0, 512, 8))
+    assert planned._flatten("all") is planned["all"]
+    assert planned["all"].size() == 512
+
+
+def test_the_rank_of_a_planned_mesh_can_be_chosen():
+    mesh = init_device_mesh("meta", (2, 4), mesh_dim_names=("a", "b"), rank=6)
+    try:
+        assert (mesh.get_coordinate(), mesh.get_local_rank("b"), mesh.get_rank()) == ((1, 2), 2, 6)
+        assert mesh["a"].get_group().ranks == (2, 6)
+        assert mesh["a"]._ranks == (2, 6)
+    finally:
+        dist.destroy_process_group()
+
+
+def test_sub_meshes_and_their_errors():
+    def check(mesh):
+        assert mesh["a", "c"].shape == (2, 2)
+        flat = mesh["b", "c"]._flatten("bc")
+        assert mesh["bc"] is flat
+        assert flat.size() == 2
+        assert pickle.loads(pickle.dumps(mesh)) == mesh
+        with pytest.raises(KeyError, match="no dimensions"):
+            mesh["d"]
+        with pytest.raises(KeyError, match="order"):
+            mesh["c", "a"]
+        with pytest.raises(RuntimeError, match="mesh_dim is required"):
+            mesh.get_group()
+        return flat.get_group().ranks
+
+    assert on_ranks(check, 2, 1, 2, names=("a", "b", "c")) == [(0, 1), (0, 1), (2, 3), (2, 3)]
+
+
+def test_a_mesh_from_nested_tuples():
+    assert on_ranks(lambda mesh: dist.DeviceMesh("cpu", ((1, 2), (3, 0))).get_coordinate()) == [(1, 1), (0, 0), (0, 1), (1, 0)]
+
+
+# Placements -------------------------------------------------------------------------------------------------
+
+
+def test_placements_of_results():
+    def check(mesh):
+        x = distribute_tensor(mt.arange(64.0).reshape(8, 8), mesh, [Shard(0)])
+        w = distribute_tensor(mt.ones(8, 8), mesh, [Shard(1)])
+        b = distribute_tensor(mt.ones(8), mesh, [Replicate()])
+        p = x.sum(0)
+        return [one.placements[0] for one in (
+            x.sum(), x.t(), x.sum(1), x.mean(), x.amax(0), x @ b, b.expand(2, 8) @ w, w @ w.t(), p * 2, p + p, p + b, x + b, x.softmax(1),
+            x.view(4, 2, 8), x[:, 1], x.unsqueeze(0), x.argmax(1), x.relu(), p.relu(), x.softmax(0), mt.cat([x, x], 1), x > 3,
+        )]  # fmt: skip
+
+    assert on_ranks(check)[0] == [
+        Partial(), Shard(1), Shard(0), Partial("avg"), Partial("max"), Shard(0), Shard(1), Partial(), Partial(), Partial(),
+        Partial(), Shard(0), Shard(0), Shard(0), Shard(0), Shard(1), Shard(0), Shard(0), Shard(0), Shard(1), Shard(0), Shard(0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", [(4,), (2, 2)])
+@pytest.mark.parametrize("size", [(8, 4), (5, 3), (2, 7), (1, 1)])
+def test_redistribution_keeps_the_values(shape, size):
+    def check(mesh):
+        whole = mt.arange(float(size[0] * size[1])).reshape(size)
+        places = [Replicate(), Shard(0), Shard(1), placement_types._StridedShard(0, split_factor=2)]
+        for source in places:
+            for target in places:
+                x = distribute_tensor(whole, mesh, [source] * mesh.ndim)
+                y = x.redistribute(placements=[Replicate()] * (mesh.ndim - 1) + [target])
+                assert mt.equal(y.full_tensor(), whole), (source, target)
+                assert mt.equal(x.redistribute(placements=[target] * mesh.ndim).full_tensor(), whole), (source, target)
+        return True
+
+    assert all(on_ranks(check, *shape))
+
+
+@pytest.mark.parametrize(("reduction", "expected"), [("sum", 6.0), ("avg", 1.5), ("max", 3.0), ("min", 0.0), ("product", 0.0)])
+def test_partial_tensors_are_reduced(reduction, expected):
+    def check(mesh):
+        part = DTensor.from_local(mt.full((5, 2), float(mesh.get_rank())), mesh, [Partial(reduction)])
+        assert mt.equal(part.redistribute(placements=[Shard(0)]).full_tensor(), part.full_tensor())
+        return part.full_tensor()[0, 0].item()
+
+    assert on_ranks(check) == [expected] * 4
+
+
+def test_means_of_uneven_shards():
+    def check(mesh):
+        x = mt.rand(6, 3)
+        return mt.allclose(distribute_tensor(x, mesh, [Shard(0)]).mean(0).full_tensor(), x.mean(0))
+
+    assert all(on_ranks(check))
+
+
+# Tensors ----------------------------------------------------------------------------------------------------
+
+
+def test_gradients_are_those_of_the_whole():
+    def check(mesh):
+        whole, weight = mt.rand(6, 8, requires_grad=True), mt.rand(8, 4, requires_grad=True)
+        (whole @ weight).relu().square().sum().backward()
+        x = distribute_tensor(whole, mesh, [Shard(0)])
+        w = distribute_tensor(weight, mesh, [Shard(1)])
+        (x @ w).relu().square().sum().backward()
+        assert mt.allclose(x.grad.full_tensor(), whole.grad)
+        assert mt.allclose(w.grad.full_tensor(), weight.grad)
+        return True
+
+    assert all(on_ranks(check))
+
+
+def test_gradients_go_through_parts():
+    def check(mesh):
+        local = mt.full((2, 3), 1.0 + mesh.get_rank(), requires_grad=True)
+        x = DTensor.from_local(local, mesh, [Shard(0)])
+        (x.redistribute(placements=[Replicate()]).to_local() * 2).sum().backward()
+        return local.grad.tolist()
+
+    assert on_ranks(check) == [[[2.0] * 3] * 2] * 4
+
+
+def test_changes_in_place_and_out():
+    def check(mesh):
+        x = distribute_tensor(mt.ones(6, 2), mesh, [Shard(0)])
+        same = x
+        x += 1
+        x.mul_(distribute_tensor(mt.full((6, 2), 3.0), mesh, [Replicate()]))
+        assert x is same
+        assert x.placements == (Shard(0),)
+        out = zeros(6, 2, device_mesh=mesh, placements=[Shard(1)])
+        assert mt.add(x, x, out=out) is out
+        return x.full_tensor().sum().item(), out.full_tensor().sum().item(), out.placements[0]
+
+    assert on_ranks(check) == [(72.0, 144.0, Shard(1))] * 4
+
+
+def test_random_values_do_not_depend_on_the_mesh():
+    def check(mesh):
+        expected = mt.rand(6, 4)
+        mt.manual_seed(3)
+        x = rand(6, 4, device_mesh=mesh, placements=[Shard(1)])
+        assert mt.equal(x.full_tensor(), expected)
+        mt.manual_seed(3)
+        plain = mt.nn.functional.dropout(expected, 0.5)
+        mt.manual_seed(3)
+        assert mt.equal(mt.nn.functional.dropout(x, 0.5).full_tensor(), plain)
+        return True
+
+    assert all(on_ranks(check))
+
+
+def test_a_tensor_is_printed_pickled_and_copied():
+    def check(mesh):
+        x = mt.nn.Parameter(distribute_tensor(mt.ones(4, 2), mesh, [Shard(0)]))
+        assert isinstance(x, mt.nn.Parameter)
+        again, copied = pickle.loads(pickle.dumps(x)), copy.deepcopy(x)
+        for one in (again, copied):
+            assert isinstance(one, mt.nn.Parameter)
+            assert (one.placements, one.requires_grad, one.shape) == ((Shard(0),), True, (4, 2))
+            assert mt.equal(one.to_local(), x.to_local())
+        return repr(x)
+
+    assert "placements=(Shard(dim=0),)" in on_ranks(check)[0]
+
+
+def test_state_dicts_hold_distributed_tensors():
+    def check(mesh):
+        model = distribute_module(mt.nn.Linear(3, 4), mesh)
+        state = model.state_dict()
+        assert all(isinstance(one, DTensor) for one in state.values())
+        other = distribute_module(mt.nn.Linear(3, 4), mesh)
+        other.load_state_dict(state)
+        return mt.equal(other.weight.full_tensor(), model.weight.full_tensor())
+
+    assert all(on_ranks(check))
+
+
+def test_mistakes_are_explained():
+    def check(mesh):
+        x = distribute_tensor(mt.ones(4, 2), mesh, [Shard(0)])
+        with pytest.raises(RuntimeError, match="plain tensor of shape .2."):
+            x + mt.ones(2)
+        with implicit_replication():
+            assert (x + mt.ones(2)).placements == (Shard(0),)
+        with pytest.raises(ValueError, match="2 placements for a mesh of 1"):
+            distribute_tensor(mt.ones(2), mesh, [Shard(0), Shard(0)])
+        with pytest.raises(IndexError, match="out of range for a tensor of 2"):
+            x.redistribute(placements=[Shard(2)])
+        with pytest.raises(RuntimeError, match="cannot go from"):
+            x.redistribute(placements=[Partial()])
+        with pytest.raises(RuntimeError, match="mat2|shape"):
+            x @ x
+        return True
+
+    assert all(on_ranks(check))
+
+
+def test_gathering_is_logged():
+    def check(mesh):
+        x = distribute_tensor(mt.rand(4, 4), mesh, [Shard(0)])
+        with dist.CommunicationLog() as log:
+            x.sort(0)
+        return [entry.kind for entry in log][0], log[0].detail
+
+    kind, detail = on_ranks(check)[0]
+    assert kind != "gather_arguments" or detail.startswith("sort")
+
+
+def test_a_mode_sees_the_calls_on_parts(planned):
+    seen = []
+
+    class Shapes(mt.DispatchMode):
+        def dispatch(self, op, args, kwargs):
+            seen.append((op.name, tuple(args[0].shape)))
+            return op(*args, **kwargs)
+
+    x = distribute_tensor(mt.empty(128, 16, device="meta"), planned, [Shard(0), Shard(1)])
+    with Shapes():
+        x.relu()
+    assert seen == [("relu", (2, 2))]
+
+
+def test_memory_is_that_of_the_parts(planned):
+    x = distribute_tensor(mt.empty(128, 16, device="meta"), planned, [Shard(0), Shard(1)])
+    with MemoryTracker() as tracker:
+        y = x * 2
+    assert (y.shape, tracker.peak) == ((128, 16), 2 * 2 * 4)
+
+
+# Tensor parallelism -----------------------------------------------------------------------------------------
+
+
+class Block(mt.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = mt.nn.LayerNorm(8), mt.nn.Linear(8, 16), mt.nn.Linear(16, 8)
+
+    def forward(self, x):
+        return x + self.down(self.up(self.norm(x)).relu())
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+def test_a_parallel_block_computes_what_the_block_does(sequence):
+    def check(mesh):
+        plain = Block()
+        block = copy.deepcopy(plain)
+        x = mt.rand(2, 4, 8)
+        plan = {"up": ColwiseParallel(), "down": RowwiseParallel()}
+        if sequence:
+            plan = {
+                "norm": SequenceParallel(), "up": ColwiseParallel(input_layouts=Shard(1)),
+                "down": RowwiseParallel(output_layouts=Shard(1), use_local_output=False),
+                "": PrepareModuleInput(input_layouts=Replicate(), desired_input_layouts=Shard(1)),
+            }  # fmt: skip
+        parallelize_module(block, mesh, plan)
+        if sequence:
+            parallelize_module(block, mesh, PrepareModuleOutput(output_layouts=Shard(1), desired_output_layouts=Replicate()))
+        assert block.up.weight.to_local().shape == (4, 8)
+        expected, got = plain(x), block(x)
+        assert mt.allclose(got, expected, atol=1e-5)
+        expected.square().sum().backward()
+        got.square().sum().backward()
+        for name, one in plain.named_parameters():
+            found = block.get_parameter(name).grad
+            found = found.full_tensor() if isinstance(found, DTensor) else found
+            assert mt.allclose(found, one.grad, atol=1e-4), name
+        return True
+
+    assert all(on_ranks(check))
+
+
+def test_a_step_of_an_optimizer():
+    def check(mesh):
+        plain = mt.nn.Linear(4, 8)
+        layer = parallelize_module(copy.deepcopy(plain), mesh, ColwiseParallel(output_layouts=Replicate()))
+        x = mt.rand(3, 4)
+        for model in (plain, layer):
+            optimizer = mt.optim.AdamW(model.parameters(), lr=0.1)
+            for _ in range(2):
+                optimizer.zero_grad()
+                model(x).square().mean().backward()
+                optimizer.step()
+        return mt.allclose(layer.weight.full_tensor(), plain.weight, atol=1e-6)
+
+    assert all(on_ranks(check))
+
+
+def test_a_plan_that_fits_nothing_is_refused(planned):
+    with pytest.raises(ValueError, match="one dimension"):
+        parallelize_module(mt.nn.Linear(2, 2), planned, ColwiseParallel())
+    with pytest.raises(NotImplementedError, match="Linear and Embedding"):
+        parallelize_module(mt.nn.ReLU(), planned["tp"], ColwiseParallel())
+    with pytest.raises(TypeError, match="ParallelStyle"):
+        parallelize_module(mt.nn.ReLU(), planned["tp"], 3)
+
+
+def test_factories():
+    def check(mesh):
+        return ones(5, 2, device_mesh=mesh, placements=[Shard(0)]).to_local().shape, ones(3, device_mesh=mesh).placements
+
+    assert on_ranks(check)[2] == ((1, 2), (Replicate(),))
+
+
+def test_functions_on_parts():
+    def check(mesh):
+        x = distribute_tensor(mt.ones(8, 2, requires_grad=True), mesh, [Shard(0)])
+        count = local_map(lambda part: part.sum(0) * part.shape[0], out_placements=[Partial()], in_placements=([Shard(0)],))
+        y = count(x)
+        y.sum().backward()
+        with pytest.raises(ValueError, match="in_placements says"):
+            count(x.redistribute(placements=[Replicate()]))
+        return y.placements[0], y.full_tensor().tolist(), x.grad.full_tensor()[0, 0].item()
+
+    assert on_ranks(check) == [(Partial(), [16.0, 16.0], 2.0)] * 4
+
+
+def test_views_are_cut_only_where_the_order_of_elements_allows():
+    def check(mesh):
+        whole = mt.arange(24.0)
+        shapes = [(6, 4), (3, 2, 4), (4, 6), (2, 12), (24,), (2, 3, 4)]
+        for shape, other in itertools.product(shapes, shapes):
+            for dim in range(len(shape)):
+                x = distribute_tensor(whole.reshape(shape), mesh, [Shard(dim)])
+                assert mt.equal(x.view(other).full_tensor(), whole.reshape(other)), (shape, other, dim)
+        return True
+
+    assert all(on_ranks(check))
+
+
+def test_a_change_of_shape_in_place():
+    def check(mesh):
+        x = distribute_tensor(mt.ones(1, 8), mesh, [Shard(1)])
+        x.squeeze_()
+        y = distribute_tensor(mt.ones(4, 1), mesh, [Shard(0)])
+        return x.shape, x.placements[0], y.squeeze().shape, y.squeeze().placements[0]
+
+    assert on_ranks(check) == [((8,), Shard(0), (4,), Shard(0))] * 4
+
+
+@pytest.mark.parametrize(
+    "name", ["mm", "sum", "addmm", "gather", "cat", "native_layer_norm", "_unsafe_view", "max.dim", "convolution", "index_add"]
+)
+def test_any_placements_give_the_values_of_the_plain_call(name):
+    from distributed.placed_calls import cases, check, differentiable, overloads
+
+    ((op, overload),) = overloads([name])
+    for number, sample in enumerate(cases(op, overload, 3)):
+        for seed, shape in enumerate([(4,), (2, 2)]):
+            assert check(op, overload, sample, shape, 10 * number + seed, differentiable(overload)) in ("", "skipped")

@@ -1,0 +1,34 @@
+"""Placements and rules, compared with PyTorch."""
+
+import pytest
+
+# Where PyTorch's result is not replicated but differs: it keeps a strided shard of a view, which costs no communication.
+KEPT_BY_PYTORCH = {("flatten", "S(1)")}
+
+
+@pytest.mark.torch
+def test_placements_are_pytorchs_or_cheaper():
+    pytest.importorskip("torch.distributed.tensor")
+    from distributed.placements_like_torch import ours, theirs
+
+    mine, other = ours(), theirs()
+    different = {key for key in mine if mine[key] != other[key]}
+    assert len(mine) == 360
+    assert len(different) <= 105
+    # PyTorch gathers or reduces to all ranks; here the result is sharded by an exchange or a reduce-scatter, or stays partial.
+    assert {key for key in different if other[key] != "R"} <= KEPT_BY_PYTORCH
+    assert all(mine[key] != "R" for key in different)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["mm", "addmm", "add", "sum", "softmax", "amax", "cumsum", "transpose", "unsqueeze"])
+def test_the_rules_cut_what_pytorch_cuts(name):
+    pytest.importorskip("torch.distributed.tensor")
+    from distributed.torch_strategies import compare, start
+    from metatensor.distributed.tensor.sharding.making import sharded_overloads
+
+    ((op, overload),) = [pair for pair in sharded_overloads() if pair[1].qualname == name]
+    cut = list(compare(start(), op, overload))
+    assert cut
+    lacking = [one for one in cut if not one[-1]]
+    assert all(sample.arguments.get("dim", 0) < 0 for sample, *_ in lacking)  # PyTorch also cuts a dimension that is scanned

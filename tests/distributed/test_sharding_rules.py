@@ -1,0 +1,95 @@
+"""The table of sharding rules, and how rules are found."""
+
+import pytest
+
+from metatensor.distributed.tensor.sharding import Cut, Pass, all_rules, rules_of
+from metatensor.distributed.tensor.sharding.axes import Shapes, find_axes
+from metatensor.distributed.tensor.sharding.table import Rules, format_rules, parse_line, parse_rules
+
+pytest.importorskip("numpy")
+
+
+def cuts(name):
+    return {(one.members, one.joins) for one in rules_of(name).cuts}
+
+
+@pytest.mark.parametrize(("name", "expected"), [
+    ("mm", {(("input",), ("cat",)), (("mat2",), ("cat",)), (("input", "mat2"), ("sum",))}),
+    ("sum", {(("input",), ("cat",)), (("input[dim]",), ("sum",))}),
+    ("mean", {(("input",), ("cat",)), (("input[dim]",), ("mean",))}),
+    ("amax", {(("input",), ("cat",)), (("input[dim]",), ("max",))}),
+    ("softmax", {(("input",), ("cat",))}),
+    ("cumsum", {(("input",), ("cat",))}),
+])  # fmt: skip
+def test_rules_of_well_known_operators(name, expected):
+    assert cuts(name) == expected
+
+
+def test_a_summand_is_partial_where_the_product_is():
+    (rule,) = [one for one in rules_of("addmm").cuts if one.joins == ("sum",)]
+    assert rule.members == ("mat1", "mat2")
+    assert rule.partial == ("input",)
+
+
+def test_only_linear_arguments_pass_sums():
+    passing = {(one.members, one.reduction) for one in rules_of("mul").passes}
+    assert (("input",), "sum") in passing
+    assert (("input", "other"), "sum") not in passing
+    assert (("input", "other"), "sum") in {(one.members, one.reduction) for one in rules_of("add").passes}
+    assert not [one for one in rules_of("relu").passes if one.reduction == "sum"]
+
+
+def test_axes_of_a_product():
+    shapes = Shapes({("input", -1): (4, 6), ("mat2", -1): (6, 4)}, {})
+
+    def results(tried):
+        (n, k), (j, m) = tried.tensors.values()
+        return [(n, m)] if k == j else None
+
+    found = {(tuple((one.name, one.dim) for one in axis.places), axis.outputs) for axis in find_axes(shapes, results)}
+    assert found == {((("input", 0),), (0,)), ((("mat2", 1),), (1,)), ((("input", 1), ("mat2", 0)), (-1,))}
+
+
+def test_the_text_form_is_read_back():
+    table = {
+        "op": Rules(
+            (Cut(("a", "b[dim]"), ("cat", "sum"), (("right", (-1,)), ("mode", "x")), ("c",), True), Cut(("a",), ("same",))),
+            (Pass(("a",), "max", ("min",), (("flag", True),)), Pass(("a", "b"), "sum", ("sum",))),
+        )
+    }
+    assert parse_rules(format_rules(table)) == table
+
+
+@pytest.mark.parametrize("line", ["cut input", "join input -> cat", "cut a -> cat where x", "cut a -> cat where x=y", "pass"])
+def test_a_line_that_is_no_rule_is_refused(line):
+    with pytest.raises(ValueError, match="line 2 is not a sharding rule"):
+        parse_rules(f"op\n    {line}\n")
+
+
+def test_the_whole_table_is_readable():
+    names = dict(all_rules())
+    assert len(names) > 500
+    assert parse_rules(format_rules(names)) == names
+
+
+@pytest.mark.parametrize("name", ["add", "mm", "sum", "softmax", "gather", "view", "nn.functional.linear", "native_layer_norm_backward"])
+def test_the_table_is_what_trying_finds(name):
+    from metatensor.distributed.tensor.sharding.making import make_rules, sharded_overloads
+
+    ((op, overload),) = [pair for pair in sharded_overloads() if pair[1].qualname == name]
+    assert parse_rules(format_rules({name: make_rules(op, overload)}))[name] == rules_of(name)
+
+
+def test_a_pass_may_change_the_reduction():
+    assert parse_line("pass max of input -> min") == [Pass(("input",), "max", ("min",))]
+
+
+def test_the_command_lists_the_rules():
+    runner = pytest.importorskip("click.testing").CliRunner()
+    from metatensor.cli.devices import command
+
+    listed = runner.invoke(command, ["--sharding"])
+    assert listed.exit_code == 0
+    assert parse_rules(listed.output) == dict(all_rules())
+    assert "cut input, mat2 -> sum" in runner.invoke(command, ["--sharding", "--json"]).output
+    assert runner.invoke(command, ["--make"]).exit_code == 2
