@@ -34,7 +34,7 @@ cdef tuple python_call(Call* c):
 cdef object public_function(Call* c):
     """Return what the user called: the op, the method of Tensor, or ``__get__`` of the property."""
     cdef Op op = <Op>c.op
-    if op.flags & PROPERTY:
+    if op.flags & PROPERTY and op.__name__ in vars(Tensor):
         return getattr(vars(Tensor)[op.__name__], "__get__")
     if c.flags & CALLED_AS_METHOD or op.flags & METHOD_ONLY:
         method = vars(Tensor).get(op.__name__)

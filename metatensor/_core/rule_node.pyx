@@ -535,6 +535,9 @@ cdef int _apply(Node node, PyObject** grads, const char* wanted, PyObject** to) 
         if rule.overload.slots[f.slot].kind == K_TENSORS:
             made = _run(node, rule, f, i, grads, wanted, cache)
             for g in made:
+                if i == node.n_edges:
+                    raise RuntimeError(f"{node.node_name()}: there are more gradients than arguments; the gradient passed must have the "
+                                       "shape of the result")
                 _give(node, i, g, wanted, to)
                 i += 1
             continue

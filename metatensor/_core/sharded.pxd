@@ -12,9 +12,16 @@ cdef class Placed:
     cdef dict plans                 # the plans of calls on this mesh
 
 
+cdef enum ViewKind:
+    NO_VIEW
+    PART_VIEW               # its part is a view of the other tensor's part
+    COPY_VIEW               # the other tensor was redistributed for it, so that they share no memory
+
+
 cdef class DistributedTensor(Tensor):
     cdef Tensor local               # the part that this process holds
     cdef Placed placed
+    cdef ViewKind view              # whether an operator made it as a view of another distributed tensor
 
 
 cdef class Plan:

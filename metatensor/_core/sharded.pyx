@@ -15,12 +15,12 @@ from metatensor._core.graph cimport Node
 from metatensor._core.late import later
 from metatensor._core.layout cimport copy_dims
 from metatensor._core.op cimport (
-    HOST, IN_PLACE, K_FLOAT, K_GENERATOR, K_OPERAND, K_SCALAR, K_TENSORS, NO_GRAD, WITH_OUT, Call, Op, Overload, make_returns,
+    HOST, IN_PLACE, K_FLOAT, K_GENERATOR, K_OPERAND, K_SCALAR, K_TENSORS, NO_GRAD, VIEW, WITH_OUT, Call, Op, Overload, make_returns,
 )
 from metatensor._core.overriding cimport ABSENT, CALLED_AS_METHOD, answers_itself, run_parts
 from metatensor._core.rule_node cimport begin, record, record_write
 from metatensor._core.storage cimport Storage, new_storage
-from metatensor._core.tensor cimport Tensor, over_storage, set_layout, set_requires_grad
+from metatensor._core.tensor cimport Tensor, over_storage, set_layout, set_requires_grad, shape_str
 from metatensor._core.thread cimport ThreadState, thread_state
 from metatensor._core.types cimport MAX_DIMS, T_DISTRIBUTED, T_NONLEAF, T_REQUIRES_GRAD, dim_t
 from threading import get_ident
@@ -268,6 +268,8 @@ cdef object run_distributed(Call* c):
         if result is not ABSENT:
             return result
     grad = recording and c.flags & T_REQUIRES_GRAD and not ov.flags & (NO_GRAD | HOST)
+    if (c.variant == IN_PLACE or ov.slots[0].mutated) and isinstance(<object>c.args[0], DistributedTensor):
+        _check_view(c, <DistributedTensor>c.args[0], recording)
     if recording and c.variant == IN_PLACE:
         target = <Tensor>c.args[0]
         if target.flags & T_REQUIRES_GRAD and not target.flags & T_NONLEAF:
@@ -293,7 +295,22 @@ cdef object run_distributed(Call* c):
             record(c, ov, result)
     elif grad and result is not <object>c.args[0]:
         record(c, ov, result)
+    if ov.flags & VIEW and not ov.flags & NO_GRAD:
+        for one in result if isinstance(result, (list, tuple)) else (result,):
+            if isinstance(one, DistributedTensor) and one is not <object>c.args[0]:
+                (<DistributedTensor>one).view = PART_VIEW if (<Plan>plan).python is None else COPY_VIEW
     return result
+
+
+cdef int _check_view(Call* c, DistributedTensor target, bint recording) except -1:
+    """Raise an error if a change of the target in place would not reach the tensor of which it is a view, or its history."""
+    if target.view == COPY_VIEW:
+        raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor, of shape {shape_str(target)}, cannot be changed in "
+                                  "place, because the tensor had to be redistributed for it; use an operator that returns a new tensor")
+    if target.view == PART_VIEW and recording and c.flags & T_REQUIRES_GRAD:
+        raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor, of shape {shape_str(target)}, cannot be changed in "
+                                  "place while gradients are recorded; use an operator that returns a new tensor, or no_grad()")
+    return 0
 
 
 cdef object _run_python(Call* c, Overload ov, Plan plan):

@@ -11,7 +11,10 @@ _stated: dict[str, list[str]] = {}
 
 
 def sharding(name: str, *lines: str) -> None:
-    """State rules of an overload, given by its qualified name. They are preferred to those found by trying."""
+    """State rules of an overload, given by its qualified name. They are preferred to those found by trying.
+
+    The line "gather" states that the operator runs on gathered tensors.
+    """
     _stated.setdefault(name, []).extend(lines)
 
 

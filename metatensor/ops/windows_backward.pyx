@@ -136,6 +136,7 @@ cdef object grid_sampler_backward(Call* c):
 
 define("_grid_sampler_backward(Tensor grad_output, Tensor input, Tensor grid, str mode, str padding_mode, bool align_corners, "
        "bool[] output_mask) -> (Tensor, Tensor)", grid_sampler_backward, FUNCTION_ONLY, "Gradients of `grid_sample`.")
+sharding("_grid_sampler_backward", "gather")    # gradients of random placements were wrong; the cause is not known
 recorded_as("_grid_sampler_backward", "sampling.grid_sampler_backward")
 gradient("nn.functional.grid_sample", node="sampling.grid_node", joint="sampling.grid_sample_gradients", input=True, grid=True)
 for _name in ("grid_sampler", "grid_sampler_2d", "grid_sampler_3d"):

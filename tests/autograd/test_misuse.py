@@ -588,3 +588,10 @@ def test_misuse_like_pytorch(what, expected, message, code):
     with pytest.raises(Exception) as raised:
         misuse(torch, code)
     assert type(raised.value) is expected or type(raised.value).__name__ == "GradcheckError" and expected is RuntimeError
+
+
+def test_a_node_that_is_called_with_a_gradient_of_another_shape():
+    x = mt.empty(5, device="meta", requires_grad=True)
+    node = mt.stack([mt.empty(5, device="meta"), x]).grad_fn
+    with pytest.raises(RuntimeError, match="more gradients than arguments"):
+        node(mt.empty(5, device="meta"))

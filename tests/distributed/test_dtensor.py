@@ -408,3 +408,18 @@ def test_any_placements_give_the_values_of_the_plain_call(name):
     for number, sample in enumerate(cases(op, overload, 3)):
         for seed, shape in enumerate([(4,), (2, 2)]):
             assert check(op, overload, sample, shape, 10 * number + seed, differentiable(overload)) in ("", "skipped")
+
+
+def test_changes_of_views_in_place():
+    def run():
+        mesh = init_device_mesh("cpu", (2,))
+        y = distribute_tensor(mt.arange(8.0, device="cpu").reshape(4, 2), mesh, [Shard(0)])
+        y[:, 0].mul_(3)
+        assert y.full_tensor()[:, 0].tolist() == [0, 6, 12, 18]
+        z = y.detach().requires_grad_() * 2
+        with pytest.raises(NotImplementedError, match="while gradients are recorded"):
+            z[:, 0].mul_(3)
+        with pytest.raises(NotImplementedError, match="redistributed"):
+            distribute_tensor(mt.arange(8.0, device="cpu").reshape(4, 2), mesh, [Shard(1)]).view(8).mul_(2)
+
+    sim.run(run, world_size=2)

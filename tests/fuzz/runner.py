@@ -8,6 +8,7 @@ check inside the package; an inconsistent tensor (`in_order`); growth of memory 
 import collections
 import gc
 import itertools
+import json
 import os
 import pickle
 import random
@@ -236,11 +237,12 @@ class Growth:
         self.rows = []
 
     def note(self, calls):
-        self.rows.append((calls, *figures(), objects()))
+        # As text: the rows must not themselves refer to the numbers whose references are counted.
+        self.rows.append(json.dumps((calls, *figures(), objects())))
 
     def report(self):
         """Return (text, whether the growth is a failure)."""
-        rows = self.rows[1:]
+        rows = [json.loads(row) for row in self.rows[1:]]
         if len(rows) < 3 or rows[-1][0] - rows[0][0] < self.LEAST * (len(rows) - 1):
             return "too few calls for a slope", False
         per_byte = slope([(r[0], r[1]) for r in rows])

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fuzz.runner import Failure, Runner, program
+import metatensor as mt
+from fuzz.runner import Failure, Growth, Runner, program
 from fuzz.shrink import shrink
 from fuzz.world import T
 
@@ -58,3 +59,14 @@ def test_the_command_finds_nothing(device, calls):
 def test_failures_are_shrunk():
     lines = ["t0 = T((3, 4), 'float32')", "t1 = T((2,))", "r = mt.add(t0, [bad(7), t1], alpha=2)", "repr(r)"]
     assert shrink(lines, lambda candidate: "bad(" in "\n".join(candidate)) == ["r = bad()"]
+
+
+@pytest.mark.parametrize("leaks", [True, False])
+def test_growth_is_noticed(leaks):
+    growth, kept = Growth(), []
+    for i in range(Growth.ROUNDS):
+        kept.extend([mt.float32] * (2000 if leaks else 0))
+        growth.note(100_000 * i)
+    text, grows = growth.report()
+    assert grows is leaks, text
+    assert ("references to metatensor.float32" in text) is leaks

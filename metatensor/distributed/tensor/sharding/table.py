@@ -161,11 +161,16 @@ def rules() -> dict[str, Rules]:
 
 
 def rules_of(name: str) -> Rules:
-    """Return the rules of an overload. Cuts that are stated beside the operator replace those found by trying."""
+    """Return the rules of an overload. Cuts that are stated beside the operator replace those found by trying.
+
+    An operator for which "gather" is stated has none.
+    """
     from metatensor._core.sharding import stated_rules
 
     stated = Rules()
     for text in stated_rules(name):
+        if text == "gather":
+            return stated
         stated = _with(stated, parse_line(text))
     found = rules().get(name, Rules())
     return Rules(stated.cuts or found.cuts, stated.passes or found.passes)
