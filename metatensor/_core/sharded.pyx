@@ -305,11 +305,11 @@ cdef object run_distributed(Call* c):
 cdef int _check_view(Call* c, DistributedTensor target, bint recording) except -1:
     """Raise an error if a change of the target in place would not reach the tensor of which it is a view, or its history."""
     if target.view == COPY_VIEW:
-        raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor, of shape {shape_str(target)}, cannot be changed in "
-                                  "place, because the tensor had to be redistributed for it; use an operator that returns a new tensor")
+        raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor, of shape {shape_str(target)}, cannot be changed "
+                                  "in place, because the tensor had to be redistributed for it; use an operator that returns a new tensor")
     if target.view == PART_VIEW and recording and c.flags & T_REQUIRES_GRAD:
-        raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor, of shape {shape_str(target)}, cannot be changed in "
-                                  "place while gradients are recorded; use an operator that returns a new tensor, or no_grad()")
+        raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor, of shape {shape_str(target)}, cannot be changed "
+                                  "in place while gradients are recorded; use an operator that returns a new tensor, or no_grad()")
     return 0
 
 
