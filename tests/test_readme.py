@@ -21,8 +21,9 @@ PAGES[PAGES.index(SLOW)] = pytest.param(SLOW, marks=pytest.mark.slow)
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_python_blocks_run(page, tmp_path, monkeypatch):
+def test_python_blocks_run(page, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)  # pages write files
+    request.addfinalizer(leave_world)
     text = (ROOT / page).read_text()
     scope = {"__name__": "page"}
     for match in BLOCK.finditer(text):
@@ -37,6 +38,14 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
                 subprocess.run([sys.executable, "-c", source], check=True, timeout=120, env={**os.environ, "PYTHONPATH": path})
             else:
                 exec(compile(source, str(ROOT / page), "exec"), scope)
+
+
+def leave_world():
+    """Destroy the process group that a page made."""
+    from metatensor import distributed
+
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
 
 
 def check_excerpt(path, block):

@@ -75,6 +75,13 @@ F = mt.nn.functional
 # Operators whose gradient is not that of their result, as in PyTorch.
 CONSTANT = {"normal", "normal.Tensor_float", "normal.float_Tensor"}  # what is drawn counts as constant
 
+
+
+def running():
+    """Return the running mean and variance of two channels."""
+    return mt.zeros(2, dtype=REAL, device="cpu"), mt.ones(2, dtype=REAL, device="cpu")
+
+
 # Calls of operators for which no arguments are generated, and of those above.
 CALLS = {
     "igamma": (lambda y: mt.igamma(mt.full((3,), 0.6, dtype=REAL, device="cpu"), y), values(3)),
@@ -86,6 +93,10 @@ CALLS = {
     "nn.functional.batch_norm": (lambda x, w, b: F.batch_norm(x, None, None, w, b, training=True), values(4, 2), values(2), values(2)),
     "native_batch_norm": (lambda x, w, b: mt.native_batch_norm(x, w, b, None, None, True, 0.1, 1e-5)[0], values(4, 2), values(2),
                           values(2)),
+    "nn.functional._batch_norm_train": (
+        lambda x, w, b: F._batch_norm_train(x, *running(), w, b, 0.1, 1e-5)[0], values(4, 2), values(2), values(2)),
+    "nn.functional._instance_norm_train": (
+        lambda x, w, b: F._instance_norm_train(x, *running(), w, b, 0.1, 1e-5)[0], values(3, 2, 4), values(2), values(2)),
     "nn.functional.ctc_loss": (lambda x: F.ctc_loss(logs(x), index(1, 2).reshape(1, 2), index(4), index(2)), values(4, 1, 3)),
     "_to_copy": (lambda x: x.to(COMPLEX), values(2, 3)),
     "_fft_c2r": (lambda x: mt.fft.irfft(x, n=5), values(2, 3, dtype=COMPLEX)),

@@ -88,6 +88,8 @@ class Builder:
         """Return a graph. If it is in a function, `given` has the attributes of the call of that function."""
         if depth > MAX_DEPTH:
             raise CheckpointError(self.file, "its graphs are nested too deeply")
+        for values in (proto.initializer, proto.input, proto.output):
+            self._check_text(value.name for value in values)
         constants = {message.name: self._initializer(message, prefix + message.name) for message in proto.initializer}
         for message in proto.sparse_initializer:
             constants[message.values.name] = self._constant(message)
@@ -102,12 +104,20 @@ class Builder:
         opsets = {DOMAINS.get(one.domain, one.domain): one.version for one in proto.opset_import} or self.opsets
         defaults = {one.name: self._attribute(one, "", depth, opsets, None) for one in proto.attribute_proto}
         steps = [self._step(node, "", depth, opsets, {**defaults, **given}) for node in proto.node]
+        self._check_text((*proto.input, *proto.output))
         return Graph(list(proto.input), list(proto.output), {}, steps)
+
+    def _check_text(self, texts: Iterable[Any]) -> None:
+        """Raise an error if a text is not UTF-8. Protocol buffers give such a text as bytes."""
+        for text in texts:
+            if isinstance(text, bytes):
+                raise CheckpointError(self.file, f"the name {text!r:.60} is not UTF-8")
 
     def _step(self, proto: Any, prefix: str, depth: int, opsets: dict[str, int], given: Any) -> Step:
         self._nodes -= 1
         if self._nodes < 0:
             raise CheckpointError(self.file, f"it has more than {MAX_NODES:,} nodes")
+        self._check_text((proto.name, proto.op_type, proto.domain, *proto.input, *proto.output))
         domain = DOMAINS.get(proto.domain, proto.domain)
         step = Step(proto, domain, opsets.get(domain, 1))
         nested = any(attribute.type in _GRAPHS for attribute in proto.attribute)
