@@ -6,6 +6,15 @@ import pytest
 KEPT_BY_PYTORCH = {("flatten", "S(1)")}
 
 
+@pytest.fixture(autouse=True)
+def their_world():
+    """Destroy the process group that PyTorch has after a test."""
+    distributed = pytest.importorskip("torch.distributed")
+    yield
+    if distributed.is_initialized():
+        distributed.destroy_process_group()
+
+
 @pytest.mark.torch
 def test_placements_are_pytorchs_or_cheaper():
     pytest.importorskip("torch.distributed.tensor")
