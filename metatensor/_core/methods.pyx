@@ -11,7 +11,7 @@ from metatensor._core.tensor cimport (
     mark_changed, set_requires_grad, shape_str,
 )
 from metatensor._core.types cimport (
-    KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONSTANT, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
+    KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONSTANT, T_DISTRIBUTED, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
     T_RETAINS_GRAD, T_VIEW, dim_t,
 )
 from metatensor._core.versions cimport detached, own_versions
@@ -352,7 +352,10 @@ def _increment_version(Tensor self not None):
 
 
 def _get_data(Tensor self not None):
-    cdef Tensor t = detached(self)
+    cdef Tensor t
+    if self.flags & T_DISTRIBUTED:
+        return later("data_of")(self)
+    t = detached(self)
     extra_of(t).versions = VersionCounter.__new__(VersionCounter)
     return t
 
@@ -362,6 +365,11 @@ def _set_data(Tensor self not None, value):
         raise TypeError(f"data: expected a Tensor, got {type(value).__name__}")
     if self.flags & T_REQUIRES_GRAD and (<Tensor>value).dtype.kind not in (KIND_FLOAT, KIND_COMPLEX):
         raise RuntimeError(f"data: a tensor that requires grad cannot become {(<Tensor>value).dtype.name}")
+    if self.flags & T_DISTRIBUTED:
+        later("set_data")(self, value)
+        return
+    if (<Tensor>value).flags & T_DISTRIBUTED:
+        raise TypeError("data: a plain tensor cannot become a distributed one")
     own_versions(self)
     detach_from(self, <Tensor>value)
 

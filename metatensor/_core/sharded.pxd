@@ -21,6 +21,7 @@ cdef enum ViewKind:
 cdef class DistributedTensor(Tensor):
     cdef Tensor local               # the part that this process holds
     cdef Placed placed
+    cdef unsigned long long seen    # of a view: the version of the tensor when it was made or last changed through the view
     cdef ViewKind view              # whether an operator made it as a view of another distributed tensor
 
 

@@ -11,6 +11,7 @@ redistributed, a plan runs without any Python code.
 cimport cython
 from cpython.object cimport PyObject
 from metatensor._core.dispatch cimport dispatch, run
+from metatensor._core.dtype cimport default_float
 from metatensor._core.graph cimport Node
 from metatensor._core.late import later
 from metatensor._core.layout cimport copy_dims
@@ -39,6 +40,14 @@ cdef dict _bodies = {}          # thread: how many bodies of composite operators
 cdef dict _by_value = {}        # overload: the bit set of slots whose numbers' values matter to plans
 
 
+cdef unsigned long long _last_token = 0
+
+
+cdef inline bint _is_placed(object value):
+    """Return whether a value is a distributed tensor. A tensor that was only given the class is not."""
+    return isinstance(value, DistributedTensor) and (<DistributedTensor>value).placed is not None
+
+
 cdef inline Storage _no_memory(Tensor like):
     """Return a storage of no bytes."""
     return new_storage(like.storage.device, 0)
@@ -52,7 +61,9 @@ cdef class Placed:
         copy_dims(sizes, whole.sizes, whole.ndim)
         copy_dims(strides, whole.strides, whole.ndim)
         self.whole = over_storage(_no_memory(whole), whole.dtype, whole.ndim, sizes, strides, 0)
-        self.token = id(self)
+        global _last_token
+        _last_token += 1
+        self.token = _last_token      # not the address, which another object may get later
 
     @property
     def shape(self):
@@ -120,6 +131,27 @@ def adopt(DistributedTensor target not None, DistributedTensor source not None):
     target.local, target.placed = source.local, source.placed
 
 
+def data_of(DistributedTensor t not None):
+    """Return a tensor over the same part, with a version counter of its own."""
+    return _wrap(<Tensor>t.local.detach(), t.placed)
+
+
+def alias_of(DistributedTensor t not None):
+    """Return a tensor over the same part, with the same version counter and without history."""
+    cdef DistributedTensor made = _wrap(<Tensor>t.local.detach(), t.placed)
+    made.storage = t.storage
+    return made
+
+
+def set_data(DistributedTensor t not None, value):
+    """Make a distributed tensor refer to the part of another one."""
+    if not _is_placed(value):
+        raise TypeError(f"data: a distributed tensor of shape {shape_str(t)} can become a distributed tensor only, not {type(value).__name__}")
+    adopt(t, <DistributedTensor>value)
+    t.dtype = (<Tensor>value).dtype
+    t.storage = _no_memory(t.local)
+
+
 def set_class(cls):
     """Set the class of distributed tensors."""
     global _class
@@ -174,7 +206,7 @@ def in_body():
 
 cdef object _key(Call* c, Overload ov, unsigned long long by_value, bint* mixed):
     """Return what a plan depends on: the overload, its variant, how the tensors are placed, and the other arguments."""
-    cdef object key = PyTuple_New(ov.nslots + 3)
+    cdef object key = PyTuple_New(ov.nslots + 4)
     cdef object value
     cdef int i, kind
     Py_INCREF(<PyObject*>ov)
@@ -185,11 +217,17 @@ cdef object _key(Call* c, Overload ov, unsigned long long by_value, bint* mixed)
     value = None if c.out == NULL else _tokens(<object>c.out)
     Py_INCREF(<PyObject*>value)
     PyTuple_SET_ITEM(key, 2, <PyObject*>value)
+    value = default_float()
+    Py_INCREF(<PyObject*>value)
+    PyTuple_SET_ITEM(key, ov.nslots + 3, <PyObject*>value)
     for i in range(ov.nslots):
         kind = ov.slots[i].kind
         value = <object>c.args[i]
-        if isinstance(value, DistributedTensor):
+        if _is_placed(value):
             value = (<DistributedTensor>value).placed.token
+        elif isinstance(value, DistributedTensor):
+            raise TypeError(f"{(<Op>c.op).name}(): argument '{<object>ov.slots[i].name}' is a DTensor without placements; make it with "
+                            "distribute_tensor or DTensor.from_local")
         elif isinstance(value, (Tensor, list)):
             value = _tokens(value)
             if type(<object>c.args[i]) is not list and (<Tensor>c.args[i]).ndim:
@@ -204,7 +242,7 @@ cdef object _key(Call* c, Overload ov, unsigned long long by_value, bint* mixed)
 
 
 cdef object _tokens(object value):
-    if isinstance(value, DistributedTensor):
+    if _is_placed(value):
         return (<DistributedTensor>value).placed.token
     if isinstance(value, Tensor):
         return ((<Tensor>value).shape, (<Tensor>value).stride(), (<Tensor>value).dtype)
@@ -218,14 +256,14 @@ cdef dict _plans(Call* c, Overload ov):
     cdef int i
     for i in range(ov.nslots):
         value = <object>c.args[i]
-        if isinstance(value, DistributedTensor):
+        if _is_placed(value):
             return (<DistributedTensor>value).placed.plans
         if isinstance(value, list):
             for one in <list>value:
-                if isinstance(one, DistributedTensor):
+                if _is_placed(one):
                     return (<DistributedTensor>one).placed.plans
     for one in <object>c.out if isinstance(<object>c.out, (list, tuple)) else (<object>c.out,):
-        if isinstance(one, DistributedTensor):
+        if _is_placed(one):
             return (<DistributedTensor>one).placed.plans
     raise RuntimeError("no argument is a distributed tensor")
 
@@ -268,7 +306,9 @@ cdef object run_distributed(Call* c):
         if result is not ABSENT:
             return result
     grad = recording and c.flags & T_REQUIRES_GRAD and not ov.flags & (NO_GRAD | HOST)
-    if (c.variant == IN_PLACE or ov.slots[0].mutated) and isinstance(<object>c.args[0], DistributedTensor):
+    if recording:
+        _check_views(c, ov)
+    if (c.variant == IN_PLACE or ov.slots[0].mutated) and _is_placed(<object>c.args[0]):
         _check_view(c, <DistributedTensor>c.args[0], recording)
     if recording and c.variant == IN_PLACE:
         target = <Tensor>c.args[0]
@@ -285,9 +325,12 @@ cdef object run_distributed(Call* c):
     if c.variant == IN_PLACE:
         result = <object>c.args[0]
         (<Tensor>result).storage.version += 1
+        (<DistributedTensor>result).seen = (<Tensor>result).storage.version
         if node is not None:
             record_write(c, ov, node, result)
     elif c.variant == WITH_OUT:
+        for one in <object>c.out if isinstance(<object>c.out, (tuple, list)) else (<object>c.out,):
+            (<Tensor>one).storage.version += 1
         return <object>c.out
     elif ov.mutates and result is <object>c.args[0]:
         (<Tensor>result).storage.version += 1
@@ -297,9 +340,30 @@ cdef object run_distributed(Call* c):
         record(c, ov, result)
     if ov.flags & VIEW and not ov.flags & NO_GRAD:
         for one in result if isinstance(result, (list, tuple)) else (result,):
-            if isinstance(one, DistributedTensor) and one is not <object>c.args[0]:
+            if _is_placed(one) and one is not <object>c.args[0]:
                 (<DistributedTensor>one).view = PART_VIEW if (<Plan>plan).python is None else COPY_VIEW
+    if ov.flags & VIEW and _is_placed(<object>c.args[0]):
+        for one in result if isinstance(result, (list, tuple)) else (result,):
+            if _is_placed(one) and (<DistributedTensor>one).view != COPY_VIEW:
+                # The storage has no bytes, but its version counts the writes to all tensors that share the parts.
+                (<Tensor>one).storage = (<Tensor>c.args[0]).storage
+                (<DistributedTensor>one).seen = (<Tensor>one).storage.version
     return result
+
+
+cdef int _check_views(Call* c, Overload ov) except -1:
+    """Raise an error if an argument is a view of a tensor that was changed since: its history would lack the change."""
+    cdef DistributedTensor t
+    cdef int i
+    for i in range(ov.nslots):
+        value = <object>c.args[i]
+        for one in value if isinstance(value, list) else (value,):
+            if _is_placed(one):
+                t = <DistributedTensor>one
+                if t.view == PART_VIEW and t.seen != t.storage.version:
+                    raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor, of shape {shape_str(t)}, cannot be used "
+                                              "while gradients are recorded after the tensor was changed in place; make the view again")
+    return 0
 
 
 cdef int _check_view(Call* c, DistributedTensor target, bint recording) except -1:
@@ -328,7 +392,7 @@ cdef object _run_local(Call* c, Overload ov, Plan plan):
     f.flags = c.flags & CALLED_AS_METHOD
     for i in range(ov.nslots):
         value = <object>c.args[i]
-        if isinstance(value, DistributedTensor):
+        if _is_placed(value):
             local = (<DistributedTensor>value).local
             f.args[i] = <PyObject*>local
             f.flags |= local.flags
@@ -337,7 +401,7 @@ cdef object _run_local(Call* c, Overload ov, Plan plan):
         elif isinstance(value, list) and ov.slots[i].kind == K_TENSORS:
             parts = []
             for one in <list>value:
-                local = (<DistributedTensor>one).local if isinstance(one, DistributedTensor) else <Tensor>one
+                local = (<DistributedTensor>one).local if _is_placed(one) else <Tensor>one
                 f.flags |= local.flags
                 parts.append(local)
             held = [parts] if held is None else [*held, parts]
@@ -368,6 +432,6 @@ cdef object _one_wrapped(Call* c, Overload ov, Tensor result, Placed placed):
     cdef int i
     for i in range(ov.nslots):
         value = <object>c.args[i]
-        if isinstance(value, DistributedTensor) and (<DistributedTensor>value).local is result:
+        if _is_placed(value) and (<DistributedTensor>value).local is result:
             return value
     return _wrap(result, placed)

@@ -1,9 +1,12 @@
 """Counters of in-place changes. A tensor shares its counter with `detach()` but not with ``.data``."""
 from metatensor._core.tensor cimport Tensor, TensorExtra, VersionCounter, extra_of, over_storage, shared_versions, version_of
-from metatensor._core.types cimport T_CONJ, T_DUAL, T_NEG
+from metatensor._core.types cimport T_CONJ, T_DISTRIBUTED, T_DUAL, T_NEG
+from metatensor._core.late import later
 
 
 cdef Tensor detached(Tensor t):
+    if t.flags & T_DISTRIBUTED:
+        return <Tensor>later("alias_of")(t)
     cdef Tensor d = over_storage(t.storage, t.dtype, t.ndim, t.sizes, t.strides, t.offset)
     cdef VersionCounter versions
     d.flags |= t.flags & (T_CONJ | T_NEG)

@@ -423,3 +423,49 @@ def test_changes_of_views_in_place():
             distribute_tensor(mt.arange(8.0, device="cpu").reshape(4, 2), mesh, [Shard(1)]).view(8).mul_(2)
 
     sim.run(run, world_size=2)
+
+
+def test_writes_to_what_shares_a_part():
+    def run():
+        mesh = init_device_mesh("cpu", (2,))
+
+        def values():
+            return distribute_tensor(mt.arange(8.0, device="cpu").reshape(4, 2), mesh, [Shard(0)])
+
+        x = values()
+        x.data.add_(1)
+        assert x.full_tensor().sum() == 36
+        x.data = values()
+        assert x.full_tensor().sum() == 28
+        leaf = values().requires_grad_()
+        y = leaf.exp()
+        y.mul_(2)
+        with pytest.raises(RuntimeError, match="changed"):
+            y.sum().backward()
+        y = leaf * 1
+        z = y * y
+        y.detach().mul_(3)
+        with pytest.raises(RuntimeError, match="changed"):
+            z.sum().backward()
+        y = leaf * 1
+        view = y.view(8)
+        y.mul_(2)
+        with pytest.raises(NotImplementedError, match="make the view again"):
+            view.sum()
+        mean, var = (distribute_tensor(t, mesh, [Replicate()]) for t in (mt.zeros(2, device="cpu"), mt.ones(2, device="cpu")))
+        mt.nn.functional.batch_norm(values(), mean, var, training=True)
+        plain = mt.zeros(2, device="cpu"), mt.ones(2, device="cpu")
+        mt.nn.functional.batch_norm(mt.arange(8.0, device="cpu").reshape(4, 2), *plain, training=True)
+        assert mt.allclose(mean.full_tensor(), plain[0]) and mt.allclose(var.full_tensor(), plain[1])
+
+    sim.run(run, world_size=2)
+
+
+def test_tensors_that_only_have_the_class():
+    mesh = init_device_mesh("meta", (2,))
+    try:
+        x = distribute_tensor(mt.ones(2, 2, device="meta"), mesh, [Replicate()])
+        with pytest.raises(TypeError, match="without placements"):
+            x + mt.ones(2, 2, device="meta").as_subclass(DTensor)
+    finally:
+        dist.destroy_process_group()
