@@ -40,7 +40,7 @@ NOT_TIMED = "communication, gaps between kernels, loading data, transfers from t
 KINDS = {
     "states": Kind(
         "parameters, gradients and optimizer states on a GPU", "bytes that Megatron-LM's tests had allocated between steps",
-        "Parameters, float32 gradients, float32 copies and Adam's states of one rank, against the bytes that were allocated after a "
+        "This compares parameters, float32 gradients, float32 copies and Adam's states of one rank with the bytes allocated after a "
         "step. The tests are small models, in which workspaces of kernels (30 to 130 MiB) are a large part.",
         f"{WORKSPACES}, batches that are loaded ahead"),
     "peak": Kind(
@@ -67,15 +67,16 @@ KINDS = {
         "element-wise operators, reductions, normalization, the optimizer"),
     "time": Kind(
         "the time of a training step, with the kernels of the run", "steps of Megatron-LM on A100 and B200",
-        "The seconds of a step: the slowest pipeline stage, and filling the pipeline. The efficiencies are those assumed for all "
-        "accelerators. They are not fitted to these runs.", NOT_TIMED),
+        "The time of a step is that of the slowest pipeline stage plus the time to fill the pipeline. The efficiencies are those "
+        "assumed for all accelerators. They are not fitted to these runs.", NOT_TIMED),
     "time, accelerator": Kind(
         "the time of a training step, with metatensor's operators", "steps of Megatron-LM on A100 and B200",
         "The same steps with metatensor's own operators, as `estimate --train --device` predicts them. They read and write more than "
         "fused kernels, which by coincidence partly makes up for the communication that is left out.", NOT_TIMED),
     "time, cpu": Kind(
         "the time of a pass on a calibrated CPU", "measured passes of ten models with one thread",
-        "Forward, and forward with backward, after `metatensor calibrate` on the same machine (`python -m benchmarks.prediction`).",
+        "These are times of a forward pass alone and of forward plus backward, predicted after `metatensor calibrate` on the same "
+        "machine (`python -m benchmarks.prediction`).",
         "the optimizer, loading data, threads"),
 }  # fmt: skip
 """The kinds in the order of the page."""
@@ -145,9 +146,9 @@ def _wrapped(block: str) -> str:
 
 def _head(found: Comparison) -> Iterator[str]:
     yield "# How far off predictions are\n"
-    yield ("This page compares predicted with measured figures. `python -m benchmarks.published --write` makes it, and the error "
-           "bands that `estimate` prints, from published measurements (`benchmarks/data/published.json`), from figures that were "
-           "recorded with PyTorch (`recorded_models.json`) and from times that were measured on one machine (`measured_times.json`). "
+    yield ("This page compares predicted with measured figures. The command `python -m benchmarks.published --write` generates this "
+           "page and the error bands printed by `estimate`. Its sources are: published measurements (`benchmarks/data/published.json`), "
+           "figures recorded with PyTorch (`recorded_models.json`) and times measured on one machine (`measured_times.json`). "
            "No constant was fitted to them. An error of +10% is a prediction that is 10% too high.\n")  # fmt: skip
     yield "| kind | comparisons | error, median | from | to |\n|---|--:|--:|--:|--:|"
     for kind, what in KINDS.items():
@@ -217,10 +218,13 @@ def _group(row: Row) -> str:
 
 def _formulas(found: list[Formula]) -> Iterator[str]:
     yield "## Counts and formulas\n"
-    yield ("What is counted in a run on meta, against formulas of papers, and against rounded figures of papers. Three formulas are "
-           "incomplete: the one for saved activations leaves out the statistics of norms (16 bytes for each token and layer) and random "
-           "states, the one for parameters the last norm, and the one for model states the optimizer's step counters. These are "
-           "subtracted from the counts. The sizes printed for GPT-3 XL and 13B do not result in the printed numbers of parameters.\n")
+    yield ("This table compares counts from a run on meta with formulas and rounded figures in papers. Three formulas are "
+           "incomplete:\n")  # fmt: skip
+    yield "- The one for saved activations leaves out the statistics of norms (16 bytes for each token and layer) and random states."
+    yield "- The one for parameters leaves out the last norm."
+    yield "- The one for model states leaves out the optimizer's step counters.\n"
+    yield ("The missing terms are subtracted from the counts before comparing. The sizes printed for GPT-3 XL and 13B do not result in "
+           "the printed numbers of parameters.\n")  # fmt: skip
     yield "| count | source | cases | equal | largest difference |\n|---|---|--:|--:|---|"
     groups: dict[tuple[str, str], list[Formula]] = {}
     for each in found:

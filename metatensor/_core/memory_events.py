@@ -15,7 +15,7 @@ class MemoryEvent(NamedTuple):
     storage: int
     """The number of the storage. Later storages have greater numbers."""
     change: int
-    """By how many bytes the event changes what is alive."""
+    """The change in live bytes."""
     operator: int
     """The number of the operator that ran last in the thread. Later operators have greater numbers."""
     walk: int

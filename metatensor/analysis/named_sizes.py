@@ -11,7 +11,7 @@ from metatensor.analysis.sizes import SizeError
 __all__ = ["MOST", "combinations", "parse_sizes"]
 
 MOST = 100_000
-"""Greatest number of values of a size, and of combinations."""
+"""Maximum number of values for one size, and maximum number of combinations."""
 _CLAUSE = re.compile(r"\s*([A-Za-z_]\w*)\s+in\s+(.+?)\s*")
 _RANGE = re.compile(r"(\d+)\s*\.\.\s*(\d+)(?:\s+step\s+(\d+))?")
 

@@ -42,13 +42,13 @@ def _first_gradient(where: str, root: Any, given: Any) -> Any:
     """Return the initial gradient of `root`: `given`, or 1 if that is None and `root` is a scalar."""
     if given is None:
         if not isinstance(root, mt.Tensor):
-            raise RuntimeError(f"{where}: pass the gradient of a GradientEdge; only that of a scalar tensor is known to be 1")
+            raise RuntimeError(f"{where}: a GradientEdge needs an explicit gradient; it defaults to 1 only for a scalar tensor")
         if root.numel() != 1:
             raise RuntimeError(f"{where}: the tensor has shape {list(root.shape)}; without a gradient it must have one element. "
                                "Sum it, or pass a gradient of its shape")  # fmt: skip
         if not root.is_floating_point():
-            raise RuntimeError(f"{where}: pass a gradient, because the tensor is {root.dtype}; only that of a real scalar is known "
-                               "to be 1")  # fmt: skip
+            raise RuntimeError(f"{where}: pass a gradient: it defaults to 1 only for a real scalar, and the tensor is "
+                               f"{root.dtype}")  # fmt: skip
         return mt.ones_like(root, memory_format=mt.preserve_format)
     if isinstance(root, mt.Tensor):
         if given.device != root.device:
@@ -63,7 +63,7 @@ def _first_gradient(where: str, root: Any, given: Any) -> Any:
 def _check_batched(grads: list, roots: tuple, where: str) -> None:
     sizes = {g.shape[0] for g in grads if g is not None and g.dim()}
     if len(sizes) != 1 or any(g is None or g.dim() == 0 for g in grads):
-        raise RuntimeError(f"{where}: with is_grads_batched every gradient has a first dimension, of the same size")
+        raise RuntimeError(f"{where}: with is_grads_batched all gradients need a leading batch dimension of the same size")
     for g, root in zip(grads, roots, strict=True):
         if isinstance(root, mt.Tensor) and g.shape[1:] != root.shape:
             raise RuntimeError(f"{where}: a batch of gradients has shape {list(g.shape)}, but the tensor has shape {list(root.shape)}")

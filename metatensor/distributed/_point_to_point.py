@@ -14,7 +14,7 @@ __all__ = ["P2POp", "batch_isend_irecv", "irecv", "isend", "recv", "send"]
 
 
 def _peer(name: str, group: Any, rank: int | None, group_rank: int | None) -> tuple[ProcessGroup, int]:
-    """Return the group and the rank of the other side in it. Raise ValueError if it is this rank itself."""
+    """Return the group and the peer's rank within it. Raise ValueError if the peer is this process."""
     found = the_group(group)
     if found.size() == 1:
         raise ValueError(f"torch.distributed.{name}: this process is the only one in the group and cannot send to itself")

@@ -13,7 +13,7 @@ __all__ = ["Many", "raise_to"]
 class Many:
     """A list of tensors. Its methods call the method of the same name on each tensor.
 
-    An argument that is a `Many` itself passes one of its members to each call. As in PyTorch, all results of an
+    If an argument is also a `Many`, call i receives its member i. As in PyTorch, all results of an
     operation exist at the same time.
     """
 

@@ -111,8 +111,8 @@ def to_values(tensor: Tensor) -> np.ndarray:
 def difference(got: Any, expected: Any, dtype: str, products: bool = False) -> str:
     """Describe how two arrays differ by more than the tolerance of ``dtype``. Return "" if they do not.
 
-    With ``products``, the values are sums of many products, which may cancel: then the absolute tolerance is at least a
-    hundredth of the relative one times the largest value.
+    With ``products``, the values are sums of many products. Because they may cancel, the absolute tolerance is raised to
+    rtol / 100 * the largest value.
     """
     got, expected = np.asarray(got), np.asarray(expected)
     if got.shape != expected.shape:

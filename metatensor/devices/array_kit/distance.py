@@ -18,7 +18,10 @@ def _cosine(xp: Any, a: Any, b: Any, axis: int, eps: float) -> Any:
 
 
 def _norm(xp: Any, difference: Any, p: float, keepdims: bool = False) -> Any:
-    """Return the p-norm over the last dimension. For p = 0 it is the number of nonzeros, for infinite p an extremum."""
+    """Return the p-norm over the last dimension. For p = 0 it is the number of nonzeros.
+
+    For p = inf it is the largest magnitude, for -inf the smallest.
+    """
     size = xp.abs(difference)
     if p == 0:
         return (size != 0).sum(axis=-1, keepdims=keepdims).astype(size.dtype)

@@ -48,7 +48,7 @@ class Stream:
 
     def __init__(self, xp: Any, seed: int, ticket: int, first: int = 0) -> None:
         self.xp = xp
-        self.first = first  # index of the first element of a partial draw, which the kernel adds to its indices
+        self.first = first  # offset of a partial draw; the kernel adds it to its element indices
         self.seed = operator.index(seed) & _MASK
         self.ticket = operator.index(ticket) & _MASK
 
@@ -114,7 +114,7 @@ class Stream:
         flat = out.reshape(-1)
 
         def fill(first: int, count: int) -> None:
-            # The compiled code reports the elements that might round differently. NumPy's functions compute them again.
+            # The compiled code returns the elements whose rounding may differ from NumPy's. Recompute these with NumPy.
             for i in host.fill_normal(flat[first : first + count], mean, std, self.seed, self.ticket, start + first):
                 flat[first + i] = self._normal(1, start + first + i, mean, std)[0]
 

@@ -50,7 +50,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     ValueError
         If ``cutoffs`` is empty, not strictly increasing, not integral or out of range.
     RuntimeError
-        On a call whose shapes do not match or, unless on meta, whose targets are not classes.
+        On a call, if the shapes do not match or a target is out of range (not checked on meta).
 
     Examples
     --------

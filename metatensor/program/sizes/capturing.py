@@ -1,4 +1,4 @@
-"""Traces at several sizes, in which the sizes of tensors can carry their expressions."""
+"""Trace a callable at several sizes. Tensor sizes can carry symbolic expressions during a trace."""
 
 from __future__ import annotations
 
@@ -72,12 +72,12 @@ def trace_sizes(
 
 
 def _own(table: Mapping[str, Any]) -> bool:
-    """Return True for the namespaces of modules in which `type(n) is int` must hold."""
+    """Return True for a namespace of metatensor's own code, which requires plain ints."""
     return str(table.get("__name__")).partition(".")[0] == "metatensor"
 
 
 class _Layouts:
-    """Expressions of the sizes and strides of values, by the values' numbers."""
+    """Look up expressions for a value's sizes and strides by the value's index."""
 
     def __init__(self, expressions: Mapping[int, Any]) -> None:
         self.expressions = expressions
@@ -99,7 +99,7 @@ class _Layouts:
         return tuple(made) if stride else mt.Size(made)
 
     def _start(self, value: Any) -> int | None:
-        """Return the position of the first number of a value: values are numbered in order of creation."""
+        """Return the position of a value's first number, which precedes its sizes. Values are indexed in order of creation."""
         number = value.number
         if number == len(self.starts) - 1:
             self.starts.append(self.starts[-1] + 1 + 2 * len(value.shape))

@@ -1,4 +1,4 @@
-"""Pieces of a program with named sizes: ranges of sizes with the same calls."""
+"""A piece is a range of named sizes for which a program makes the same calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Piece", "Refused", "Sizes", "SizesError", "divisors", "is_stepwise",
 
 Sizes = dict[str, int]
 Expressions = dict[int, Any]
-"""Expressions of the numbers of a program, by their positions."""
+"""Position of a number in a program -> expression for it."""
 
 
 class SizesError(RuntimeError):
@@ -28,7 +28,9 @@ class Refused(NamedTuple):
 
 
 class Piece:
-    """A set of sizes with the same calls: one program, and expressions for its numbers.
+    """The sizes at which a callable makes the same calls, with one program for all of them.
+
+    Numbers in it are expressions of the sizes.
 
     Attributes
     ----------
@@ -43,7 +45,7 @@ class Piece:
     points : list of dict
         The sizes of captures.
     hidden : dict of str
-        Expressions that the code uses where comparisons are not noted, and how and where it does.
+        Expressions used where comparisons cannot be recorded, with a description of the use and its location.
     """
 
     def __init__(self, first: Taken, points: list[Sizes]) -> None:
@@ -74,7 +76,10 @@ class Piece:
 
 
 def is_stepwise(expression: Expression) -> bool:
-    """Return True if an expression has more than sums and products of names: it may fit some sizes by coincidence."""
+    """Return True if an expression contains operations other than sums and products.
+
+    Such an expression may match some sizes by coincidence.
+    """
     return any(not isinstance(atom, str) for product in expression.terms for atom in product)
 
 

@@ -59,7 +59,7 @@ def _trunc(g: Graph, a: Any, result: Any) -> Var:
 def _round(g: Graph, a: Any, result: Any) -> Var:
     if not result.dtype.is_floating_point:
         if a.decimals < 0:
-            raise Declined("integers to tens")
+            raise Declined("rounding integers with negative decimals")
         return a.input  # type: ignore[no-any-return]
     if not a.decimals:
         return g.op("Round", a.input)
@@ -91,7 +91,7 @@ def _log(g: Graph, a: Any, result: Any) -> Var:
 
 @conversion("expm1")
 def _expm1(g: Graph, a: Any, result: Any) -> Var:
-    """Near zero 2t / (1 - t) with t = tanh(x / 2), which keeps small numbers."""
+    """For |x| < 1, compute 2t / (1 - t) with t = tanh(x / 2), which does not lose precision near 0."""
     x, one = g.cast(a.input, result.dtype), g.number(1, result.dtype)
     t = g.op("Tanh", g.op("Mul", x, g.number(0.5, x.dtype)))
     near = g.op("Div", g.op("Add", t, t), g.op("Sub", one, t))
@@ -101,7 +101,10 @@ def _expm1(g: Graph, a: Any, result: Any) -> Var:
 
 @conversion("log1p")
 def _log1p(g: Graph, a: Any, result: Any) -> Var:
-    """log(u) * x / (u - 1) with u = 1 + x, where the errors of u cancel; x where u is 1, and log(u) where it is infinite."""
+    """Compute log(u) * x / (u - 1) with u = 1 + x; the rounding error of u cancels.
+
+    Use x where u == 1, and log(u) where log(u) is infinite.
+    """
     x, one = g.cast(a.input, result.dtype), g.number(1, result.dtype)
     u = g.op("Add", x, one)
     log = g.op("Log", u)
@@ -131,7 +134,7 @@ def _same(g: Graph, a: Any, result: Any) -> Var:
 
 @conversion("copy_")
 def _copied(g: Graph, a: Any, result: Any) -> Var:
-    """A write to a tensor that existed before, with `ignore_writes`: later nodes use the new value."""
+    """Convert a write to a tensor created outside the program (requires `ignore_writes`): later nodes use the new value."""
     source = g.cast(a.src, result.dtype)
     return source if a.src.shape == result.shape else g.op("Expand", source, g.ints(result.shape))
 
@@ -195,7 +198,10 @@ def _floor_divide(g: Graph, a: Any, result: Any) -> Var:
 
 
 def floor_divided(g: Graph, x: Var, y: Var) -> Var:
-    """Return the quotient rounded down, exact for floating-point numbers too: (x - x mod y) / y is whole up to rounding."""
+    """Return the floor of x / y.
+
+    For floats, (x - x mod y) / y is an integer except for rounding error, so it is rounded.
+    """
     zero, one = g.number(0, x.dtype), g.number(1, x.dtype)
     left = g.op("Mod", x, y, fmod=1)
     apart = _apart(g, left, y, zero)
@@ -246,7 +252,7 @@ def _atan2(g: Graph, a: Any, result: Any) -> Var:
     zero, pi = g.number(0, x.dtype), g.number(math.pi, x.dtype)
 
     def is_negative(v: Var) -> Var:
-        """Return whether a number is negative or -0.0, whose reciprocal has its sign."""
+        """Return whether v is negative or -0.0. The reciprocal of -0.0 is -inf."""
         signed = g.op("Where", g.op("Equal", v, zero, dtype=mt.bool), g.op("Reciprocal", v), v, dtype=v.dtype)
         return g.op("Less", signed, zero, dtype=mt.bool)
 

@@ -26,7 +26,7 @@ class ValueShape(NamedTuple):
     shape: tuple[int | str, ...] | None
     """The sizes, as numbers or as expressions of named sizes; ``"?"`` for unknown ones. None for sequences and unknown shapes."""
     reason: str | None = None
-    """Why nothing is known."""
+    """Why dtype and shape are unknown, or None."""
 
     def __str__(self) -> str:
         if self.reason is not None:
@@ -50,8 +50,8 @@ def named(run: Callable[[Point], list[ValueShape]], names: list[str]) -> list[Va
     run : callable
         Returns the shapes for given sizes.
     names : list of str
-        The names. `run` is called with different numbers for all of them, and then with multiples of `STEP` if some values are
-        not known.
+        The names. `run` is called with a distinct number for each name. If some shapes stay unknown, it is called again with
+        multiples of `STEP`.
     """
     best: tuple[list[Point], list[list[ValueShape]]] | None = None
     for step in (1, STEP):

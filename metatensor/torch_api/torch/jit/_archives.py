@@ -20,7 +20,7 @@ class ArchivedModule(torchscript.ScriptedModule, RecursiveScriptModule):
 
     @property
     def program(self) -> Any:
-        """Raise NotImplementedError: the code is not a program, which has fixed shapes."""
+        """Raise NotImplementedError: archive code is not tied to fixed shapes, so it is not a program."""
         raise NotImplementedError(
             f"{self.original_name}: the code of an archive is not a program; trace the module with metatensor.program.trace"
         )

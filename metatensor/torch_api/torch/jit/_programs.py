@@ -19,7 +19,11 @@ _HEAD = "torch.jit.json"
 
 
 def key_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Return a key for arguments: equal keys mean the same program. It has structure, shapes, dtypes and devices."""
+    """Return a key for arguments: equal keys mean the same program.
+
+    The key consists of the arguments' structure, shapes, dtypes and devices.
+    """
+
     def one(t: Any) -> Any:
         return mt.Tensor, tuple(t.shape), t.dtype, t.device
 
@@ -109,13 +113,13 @@ class ScriptFunction(_Shown):
 
 
 class ScriptModule(mt.nn.Module):
-    """The base class of modules that run programs. Methods of other subclasses run as Python code."""
+    """The base class of modules that run programs. In a user-defined subclass, methods run as ordinary Python."""
 
 
 class RecursiveScriptModule(_Shown, ScriptModule):
     """A module that `torch.jit.script`, `load` or `freeze` returns.
 
-    Its parameters, buffers and submodules have the names of the original's.
+    Its parameters, buffers and submodules have the same names as in the original module.
     """
 
     def __init__(self, programs: Any = None, names: dict[str, str] | None = None, training: bool = True) -> None:
@@ -196,7 +200,8 @@ class RecursiveScriptModule(_Shown, ScriptModule):
         """Save the program to a file. See `torch.jit.save`."""
         others = [name for name in self._programs if name != "forward"]
         if others:
-            raise NotImplementedError(f"torch.jit.save: a file has one program, and the module has {', '.join(['forward', *others])}")
+            raise NotImplementedError("torch.jit.save: only one program can be saved, but the module has several methods: "
+                                      f"{', '.join(['forward', *others])}")  # fmt: skip
         program = self.program
         skipped = [f"{path}.{name}".lstrip(".") for path, module in self.named_modules() for name in module._non_persistent_buffers_set]
         names = {path: getattr(module, "original_name", type(module).__name__) for path, module in self.named_modules()}

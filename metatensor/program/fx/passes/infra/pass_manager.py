@@ -41,7 +41,8 @@ class PassManager:
     passes : list of callable, optional
         They take a module and return a `PassResult` or None.
     constraints : list of callable, optional
-        Called as ``f(first, second)`` for each pair of passes in the order in which they run. Return whether it is allowed.
+        Called as ``f(first, second)`` for each pair of passes in the order in which they run. It returns whether
+        `first` may run before `second`.
     steps : int, optional
         Maximum number of rounds of all passes. A round that modifies nothing is the last. Default 1.
     run_checks_after_each_pass, suppress_check_failures : bool
@@ -50,7 +51,8 @@ class PassManager:
     Raises
     ------
     RuntimeError
-        On a call, if no order meets the constraints, if a pass or check raises an error, or if a pass returns another type.
+        On a call, if no order meets the constraints, if a pass or check raises an error, or if a pass returns
+        anything but a PassResult or None.
     """
 
     def __init__(
