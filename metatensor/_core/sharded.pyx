@@ -83,6 +83,7 @@ cdef class Placed:
 
 cdef class DistributedTensor(Tensor):
     """A tensor of which this process holds a part. Base of `metatensor.distributed.tensor.DTensor`."""
+    _has_parts = True
 
     @property
     def _local_tensor(self):
@@ -146,7 +147,8 @@ def alias_of(DistributedTensor t not None):
 def set_data(DistributedTensor t not None, value):
     """Make a distributed tensor refer to the part of another one."""
     if not _is_placed(value):
-        raise TypeError(f"data: a distributed tensor of shape {shape_str(t)} can become a distributed tensor only, not {type(value).__name__}")
+        raise TypeError(f"data: a distributed tensor of shape {shape_str(t)} can become a distributed tensor only, not "
+                        f"{type(value).__name__}")
     adopt(t, <DistributedTensor>value)
     t.dtype = (<Tensor>value).dtype
     t.storage = _no_memory(t.local)
@@ -361,8 +363,8 @@ cdef int _check_views(Call* c, Overload ov) except -1:
             if _is_placed(one):
                 t = <DistributedTensor>one
                 if t.view == PART_VIEW and t.seen != t.storage.version:
-                    raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor, of shape {shape_str(t)}, cannot be used "
-                                              "while gradients are recorded after the tensor was changed in place; make the view again")
+                    raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor of shape {shape_str(t)} cannot be "
+                                              "used while gradients are recorded after the tensor was written to; make the view again")
     return 0
 
 

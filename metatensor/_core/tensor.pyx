@@ -657,6 +657,8 @@ cdef object _one_real_number(Tensor t, str kind):
 
 cdef Tensor instance_of(object cls):
     """Return an empty tensor of a subclass without calling its `__new__`."""
+    if getattr(cls, "_has_parts", False):
+        raise TypeError(f"{cls.__name__}: a tensor cannot become a distributed one by its class; use distribute_tensor or from_local")
     cdef Tensor t = <Tensor>make_instance(cls)
     _init_fresh(<PyObject*>t)
     t.flags &= ~T_FRESH
