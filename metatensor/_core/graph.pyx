@@ -359,18 +359,25 @@ cdef extern from *:
         Py_INCREF(type);        /* instances own their heap type */
         Py_SET_TYPE(o, (PyTypeObject *)type);
     }
+    /* Sanitizers must see each use of a freed node, so their builds keep no free objects. */
+    #if CYTHON_USE_FREELISTS
+    #define MT_MAX_FREE 256
+    #else
+    #define MT_MAX_FREE 0
+    #endif
+    static PyTypeObject *mt_node_type;
     static destructor mt_node_dealloc;
     static destructor mt_recycle_node;
     static int mt_has_weak_references(PyObject *o) { return *(PyObject **)((char *)o + Py_TYPE(o)->tp_weaklistoffset) != NULL; }
     static void mt_dealloc_node(PyObject *o) {
-        if (Py_TYPE(o)->tp_dealloc != mt_dealloc_node) { mt_node_dealloc(o); return; }
+        if (Py_TYPE(o) != mt_node_type) { mt_node_dealloc(o); return; }
         PyObject_GC_UnTrack(o);
         Py_TRASHCAN_BEGIN(o, mt_dealloc_node)
         mt_recycle_node(o);
         Py_TRASHCAN_END
     }
     static void mt_setup_recycling(PyObject *type, void (*recycle)(PyObject *)) {
-        PyTypeObject *t = (PyTypeObject *)type;
+        PyTypeObject *t = mt_node_type = (PyTypeObject *)type;
         mt_node_dealloc = t->tp_dealloc;
         mt_recycle_node = recycle;
         t->tp_dealloc = mt_dealloc_node;
@@ -382,12 +389,12 @@ cdef extern from *:
                                      int (*clear)(PyObject*) noexcept)
     void become "mt_become" (object o, object type)
     bint has_weak_references "mt_has_weak_references" (PyObject* o) noexcept
+    int MAX_FREE "MT_MAX_FREE"
     void dealloc_node "mt_node_dealloc" (PyObject* o) noexcept
     void setup_recycling "mt_setup_recycling" (object type, void (*recycle)(PyObject*) noexcept)
 
 cdef extern from "Python.h":
     void new_reference "_Py_NewReference" (PyObject* o) noexcept
-    bint has_type "Py_IS_TYPE" (PyObject* o, PyObject* type) noexcept
 
 
 cdef int _visit_arrays(PyObject* o, visitproc visit, void* arg) noexcept:
@@ -432,10 +439,7 @@ cdef object exposed(Node node):
 
 # Nodes without hooks and weak references are reused as they are: untracked, with their arrays empty. Cython's own list of
 # free objects would clear all of their memory, and track them.
-cdef enum:
-    MAX_FREE = 256
-
-cdef PyObject* _free[MAX_FREE]
+cdef PyObject* _free[256]
 cdef int _n_free = 0
 
 
@@ -458,7 +462,7 @@ cdef Node new_node():
 cdef void _recycle(PyObject* o) noexcept:
     """Free what a node refers to, and keep the node for reuse if possible."""
     global _n_free
-    if _n_free >= MAX_FREE or <PyObject*>(<Node>o).extra != <PyObject*>None or has_weak_references(o) or not has_type(o, <PyObject*>Node):
+    if _n_free >= MAX_FREE or <PyObject*>(<Node>o).extra != <PyObject*>None or has_weak_references(o):
         dealloc_node(o)
         return
     _free_arrays(<Node>o)

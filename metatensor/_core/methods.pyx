@@ -10,6 +10,7 @@ from metatensor._core.tensor cimport (
     Tensor, TensorExtra, VersionCounter, detach_from, extra_of, instance_of, set_layout,
     mark_changed, set_requires_grad, shape_str,
 )
+from metatensor._core.thread cimport hints
 from metatensor._core.types cimport (
     KIND_COMPLEX, KIND_FLOAT, T_CONJ, T_CONSTANT, T_DISTRIBUTED, T_INFERENCE, T_NEG, T_NONLEAF, T_REQUIRES_GRAD,
     T_RETAINS_GRAD, T_VIEW, dim_t,
@@ -365,6 +366,8 @@ def _set_data(Tensor self not None, value):
         raise TypeError(f"data: expected a Tensor, got {type(value).__name__}")
     if self.flags & T_REQUIRES_GRAD and (<Tensor>value).dtype.kind not in (KIND_FLOAT, KIND_COMPLEX):
         raise RuntimeError(f"data: a tensor that requires grad cannot become {(<Tensor>value).dtype.name}")
+    if hints.modes:
+        later("refuse_in_trace")("an assignment to .data")
     if self.flags & T_DISTRIBUTED:
         later("set_data")(self, value)
         return

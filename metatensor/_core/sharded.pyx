@@ -139,7 +139,7 @@ def data_of(DistributedTensor t not None):
 
 def alias_of(DistributedTensor t not None):
     """Return a tensor over the same part, with the same version counter and without history."""
-    cdef DistributedTensor made = _wrap(<Tensor>t.local.detach(), t.placed)
+    cdef DistributedTensor made = data_of(t)
     made.storage = t.storage
     return made
 
@@ -340,31 +340,41 @@ cdef object run_distributed(Call* c):
             record(c, ov, result)
     elif grad and result is not <object>c.args[0]:
         record(c, ov, result)
-    if ov.flags & VIEW and not ov.flags & NO_GRAD:
-        for one in result if isinstance(result, (list, tuple)) else (result,):
-            if _is_placed(one) and one is not <object>c.args[0]:
-                (<DistributedTensor>one).view = PART_VIEW if (<Plan>plan).python is None else COPY_VIEW
     if ov.flags & VIEW and _is_placed(<object>c.args[0]):
         for one in result if isinstance(result, (list, tuple)) else (result,):
-            if _is_placed(one) and (<DistributedTensor>one).view != COPY_VIEW:
-                # The storage has no bytes, but its version counts the writes to all tensors that share the parts.
-                (<Tensor>one).storage = (<Tensor>c.args[0]).storage
-                (<DistributedTensor>one).seen = (<Tensor>one).storage.version
+            if one is not <object>c.args[0] and _is_placed(one):
+                _link_view(<DistributedTensor>one, <DistributedTensor>c.args[0], ov, <Plan>plan)
     return result
+
+
+cdef int _link_view(DistributedTensor t, DistributedTensor base, Overload ov, Plan plan) except -1:
+    """Note that an operator returned `t` as a view of `base`."""
+    if not ov.flags & NO_GRAD:
+        t.view = PART_VIEW if plan.python is None else COPY_VIEW
+    if t.view != COPY_VIEW:
+        t.storage = base.storage    # of no bytes; its version counts the writes to all tensors that share the part
+        t.seen = t.storage.version
+    return 0
 
 
 cdef int _check_views(Call* c, Overload ov) except -1:
     """Raise an error if an argument is a view of a tensor that was changed since: its history would lack the change."""
-    cdef DistributedTensor t
     cdef int i
     for i in range(ov.nslots):
         value = <object>c.args[i]
-        for one in value if isinstance(value, list) else (value,):
-            if _is_placed(one):
-                t = <DistributedTensor>one
-                if t.view == PART_VIEW and t.seen != t.storage.version:
-                    raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor of shape {shape_str(t)} cannot be "
-                                              "used while gradients are recorded after the tensor was written to; make the view again")
+        if _is_placed(value):
+            _check_seen(c, <DistributedTensor>value)
+        elif isinstance(value, list):
+            for one in <list>value:
+                if _is_placed(one):
+                    _check_seen(c, <DistributedTensor>one)
+    return 0
+
+
+cdef inline int _check_seen(Call* c, DistributedTensor t) except -1:
+    if t.view == PART_VIEW and t.seen != t.storage.version:
+        raise NotImplementedError(f"{(<Op>c.op).name}(): a view of a distributed tensor of shape {shape_str(t)} cannot be used while "
+                                  "gradients are recorded after the tensor was written to; make the view again")
     return 0
 
 

@@ -130,6 +130,16 @@ def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Any = N
     )  # fmt: skip
 
 
+def _list_of_root(name: str, group: Any, rank: Any, group_rank: Any, given: Any, role: str) -> tuple[ProcessGroup, int, bool, Sequence[Any]]:
+    """Return the group, its root, whether this rank is the root, and the list that only the root gives."""
+    found = the_group(group)
+    root = root_in(name, found, rank, group_rank)
+    here = found._rank == root
+    if not here and given:
+        raise ValueError(f"torch.distributed.{name}: only the {role}, rank {found.ranks[root]}, gives a {name}_list")
+    return found, root, here, check_list(name, given, found.size()) if here else ()
+
+
 def gather(
     tensor: Any, gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None, async_op: bool = False,
     group_dst: int | None = None,
@@ -138,12 +148,7 @@ def gather(
     check_tensors("gather", tensor)
     if not member(group):
         return None
-    found = the_group(group)
-    root = root_in("gather", found, dst, group_dst)
-    here = found._rank == root
-    outputs = check_list("gather", gather_list, found.size()) if here else ()
-    if not here and gather_list:
-        raise ValueError(f"torch.distributed.gather: only the destination, rank {found.ranks[root]}, gives a gather_list")
+    found, root, here, outputs = _list_of_root("gather", group, dst, group_dst, gather_list, "destination")
     for one in outputs:
         check_sizes("gather", one, tensor)
     return run(
@@ -161,12 +166,7 @@ def scatter(
     check_tensors("scatter", tensor)
     if not member(group):
         return None
-    found = the_group(group)
-    root = root_in("scatter", found, src, group_src)
-    here = found._rank == root
-    inputs = check_list("scatter", scatter_list, found.size()) if here else ()
-    if not here and scatter_list:
-        raise ValueError(f"torch.distributed.scatter: only the source, rank {found.ranks[root]}, gives a scatter_list")
+    found, root, here, inputs = _list_of_root("scatter", group, src, group_src, scatter_list, "source")
     for one in inputs:
         check_sizes("scatter", tensor, one)
     return run(

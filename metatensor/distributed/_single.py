@@ -13,51 +13,6 @@ from metatensor.distributed.work import Work
 __all__ = ["NoData", "OneRank", "SingleConnection"]
 
 
-class OneRank(GroupCommunicator):
-    """The collectives of a group of one rank, on any device."""
-
-    def __init__(self, world_rank: int = 0) -> None:
-        super().__init__((world_rank,), 0)
-
-    def all_reduce(self, tensor: Any, op: ReduceOp) -> Work:
-        return Work()
-
-    def reduce(self, tensor: Any, op: ReduceOp, root: int) -> Work:
-        return Work()
-
-    def broadcast(self, tensor: Any, root: int) -> Work:
-        return Work()
-
-    def all_gather(self, output: Any, input: Any) -> Work:
-        if output is not input:
-            output.copy_(input.reshape(output.shape))
-        return Work()
-
-    def reduce_scatter(self, output: Any, input: Any, op: ReduceOp) -> Work:
-        return self.all_gather(output, input)
-
-    def all_to_all(self, output: Any, input: Any, output_sizes: Sequence[int], input_sizes: Sequence[int]) -> Work:
-        return self.all_gather(output, input)
-
-    def gather(self, output: Any, input: Any, root: int) -> Work:
-        return self.all_gather(output, input)
-
-    def scatter(self, output: Any, input: Any, root: int) -> Work:
-        return self.all_gather(output, input)
-
-    def send(self, tensor: Any, peer: int, tag: int) -> Work:
-        raise ValueError("torch.distributed.send: this rank is the only one in the group and cannot send to itself")
-
-    def recv(self, tensor: Any, peer: int | None, tag: int) -> Work:
-        raise ValueError("torch.distributed.recv: this rank is the only one in the group and cannot receive from itself")
-
-    def barrier(self) -> Work:
-        return Work()
-
-    def exchange(self, data: bytes) -> list[bytes]:
-        return [data]
-
-
 class _Received(Work):
     def __init__(self, source: int) -> None:
         super().__init__()
@@ -108,6 +63,39 @@ class NoData(GroupCommunicator):
         raise DistBackendError(
             f"torch.distributed: only rank {self.ranks[self.rank]} is run, so objects of the other {self.size - 1} ranks are not known"
         )
+
+
+class OneRank(NoData):
+    """The collectives of a group of one rank, on any device."""
+
+    def __init__(self, world_rank: int = 0) -> None:
+        super().__init__((world_rank,), 0)
+
+    def all_gather(self, output: Any, input: Any) -> Work:
+        if output is not input:
+            output.copy_(input.reshape(output.shape))
+        return Work()
+
+    def reduce_scatter(self, output: Any, input: Any, op: ReduceOp) -> Work:
+        return self.all_gather(output, input)
+
+    def all_to_all(self, output: Any, input: Any, output_sizes: Sequence[int], input_sizes: Sequence[int]) -> Work:
+        return self.all_gather(output, input)
+
+    def gather(self, output: Any, input: Any, root: int) -> Work:
+        return self.all_gather(output, input)
+
+    def scatter(self, output: Any, input: Any, root: int) -> Work:
+        return self.all_gather(output, input)
+
+    def send(self, tensor: Any, peer: int, tag: int) -> Work:
+        raise ValueError("torch.distributed.send: this rank is the only one in the group and cannot send to itself")
+
+    def recv(self, tensor: Any, peer: int | None, tag: int) -> Work:
+        raise ValueError("torch.distributed.recv: this rank is the only one in the group and cannot receive from itself")
+
+    def exchange(self, data: bytes) -> list[bytes]:
+        return [data]
 
 
 class SingleConnection(Connection):

@@ -165,3 +165,14 @@ def test_tensors_that_other_threads_made_before_are_constants():
         mt.program.trace(lambda x: (made.append(in_a_thread(lambda: x * 2)), x + made[0]), ones(4))
     program = mt.program.trace(lambda x: x + made[0], ones(4))
     assert list(program.kinds.values()) == ["constant"] and program(ones(4)).tolist() == [3.0] * 4
+
+
+def test_an_assignment_to_data_is_refused():
+    layer = mt.nn.Linear(2, 2, device="meta")
+
+    def step(x):
+        layer.weight.data = layer.weight.data * 0.5
+        return layer(x)
+
+    with pytest.raises(RuntimeError, match="an assignment to .data"):
+        mt.program.trace(step, mt.empty(1, 2, device="meta"))

@@ -102,7 +102,7 @@ def made_float(value: float, expression: Real, notes: Notes) -> Any:
 
 
 class _Compared:
-    """Comparisons that are noted, and uses that are. The number itself is compared."""
+    """What followed ints and floats share. Comparisons and uses are noted; the number itself is compared."""
 
     expression: Any
     notes: Notes
@@ -145,6 +145,23 @@ class _Compared:
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         return getattr(ufunc, method)(*[a._hidden("in an array") if isinstance(a, _Compared) else a for a in inputs], **kwargs)
+
+    def __pos__(self) -> Any:
+        return self
+
+    __copy__ = __pos__
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return -self if self < 0 else self
+
+    def __divmod__(self, other: Any) -> Any:
+        return self // other, self % other
+
+    def __rdivmod__(self, other: Any) -> Any:
+        return other // self, other % self
 
 
 def _comparison(base: Any, method: str, relation: str) -> Callable[[Any, Any], Any]:
@@ -217,20 +234,8 @@ class Followed(_Compared, int):
     def __neg__(self) -> Any:
         return made_int(-_int(self), -self.expression, self.notes)
 
-    def __pos__(self) -> Any:
-        return self
-
     def __invert__(self) -> Any:
         return -self - 1
-
-    def __abs__(self) -> Any:
-        return -self if self < 0 else self
-
-    def __divmod__(self, other: Any) -> Any:
-        return self // other, self % other
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return other // self, other % self
 
     def __lshift__(self, by: Any) -> Any:
         return self * 2**by if type(by) is int and 0 <= by < 62 else self._bits("__lshift__", by)
@@ -288,11 +293,6 @@ class Followed(_Compared, int):
             return self
         return round(self._hidden("in round"), digits)
 
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self
-
-    __copy__ = __ceil__
-
     def __reduce__(self) -> Any:
         return int, (_int(self),)
 
@@ -327,18 +327,6 @@ class FollowedFloat(_Compared, float):
     def __neg__(self) -> Any:
         return self * -1
 
-    def __pos__(self) -> Any:
-        return self
-
-    def __abs__(self) -> Any:
-        return -self if self < 0 else self
-
-    def __divmod__(self, other: Any) -> Any:
-        return self // other, self % other
-
-    def __rdivmod__(self, other: Any) -> Any:
-        return other // self, other % self
-
     def is_integer(self) -> bool:
         """Return whether the float is an integer."""
         return bool(self == self.__trunc__())
@@ -350,11 +338,6 @@ class FollowedFloat(_Compared, float):
     def as_integer_ratio(self) -> tuple[int, int]:
         """Return the float as a fraction. Its parts have no expressions."""
         return self._hidden("as a fraction").as_integer_ratio()
-
-    def __deepcopy__(self, memo: Any) -> Any:
-        return self
-
-    __copy__ = __pos__
 
     def __reduce__(self) -> Any:
         return float, (_float(self),)
