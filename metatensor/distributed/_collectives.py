@@ -130,7 +130,9 @@ def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Any = N
     )  # fmt: skip
 
 
-def _list_of_root(name: str, group: Any, rank: Any, group_rank: Any, given: Any, role: str) -> tuple[ProcessGroup, int, bool, Sequence[Any]]:
+def _list_of_root(
+    name: str, group: Any, rank: Any, group_rank: Any, given: Any, role: str
+) -> tuple[ProcessGroup, int, bool, Sequence[Any]]:
     """Return the group, its root, whether this rank is the root, and the list that only the root gives."""
     found = the_group(group)
     root = root_in(name, found, rank, group_rank)
