@@ -154,7 +154,7 @@ class _Compared:
     def __deepcopy__(self, memo: Any) -> Any:
         return self
 
-    def __abs__(self) -> Any:
+    def __abs__(self: Any) -> Any:
         return -self if self < 0 else self
 
     def __divmod__(self, other: Any) -> Any:
