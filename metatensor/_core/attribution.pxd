@@ -26,6 +26,7 @@ cdef class Attribution:
     cdef public int module              # that of the operators from now on
     cdef int module_before              # that when the visit of the node began
     cdef readonly list collectives      # pairs: the numbers of the first and the last operator of a collective
+    cdef readonly dict categories       # the number of a storage -> its category, where `categorize` set one
     cdef object outer
     cdef unsigned long long visiting    # the sequence number of the node that the backward pass visits, or 0
     cdef PyObject* caller               # the frame of user code that called the backward pass; borrowed

@@ -4,6 +4,7 @@ from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF, Py_XDECREF
 from libc.stdlib cimport free, realloc
 from metatensor._core.lines cimport line_of
+from metatensor._core.tensor cimport Tensor
 from metatensor._core.thread cimport ThreadState, thread_state
 
 cdef extern from *:
@@ -120,6 +121,7 @@ cdef class Attribution:
 
     def __cinit__(self):
         self.collectives = []
+        self.categories = {}
 
     def __enter__(self):
         cdef ThreadState state = thread_state()
@@ -227,6 +229,13 @@ cdef class Attribution:
             return name, module, None, None
         code = <object>self.places[line].code
         return name, module, code.co_filename, line_of(code, self.places[line].instruction)
+
+
+def categorize(Tensor t not None, str category not None):
+    """Set the category of a tensor's storage in `metatensor.analysis.profile`, if one is running in this thread."""
+    cdef Attribution notes = <Attribution>thread_state().attribution
+    if notes is not None and t.storage.scope is not None:
+        notes.categories[t.storage.number] = category
 
 
 @cython.final

@@ -59,6 +59,7 @@ cdef class Walk:
     cdef unsigned long long number      # unique among all walks
     cdef unsigned long long visiting    # the sequence number of the node that is visited
     cdef Attribution attribution        # it wants to know which node is visited; or None
+    cdef list callbacks                 # functions to call at the end, or None
 
     def __dealloc__(self):
         cdef int i
@@ -186,6 +187,12 @@ cdef class Walk:
                     PyErr_CheckSignals()
             elif self.visits[i].pending == 0:
                 self.visit(i)       # no node contributes to this leaf: it is one of the roots
+        return 0
+
+    cdef int call_back(self) except -1:
+        """Call the functions that were queued. They may queue others."""
+        while self.callbacks:
+            self.callbacks.pop(0)()
         return 0
 
     cdef int run_attributed(self) except -1:
@@ -511,6 +518,19 @@ def walk_number(tensors):
     return walk.number, reached
 
 
+def queue_callback(function):
+    """Call a function without arguments at the end of the running backward pass, after those that were queued before.
+
+    Raise RuntimeError if this thread runs no backward pass.
+    """
+    cdef Walk walk = thread_state().walk
+    if walk is None:
+        raise RuntimeError("queue_callback: no backward pass is running; callbacks are queued by hooks and gradient functions")
+    if walk.callbacks is None:
+        walk.callbacks = []
+    walk.callbacks.append(function)
+
+
 def current_walk():
     """Return None if no backward pass is running, else its number and whether it computes only requested gradients."""
     cdef Walk walk = thread_state().walk
@@ -577,6 +597,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
             walk.run()
         else:
             walk.run_attributed()
+        walk.call_back()
     finally:
         state.walk = outer
         state.grad_enabled = was

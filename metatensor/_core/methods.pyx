@@ -339,6 +339,14 @@ def register_post_accumulate_grad_hook(Tensor self not None, hook):
     return _leaf_hook(self, "accumulated", hook, "register_post_accumulate_grad_hook")
 
 
+def hooks_after_accumulation(Tensor t not None):
+    """Return the functions given to `register_post_accumulate_grad_hook` of a leaf."""
+    cdef TensorExtra extra = <TensorExtra>t.extra
+    if extra is None or extra.hooks is None:
+        return []
+    return list(extra.hooks.get("accumulated", {}).values())
+
+
 cdef object _leaf_hook(Tensor t, str kind, object hook, str name):
     cdef TensorExtra extra = extra_of(t)
     if extra.hooks is None:

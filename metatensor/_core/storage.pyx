@@ -259,6 +259,39 @@ cdef int resize_storage(Storage s, dim_t nbytes) except -1:
     return 0
 
 
+def release(Storage s not None):
+    """Free the memory of a storage that tensors still refer to. Their versions do not change.
+
+    Memory trackers count this as the end of the storage, and `refill` as the birth of another one.
+    """
+    if s.scope is not None:
+        happened(<PyObject*>s.scope, s.number, -s.counted, DEATH)
+        s.scope = None
+        s.number = 0
+    if s.data is not None:
+        s.data = backend_of(s.device).allocate(0, s.device.number)
+    s.size_bytes = 0
+
+
+def refill(Storage s not None, dim_t nbytes):
+    """Give a released storage uninitialized memory again. Versions do not change."""
+    if s.data is not None:
+        s.data = backend_of(s.device).allocate(nbytes, s.device.number)
+    s.size_bytes = nbytes
+    if hints.trackers and s.scope is None:
+        count_storage(s)
+
+
+def visible_version(Storage s not None):
+    """Return the version that the tensors over a storage have, if they have no counter of their own."""
+    return s.version - s.uncounted
+
+
+def restore_version(Storage s not None, unsigned long long version):
+    """Give a storage a version that it had before, as if it had not been written to since."""
+    s.uncounted = s.version - version
+
+
 def make_storage(device, nbytes, data=None):
     """Return a new storage of `nbytes` bytes on `device`. `data` is the backend's handle, or None."""
     cdef Device d = concrete_device(device)

@@ -340,6 +340,8 @@ class Profile:
         known = self._sorted[0].get(number)
         if known is not None:
             return known
+        if number in self._attribution.categories:
+            return self._attribution.categories[number]  # type: ignore[no-any-return]
         birth = self.events[born]
         if any(first <= birth.operator <= last for first, last in self._attribution.collectives):
             return "communication"

@@ -8,6 +8,7 @@ from metatensor.autograd.grad_mode import enable_grad, inference_mode, no_grad, 
 
 TYPE_CHECKING = False  # not from typing, which takes long to import
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
     from metatensor.autograd.function import Function
@@ -22,6 +23,17 @@ __getattr__, __dir__ = attributes(
      "gradgradcheck": f"{__name__}._gradcheck:gradgradcheck", "detect_anomaly": f"{__name__}.anomaly_mode:detect_anomaly",
      "set_detect_anomaly": f"{__name__}.anomaly_mode:set_detect_anomaly"},
 )  # fmt: skip
+
+
+class _Engine:
+    """What PyTorch's code calls of its engine."""
+
+    @staticmethod
+    def queue_callback(function: Callable[[], Any]) -> None:
+        """Call a function at the end of the running backward pass. Raise RuntimeError if there is none."""
+        from metatensor._core.engine import queue_callback
+
+        queue_callback(function)
 
 
 class _VariableType(type):
@@ -48,6 +60,8 @@ class Variable(metaclass=_VariableType):
     TypeError
         If `data` is not a Tensor.
     """
+
+    _execution_engine = _Engine()
 
     def __new__(cls, data: mt.Tensor, requires_grad: bool = False, volatile: bool | None = None) -> Any:
         if not isinstance(data, mt.Tensor):
