@@ -8,6 +8,7 @@ from types import GeneratorType
 from typing import Any
 
 import metatensor as mt
+from metatensor._core.late import later
 from metatensor.nn._parameter import without_grad
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_", "get_total_norm"]
@@ -26,9 +27,12 @@ def _gradients(parameters: Tensors) -> list[mt.Tensor]:
 def _total_norm(tensors: list[mt.Tensor], norm_type: float, error_if_nonfinite: bool) -> mt.Tensor:
     if not tensors:
         return mt.tensor(0.0)
-    device = tensors[0].device
-    norms = [mt.linalg.vector_norm(t, norm_type).to(device) for t in tensors]
-    total = mt.linalg.vector_norm(mt.stack(norms), norm_type)
+    if any(getattr(t, "_has_parts", False) for t in tensors):
+        total = later("total_norm_of_parts")(tensors, norm_type)
+    else:
+        device = tensors[0].device
+        norms = [mt.linalg.vector_norm(t, norm_type).to(device) for t in tensors]
+        total = mt.linalg.vector_norm(mt.stack(norms), norm_type)
     if error_if_nonfinite and not bool(total.isfinite()):
         raise RuntimeError(f"the total norm of order {norm_type} is {total.item()}; error_if_nonfinite=False clips anyway")
     return total
@@ -53,7 +57,8 @@ def get_total_norm(
     Returns
     -------
     Tensor
-        The norm, of shape (), on the device of the first tensor.
+        The norm, of shape (), on the device of the first tensor. If one of the tensors is distributed, so is the norm, and all
+        ranks have it.
 
     Raises
     ------
@@ -70,7 +75,8 @@ def get_total_norm(
 
 
 def _scale(gradients: list[mt.Tensor], max_norm: float, total_norm: mt.Tensor) -> None:
-    factor = mt.clamp(max_norm / (total_norm + 1e-6), max=1.0)
+    plain = total_norm.full_tensor() if getattr(total_norm, "_has_parts", False) else total_norm
+    factor = mt.clamp(max_norm / (plain + 1e-6), max=1.0)
     for gradient in gradients:
         gradient.mul_(factor.to(gradient.device))
 

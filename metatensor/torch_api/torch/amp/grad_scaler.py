@@ -130,18 +130,30 @@ class GradScaler:
 
     @mt.no_grad()
     def _unscale_grads_(self, optimizer: Optimizer, inv_scale: Any, allow_fp16: bool = False) -> dict[Any, Any]:
-        """Divide the gradients by the scale. Return, for each device, 1.0 if an element is not finite, else 0.0."""
+        """Divide the gradients by the scale. Return, for each device, 1.0 if an element is not finite, else 0.0.
+
+        An element on any of the ranks over which gradients are distributed counts.
+        """
         found: dict[Any, Any] = {}
+        distributed: dict[Any, list[Any]] = {}
         for group in optimizer.param_groups:
             for p in group["params"]:
                 if p.grad is None:
                     continue
                 if p.grad.dtype == mt.float16 and not allow_fp16:
                     raise ValueError("GradScaler.unscale_: gradients in float16 cannot be unscaled; keep parameters in float32")
-                bad = mt.logical_not(mt.isfinite(p.grad).all()).to(mt.float32)
-                device = p.grad.device
+                plain, device = p.grad, p.grad.device
+                if getattr(p.grad, "_has_parts", False):
+                    plain = p.grad._local_tensor
+                    distributed.setdefault(device, []).append(p.grad)
+                bad = mt.logical_not(mt.isfinite(plain).all()).to(mt.float32)
                 found[device] = mt.maximum(found[device], bad) if device in found else bad
                 p.grad.mul_(inv_scale.to(device))
+        if distributed:
+            from metatensor.distributed.tensor._norms import maximum_of_parts
+
+            for device, tensors in distributed.items():
+                found[device] = maximum_of_parts(found[device], tensors)
         return found
 
     def unscale_(self, optimizer: Optimizer) -> None:
