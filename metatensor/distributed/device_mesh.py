@@ -190,9 +190,29 @@ class DeviceMesh:
 
     @staticmethod
     def _concatenate(device_mesh_list: Sequence[DeviceMesh]) -> DeviceMesh:
-        """Return the mesh of the dimensions of several sub-meshes of one root."""
+        """Return the mesh of the dimensions of several sub-meshes of one root, each of which may be flattened.
+
+        Raise RuntimeError if they have different roots, or share a dimension.
+        """
+        root = device_mesh_list[0]._root
         names = tuple(name for one in device_mesh_list for name in one.mesh_dim_names or ())
-        return device_mesh_list[0]._root[names]
+        if any(one._root is not root for one in device_mesh_list):
+            raise RuntimeError(f"torch.distributed.DeviceMesh: {', '.join(map(str, device_mesh_list))} do not belong to one mesh")
+        if names in root._sliced:
+            return root._sliced[names]
+        if set(names) <= set(root.mesh_dim_names or ()) and len(names) == sum(one.ndim for one in device_mesh_list):
+            return root[names]
+        here = root._ranks.index(root._rank) if root._rank in root._ranks else 0
+        offsets = [[root._ranks.index(rank) - here for rank in one._ranks] for one in device_mesh_list]
+        places = [here + sum(place) for place in product(*offsets)]
+        shape = tuple(size for one in device_mesh_list for size in one._shape)
+        if len(set(places)) != len(places) or not 0 <= min(places) <= max(places) < len(root._ranks):
+            raise RuntimeError(f"torch.distributed.DeviceMesh: {', '.join(map(str, device_mesh_list))} share dimensions")
+        ranks = tuple(root._ranks[place] for place in places)
+        made = DeviceMesh(root.device_type, _Array(shape, ranks), mesh_dim_names=names or None, _root=root)
+        made._groups = [group for one in device_mesh_list for group in one._make_groups()]
+        root._sliced[names] = made
+        return made
 
     # This rank --------------------------------------------------------------------
 
