@@ -180,7 +180,10 @@ class ShardedParameter:
         if self.inner is not None:
             inner = self.inner
             plain = wrap(plain, _spec(inner.mesh, inner.placements, inner.shape, inner.stride, self.whole_dtype))
-        return mt.nn.Parameter(plain, self.requires_grad)
+        made = mt.nn.Parameter(plain, self.requires_grad)
+        if self.requires_grad:
+            made.register_post_accumulate_grad_hook(_count_as_gradient)
+        return made
 
     def keep_part(self, meshes: DataParallel) -> None:
         """Copy the shard on a smaller mesh from the whole tensor."""
@@ -236,6 +239,11 @@ class ShardedParameter:
         if grad.placements != self.inner.placements:
             grad = grad.redistribute(placements=self.inner.placements)
         return grad._local_tensor.detach()
+
+
+def _count_as_gradient(parameter: Any) -> None:
+    grad = parameter.grad
+    categorize(grad._local_tensor if isinstance(grad, DTensor) else grad, "gradient")
 
 
 def _checked_dim(name: str, part: Any, shard: Shard) -> int:
