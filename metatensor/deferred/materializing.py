@@ -30,7 +30,7 @@ from metatensor._core.replaying import install_data, remove_data, replay
 from metatensor._core.source_locations import add_note
 from metatensor._core.storage import make_storage, recipe_of
 from metatensor._core.storage_views import tensor_from_storage
-from metatensor.deferred.named_tensors import CONTAINERS, named_tensors
+from metatensor.deferred.named_tensors import CONTAINERS, named_tensors, part_of
 from metatensor.deferred.parts import part_alone
 
 __all__ = ["deferred_init", "dematerialize", "is_deferred", "materialize", "materialize_slice"]
@@ -92,14 +92,14 @@ def is_deferred(tensor: Any) -> bool:
     >>> mt.is_deferred(x), mt.is_deferred(mt.zeros(2, device="meta"))
     (True, False)
     """
-    storage = tensor.untyped_storage() if isinstance(tensor, mt.Tensor) else tensor
+    storage = part_of(tensor).untyped_storage() if isinstance(tensor, mt.Tensor) else tensor
     recipe = recipe_of(storage)
     return storage.data is None and recipe is not None and not recipe.constant
 
 
 def has_values(tensor: Any) -> bool:
     """Return True if a tensor holds data, or values that can be computed on demand."""
-    storage = tensor.untyped_storage()
+    storage = part_of(tensor).untyped_storage()
     return storage.data is not None or recipe_of(storage) is not None
 
 
@@ -231,7 +231,7 @@ def _run_group(members: list[Recipe], steps: list[Step], relocate: Callable[[Any
     for recipe, number in last.items():
         ends.setdefault(number, []).append(recipe)
     storages: dict[Recipe, Any] = {}
-    for step in steps:
+    for step in _without_whole(members, steps, storages, relocate):
         ending = ends.get(step.number, ())
         pair = _same_bytes(step)
         if pair is not None and pair[1] in ending:
@@ -241,6 +241,39 @@ def _run_group(members: list[Recipe], steps: list[Step], relocate: Callable[[Any
         for recipe in ending:
             del storages[recipe]
     return storages
+
+
+def _without_whole(
+    members: list[Recipe], steps: list[Step], storages: dict[Recipe, Any], relocate: Callable[[Any], Any]
+) -> list[Step]:
+    """Return the steps that are left to do after computing, if possible, only that part of a tensor that is copied.
+
+    The steps of a shard compute the whole tensor and copy a part of it. Such a part is added to ``storages``.
+    """
+    place = next((i for i, step in enumerate(steps) if _copied_part(step) is not None), 0)
+    source = _copied_part(steps[place]) if place else None
+    if source is None or source.recipe in members:
+        return steps
+    if any(ref.recipe is source.recipe for step in steps[place + 1 :] for ref in refs_of([step.args, step.result])):
+        return steps
+    whole = make_storage("meta", source.recipe.nbytes)
+    view = tensor_from_storage(whole, source.dtype, source.size, source.stride, source.offset)
+    part = part_alone(source.recipe, steps[:place], view, relocate(source.recipe.device), relocate)
+    if part is None or not _own(part, None):
+        return steps
+    storages[steps[place].result.recipe] = part.untyped_storage()
+    return steps[place + 1 :]
+
+
+def _copied_part(step: Step) -> Ref | None:
+    """Return the recorded tensor of which a step copies a proper part to a storage of its own, or None."""
+    if step.name not in ("copy", "clone") or not isinstance(step.result, Ref):
+        return None
+    made, source = step.result, step.args[1 if step.op is None else 0]
+    if not isinstance(source, Ref) or not made.covers() or source.covers() or source.flags or made.flags:
+        return None
+    alike = source.dtype is made.dtype and source.size == made.size and made.recipe.device is source.recipe.device
+    return source if alike and made.recipe is not source.recipe else None
 
 
 def _replay_noted(step: Step, storages: dict[Recipe, Any], relocate: Callable[[Any], Any]) -> None:
@@ -380,7 +413,7 @@ def checksum(tensor: Any) -> int | None:
 def tensors_of(obj: Any) -> list[Any]:
     """Return the tensors in a module or nested container, and their gradients.
 
-    A module's plain attributes are included.
+    A module's plain attributes are included. Of distributed tensors, the parts of this process are returned.
     """
     found: dict[int, Any] = {}
     for entry in named_tensors(obj):
@@ -388,7 +421,7 @@ def tensors_of(obj: Any) -> list[Any]:
         while tensor is not None and id(tensor) not in found:
             found[id(tensor)] = tensor
             tensor = tensor.grad
-    return list(found.values())
+    return [part_of(tensor) for tensor in found.values()]
 
 
 def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: Any = None) -> Any:
@@ -433,6 +466,8 @@ def materialize(obj: Any, *, device: Any = None, dtype: Any = None, executor: An
     obj, device, dtype = _checked("materialize", obj, device, dtype)
     if executor is not None and not hasattr(executor, "submit"):
         raise TypeError(f"materialize: expected an executor as in concurrent.futures, got {type(executor).__name__}")
+    if dtype is not None:
+        _convert_distributed(obj, dtype)
     tensors = tensors_of(obj)
     if dtype is not None:
         _convert(tensors, dtype)
@@ -491,7 +526,7 @@ def _move_rest(module: Any, device: Any, dtype: Any) -> None:
     target = None if device is None else mt.device(device)
 
     def moved(tensor: Any) -> Any:
-        if tensor.untyped_storage().data is None:
+        if part_of(tensor).untyped_storage().data is None:
             return tensor
         return tensor.to(target, dtype if tensor.is_floating_point() else None)
 
@@ -506,6 +541,15 @@ def _deferred_storages(tensors: list[Any]) -> list[Any]:
         if is_deferred(tensor):
             found[storage] = None
     return list(found)
+
+
+def _convert_distributed(obj: Any, dtype: Any) -> None:
+    """Record a conversion of the deferred parts of distributed floating-point tensors."""
+    with _without_modes():
+        for entry in named_tensors(obj):
+            tensor = entry.value
+            if part_of(tensor) is not tensor and is_deferred(tensor) and tensor.is_floating_point():
+                tensor.data = tensor.detach().to(dtype)
 
 
 def _convert(tensors: list[Any], dtype: Any) -> None:

@@ -9,11 +9,16 @@ from typing import Any, NamedTuple
 
 import metatensor as mt
 
-__all__ = ["CONTAINERS", "NamedEntry", "named_tensors"]
+__all__ = ["CONTAINERS", "NamedEntry", "named_tensors", "part_of"]
 
 CONTAINERS = (Mapping, list, tuple, set, frozenset, collections.deque, collections.abc.ValuesView, collections.abc.ItemsView)
 _PLAIN = (str, bytes, int, float, complex, type(None))
 _REGISTERED = frozenset(("_parameters", "_buffers", "_modules"))
+
+
+def part_of(tensor: Any) -> Any:
+    """Return the part of a distributed tensor that this process holds, or the tensor itself if it is an ordinary one."""
+    return tensor._local_tensor if getattr(tensor, "_has_parts", False) else tensor
 
 
 class NamedEntry(NamedTuple):

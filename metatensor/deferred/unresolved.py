@@ -8,7 +8,7 @@ import metatensor as mt
 from metatensor._core.modes import DispatchMode
 from metatensor._core.storage import recipe_of
 from metatensor.deferred import forbidden, is_deferred
-from metatensor.deferred.named_tensors import named_tensors
+from metatensor.deferred.named_tensors import named_tensors, part_of
 from metatensor.nn.parameter import is_lazy
 
 __all__ = ["NoMaterialization", "Unresolved", "assert_materialized", "assert_no_materialization", "unresolved"]
@@ -52,13 +52,13 @@ def unresolved(module: Any) -> list[Unresolved]:
     for name, kind, tensor, _ in named_tensors(module):
         if is_lazy(tensor):
             found.append(Unresolved(name, kind, tensor, None))
-        elif tensor.untyped_storage().data is None and tensor.numel():
+        elif part_of(tensor).untyped_storage().data is None and part_of(tensor).numel():
             found.append(Unresolved(name, kind, tensor, _made_at(tensor)))
     return found
 
 
 def _made_at(tensor: Any) -> str | None:
-    recipe = recipe_of(tensor.untyped_storage())
+    recipe = recipe_of(part_of(tensor).untyped_storage())
     return None if recipe is None or recipe.made_at is None else f"{recipe.made_at[0]}:{recipe.made_at[1]}"
 
 
