@@ -49,15 +49,20 @@ class GPT(nn.Module):
 
 
 def train(steps=20, device="cpu"):
-    """Train on this rank's part of each batch. Return the losses of the whole batches and a log of the communication."""
+    """Train on this rank's part of each batch. Return the losses of the whole batches, a log of the communication, and the rank."""
     dist.init_process_group()
-    rank, size = dist.get_rank(), dist.get_world_size()
     mt.manual_seed(0)
     with mt.device(device):
         model = GPT()
+    return train_on_batches(model, steps, device, nn.parallel.DistributedDataParallel)
+
+
+def train_on_batches(model, steps, device, parallelize=lambda model: model):
+    """Train a parallelized model. Return the same as `train`."""
+    rank, size = dist.get_rank(), dist.get_world_size()
     data = mt.randint(VOCABULARY, (steps, max(BATCH, size), CONTEXT + 1), device=device)
     with dist.CommunicationLog() as log:
-        model = nn.parallel.DistributedDataParallel(model)
+        model = parallelize(model)
         optimizer = mt.optim.AdamW(model.parameters(), lr=3e-3)
         losses = []
         for batch in data:
@@ -75,8 +80,8 @@ def train(steps=20, device="cpu"):
     return losses, log, rank
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def main(train=train):
+    parser = argparse.ArgumentParser()
     parser.add_argument("--simulate", type=int, default=1, metavar="RANKS", help="run this many ranks in one process")
     parser.add_argument("--meta", action="store_true", help="without data")
     parser.add_argument("--steps", type=int, default=20)

@@ -176,7 +176,10 @@ class MpiGroup(GroupCommunicator):
 
     def all_gather(self, output: Any, input: Any) -> Work:
         arrays = _bytes(input), _bytes(output)
-        return self._work(self.comm.Iallgather(*map(self._raw, arrays)), "all_gather", input, arrays)
+        given = self._raw(arrays[0])
+        if input.numel() and input.data_ptr() == output.data_ptr() + self.rank * arrays[0].nbytes:
+            given = self.connection.mpi.IN_PLACE  # the input is this rank's part of the output
+        return self._work(self.comm.Iallgather(given, self._raw(arrays[1])), "all_gather", input, arrays)
 
     def all_to_all(self, output: Any, input: Any, output_sizes: Sequence[int], input_sizes: Sequence[int]) -> Work:
         arrays = _bytes(input), _bytes(output)
