@@ -404,8 +404,12 @@ class _Run:
         self.steps[-1] = (self.steps[-1][0], self.log.first_operator + len(self.attribution))
 
     def _parameter_groups(self) -> list[Any]:
-        """Return dicts and lists of parameters: of the modules, and of the optimizers, which may update parameters of no module."""
-        groups = [module._parameters for module in self.modules.values()]
+        """Return dicts and lists of parameters: of the modules, and of the optimizers, which may update parameters of no module.
+
+        While a module to which `fully_shard` was applied has whole parameters, its shards are not among the module's own.
+        """
+        groups: list[Any] = [module._parameters for module in self.modules.values()]
+        groups += [module._fsdp_state.shards() for module in self.modules.values() if "_fsdp_state" in module.__dict__]
         return groups + [group["params"] for optimizer in self._optimizers.values() for group in optimizer.param_groups]
 
     def _parameters(self) -> list[Any]:

@@ -112,6 +112,10 @@ class ModuleState:
                 for parameter in group.parameters:
                     yield parameter.name, parameter
 
+    def shards(self) -> list[Any]:
+        """Return the shards of the modules' parameters, whether the modules have them now or whole ones."""
+        return [one.sharded for group in self.groups for one in group.parameters]
+
     def share(self, communication: Communication) -> None:
         """Use the buffers of another state."""
         communication.buffers = max(communication.buffers, self.communication.buffers)
