@@ -57,7 +57,10 @@ def gathering(place):
     dist.all_gather(parts, x)
     assert [part.tolist() for part in parts] == [[10 * r, 10 * r + 1] for r in range(size)]
     whole = mt.empty(size, 2, dtype=mt.int64, device=place)
-    work = dist.all_gather_into_tensor(whole, x, async_op=True)
+    whole[rank] = x
+    dist.all_gather_into_tensor(whole, whole[rank])  # the input is a part of the output
+    assert whole.tolist() == [[10 * r, 10 * r + 1] for r in range(size)]
+    work = dist.all_gather_into_tensor(whole.zero_(), x, async_op=True)
     assert work.wait() and work.is_completed() and work.exception() is None
     assert whole.tolist() == [[10 * r, 10 * r + 1] for r in range(size)]
     for root in range(size):

@@ -1,6 +1,6 @@
 """The communicator for MPI: the programs of the simulated ranks on real processes, and processes that fail."""
 
-import importlib.util
+import importlib
 import json
 import re
 import time
@@ -17,7 +17,7 @@ from plugins import mpiexec
 
 mpiexec.skip_without_mpi()
 
-EXAMPLE = mpiexec.TESTS.parent / "examples" / "train_ddp.py"
+EXAMPLES = mpiexec.TESTS.parent / "examples"
 FAULTS = str(Path(__file__).with_name("mpi_faults.py"))
 
 
@@ -55,16 +55,16 @@ def test_ranks_that_disagree_are_explained_on_demand():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 4])
-def test_training_is_the_one_that_was_simulated(count, tmp_path):
-    """Losses of DistributedDataParallel are those of one process; what MPI communicates is what meta predicted, on each rank."""
-    spec = importlib.util.spec_from_file_location("train_ddp", EXAMPLE)
-    example = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(example)
+@pytest.mark.parametrize("name", ["train_ddp", "train_fsdp"])
+def test_training_is_the_one_that_was_simulated(name, count, tmp_path, monkeypatch):
+    """Losses are those of one process; what MPI communicates is what meta predicted, on each rank."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    example = importlib.import_module(name)
     losses = sim.run(example.train, world_size=1)[0][0]
     assert len(losses) == 20 and losses[-1] < losses[0] / 2
     simulated = sim.run(example.train, world_size=count)
     predicted = sim.run(example.train, 20, "meta", world_size=count)
-    done = mpiexec.run(count, str(EXAMPLE), "--log", str(tmp_path / "log"))
+    done = mpiexec.run(count, str(EXAMPLES / f"{name}.py"), "--log", str(tmp_path / "log"))
     assert done.returncode == 0, done.stdout + done.stderr
     for rank in range(count):
         real = json.loads((tmp_path / f"log.{rank}").read_text())
