@@ -259,7 +259,7 @@ def _without_whole(
     whole = make_storage("meta", source.recipe.nbytes)
     view = tensor_from_storage(whole, source.dtype, source.size, source.stride, source.offset)
     part = part_alone(source.recipe, steps[:place], view, relocate(source.recipe.device), relocate)
-    if part is None or not _own(part, None):
+    if part is None or not _own(part, None) or part.stride() != steps[place].result.stride:
         return steps
     storages[steps[place].result.recipe] = part.untyped_storage()
     return steps[place + 1 :]

@@ -589,3 +589,29 @@ def test_wrong_arguments_raise_the_same_with_gradients():
                 mt.lstm(tensor, hx, params, True, 1, 0.5, True, False, True)
             said.add(str(raised.value))
         assert len(said) == 1
+
+
+def test_callbacks_at_the_end():
+    """They are called in order, once, and not if the backward pass fails. Gradients are complete by then."""
+    engine = mt.autograd.Variable._execution_engine
+    x, seen = leaf(2.0), []
+
+    def begin(grad):
+        engine.queue_callback(lambda: seen.append(x.grad.item()))
+        engine.queue_callback(lambda: engine.queue_callback(lambda: seen.append("last")))
+        engine.queue_callback(lambda: seen.append("second"))
+
+    def fail(grad):
+        engine.queue_callback(lambda: seen.append("failed"))
+        raise KeyError
+
+    for hook in (begin, fail):
+        y = x * 3
+        y.register_hook(hook)
+        try:
+            y.backward()
+        except KeyError:
+            pass
+    assert seen == [3.0, "second", "last"]
+    with pytest.raises(RuntimeError, match="no backward pass is running"):
+        engine.queue_callback(print)

@@ -49,3 +49,14 @@ def test_tensors_are_replaced(tensors):
 def test_containers_without_tensors_are_kept():
     for value in ([1, 2], (3,), {"a": [None]}, "text", range(3), Pair(1, 2)):
         assert map_tensors(mt.clone, value) is value
+
+
+def test_replacement_in_dataclasses_and_subclasses_of_dict(tensors):
+    class Named(dict):
+        pass
+
+    given = Output(tensors[0], Named(a=[tensors[1]], b=1))
+    made = map_tensors(lambda t: t.shape, given)
+    assert type(made) is Output and made.logits == (0,) and type(made.states) is Named and made.states == {"a": [(1,)], "b": 1}
+    assert given.logits is tensors[0] and given.states["a"] == [tensors[1]]
+    assert map_tensors(lambda t: t, given) is given

@@ -145,3 +145,25 @@ def test_sharing_a_storage_shares_all_tensors_over_it():
     assert x.tolist() == [0, 1, 9, 3, 4, 5]
     with pytest.raises(RuntimeError, match="without data"):
         mt.empty(2, device="meta").untyped_storage().share_memory_()
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_a_released_storage_is_another_one_for_memory_trackers(device):
+    from metatensor._core.storage import refill, release, restore_version, visible_version
+
+    x = mt.ones(4, device=device)
+    storage = x.untyped_storage()
+    with mt.analysis.MemoryLog() as log:
+        release(storage)
+        assert storage.nbytes() == 0
+        refill(storage, 16)
+        version = visible_version(storage)
+        x.fill_(3)
+        restore_version(storage, version)
+        release(storage)
+        refill(storage, 16)
+    assert x._version == 0 and storage.nbytes() == 16 and log.current == 16
+    assert [(event.kind, event.change) for event in log.events()] == [("birth", 16), ("death", -16), ("birth", 16)]
+    assert x.fill_(2)._version == 1
+    del x, storage
+    assert log.current == 0

@@ -113,3 +113,40 @@ def test_what_is_no_part(args, error):
         mt.materialize_slice(tensor, 0, device="meta")
     with pytest.raises(TypeError, match="expected a dtype"):
         mt.materialize_slice(tensor, 0, dtype="float32")
+
+
+@pytest.mark.parametrize("name", [*ALONE, *WHOLE])
+def test_a_copy_of_a_part_is_computed_like_a_slice(monkeypatch, name):
+    """What is done with the copy afterwards, such as a conversion, is done with the part."""
+    build = (ALONE | WHOLE)[name]
+    mt.manual_seed(0)
+    expected = build(mt.float32)[2:4].clone().to(mt.float64).mul_(2)
+    mt.manual_seed(0)
+    with mt.deferred_init():
+        tensor = build(mt.float32)
+        part = tensor[2:4].clone().to(mt.float64).mul_(2)
+    again = mt.materialize_slice(part, slice(0, 1))
+    sizes = computed(monkeypatch, lambda: mt.materialize(part))
+    assert mt.equal(part, expected) and mt.equal(again, expected[:1]) and part.stride() == expected.stride()
+    if name in ALONE and name != "a transposed one":
+        assert max(mt.Size(size).numel() for size in sizes) == part.numel()
+    monkeypatch.undo()
+    assert mt.is_deferred(tensor) and mt.equal(tensor[2:4].clone().double().mul_(2), expected)
+
+
+def test_a_part_of_what_is_wanted_too_is_copied_from_it():
+    mt.manual_seed(0)
+    with mt.deferred_init():
+        tensor = mt.rand(7, 9)
+        parts = [tensor, tensor[2:4].clone(), tensor[:, 3:5].clone()]
+    mt.materialize(parts)
+    assert mt.equal(parts[1], tensor[2:4]) and mt.equal(parts[2], tensor[:, 3:5])
+
+
+def test_a_copy_of_a_part_in_another_order():
+    mt.manual_seed(0)
+    expected = mt.rand(4, 3, 2, 5)[1:3].clone(memory_format=mt.channels_last)
+    mt.manual_seed(0)
+    with mt.deferred_init():
+        part = mt.rand(4, 3, 2, 5)[1:3].clone(memory_format=mt.channels_last)
+    assert mt.equal(mt.materialize(part), expected) and part.stride() == expected.stride()

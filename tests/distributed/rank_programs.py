@@ -5,7 +5,9 @@ They run in a world that is already connected, with ``place`` the device of thei
 
 import metatensor as mt
 from metatensor import distributed as dist
+from metatensor import nn
 from metatensor.distributed import _functional_collectives as functional
+from metatensor.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from metatensor.distributed.nn import functional as nn_functional
 
 
@@ -256,4 +258,33 @@ def waiting(place):
     assert future.wait() == [size] * 3
 
 
-PROGRAMS = [first_message, reductions, gathering, exchanging, messages, any_source, objects, groups, coalesced, gradients, waiting]
+def fully_sharded(place):
+    """Gradients of a sharded model are those of the whole one: plain, with replicas, and in lower precision."""
+    rank, size = here()
+
+    def build():
+        generator = mt.Generator("cpu").manual_seed(3)
+        layers = nn.Sequential(nn.Linear(6, 5, device=place), nn.Tanh(), nn.Linear(5, 3, device=place))
+        with mt.no_grad():
+            for one in layers.parameters():
+                one.copy_(mt.randn(one.shape, generator=generator))
+        return layers
+
+    x = mt.arange(12.0 * size, device=place).reshape(2 * size, 6) / (6 * size)
+    whole = build()
+    whole(x).square().mean().backward()
+    meshes = [((size,), None)] + ([((size // 2, 2), ("replicate", "shard"))] if size % 2 == 0 else [])
+    for shape, names in meshes:
+        mesh = dist.init_device_mesh(place, shape, mesh_dim_names=names)
+        for policy in (MixedPrecisionPolicy(), MixedPrecisionPolicy(param_dtype=mt.bfloat16, reduce_dtype=mt.float32)):
+            model = build()
+            for layer in (model[0], model[2], model):
+                fully_shard(layer, mesh=mesh, mp_policy=policy)
+            model(x.chunk(size)[rank]).float().square().mean().backward()
+            tolerance = 1e-5 if policy.param_dtype is None else 0.05
+            for one, other in zip(model.parameters(), whole.parameters()):
+                assert mt.allclose(one.grad.full_tensor(), other.grad, atol=tolerance, rtol=tolerance)
+
+
+PROGRAMS = [first_message, reductions, gathering, exchanging, messages, any_source, objects, groups, coalesced, gradients, waiting,
+            fully_sharded]  # fmt: skip
