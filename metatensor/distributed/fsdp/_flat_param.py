@@ -4,5 +4,5 @@ from metatensor._core.absent import kinds
 
 __all__ = ["FlatParamHandle", "FlatParameter"]
 
-_made = kinds("distributed.fsdp._flat_param", " ".join(__all__), "metatensor has no communication between processes")
+_made = kinds("distributed.fsdp._flat_param", " ".join(__all__), "sharded parameters are DTensors here, not parts of flat tensors")
 FlatParamHandle, FlatParameter = _made["FlatParamHandle"], _made["FlatParameter"]

@@ -1,7 +1,13 @@
-"""The internals of `FullyShardedDataParallel`, which metatensor does not have."""
+"""What libraries call of the internals of `FullyShardedDataParallel`."""
 
-from metatensor._core.absent import function
+from __future__ import annotations
+
+from typing import Any
 
 __all__ = ["_lazy_init"]
 
-_lazy_init = function("distributed.fsdp._runtime_utils._lazy_init", "metatensor has no communication between processes")
+
+def _lazy_init(state: Any, root_module: Any) -> Any:
+    """Prepare the instances in a module for a forward pass. Return ``state``."""
+    root_module._state().prepare()
+    return state

@@ -56,10 +56,10 @@ class ModuleState:
             module.register_forward_pre_hook(self.before_forward, prepend=True, with_kwargs=True)
             module.register_forward_hook(self._after_forward)
         for module in {one[0] for group in groups for parameter in group.parameters for one in parameter.places}:
-            module.register_state_dict_pre_hook(self._give_shards)
-            module._register_load_state_dict_pre_hook(self._give_shards)
+            module.register_state_dict_pre_hook(self.give_shards)
+            module._register_load_state_dict_pre_hook(self.give_shards)
 
-    def _give_shards(self, *_: Any) -> None:
+    def give_shards(self, *_: Any) -> None:
         """Let a module have its shards when its state is saved or loaded."""
         for group in self.groups:
             with group.in_phase(Phase.IDLE):
