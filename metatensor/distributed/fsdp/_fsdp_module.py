@@ -30,9 +30,9 @@ class FSDPModule:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Create a module of the class that the module had before, as containers do when they are sliced."""
-        plain = cls.__mro__[2]
+        plain: Any = cls.__mro__[2]
         made = plain.__new__(plain)
-        made.__init__(*args, **kwargs)  # type: ignore[misc]
+        made.__init__(*args, **kwargs)
         return made
 
     def _get_fsdp_state(self) -> ModuleState:

@@ -103,7 +103,7 @@ def fully_shard(
     _move(managed, device, ignored)
     parameters: dict[DataParallel, list[ShardedParameter]] = {}
     for name, parameter, places in _parameters(modules, managed, ignored):
-        given = None if shard_placement_fn is None else shard_placement_fn(parameter)
+        given: Any = None if shard_placement_fn is None else shard_placement_fn(parameter)
         own = meshes
         if hasattr(given, "mesh_info"):
             given, own = given.placement, data_parallel(given.mesh_info.mesh)
@@ -178,15 +178,19 @@ def _move(managed: list[tuple[str, Any]], device: Any, ignored: set[int]) -> Non
                 if isinstance(tensor, DTensor):
                     raise ValueError(f"fully_shard: {path}.{name} is a DTensor on {tensor.device}, but the mesh is on {device}")
                 if device.type == "meta" and tensor.untyped_storage().data is not None and table is module._parameters:
-                    raise ValueError(f"fully_shard: {path}.{name} holds data on {tensor.device}, but the mesh is on meta; build the model on meta")
+                    raise ValueError(
+                        f"fully_shard: {path}.{name} holds data on {tensor.device}, but the mesh is on meta; build the model on meta"
+                    )
                 with mt.no_grad():
                     tensor.data = tensor.to(device)
 
 
-@functools.cache
-def _class_of(cls: type) -> type:
+def _class_of(cls: Any) -> type:
     """Return the subclass of a module's class that has the methods of `FSDPModule`."""
-    return type(f"FSDP{cls.__name__}", (FSDPModule, cls), {"__module__": cls.__module__, "__deepcopy__": _no_copy})
+    if "_fsdp_class" not in cls.__dict__:
+        members = {"__module__": cls.__module__, "__deepcopy__": _no_copy}
+        cls._fsdp_class = type(f"FSDP{cls.__name__}", (FSDPModule, cls), members)
+    return cls._fsdp_class  # type: ignore[no-any-return]
 
 
 def _no_copy(self: Any, memo: Any) -> Any:

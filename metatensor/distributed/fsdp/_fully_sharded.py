@@ -101,7 +101,9 @@ class FullyShardedDataParallel(mt.nn.Module):
         super().__init__()
         strategy = sharding_strategy or ShardingStrategy.FULL_SHARD
         if mixed_precision is not None and mixed_precision.keep_low_precision_grads:
-            raise NotImplementedError("FullyShardedDataParallel: keep_low_precision_grads is not supported; gradients have the parameters' dtype")
+            raise NotImplementedError(
+                "FullyShardedDataParallel: keep_low_precision_grads is not supported; gradients have the dtype of the parameters"
+            )
         ignored_modules, ignored_parameters = _ignored(ignored_modules, ignored_states)
         if param_init_fn is not None:
             _initialize(module, param_init_fn, ignored_modules)
@@ -129,7 +131,8 @@ class FullyShardedDataParallel(mt.nn.Module):
         self._fsdp_wrapped_module = module
         fully_shard(
             module, mesh=mesh, reshard_after_forward=False if strategy in _KEPT else None,
-            mp_policy=_policy(mixed_precision, _is_outer), ignored_params=[one for one in module.parameters() if id(one) in ignored_parameters],
+            mp_policy=_policy(mixed_precision, _is_outer),
+            ignored_params=[one for one in module.parameters() if id(one) in ignored_parameters],
             offload_policy=CPUOffloadPolicy() if cpu_offload is not None and cpu_offload.offload_params else None,
         )  # fmt: skip
 

@@ -128,12 +128,12 @@ class ParameterGroup:
         away = [f"{one.name} on {one.sharded._local_tensor.device}" for one in self.parameters
                 if one.offload and one.sharded._local_tensor.device.type not in ("cpu", "meta")]  # fmt: skip
         if away:
-            raise RuntimeError(f"fully_shard: with CPUOffloadPolicy the parameters must be on the cpu, but these are not: {', '.join(away)}")
+            raise RuntimeError(f"fully_shard: with CPUOffloadPolicy parameters must be on the cpu, but these are not: {', '.join(away)}")
         trained = {one.dtype for one in self.parameters if one.requires_grad}
         if len(trained) > 1:
             raise AssertionError(
-                f"fully_shard: the parameters of a group that require grad must have one dtype, got {', '.join(sorted(map(str, trained)))} in the "
-                f"group of {self.parameters[0].name}"
+                f"fully_shard: the parameters of a group that require grad must have one dtype, got {', '.join(sorted(map(str, trained)))} "
+                f"in the group of {self.parameters[0].name}"
             )
 
     def find_parameters(self) -> None:

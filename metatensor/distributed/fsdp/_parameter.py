@@ -64,7 +64,8 @@ class ShardedParameter:
         self.count = meshes.shard_count
         if self.dim and self.shape[self.dim] % self.count:
             raise NotImplementedError(
-                f"fully_shard: {name} of shape {list(self.shape)} cannot be sharded evenly along dimension {self.dim} over {self.count} ranks"
+                f"fully_shard: {name} of shape {list(self.shape)} cannot be sharded evenly along dimension {self.dim} over {self.count} "
+                "ranks"
             )
         self.sharded = self._shard_of(part, parameter)
         self.requires_grad = parameter.requires_grad
@@ -136,8 +137,8 @@ class ShardedParameter:
             return
         if not isinstance(found, DTensor) or found.placements != self.spec.placements or found.device_mesh != self.spec.mesh:
             raise ValueError(
-                f"fully_shard: {self.name} was replaced by {_described(found)}; expected a DTensor with placements {self.spec.placements} on "
-                f"{self.spec.mesh}"
+                f"fully_shard: {self.name} was replaced by {_described(found)}; expected a DTensor with placements {self.spec.placements} "
+                f"on {self.spec.mesh}"
             )
         if found is not self.sharded or found.dtype != self.spec.dtype:
             self.spec = found._spec
@@ -190,7 +191,9 @@ class ShardedParameter:
         group = meshes.shard_group
         numel = self.padded_numel(group.size())
         if self.dim:
-            raise NotImplementedError(f"fully_shard: {self.name} is sharded along dimension {self.dim}; reshard_after_forward must be a bool")
+            raise NotImplementedError(
+                f"fully_shard: {self.name} is sharded along dimension {self.dim}; then reshard_after_forward must be a bool"
+            )
         flat = tensor_from_storage(self._storage, self.whole_dtype, (self._storage.nbytes() // self.whole_dtype.itemsize,), (1,))
         shape = local_shape(self.shape, meshes.mesh, (Replicate(), Shard(0)))
         start, size = min(numel * group._rank, prod(self.shape)), prod(shape)

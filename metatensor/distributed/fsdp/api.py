@@ -10,7 +10,7 @@ from typing import Any
 import metatensor as mt
 
 __all__ = [
-    "BackwardPrefetch", "CPUOffload", "CPUOffloadPolicy", "FullOptimStateDictConfig", "FullStateDictConfig",
+    "BackwardPrefetch", "CPUOffload", "CPUOffloadPolicy", "DataParallelMeshDims", "FullOptimStateDictConfig", "FullStateDictConfig",
     "LocalOptimStateDictConfig", "LocalStateDictConfig", "MixedPrecision", "MixedPrecisionPolicy", "OffloadPolicy",
     "OptimStateDictConfig", "OptimStateKeyType", "ShardedOptimStateDictConfig", "ShardedStateDictConfig", "ShardingStrategy",
     "StateDictConfig", "StateDictSettings", "StateDictType",
@@ -25,6 +25,14 @@ class ShardingStrategy(enum.Enum):
     NO_SHARD = 3
     HYBRID_SHARD = 4
     _HYBRID_SHARD_ZERO2 = 5
+
+
+@dataclass(frozen=True)
+class DataParallelMeshDims:
+    """The dimensions of a mesh over which `fully_shard` shards and replicates. It raises NotImplementedError for them."""
+
+    shard: str | tuple[str, ...] | None = None
+    replicate: str | tuple[str, ...] | None = None
 
 
 class BackwardPrefetch(enum.Enum):

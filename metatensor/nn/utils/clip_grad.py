@@ -75,7 +75,7 @@ def get_total_norm(
 
 
 def _scale(gradients: list[mt.Tensor], max_norm: float, total_norm: mt.Tensor) -> None:
-    plain = total_norm.full_tensor() if getattr(total_norm, "_has_parts", False) else total_norm
+    plain: Any = total_norm.full_tensor() if getattr(total_norm, "_has_parts", False) else total_norm  # type: ignore[attr-defined]
     factor = mt.clamp(max_norm / (plain + 1e-6), max=1.0)
     for gradient in gradients:
         gradient.mul_(factor.to(gradient.device))

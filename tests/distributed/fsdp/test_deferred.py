@@ -3,11 +3,11 @@
 import pytest
 
 import metatensor as mt
+from distributed.fsdp.test_fully_shard import on_ranks
 from metatensor import distributed as dist
 from metatensor import nn
 from metatensor.distributed.fsdp import fully_shard
 from metatensor.distributed.tensor import Shard, distribute_tensor
-from distributed.fsdp.test_fully_shard import on_ranks
 
 pytest.importorskip("metatensor_cpu")
 

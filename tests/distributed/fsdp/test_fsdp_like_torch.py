@@ -108,6 +108,7 @@ CASES = {
 @pytest.mark.parametrize("case", list(CASES))
 def test_collectives(theirs, ours, case):
     import torch.distributed.fsdp as their_fsdp
+
     from metatensor.distributed import fsdp as our_fsdp
 
     found = []
@@ -123,6 +124,7 @@ def test_collectives(theirs, ours, case):
 @pytest.mark.parametrize("what", ["accumulate", "prefetch", "recompute", "frozen", "several modules", "nested calls"])
 def test_collectives_of_other_uses(theirs, ours, what):
     import torch.distributed.fsdp as their_fsdp
+
     from metatensor.distributed import fsdp as our_fsdp
 
     found = []
@@ -175,6 +177,7 @@ def test_collectives_of_other_uses(theirs, ours, what):
 def test_placements_on_top_of_tensor_parallelism(theirs, ours):
     import torch.distributed.fsdp as their_fsdp
     import torch.distributed.tensor.parallel as their_parallel
+
     from metatensor.distributed import fsdp as our_fsdp
     from metatensor.distributed.tensor import parallel as our_parallel
 

@@ -10,8 +10,8 @@ from metatensor import nn
 from metatensor.distributed import sim
 from metatensor.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from metatensor.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
-from metatensor.distributed.tensor.placement_types import _StridedShard
 from metatensor.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from metatensor.distributed.tensor.placement_types import _StridedShard
 
 pytest.importorskip("metatensor_cpu")
 
@@ -143,7 +143,8 @@ def test_replicas():
                 model(batch().chunk(4)[rank][int(last) :: 2]).square().mean().div(2).backward()
         return kinds(log)[4:], [one.kind for one in later].count("all_reduce"), right, same(model.parameters(), grads)
 
-    reduced = [("reduce_scatter", 24, "avg", 2), ("all_reduce", 12, "avg", 2), ("reduce_scatter", 42, "avg", 2), ("all_reduce", 21, "avg", 2)]
+    sizes = {"reduce_scatter": (24, 42), "all_reduce": (12, 21)}
+    reduced = [(kind, sizes[kind][layer], "avg", 2) for layer in (0, 1) for kind in sizes]
     assert on_ranks(train) == [(reduced, 2, True, True)] * 4
 
 
@@ -356,7 +357,8 @@ def test_recomputation():
         mesh = dist.init_device_mesh("cpu", (2,))
         layers = network()
         for place in (0, 2):
-            layers[place] = Recomputed(fully_shard(layers[place], mesh=mesh)) if outside else fully_shard(Recomputed(layers[place]), mesh=mesh)
+            layer = fully_shard(layers[place], mesh=mesh) if outside else layers[place]
+            layers[place] = Recomputed(layer) if outside else fully_shard(Recomputed(layer), mesh=mesh)
         fully_shard(layers, mesh=mesh)
         with dist.CommunicationLog() as log:
             layers(batch().chunk(2)[rank]).square().mean().backward()

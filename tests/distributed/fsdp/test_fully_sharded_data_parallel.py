@@ -5,6 +5,7 @@ import functools
 import pytest
 
 import metatensor as mt
+from distributed.fsdp.test_fully_shard import batch, on_ranks, same
 from metatensor import distributed as dist
 from metatensor import nn
 from metatensor.distributed.fsdp import (
@@ -24,7 +25,6 @@ from metatensor.distributed.fsdp.wrap import (
     wrap,
 )
 from metatensor.distributed.tensor import DTensor
-from distributed.fsdp.test_fully_shard import batch, on_ranks, same
 
 pytest.importorskip("metatensor_cpu")
 FSDP = FullyShardedDataParallel

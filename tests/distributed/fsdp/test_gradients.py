@@ -5,13 +5,13 @@ import math
 import pytest
 
 import metatensor as mt
+from distributed.fsdp.test_fully_shard import batch, expected, network, on_ranks, same, sharded
 from metatensor import distributed as dist
 from metatensor import nn
 from metatensor.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, fully_shard
 from metatensor.distributed.fsdp._reduction import _division
 from metatensor.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from metatensor.torch_api.torch.amp.grad_scaler import GradScaler
-from distributed.fsdp.test_fully_shard import batch, expected, network, on_ranks, same, sharded
 
 pytest.importorskip("metatensor_cpu")
 BF16, F16, F32 = mt.bfloat16, mt.float16, mt.float32
@@ -120,7 +120,8 @@ def test_division():
 
     for change, scale in (
         (lambda layer: layer.set_gradient_divide_factor(2.0), 2), (lambda layer: layer.set_reduce_scatter_divide_factor(4.0), 1),
-        (lambda layer: layer.set_force_sum_reduction_for_comms(True), 1), (lambda layer: layer.set_all_reduce_hook(lambda flat: flat.mul_(3)), 3),
+        (lambda layer: layer.set_force_sum_reduction_for_comms(True), 1),
+        (lambda layer: layer.set_all_reduce_hook(lambda flat: flat.mul_(3)), 3),
         (lambda layer: layer.set_separate_reduce_scatter_group(), 1), (lambda layer: layer.set_reduce_scatter_max_input_buffers(3), 1),
     ):  # fmt: skip
         assert on_ranks(train, change, scale) == [True] * 4
