@@ -108,7 +108,7 @@ def test_nothing_is_an_instance(name):
 
 
 @pytest.mark.parametrize("name, error", [
-    ("distributed.fsdp.FullyShardedDataParallel", NotImplementedError), ("distributed.fsdp.fully_shard", NotImplementedError),
+    ("distributed.fsdp._flat_param.FlatParameter", NotImplementedError),
     ("distributed.checkpoint.save", NotImplementedError), ("distributed.rpc.init_rpc", NotImplementedError),
     ("cuda.CUDAGraph", RuntimeError), ("cuda.graph", RuntimeError), ("export.draft_export", NotImplementedError),
     ("export.unflatten", NotImplementedError), ("onnx.dynamo_export", NotImplementedError),

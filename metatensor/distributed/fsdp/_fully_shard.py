@@ -1,4 +1,4 @@
-"""`fully_shard`: parameters, gradients and optimizer states are sharded over the ranks of a mesh."""
+"""`fully_shard`, the newer interface of fully sharded data parallelism."""
 
 from __future__ import annotations
 
@@ -65,8 +65,8 @@ def fully_shard(
     Raises
     ------
     ValueError
-        If the module is a container without a forward method, a parameter has no dimensions, the mesh has more than two
-        dimensions, or ``reshard_after_forward`` does not divide the number of shards.
+        If a parameter has no dimensions, the mesh has more than two, ``reshard_after_forward`` does not divide the number of
+        shards, or a list of modules without a forward method is given.
     NotImplementedError
         If a parameter is not contiguous, or is sharded unevenly along another dimension than 0.
 
@@ -165,7 +165,7 @@ def _parameters(
 
 
 def _move(managed: list[tuple[str, Any]], device: Any, ignored: set[int]) -> None:
-    """Move the parameters and buffers to the device of the mesh, except those on meta."""
+    """Move tensors of the modules that are neither on meta nor on the device of the mesh to that device."""
     done: set[int] = set()
     for path, module in managed:
         for table in (module._parameters, module._buffers):
