@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -177,10 +178,19 @@ class ModuleState:
         if mt.is_grad_enabled():
             for tensor in list(tensors_in(output)):
                 if tensor.requires_grad:
+                    self._check_output(tensor)
                     tensor.register_hook(self._begin_backward)
         self._to_run = set()
         self.phase = Phase.IDLE
         return output
+
+    def _check_output(self, tensor: Any) -> None:
+        if tensor._base is not None:
+            warnings.warn(
+                f"fully_shard: a {type(self.modules[0]).__name__} returned a view of shape {list(tensor.shape)}. Do not change it in place: "
+                "the backward pass would not notice that it has reached the module, and not gather its parameters. clone() it first",
+                stacklevel=4,
+            )
 
     def _cast_inputs(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         if self.policy.param_dtype is None or not self.policy.cast_forward_inputs:

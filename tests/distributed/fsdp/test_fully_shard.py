@@ -9,6 +9,7 @@ from metatensor import distributed as dist
 from metatensor import nn
 from metatensor.distributed import sim
 from metatensor.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
+from metatensor.distributed.fsdp._meshes import DataParallel, ShardPlacementResult
 from metatensor.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from metatensor.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from metatensor.distributed.tensor.placement_types import _StridedShard
@@ -366,6 +367,68 @@ def test_recomputation():
 
     for outside in (False, True):
         assert on_ranks(run, outside, size=2)[0] == (True, ["all_gather"] * 4 + ["reduce_scatter"] * 2)
+
+
+def test_writing_to_inputs_and_outputs():
+    class Writing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(4, 4)
+
+        def forward(self, x, kind):
+            return self.layer(x.mul_(2)) if kind == "input" else self.layer(x).view(-1) if kind == "view" else self.layer(x)
+
+    def run(rank):
+        mesh = dist.init_device_mesh("cpu", (2,))
+        inner, first = Writing(), nn.Linear(4, 4)
+        fully_shard(inner, mesh=mesh)
+        with pytest.raises(RuntimeError, match=r"mul_\(\): a view that .* an autograd.Function returned"):
+            inner(first(mt.ones(2, 4)), "input")
+        inner.reset_iter_state()
+        inner(first(mt.ones(2, 4)), "view").sum().backward()
+        out = inner(first(mt.ones(2, 4)), "")
+        out += 1
+        out.square().sum().backward(retain_graph=True)
+        grad = inner.layer.weight.grad.full_tensor()
+        inner.zero_grad()
+        for _ in range(2):  # the graph is still there
+            out.square().sum().backward(retain_graph=True)
+        return grad.shape == (4, 4) and isinstance(inner.layer.weight, DTensor)
+
+    with pytest.warns(UserWarning, match=r"FSDPWriting returned a view of shape \[8\]. Do not change it in place"):
+        assert on_ranks(run, size=2) == [True, True]
+
+
+def test_groups_on_several_meshes():
+    """Parameters that `shard_placement_fn` places on another mesh are a group of their own."""
+
+    class Pair(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.dense, self.expert = nn.Linear(4, 4, bias=False), nn.Linear(4, 4, bias=False)
+
+        def forward(self, x):
+            return self.expert(self.dense(x))
+
+    def run(rank):
+        mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("outer", "inner"))
+        whole = mesh["outer", "inner"]._flatten("all")
+        own = DataParallel(mesh["inner"])
+        mt.manual_seed(0)
+        model = nn.Sequential(Pair(), Pair())
+        for pair in model:
+            experts = set(pair.expert.parameters())
+            fully_shard(pair, mesh=whole, shard_placement_fn=lambda p, e=experts: ShardPlacementResult(Shard(0), own) if p in e else None)
+        fully_shard(model, mesh=whole)
+        with dist.CommunicationLog() as log:
+            model(mt.ones(2, 4)).sum().backward()
+        assert model[0].expert.weight.device_mesh is mesh["inner"] and model[0].dense.weight.device_mesh is whole
+        return [(one.kind, len(one.group)) for one in log]
+
+    gathered = [("all_gather", 4), ("all_gather", 2)]
+    backward = [("all_gather", 4), ("all_gather", 2), ("all_gather", 2), ("all_gather", 4)]
+    reduced = [("reduce_scatter", 2), ("reduce_scatter", 4)]
+    assert on_ranks(run)[0] == gathered * 2 + backward + reduced * 2
 
 
 def test_ranks_that_do_the_same():
