@@ -32,8 +32,8 @@ class Communication:
 
     def __init__(self) -> None:
         self.gathered: Any = None
-        """The flat tensor of the last group that was gathered in the forward pass. The next group frees it, as in PyTorch, where
-        it is copied from while the next group is being gathered."""
+        """The flat tensor of the last group that was gathered in the forward pass. It is kept until the next group has been gathered,
+        because PyTorch may still be copying from it then."""
         self.reductions: list[Reduction] = []
         """The reductions that are running."""
         self.buffers = 1
@@ -179,8 +179,6 @@ class ParameterGroup:
             return
         if gathering.work is not None:
             gathering.work.wait()
-        if self.phase is Phase.FORWARD:
-            self.communication.gathered = None
         with mt.no_grad():
             rows = gathering.flat.view(gathering.count, -1) if gathering.flat.numel() else gathering.flat.new_empty(gathering.count, 0)
             start = 0
@@ -191,8 +189,8 @@ class ParameterGroup:
             one.post_forward = None
             one.register(one.whole)
         self.unsharded = True
-        if self.phase is Phase.FORWARD and gathering.count > 1:
-            self.communication.gathered = gathering.flat
+        if self.phase is Phase.FORWARD:  # only now is the flat tensor of the group before freed, as in PyTorch
+            self.communication.gathered = gathering.flat if gathering.count > 1 else None
 
     def reshard(self) -> None:
         """Free the whole parameters and give their shards to the modules."""

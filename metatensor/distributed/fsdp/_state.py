@@ -187,8 +187,8 @@ class ModuleState:
     def _check_output(self, tensor: Any) -> None:
         if tensor._base is not None:
             warnings.warn(
-                f"fully_shard: a {type(self.modules[0]).__name__} returned a view of shape {list(tensor.shape)}. Do not change it in place: "
-                "the backward pass would not notice that it has reached the module, and not gather its parameters. clone() it first",
+                f"fully_shard: a {type(self.modules[0]).__name__} returned a view of shape {list(tensor.shape)}. Do not change it in "
+                "place: the backward pass would not notice that it has reached the module, and not gather its parameters. clone() it first",
                 stacklevel=4,
             )
 

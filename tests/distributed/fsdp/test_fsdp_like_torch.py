@@ -193,3 +193,43 @@ def test_placements_on_top_of_tensor_parallelism(theirs, ours):
         fsdp.fully_shard(model, mesh=mesh["replicate", "shard"])
         found.append([(name, repr(one.placements), tuple(one.to_local().shape)) for name, one in model.named_parameters()])
     assert found[0] == found[1]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("case", ["plain", "kept", "freed", "replicas", "smaller"])
+def test_peak_memory(theirs, ours, case):
+    """Peak of a training step and its parts: what PyTorch's tracker of sharded models counts, to the byte."""
+    tracking = pytest.importorskip("torch.distributed._tools.fsdp2_mem_tracker")
+    import torch.distributed.fsdp as their_fsdp
+    from metatensor.distributed import fsdp as our_fsdp
+
+    sizes = {"sizes": (64, 72)}
+    mesh = {"mesh": lambda t: mesh_of(t, (2, 4), ("a", "b"))} if case == "replicas" else {}
+    options = {"kept": {"reshard_after_forward": False}, "freed": {"reshard_after_forward": True}, "smaller": {"reshard_after_forward": 2}}
+
+    def build(t, fsdp):
+        model = plain(t, fsdp, **sizes, **options.get(case, {}), **{key: value(t) for key, value in mesh.items()})
+        return model, t.optim.AdamW(model.parameters(), foreach=True)
+
+    def train(t, model, optimizer):
+        step(t, model)()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    model, optimizer = build(theirs, their_fsdp)
+    tracker = tracking.FSDPMemTracker(model, optimizer)
+    tracker.track_inputs(())
+    with tracker:
+        train(theirs, model, optimizer)
+        tracker.reset_mod_stats()
+        train(theirs, model, optimizer)
+    (snapshot,) = tracker.get_tracker_snapshot("peak").values()
+    counted = {str(kind).split(".")[-1].lower(): size for kind, size in snapshot.items()}
+    model, optimizer = build(mt, our_fsdp)
+    train(mt, model, optimizer)
+    peak = mt.analysis.profile(train, mt, model, optimizer).at_peak()
+    assert sum(peak.values()) == counted["total"]
+    if case != "smaller":  # where PyTorch counts the shards on fewer ranks as activations
+        assert peak["parameter"] == counted["sharded_param"] + counted["unsharded_param"]
+    assert peak["optimizer state"] == counted["opt"]
+    assert peak.get("communication", 0) == counted["all_gather"] + counted["reduce_scatter"]
