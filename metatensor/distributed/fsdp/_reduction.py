@@ -9,6 +9,8 @@ from metatensor._core.attribution import Collective
 from metatensor._core.methods import hooks_after_accumulation
 from metatensor.distributed import _collectives
 from metatensor.distributed._reduce_op import ReduceOp
+from metatensor.distributed._running import place_of
+from metatensor.distributed._single import NoData
 from metatensor.distributed.fsdp._parameter import ShardedParameter
 
 if TYPE_CHECKING:
@@ -41,10 +43,17 @@ class Reduction:
         self._handle, self._divisor = handle, divisor
 
     def finish(self) -> None:
-        """Wait, and store the gradients of the shards, which are parts of one flat tensor."""
+        """Wait, store the gradients of the shards, and free the flat tensor that was sent."""
         if self._handle is not None:
             self._handle.wait()
-        self._handle = self._sent = None
+        self.store()
+        self._sent = None
+
+    def store(self) -> None:
+        """Store the gradients of the shards, which are parts of one flat tensor, once the reduction has completed."""
+        self._handle = None
+        if self._received is None:
+            return
         with mt.no_grad():
             if self._group.hook is not None:
                 self._group.hook(self._received)
@@ -111,7 +120,10 @@ def reduce(group: ParameterGroup, found: list[tuple[ShardedParameter, Any]]) -> 
                 group.partial = received
                 return None
             handle = _collectives.all_reduce(received, op_of_replicas, replicas, True)
-    return Reduction(group, parameters, sent, received, handle, after)
+    made = Reduction(group, parameters, sent, received, handle, after)
+    if handle is None or isinstance((replicas or shards).communicator(place_of(sent)), NoData):
+        made.store()  # there is nothing to wait for
+    return made
 
 
 def _copy(rows: Any, found: list[tuple[ShardedParameter, Any]]) -> None:

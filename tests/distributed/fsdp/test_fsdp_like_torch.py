@@ -196,7 +196,7 @@ def test_placements_on_top_of_tensor_parallelism(theirs, ours):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("case", ["plain", "kept", "freed", "replicas", "smaller"])
+@pytest.mark.parametrize("case", ["plain", "kept", "freed", "replicas", "smaller", "half", "float16"])
 def test_peak_memory(theirs, ours, case):
     """Peak of a training step and its parts: what PyTorch's tracker of sharded models counts, to the byte."""
     tracking = pytest.importorskip("torch.distributed._tools.fsdp2_mem_tracker")
@@ -208,7 +208,12 @@ def test_peak_memory(theirs, ours, case):
     options = {"kept": {"reshard_after_forward": False}, "freed": {"reshard_after_forward": True}, "smaller": {"reshard_after_forward": 2}}
 
     def build(t, fsdp):
-        model = plain(t, fsdp, **sizes, **options.get(case, {}), **{key: value(t) for key, value in mesh.items()})
+        given = {**sizes, **options.get(case, {}), **{key: value(t) for key, value in mesh.items()}}
+        if case == "half":
+            given["mp_policy"] = fsdp.MixedPrecisionPolicy(param_dtype=t.bfloat16, reduce_dtype=t.float32)
+        if case == "float16":
+            given["mp_policy"] = fsdp.MixedPrecisionPolicy(param_dtype=t.float16, reduce_dtype=t.float16)
+        model = plain(t, fsdp, **given)
         return model, t.optim.AdamW(model.parameters(), foreach=True)
 
     def train(t, model, optimizer):
