@@ -201,6 +201,7 @@ def test_peak_memory(theirs, ours, case):
     """Peak of a training step and its parts: what PyTorch's tracker of sharded models counts, to the byte."""
     tracking = pytest.importorskip("torch.distributed._tools.fsdp2_mem_tracker")
     import torch.distributed.fsdp as their_fsdp
+
     from metatensor.distributed import fsdp as our_fsdp
 
     sizes = {"sizes": (64, 72)}
