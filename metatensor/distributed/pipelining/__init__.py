@@ -5,6 +5,8 @@ A stage is a module (`PipelineStage`), or a part of a traced model (`pipeline`).
 
 from __future__ import annotations
 
+from metatensor.distributed.pipelining._balancing import balanced_stages
+from metatensor.distributed.pipelining._pipe import Pipe, SplitPoint, build_stage, pipe_split, pipeline
 from metatensor.distributed.pipelining._timing import Timeline, timeline
 from metatensor.distributed.pipelining.schedules import (
     Schedule1F1B,
@@ -19,7 +21,7 @@ from metatensor.distributed.pipelining.schedules import (
 from metatensor.distributed.pipelining.stage import PipelineStage
 
 __all__ = [
-    "PipelineStage", "Schedule1F1B", "ScheduleDualPipeV", "ScheduleGPipe",
-    "ScheduleInterleaved1F1B", "ScheduleInterleavedZeroBubble", "ScheduleLoopedBFS", "ScheduleZBVZeroBubble", "Timeline",
-    "get_schedule_class", "timeline",
-]  # fmt: skip
+    "Pipe", "PipelineStage", "Schedule1F1B", "ScheduleDualPipeV", "ScheduleGPipe", "ScheduleInterleaved1F1B",
+    "ScheduleInterleavedZeroBubble", "ScheduleLoopedBFS", "ScheduleZBVZeroBubble", "SplitPoint", "Timeline", "balanced_stages",
+    "build_stage", "get_schedule_class", "pipe_split", "pipeline", "timeline",
+]
