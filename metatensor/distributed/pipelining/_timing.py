@@ -136,8 +136,8 @@ def timeline(
     last = (max((one.stage_index for one in rank_of), default=0)) if num_stages is None else num_stages - 1
 
     def backward(stage: int, i: int) -> _Action:
-        whole = _Action(stage, _K.FULL_BACKWARD, i)
-        return whole if whole in rank_of else _Action(stage, _K.BACKWARD_INPUT, i)
+        of_inputs = _Action(stage, _K.BACKWARD_INPUT, i)
+        return of_inputs if of_inputs in rank_of else _Action(stage, _K.FULL_BACKWARD, i)
 
     def cost(action: _Action) -> float:
         kind = action.computation_type

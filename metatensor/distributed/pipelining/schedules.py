@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import metatensor as mt
@@ -64,7 +65,8 @@ class _PipelineSchedule:
         self.pipeline_order_with_comms: Table = {}
         self._forward_order: Table = {}
         if self._order is not None:
-            self._prepare_schedule_with_comms(type(self).table(self.pp_group_size, n_microbatches, each))
+            order, full = _prepared(type(self), self.pp_group_size, n_microbatches, each)
+            self.pipeline_order, self.pipeline_order_with_comms = dict(order), dict(full)
 
     @classmethod
     def table(cls, num_ranks: int, n_microbatches: int, stages_per_rank: int | None = None) -> Table:
@@ -214,6 +216,13 @@ class _PipelineSchedule:
         if losses is not None:
             losses[:] = found
         return merge_chunks(outputs, self._output_merge_spec) if return_outputs else None
+
+
+@lru_cache(64)
+def _prepared(cls: type[_PipelineSchedule], p: int, m: int, v: int) -> tuple[Table, Table]:
+    """Return the table of a schedule, without and with communication. Simulated ranks share it."""
+    table = cls.table(p, m, v)
+    return table, with_communication(table, _orders.stage_to_rank(p, p * v, cls._style))
 
 
 _PARAMETERS = """
