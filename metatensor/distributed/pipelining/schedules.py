@@ -148,7 +148,8 @@ class _PipelineSchedule:
             The batch, on the rank of the first stage. It is divided into microbatches along dimension 0, or as the chunk specs say.
             Keyword arguments go to each stage of the rank that passes them.
         target : Tensor, optional
-            On the rank of the last stage: what the loss function compares outputs with, divided along dimension 0.
+            On the rank of the last stage: what the loss function compares outputs with, divided along dimension 0. Without it the loss
+            function is called with the output only.
         losses : list, optional
             On that rank it is filled with the losses of the microbatches.
         return_outputs : bool
