@@ -51,7 +51,9 @@ class _StageModule(mt.nn.Module):
         self._places: dict[str, tuple[str, str]] = {}
         self._constants = {name: constants.get(name, tensor) for name, tensor in program.tensors.items() if program.kinds[name] == "constant"}
         names = {name: name for name in program.held if program.kinds[name] != "constant"} | dict(program.tied)
-        for name, own in names.items():
+        order = [name for members in (model.named_parameters, model.named_buffers) for name, _ in members(remove_duplicate=False)]
+        for name in filter(names.__contains__, order):
+            own = names[name]
             path, _, leaf = name.rpartition(".")
             owner = model.get_submodule(path)
             holder = self._holder(path)
