@@ -143,7 +143,9 @@ def test_random_graphs():
             values = [x, *weights]
             for _ in range(12):
                 a, b = values[pick(len(values))], values[pick(len(values))]
-                values.append([lambda: a @ b, lambda: a + b, lambda: (a * b).tanh(), lambda: a.t().sin(), lambda: mt.cat([a, b])[1:4]][pick(5)]())
+                kinds = [lambda a, b: a @ b, lambda a, b: a + b, lambda a, b: (a * b).tanh(), lambda a, b: a.t().sin(),
+                         lambda a, b: mt.cat([a, b])[1:4]]  # fmt: skip
+                values.append(kinds[pick(5)](a, b))
             total = sum(one.sum() for one in values[-4:])
             edge = [gradient_edge(total)]
             if split:

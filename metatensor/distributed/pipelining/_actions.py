@@ -75,7 +75,8 @@ class _Action(NamedTuple):
             return f"({';'.join(map(str, self.sub_actions))}){self.computation_type}"
         return f"{self.stage_index}{self.computation_type}{self.microbatch_index}"
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
     @staticmethod
     def from_str(action_string: str) -> _Action | None:

@@ -88,7 +88,8 @@ def _divided(costs: Sequence[float], crossing: Sequence[int], bad: Any, count: i
     total = [0.0, *accumulate(costs)]
     places = [i for i in range(1, len(costs)) if i not in bad]
     if len(places) < count - 1:
-        raise ValueError(f"balanced_stages: {name} has {len(costs)} calls and can be divided at {len(places)} places, too few for {count} stages")
+        raise ValueError(f"balanced_stages: {name} has {len(costs)} calls and can be divided at {len(places)} places, too few for {count} "
+                         "stages")  # fmt: skip
     low, high = max(max(costs), total[-1] / count), total[-1]
     for _ in range(60):
         middle = (low + high) / 2

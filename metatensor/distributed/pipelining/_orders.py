@@ -16,7 +16,7 @@ __all__ = [
     "stages_of_rank", "zbv_zero_bubble",
 ]  # fmt: skip
 
-F, B, I, W = (  # noqa: E741
+F, B, I, W = (
     _ComputationType.FORWARD, _ComputationType.FULL_BACKWARD, _ComputationType.BACKWARD_INPUT, _ComputationType.BACKWARD_WEIGHT,
 )  # fmt: skip
 

@@ -49,7 +49,8 @@ class _StageModule(mt.nn.Module):
         super().__init__()
         object.__setattr__(self, "program", program)
         self._places: dict[str, tuple[str, str]] = {}
-        self._constants = {name: constants.get(name, tensor) for name, tensor in program.tensors.items() if program.kinds[name] == "constant"}
+        fixed = [name for name in program.tensors if program.kinds[name] == "constant"]
+        self._constants = {name: constants.get(name, program.tensors[name]) for name in fixed}
         names = {name: name for name in program.held if program.kinds[name] != "constant"} | dict(program.tied)
         order = [name for members in (model.named_parameters, model.named_buffers) for name, _ in members(remove_duplicate=False)]
         for name in filter(names.__contains__, order):

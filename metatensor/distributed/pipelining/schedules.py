@@ -28,15 +28,15 @@ __all__ = [
 class _PipelineSchedule:
     """The base of all schedules."""
 
-    _order: ClassVar[Callable[[int, int, int], Table] | None] = None
-    """Function of the numbers of ranks, of stages on each rank, and of microbatches."""
+    _order: ClassVar[str] = ""
+    """Name of the function of `_orders` that makes the table."""
     _style: ClassVar[str] = "loop"
     _each: ClassVar[int | None] = None
     """Number of stages on each rank, if it is fixed."""
 
     def __init__(
-        self, stages: Sequence[_PipelineStageBase], n_microbatches: int, loss_fn: Callable[..., Any] | None = None, args_chunk_spec: Any = None,
-        kwargs_chunk_spec: Any = None, output_merge_spec: Any = None, scale_grads: bool = True,
+        self, stages: Sequence[_PipelineStageBase], n_microbatches: int, loss_fn: Callable[..., Any] | None = None,
+        args_chunk_spec: Any = None, kwargs_chunk_spec: Any = None, output_merge_spec: Any = None, scale_grads: bool = True,
     ) -> None:  # fmt: skip
         name = type(self).__name__
         if n_microbatches < 1:
@@ -52,8 +52,9 @@ class _PipelineSchedule:
             raise ValueError(f"{name}: {self._num_stages} stages cannot be divided evenly over {self.pp_group_size} ranks")
         each = self._num_stages // self.pp_group_size
         if self._each not in (None, each):
-            raise ValueError(f"{name}: each rank must have exactly {self._each} stage{'s' if self._each != 1 else ''}, but {self._num_stages} "
-                             f"stages on {self.pp_group_size} ranks are {each}")  # fmt: skip
+            wanted = "1 stage" if self._each == 1 else f"{self._each} stages"
+            raise ValueError(f"{name}: each rank must have exactly {wanted}, but {self._num_stages} stages on {self.pp_group_size} ranks "
+                             f"are {each}")  # fmt: skip
         expected = _orders.stages_of_rank(self.rank, self.pp_group_size, each, self._style)
         if sorted(self._stages) != sorted(expected) or len(stages) != each:
             raise ValueError(f"{name}: rank {self.rank} of {self.pp_group_size} must have the stages {expected} of {self._num_stages}, got "
@@ -64,8 +65,9 @@ class _PipelineSchedule:
         self.pipeline_order: Table = {}
         self.pipeline_order_with_comms: Table = {}
         self._forward_order: Table = {}
-        if self._order is not None:
-            order, full = _prepared(type(self), self.pp_group_size, n_microbatches, each)
+        if self._order:
+            kind: Any = type(self)
+            order, full = _prepared(kind, self.pp_group_size, n_microbatches, each)
             self.pipeline_order, self.pipeline_order_with_comms = dict(order), dict(full)
 
     @classmethod
@@ -90,7 +92,7 @@ class _PipelineSchedule:
         >>> pipelining.ScheduleGPipe.table(num_ranks=2, n_microbatches=2)
         {0: [0F0, 0F1, 0B0, 0B1], 1: [1F0, 1F1, 1B0, 1B1]}
         """
-        if cls._order is None:
+        if not cls._order:
             raise ValueError(f"{cls.__name__}: has no table of its own")
         each = stages_per_rank or cls._each or 2
         if cls._each not in (None, each):
@@ -100,9 +102,10 @@ class _PipelineSchedule:
             raise ValueError(f"{cls.__name__}: {num_ranks * each} stages on {num_ranks} ranks need at least {least} microbatches, got "
                              f"{n_microbatches}")  # fmt: skip
         try:
-            return cls._order(num_ranks, each, n_microbatches)
+            made: Table = getattr(_orders, cls._order)(num_ranks, each, n_microbatches)
         except ValueError as error:
             raise ValueError(f"{cls.__name__}: {error}") from None
+        return made
 
     @classmethod
     def _fewest(cls, p: int, v: int) -> int:
@@ -220,9 +223,9 @@ class _PipelineSchedule:
 
 
 @lru_cache(64)
-def _prepared(cls: type[_PipelineSchedule], p: int, m: int, v: int) -> tuple[Table, Table]:
+def _prepared(cls: Any, p: int, m: int, v: int) -> tuple[Table, Table]:
     """Return the table of a schedule, without and with communication. Simulated ranks share it."""
-    table = cls.table(p, m, v)
+    table: Table = cls.table(p, m, v)
     return table, with_communication(table, _orders.stage_to_rank(p, p * v, cls._style))
 
 
@@ -277,23 +280,23 @@ class PipelineScheduleSingle(_PipelineSchedule):
 class ScheduleGPipe(PipelineScheduleSingle):
     """All forward passes, then all backward passes."""
 
-    _order = staticmethod(_orders.gpipe)
+    _order = "gpipe"
 
 
 @_documented
 class Schedule1F1B(PipelineScheduleSingle):
     """One forward pass and one backward pass in turns, which limits the activations to those of as many microbatches as stages follow."""
 
-    _order = staticmethod(_orders.one_f_one_b)
+    _order = "one_f_one_b"
 
 
 class PipelineScheduleMulti(_PipelineSchedule):
     """The base of schedules with several stages on each rank. By itself it runs a table from a file, see `_load_csv`."""
 
     def __init__(
-        self, stages: Sequence[_PipelineStageBase], n_microbatches: int, loss_fn: Callable[..., Any] | None = None, args_chunk_spec: Any = None,
-        kwargs_chunk_spec: Any = None, output_merge_spec: Any = None, scale_grads: bool = True, backward_requires_autograd: bool = True,
-        defer_pp_recv: bool = False,
+        self, stages: Sequence[_PipelineStageBase], n_microbatches: int, loss_fn: Callable[..., Any] | None = None,
+        args_chunk_spec: Any = None, kwargs_chunk_spec: Any = None, output_merge_spec: Any = None, scale_grads: bool = True,
+        backward_requires_autograd: bool = True, defer_pp_recv: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(list(stages), n_microbatches, loss_fn, args_chunk_spec, kwargs_chunk_spec, output_merge_spec, scale_grads)
 
@@ -321,28 +324,28 @@ _PipelineScheduleRuntime = PipelineScheduleMulti
 class ScheduleLoopedBFS(PipelineScheduleMulti):
     """All microbatches on one stage of the rank, then all on its next one."""
 
-    _order = staticmethod(_orders.looped_bfs)
+    _order = "looped_bfs"
 
 
 @_documented
 class ScheduleInterleaved1F1B(PipelineScheduleMulti):
     """1F1B with several stages on each rank, which makes the bubble smaller. Rank ``r`` of ``p`` has the stages ``r``, ``r + p``, ..."""
 
-    _order = staticmethod(_orders.interleaved_1f1b)
+    _order = "interleaved_1f1b"
 
 
 @_documented
 class ScheduleInterleavedZeroBubble(PipelineScheduleMulti):
     """Interleaved 1F1B that computes gradients of weights later than those of inputs, so that ranks wait less."""
 
-    _order = staticmethod(_orders.interleaved_zero_bubble)
+    _order = "interleaved_zero_bubble"
 
 
 @_documented
 class ScheduleZBVZeroBubble(PipelineScheduleMulti):
     """ZB-V: rank ``r`` of ``p`` has the stages ``r`` and ``2p - 1 - r``, and gradients of weights fill the bubble."""
 
-    _order = staticmethod(_orders.zbv_zero_bubble)
+    _order = "zbv_zero_bubble"
     _style, _each = "v", 2
 
 
@@ -350,7 +353,7 @@ class ScheduleZBVZeroBubble(PipelineScheduleMulti):
 class ScheduleDualPipeV(PipelineScheduleMulti):
     """DualPipeV: the stages of ZB-V, with pairs of forward and backward passes that a device can overlap. Here they run in turn."""
 
-    _order = staticmethod(_orders.dual_pipe_v)
+    _order = "dual_pipe_v"
     _style, _each = "v", 2
 
     @classmethod

@@ -111,8 +111,8 @@ class _PipelineStageBase:
         given = self._given_inputs
         if found is None:
             if given is None:
-                raise RuntimeError(f"{self}: the stage before is not run here, so the shapes of its outputs are unknown; pass input_args and "
-                                   "output_args to all stages")  # fmt: skip
+                raise RuntimeError(f"{self}: the stage before is not run here, so the shapes of its outputs are unknown; pass input_args "
+                                   "and output_args to all stages")  # fmt: skip
             return _with_grad(given, self.has_backward)
         if given is not None and [one[:2] for one in found] != [one[:2] for one in given]:
             raise RuntimeError(f"{self}: its input_args are {listed(given)}, but stage {self.stage_index - 1} sends {listed(found)}")

@@ -13,7 +13,8 @@ VOCABULARY, WIDTH, LENGTH, ROWS = 11, 8, 5, 16
 class Block(nn.Module):
     def __init__(self):
         super().__init__()
-        self.norm, self.mixing, self.hidden, self.out = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, 16), nn.Linear(16, WIDTH)
+        self.norm, self.mixing = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 3 * WIDTH)
+        self.hidden, self.out = nn.Linear(WIDTH, 16), nn.Linear(16, WIDTH)
 
     def forward(self, x):
         q, k, v = self.mixing(self.norm(x)).chunk(3, -1)

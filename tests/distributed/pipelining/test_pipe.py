@@ -90,7 +90,7 @@ def test_the_greatest_cost_is_the_least():
                 bounds = [0, *starts, n]
                 return max(sum(costs[a:b]) for a, b in zip(bounds, bounds[1:]))
 
-            ways = [way for way in combinations([i for i in range(1, n) if i not in bad], count - 1)]
+            ways = list(combinations([i for i in range(1, n) if i not in bad], count - 1))
             least = min(map(worst, ways))
             found = _divided(costs, crossing, bad, count, "model")
             assert len(found) == count - 1 and found == sorted(set(found)) and not set(found) & set(bad)
@@ -108,8 +108,8 @@ def test_few_bytes_cross_between_balanced_stages():
 
 def test_what_balancing_refuses():
     x = mt.ones(2, 8)
-    for options, match in [(dict(num_stages=0), "must be positive, got 0"), (dict(num_stages=2, by="size"), "by must be .*, got 'size'"),
-                           (dict(num_stages=2, by="time"), "by='time' needs a device")]:  # fmt: skip
+    for options, match in [({"num_stages": 0}, "must be positive, got 0"), ({"num_stages": 2, "by": "size"}, "by must be .*, got 'size'"),
+                           ({"num_stages": 2, "by": "time"}, "by='time' needs a device")]:  # fmt: skip
         with pytest.raises(ValueError, match=match):
             balanced_stages(**options)
     with pytest.raises(ValueError, match=r"Sequential has 2 calls and can be divided at 1 places, too few for 3 stages"):
@@ -171,7 +171,7 @@ class Writing(nn.Module):
 
 
 def test_writes_across_a_boundary_are_refused():
-    with pytest.raises(ValueError, match=r"chain: add_ at .*test_pipe.py:\d+ writes in place to a tensor that was made before the boundary"):
+    with pytest.raises(ValueError, match=r"chain: add_ at .*test_pipe.py:\d+ writes in place to a tensor that was made before"):
         pipeline(Writing(), (mt.ones(2, 4),), split_spec={"b": BEGINNING})
     # A policy avoids such boundaries.
     pipe = pipeline(nn.Sequential(Writing(), nn.Linear(4, 4)), (mt.ones(2, 4),), split_policy=balanced_stages(2, "parameters"))

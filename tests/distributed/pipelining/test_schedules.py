@@ -245,5 +245,4 @@ def test_a_table_from_a_file(tmp_path):
     with pytest.raises(ValueError, match="microbatch 1 of stage 1 needs either"):
         sim.run(run, path, world_size=2)
     with pytest.raises(ValueError, match="format must be"):
-        sim.run(lambda: (dist.init_process_group(), schedules.PipelineScheduleMulti([stage_of(dist.get_rank(), 2)], 2)._load_csv(full, "x")),
-                world_size=2)  # fmt: skip
+        sim.run(connected(lambda: schedules.PipelineScheduleMulti([stage_of(dist.get_rank(), 2)], 2)._load_csv(full, "x")), world_size=2)
