@@ -55,7 +55,7 @@ def loss_of(logits, target):
 
 
 def train(steps=20, device="cpu", schedule="1F1B", microbatches=8, replicas=1, layers=8):
-    """Train the stages of this rank. Return the losses (of the whole batches, where the last stage is) and a log."""
+    """Train the stages of this rank. Return the losses of whole batches (on the ranks of the last stage), a log, the schedule, the rank."""
     dist.init_process_group()
     mesh = dist.init_device_mesh(device, (dist.get_world_size() // replicas, replicas), mesh_dim_names=("pp", "dp"))
     ranks, rank, replica = mesh["pp"].size(), mesh.get_local_rank("pp"), mesh.get_local_rank("dp")
@@ -95,8 +95,9 @@ def train(steps=20, device="cpu", schedule="1F1B", microbatches=8, replicas=1, l
                 dist.all_reduce(mean, dist.ReduceOp.AVG, mesh["dp"].get_group())
                 if device != "meta":
                     losses.append(mean.item())
+    world_rank = dist.get_rank()
     dist.destroy_process_group()
-    return losses, log, run
+    return losses, log, run, world_rank
 
 
 def main():
@@ -112,22 +113,20 @@ def main():
     given = parser.parse_args()
     options = given.steps, "meta" if given.meta else "cpu", given.schedule, given.microbatches, given.replicas, given.layers
     if dist.is_available():  # mpiexec has started this process
-        rank, results = None, [train(*options)]
+        results = [train(*options)]
     else:
-        rank, results = 0, dist.sim.run(train, *options, world_size=given.simulate)
-    for losses, log, run in results:
-        where = log[0].rank if rank is None and len(log) else rank
+        results = dist.sim.run(train, *options, world_size=given.simulate)
+    for losses, log, run, rank in results:
         if losses:
             print("losses", " ".join(f"{loss:.4f}" for loss in losses))
-        if run.rank == 0:
+        if rank == 0:
             times = run.timeline()
             held = [times.in_flight(one) for one in range(run.pp_group_size)]
-            print(f"{run}\nbubble {times.bubble_fraction:.1%}, activations of microbatches held by each rank: {held}")
+            print(f"{run!r}\nbubble {times.bubble_fraction:.1%}, activations of microbatches held by each rank: {held}")
             print("bytes communicated by the first rank:", log.bytes_by_kind())
         if given.log:
-            with open(f"{given.log}.{where}", "w", encoding="utf-8") as file:
+            with open(f"{given.log}.{rank}", "w", encoding="utf-8") as file:
                 json.dump({"losses": losses, "log": log.what()}, file)
-        rank = None if rank is None else rank + 1
 
 
 if __name__ == "__main__":
