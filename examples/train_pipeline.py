@@ -79,9 +79,7 @@ def train(steps=20, device="cpu", schedule="1F1B", microbatches=8, replicas=1, l
             if replicas > 1:
                 stage.submod = nn.parallel.DistributedDataParallel(stage.submod, process_group=mesh["dp"].get_group())
         run = kind(stages[0] if len(stages) == 1 else stages, microbatches, loss_of)
-        # A parameter that two stages of this rank share is one parameter.
-        parameters = {id(one): one for stage in stages for one in stage.submod.parameters()}
-        optimizer = mt.optim.AdamW(list(parameters.values()), lr=3e-3)
+        optimizer = mt.optim.AdamW([one for stage in stages for one in stage.submod.parameters()], lr=3e-3)
         losses = []
         for batch in tokens:
             mine = batch[replica * part : (replica + 1) * part]

@@ -78,6 +78,15 @@ class _StageModule(mt.nn.Module):
         path, leaf = self._places[name]
         return getattr(self.get_submodule(path), leaf)
 
+    def copy_parameter(self, name: str) -> None:
+        """Replace a parameter by a copy, under all of its names."""
+        old = self.tensor(name)
+        made = mt.nn.Parameter(old.detach().clone(), requires_grad=old.requires_grad)
+        for module in self.modules():
+            for leaf, parameter in module._parameters.items():
+                if parameter is old:
+                    module.register_parameter(leaf, made)
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program."""
         program = self.program
@@ -150,6 +159,7 @@ class Pipe(mt.nn.Module):
             where = tuple(i for i, part in enumerate(parts) if name in part.held)
             if len(where) > 1:
                 self.shared[name] = where
+        self._built: set[int] = set()
         for i, part in enumerate(parts):
             self.add_module(f"submod_{i}", _StageModule(part, model, constants))
 
@@ -173,6 +183,8 @@ class Pipe(mt.nn.Module):
     def build_stage(self, stage_index: int, device: Any, group: Any = None) -> _PipelineStage:
         """Return a stage for schedules. Its module is moved to the device, unless it has parameters on meta.
 
+        If it shares a parameter with a stage that has been built before, it gets a copy.
+
         Parameters
         ----------
         stage_index : int
@@ -182,7 +194,12 @@ class Pipe(mt.nn.Module):
         group : ProcessGroup, optional
             The ranks of the pipeline. Default: all.
         """
-        return build_stage(self.get_stage_module(stage_index), stage_index, self.info(), device, group)
+        module = self.get_stage_module(stage_index)
+        for name, where in self.shared.items():
+            if stage_index in where and self._built & {*where} - {stage_index}:
+                module.copy_parameter(name)
+        self._built.add(stage_index)
+        return build_stage(module, stage_index, self.info(), device, group)
 
     def print_readable(self) -> None:
         """Print the programs of the stages."""

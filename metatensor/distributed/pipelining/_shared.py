@@ -9,6 +9,7 @@ import metatensor as mt
 from metatensor.distributed._collectives import all_reduce
 from metatensor.distributed._group import create_group
 from metatensor.distributed.pipelining.stage import _PipelineStageBase
+from metatensor.distributed.tensor import DTensor
 
 __all__ = ["reduce_shared", "set_aside"]
 
@@ -53,7 +54,8 @@ def reduce_shared(stages: Mapping[int, _PipelineStageBase], kept: dict[str, list
                 total += part.to(total.device)
             if len(ranks) > 1:
                 stage = next(stages[index] for index in where if index in stages)
-                all_reduce(total, group=_group(stage, tuple(ranks)))
+                # Ranks with the same place in all other dimensions of a mesh have the same part of a distributed tensor.
+                all_reduce(total.to_local() if isinstance(total, DTensor) else total, group=_group(stage, tuple(ranks)))
             for one, before in zip(copies, kept.get(name) or [None] * len(copies)):
                 mine = total.to(one.device)
                 one.grad = mine.clone() if before is None else before + mine

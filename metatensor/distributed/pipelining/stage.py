@@ -272,7 +272,7 @@ class _PipelineStageBase:
         """Compute the gradients of the weights, after those of the inputs of a microbatch."""
         at = self._at(bwd_chunk_id)
         assert at.deferred is not None
-        with backward_pass(self.submod, last_backward, at.outputs):
+        with backward_pass(self.submod, last_backward, at.outputs, of_weights=True):
             run_deferred(at.deferred)
         at.deferred = at.outputs = None
         self._forget(bwd_chunk_id)

@@ -90,7 +90,7 @@ def trained(name, each=None, steps=1, microbatches=8, device="cpu", lr=0.1, grou
             stage.submod = wrap(stage.submod)
     schedule = cls(stages if issubclass(cls, schedules.PipelineScheduleMulti) else stages[0], microbatches, loss_of)
     named = {name: one for stage in stages for name, one in stage._module.named_parameters()}
-    optimizer = mt.optim.SGD({id(one): one for one in named.values()}.values(), lr=lr, momentum=0.9)
+    optimizer = mt.optim.SGD([one for stage in stages for one in stage._module.parameters()], lr=lr, momentum=0.9)
     losses, grads, last = [], None, pipe.num_stages - 1
     for batch in data:
         optimizer.zero_grad()
