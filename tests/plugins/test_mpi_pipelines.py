@@ -23,7 +23,7 @@ def test_all_schedules(count, tmp_path):
     done = mpiexec.run(count, "-m", "distributed.pipelining.run_pipelines", str(tmp_path), "cpu")
     assert done.returncode == 0, done.stdout + done.stderr
     losses, _ = plain(20)
-    told = {name: 0 for name in predicted[0]}
+    told = dict.fromkeys(predicted[0], 0)
     for rank in range(count):
         real = json.loads((tmp_path / f"{rank}.json").read_text())
         for name, (found, log) in real.items():

@@ -3,11 +3,12 @@
 import pytest
 
 import metatensor as mt
-from distributed.pipelining.models import batches, connected, loss_of, make, plain, trained
+from distributed.pipelining.models import batches, connected, loss_of, make, plain, stage_numbers, trained
 from metatensor import distributed as dist
 from metatensor import nn
 from metatensor.distributed import pipelining, sim
 from metatensor.distributed.pipelining import schedules
+from metatensor.distributed.tensor import parallel
 
 pytest.importorskip("metatensor_cpu")
 
@@ -78,6 +79,37 @@ def test_with_data_parallel_replicas(name, each, reference):
     same(results, *reference)
     reduced = [one for one in results.logs[0] if one.kind == "all_reduce" and one.group == (0, 1) and one.bytes > 4]
     assert len(reduced) == each  # one bucket for each stage: gradients are averaged once in a step
+
+
+@pytest.mark.parametrize("name, each", [("1F1B", 1), ("InterleavedZeroBubble", 2), ("ZBVZeroBubble", 2)])
+def test_with_tensor_parallel_stages(name, each):
+    """A mesh of two stages, or four, whose layers are divided over two ranks."""
+
+    def module(index):
+        mt.manual_seed(index)
+        return nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 8))
+
+    mt.manual_seed(9)
+    x, y = mt.randn(8, 8), mt.randn(8, 8)
+
+    def train():
+        dist.init_process_group()
+        mesh = dist.init_device_mesh("cpu", (2, 2), mesh_dim_names=("pp", "tp"))
+        cls, plan = pipelining.get_schedule_class(name), {"0": parallel.ColwiseParallel(), "2": parallel.RowwiseParallel()}
+        numbers, count = stage_numbers(cls, mesh["pp"].get_group(), 4, each), 2 * each
+        stages = [pipelining.PipelineStage(parallel.parallelize_module(module(number), mesh["tp"], plan), number, count, "cpu",
+                                           group=mesh["pp"].get_group()) for number in numbers]  # fmt: skip
+        schedule = cls(stages if issubclass(cls, schedules.PipelineScheduleMulti) else stages[0], 4, nn.functional.mse_loss)
+        schedule.step(*((x,) if 0 in numbers else ()), target=y if count - 1 in numbers else None)
+        return {stage.stage_index: [one.grad.full_tensor() for one in stage.submod.parameters()] for stage in stages}
+
+    whole = nn.Sequential(*map(module, range(2 * each)))
+    nn.functional.mse_loss(whole(x), y).backward()
+    results = sim.run(train, world_size=4)
+    assert {number for found in results for number in found} == set(range(2 * each))
+    for found in results:
+        for number, grads in found.items():
+            assert all(mt.allclose(grad, one.grad, atol=1e-6) for grad, one in zip(grads, whole[number].parameters(), strict=True))
 
 
 def stage_of(rank, size, device="cpu", **options):

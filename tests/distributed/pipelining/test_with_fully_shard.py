@@ -26,7 +26,8 @@ def test_gradients_are_those_of_one_process(name, each, tied):
             return fsdp.fully_shard(module, mesh=mesh["dp"], reshard_after_forward=reshard)
 
         with dist.CommunicationLog() as log:
-            _, found = trained(name, each, 1, 4, group=mesh["pp"].get_group(), wrap=wrap, rows=slice(8 * replica, 8 * replica + 8), tied=tied)
+            mine = slice(8 * replica, 8 * replica + 8)
+            _, found = trained(name, each, 1, 4, group=mesh["pp"].get_group(), wrap=wrap, rows=mine, tied=tied)
         return {name: grad.full_tensor() for name, grad in found.items()}, [one.kind for one in log]
 
     for reshard in (True, False):
