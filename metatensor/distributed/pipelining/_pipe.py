@@ -134,7 +134,7 @@ class _PipelineStage(_PipelineStageBase):
 
 
 def _spec(value: Any) -> TensorSpec:
-    return TensorSpec(tuple(value.shape), str(value.dtype).rpartition(".")[2], False)
+    return TensorSpec(tuple(value.shape), str(value.dtype).rpartition(".")[2], value.requires_grad)
 
 
 class Pipe(mt.nn.Module):

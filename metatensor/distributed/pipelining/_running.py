@@ -97,12 +97,12 @@ class _Run:
 
 def run_actions(
     stages: dict[int, _PipelineStageBase], actions: Sequence[_Action], args: list[tuple], kwargs: list[dict],
-    compute_loss: Callable[[Any, int], Any] | None, *, backward: bool, scale: float, keep_outputs: bool,
+    compute_loss: Callable[[Any, int], Any] | None, *, schedule: Any, backward: bool, scale: float, keep_outputs: bool,
 ) -> tuple[list[Any], list[Any]]:  # fmt: skip
-    """Run actions on the stages of a rank. Return the losses and the outputs of the last stage by microbatch, if it is here."""
+    """Run actions of a schedule on the stages of a rank. Return losses and outputs of the last stage by microbatch, if it is here."""
     for stage in stages.values():
         stage.clear_runtime_states()
-        stage.has_backward = backward
+        stage.has_backward, stage.mode = backward, (schedule, backward)
     run = _Run(stages, actions, args, kwargs, compute_loss, scale, keep_outputs)
     try:
         run.run()

@@ -65,6 +65,7 @@ class _PipelineSchedule:
         self.pipeline_order: Table = {}
         self.pipeline_order_with_comms: Table = {}
         self._forward_order: Table = {}
+        self._key = object()
         if self._order:
             kind: Any = type(self)
             order, full = _prepared(kind, self.pp_group_size, n_microbatches, each)
@@ -212,7 +213,7 @@ class _PipelineSchedule:
             actions = self._forward_order[self.rank]
         has_loss = self._loss_fn is not None and (backward or targets is not None)
         found, outputs = run_actions(
-            self._stages, actions, arg_mbs, kwarg_mbs, compute_loss if has_loss else None, backward=backward,
+            self._stages, actions, arg_mbs, kwarg_mbs, compute_loss if has_loss else None, schedule=self._key, backward=backward,
             scale=1.0 / n if self.scale_grads else 1.0, keep_outputs=return_outputs,
         )  # fmt: skip
         if last not in self._stages:

@@ -57,10 +57,12 @@ class _PipelineStageBase:
         self.has_backward = False
         self._given_inputs: list[TensorSpec] | None = None
         self._given_outputs: list[TensorSpec] | None = None
-        self._in_specs: dict[bool, list[TensorSpec]] = {}
-        self._out_specs: dict[bool, list[TensorSpec]] = {}
-        self._announced: set[bool] = set()
-        """The modes, with and without backward passes, in which the stage after knows the specs of the outputs."""
+        self._in_specs: dict[Any, list[TensorSpec]] = {}
+        self._out_specs: dict[Any, list[TensorSpec]] = {}
+        self._announced: set[Any] = set()
+        """The modes in which the stage after knows the specs of the outputs."""
+        self.mode: Any = None
+        """The schedule that runs, and whether it has backward passes. Each mode has its own shapes."""
         self.groups: dict[tuple[int, ...], Any] = {}
         self._senders = {"F": Sender(), "B": Sender()}
         self.clear_runtime_states()
@@ -99,14 +101,14 @@ class _PipelineStageBase:
 
     def receive_forward(self, i: int) -> None:
         """Begin to receive the inputs of a microbatch from the stage before."""
-        specs = self._in_specs.get(self.has_backward)
+        specs = self._in_specs.get(self.mode)
         if specs is None:
-            specs = self._in_specs[self.has_backward] = self._learned_inputs()
+            specs = self._in_specs[self.mode] = self._learned_inputs()
         self._at(i).received = Arriving(specs, self.device, self.group, self._peer(-1))
 
     def _learned_inputs(self) -> list[TensorSpec]:
         if self._static is not None:
-            return _with_grad(self._static["inputs"], self.has_backward)
+            return _in_mode(self._static["inputs"], self.has_backward)
         found = learn(self.group, self._peer(-1))
         given = self._given_inputs
         if found is None:
@@ -122,16 +124,16 @@ class _PipelineStageBase:
         """Begin to send the outputs of a microbatch to the stage after."""
         at = self._at(i)
         assert at.to_send is not None
-        if self._static is None and self.has_backward not in self._announced:
-            announce(self._out_specs[self.has_backward], self.group, self._peer(1))
-            self._announced.add(self.has_backward)
+        if self._static is None and self.mode not in self._announced:
+            announce(self._out_specs[self.mode], self.group, self._peer(1))
+            self._announced.add(self.mode)
         self._senders["F"].send(at.to_send, self.group, self._peer(1))
         at.to_send = None
         self._forget(i)
 
     def receive_backward(self, i: int) -> None:
         """Begin to receive the gradients of the outputs of a microbatch from the stage after."""
-        wanted = [one for one in self._out_specs[True] if one.requires_grad]
+        wanted = [one for one in self._out_specs[self.mode] if one.requires_grad]
         self._at(i).received_grads = Arriving(wanted, self.device, self.group, self._peer(1))
 
     def send_backward(self, i: int) -> None:
@@ -146,7 +148,7 @@ class _PipelineStageBase:
         """Give the outputs of a microbatch to the stage after, which is on the same rank."""
         at = self._at(i)
         assert at.to_send is not None
-        following._in_specs[self.has_backward] = self._out_specs[self.has_backward]
+        following._in_specs[self.mode] = self._out_specs[self.mode]
         following._at(i).received = [one.detach() for one in at.to_send]
         at.to_send = None
         self._forget(i)
@@ -180,7 +182,7 @@ class _PipelineStageBase:
                 add_note(error, f"in the forward pass of stage {self.stage_index}, microbatch {i}{source}")
             raise
         if self.has_backward and not self.is_first:
-            at.inputs = list(inputs)
+            at.inputs = [one for one in inputs if one.requires_grad]
         if self.is_last:
             at.outputs = output if self.has_backward and keeps_outputs(self.submod) else None
             return output
@@ -199,23 +201,31 @@ class _PipelineStageBase:
     def _received_inputs(self, at: _Microbatch) -> list[Any]:
         received, at.received = at.received, None
         tensors = received.wait() if isinstance(received, Arriving) else received
-        specs = self._in_specs[self.has_backward]
+        specs = self._in_specs[self.mode]
         return [one.requires_grad_() if spec.requires_grad and self.has_backward else one for one, spec in zip(tensors, specs)]
 
     def _check_outputs(self, outputs: Sequence[Any], i: int) -> None:
         """Compare the outputs of a microbatch with those that the stage after expects: those of the first one, or given ones."""
-        specs, known = specs_of(outputs), self._out_specs.get(self.has_backward)
+        specs, known = specs_of(outputs), self._out_specs.get(self.mode)
         if known is None:
             given = self._given_outputs if self._static is None else self._static["outputs"]
             if given is not None and [one[:2] for one in given] != [one[:2] for one in specs]:
                 origin = "its output_args" if self._static is None else "those of the traced program"
                 raise RuntimeError(f"{self}: the module returned {listed(specs)}, but {origin} are {listed(given)}")
-            static = self._static is not None or is_alone(self.group)
-            self._out_specs[self.has_backward] = _with_grad(specs, self.has_backward) if static else specs
+            if self._static is not None:
+                specs = _in_mode(self._static["outputs"], self.has_backward)
+            elif is_alone(self.group):
+                specs = _with_grad(specs, self.has_backward)
+            known = self._out_specs[self.mode] = specs
         elif [one[:2] for one in known] != [one[:2] for one in specs]:
             raise RuntimeError(f"{self}: the outputs of microbatch {i} are {listed(specs)}, but those of the first microbatch were "
                                f"{listed(known)}; all microbatches need the same shapes, so the batch must be a multiple of their number, "
-                               "and the same in each step")  # fmt: skip
+                               "and of the same size in each step; use another schedule for other sizes")  # fmt: skip
+        late = [n for n, (one, spec) in enumerate(zip(outputs, known)) if one.requires_grad and not spec.requires_grad]
+        if late:
+            before = "in the first step" if self._static is None else "when the model was traced"
+            raise RuntimeError(f"{self}: output {late[0]} requires grad now, but did not {before}, so the next stage sends no gradient; "
+                               "make the stages again after changing requires_grad")  # fmt: skip
 
     # Backward -------------------------------------------------------------------------------------------
 
@@ -242,7 +252,7 @@ class _PipelineStageBase:
             roots, grads = [gradient_edge(_scalar(loss, self))], [mt.full_like(loss.detach(), scale)]
         else:
             roots, grads = self._output_grads(at)
-        inputs = [one for one in at.inputs if isinstance(one, mt.Tensor) and one.requires_grad]
+        inputs = at.inputs
         found: list[Any]
         if full_backward:
             with backward_pass(self.submod, last_backward, at.outputs):
@@ -264,7 +274,7 @@ class _PipelineStageBase:
     def _output_grads(self, at: _Microbatch) -> tuple[list[Any], list[Any]]:
         received, at.received_grads = at.received_grads, None
         tensors = received.wait() if isinstance(received, Arriving) else list(received)
-        wanted = [edge for edge, spec in zip(at.edges, self._out_specs[True]) if spec.requires_grad]
+        wanted = [edge for edge, spec in zip(at.edges, self._out_specs[self.mode]) if spec.requires_grad]
         pairs = [(edge, grad) for edge, grad in zip(wanted, tensors, strict=True) if edge is not None]
         return [edge for edge, _ in pairs], [grad for _, grad in pairs]
 
@@ -289,6 +299,11 @@ def _scalar(loss: Any, stage: Any) -> Any:
         found = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, mt.Tensor) else type(loss).__name__
         raise RuntimeError(f"{stage}: the loss function must return a tensor with one element, got {found}")
     return loss
+
+
+def _in_mode(specs: Sequence[TensorSpec], backward: bool) -> list[TensorSpec]:
+    """Return specs of a step with backward passes, or of one without."""
+    return [one._replace(requires_grad=one.requires_grad and backward) for one in specs]
 
 
 def _with_grad(specs: Sequence[TensorSpec], backward: bool) -> list[TensorSpec]:

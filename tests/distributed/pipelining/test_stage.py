@@ -90,6 +90,49 @@ def test_a_frozen_first_stage():
     assert not [one for one in results.logs[0] if one.kind == "recv"]
 
 
+def test_gradients_are_not_lost_when_parameters_are_unfrozen():
+    def by_hand(rank):
+        module = nn.Linear(3, 3).requires_grad_(rank == 1)
+        schedule = pipelining.ScheduleGPipe(pipelining.PipelineStage(module, rank, 2, "cpu"), 2, lambda output: output.sum())
+        for _ in range(2):
+            schedule.step(*((mt.ones(4, 3),) if rank == 0 else ()))
+            module.requires_grad_()
+
+    with pytest.raises(RuntimeError, match="output 0 requires grad now, but did not in the first step, so the next stage"):
+        on_ranks(by_hand)
+
+    def traced(rank):
+        model = nn.Sequential(nn.Linear(3, 3).requires_grad_(False), nn.Linear(3, 3))
+        pipe = pipelining.pipeline(model, (mt.ones(2, 3),), split_spec={"1": pipelining.SplitPoint.BEGINNING})
+        stage = pipe.build_stage(rank, "cpu")
+        schedule = pipelining.ScheduleGPipe(stage, 2, lambda output: output.sum())
+        with dist.CommunicationLog() as log:
+            schedule.step(*((mt.ones(4, 3),) if rank == 0 else ()))
+        assert {one.kind for one in log} == {"send" if rank == 0 else "recv"}
+        stage.submod.requires_grad_()
+        schedule.step(*((mt.ones(4, 3),) if rank == 0 else ()))
+
+    with pytest.raises(RuntimeError, match="output 0 requires grad now, but did not when the model was traced"):
+        on_ranks(traced)
+
+
+def test_schedules_have_shapes_of_their_own():
+    """Two schedules with the same stage, for batches of different sizes, in turn."""
+
+    def run(rank):
+        stage = pipelining.PipelineStage(nn.Linear(3, 3), rank, 2, "cpu")
+        many, few = (pipelining.ScheduleGPipe(stage, 2, lambda output: output.sum()) for _ in range(2))
+        shapes = []
+        for _ in range(2):
+            for schedule, rows in ((many, 8), (few, 2)):
+                first = (mt.ones(rows, 3),) if rank == 0 else ()
+                shapes.append(schedule.step(*first))
+                shapes.append(schedule.eval(*first))
+        return [None if one is None else one.shape[0] for one in shapes]
+
+    assert on_ranks(run)[1] == [8, 8, 2, 2] * 2
+
+
 def test_shapes_that_do_not_fit_are_explained():
     def train(rank, module, batch=4, **given):
         stage = pipelining.PipelineStage(module, rank, 2, "cpu", **given)
