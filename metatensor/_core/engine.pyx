@@ -56,6 +56,7 @@ cdef class Walk:
     cdef dict captures                  # (place of a node, output) -> numbers of the inputs that request this gradient
     cdef list results
     cdef bint keep, create, only_inputs, accumulate
+    cdef list deferred                  # nodes whose other gradients are computed later, with the gradients of their outputs; or None
     cdef unsigned long long number      # unique among all walks
     cdef unsigned long long visiting    # the sequence number of the node that is visited
     cdef Attribution attribution        # it wants to know which node is visited; or None
@@ -217,8 +218,11 @@ cdef class Walk:
         cdef char few_wanted[8]
         cdef PyObject** made = few
         cdef char* wanted = few_wanted
-        cdef bint leaf
+        cdef bint leaf, rest = False
         cdef int i
+        if self.deferred is not None and not at.needed:
+            self.defer(node, grads)
+            return self.done(node, grads)
         if node.extra is not None or (node.n_outputs == 1 and isinstance(node, AccumulateGrad)):
             self.call_pre_hooks(node, grads)
         leaf = isinstance(node, AccumulateGrad)
@@ -251,10 +255,19 @@ cdef class Walk:
             if node.extra is not None and node.extra.post_hooks:
                 self.call_post_hooks(node, grads, made)
                 self.fit(node, made)
+            if self.deferred is not None:
+                for i in range(node.n_edges):
+                    rest = rest or (node.edges[i].node != NULL and not wanted[i])
+                rest = rest and self.defer(node, grads)
             self.done(node, grads)
-            if not self.keep:
+            if not self.keep and not rest:
                 node.release()
             self.hand_on(node, made)
+            if rest:
+                node.extra = None       # its hooks have run
+                for i in range(node.n_edges):
+                    if wanted[i]:
+                        cut_edge(node, i)
         finally:
             for i in range(node.n_edges):
                 Py_XDECREF(made[i])
@@ -262,6 +275,15 @@ cdef class Walk:
                 PyMem_Free(made)
                 PyMem_Free(wanted)
         return 0
+
+    cdef bint defer(self, Node node, PyObject** grads) except -1:
+        """Add a node to `deferred`. Return False if it has no gradient."""
+        cdef int i
+        cdef tuple given = tuple([None if grads[i] == NULL else <object>grads[i] for i in range(node.n_outputs)])
+        if all([g is None for g in given]):
+            return False
+        self.deferred.append((node, given))
+        return True
 
     cdef int done(self, Node node, PyObject** grads) except -1:
         """Free the gradients of a node's outputs."""
@@ -399,6 +421,13 @@ cdef class Walk:
                 values[i] = <PyObject*>result[i]
             Py_XDECREF(old)
         return 0
+
+
+cdef int cut_edge(Node node, int i) except -1:
+    cdef PyObject* to = node.edges[i].node
+    node.edges[i].node = NULL
+    Py_XDECREF(to)
+    return 0
 
 
 cdef inline bint _last_first(object rule) noexcept:
@@ -553,21 +582,23 @@ sequences.last = &last_sequence
 
 # Entry points --------------------------------------------------------------------------------------------
 
-def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs=None, bint accumulate=False):
+def run_backward(list roots, list grads, bint keep_graph, bint create_graph, list inputs=None, bint accumulate=False,
+                 list deferred=None):
     """Run a backward pass from `roots`, pairs (node, number of the output), whose gradients are `grads`.
 
     Without `inputs`, gradients are accumulated into the leaves. With `inputs`, which are also such pairs, a list of
     their gradients is returned. It has None for an input without a gradient. With `accumulate`, it also has None for a
     leaf, into which the gradient is accumulated.
+
+    With `inputs` and `deferred`, an empty list, the rest of the backward pass can run later: `run_deferred` takes this list. The
+    nodes on the way to the inputs free what only the inputs needed, and the graph cannot be used otherwise any more.
     """
     cdef Walk walk = Walk.__new__(Walk)
-    cdef ThreadState state = thread_state()
-    cdef bint was = state.grad_enabled
     cdef Node node
     cdef int place
     walk.nodes = []
     walk.number = next_sequence()
-    walk.keep, walk.create, walk.accumulate = keep_graph, create_graph, accumulate
+    walk.keep, walk.create, walk.accumulate, walk.deferred = keep_graph, create_graph, accumulate, deferred
     for node, output in roots:
         _check_edge(node, output)
         walk.add(node)
@@ -587,8 +618,35 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
         walk.find_needed()
     for (node, output), g in zip(roots, grads):
         walk.contribute(node, output, fitted(<Tensor?>g, &node.outputs[<int>output], node, output))
+    _begin(walk)
+    return walk.results
+
+
+def run_deferred(list deferred not None):
+    """Accumulate the gradients that a call of `run_backward` deferred. Empties the list."""
+    cdef Walk walk = Walk.__new__(Walk)
+    cdef int i
+    cdef Node node
+    walk.nodes = []
+    walk.number = next_sequence()
+    for node, _given in deferred:
+        walk.add(node)
+    walk.discover()
+    while deferred:
+        node, given = deferred.pop()
+        for i in range(node.n_outputs):
+            if given[i] is not None:
+                walk.contribute(node, i, given[i])
+        given = None
+    _begin(walk)
+
+
+cdef int _begin(Walk walk) except -1:
+    """Visit the nodes of a walk whose first gradients are there."""
+    cdef ThreadState state = thread_state()
+    cdef bint was = state.grad_enabled
     Py_EnterRecursiveCall(b" in backward")
-    state.grad_enabled = create_graph
+    state.grad_enabled = walk.create
     outer = state.walk
     state.walk = walk
     walk.attribution = <Attribution?>state.attribution if state.attribution is not None else None
@@ -602,7 +660,7 @@ def run_backward(list roots, list grads, bint keep_graph, bint create_graph, lis
         state.walk = outer
         state.grad_enabled = was
         Py_LeaveRecursiveCall()
-    return walk.results
+    return 0
 
 
 def gradient_edge(Tensor t not None):

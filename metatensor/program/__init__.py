@@ -12,6 +12,7 @@ from metatensor._core.lazy import attributes
 from metatensor.program.comparing import diff, equal
 from metatensor.program.passes import (
     Parts,
+    chain,
     change_dtype,
     common_subexpressions,
     constant_folding,
@@ -38,6 +39,7 @@ __getattr__, __dir__ = attributes(
 )  # fmt: skip
 
 __all__ = [
-    "OnnxModel", "Parts", "Program", "Tickets", "as_traced", "change_dtype", "common_subexpressions", "constant_folding", "dead_code",
-    "decompose", "diff", "equal", "from_onnx", "functionalize", "fuse_batch_norm", "load", "split", "trace", "views_and_copies",
+    "OnnxModel", "Parts", "Program", "Tickets", "as_traced", "chain", "change_dtype", "common_subexpressions", "constant_folding",
+    "dead_code", "decompose", "diff", "equal", "from_onnx", "functionalize", "fuse_batch_norm", "load", "split", "trace",
+    "views_and_copies",
 ]

@@ -116,8 +116,6 @@ def test_nothing_is_an_instance(name):
     ("sparse.mm", NotImplementedError), ("onnx.symbolic_opset11.select", NotImplementedError),
     ("ao.quantization.convert", NotImplementedError), ("package.PackageImporter", NotImplementedError),
     ("_inductor.cpp_builder.get_cpp_compiler", RuntimeError), ("_inductor.compile", NotImplementedError),
-    ("distributed.pipelining.pipeline", NotImplementedError),
-    ("distributed.pipelining.ScheduleGPipe", NotImplementedError),
 ])  # fmt: skip
 def test_what_raises_when_it_is_used(name, error):
     found = importlib.import_module("metatensor.torch_api.torch")

@@ -12,7 +12,7 @@ from metatensor.program.program import Program
 from metatensor.program.restoring import restoring
 from metatensor.program.structure import leaves, mapped
 
-__all__ = ["CallFigures", "figures"]
+__all__ = ["CallFigures", "calls_of", "figures"]
 
 
 class CallFigures(NamedTuple):
@@ -37,11 +37,16 @@ def figures(program: Program) -> tuple[list[CallFigures], str]:
     """
     memory = _memory(program)
     try:
-        recorded = _aligned(program, _recorded(program))
+        recorded = calls_of(program)
     except Exception as error:  # a program may come from a file, or need data
         reason = f"the program does not run on meta: {type(error).__name__}: {error}"
         return [CallFigures(None, None, None, *pair) for pair in memory], reason
     return [CallFigures(call.flops, call.read, call.written, *pair) for call, pair in zip(recorded, memory, strict=True)], ""
+
+
+def calls_of(program: Program) -> list[Call]:
+    """Return the recorded call for each call of a program, which runs once on meta, on tensors of its own."""
+    return _aligned(program, _recorded(program))
 
 
 def _recorded(program: Program) -> list[Call]:

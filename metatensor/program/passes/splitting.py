@@ -12,7 +12,7 @@ from metatensor.program.passes.rewriting import released, used
 from metatensor.program.program import Program
 from metatensor.program.structure import leaves, mapped
 
-__all__ = ["Parts", "split"]
+__all__ = ["Parts", "module_calls", "rebased", "split"]
 
 
 class Parts:
@@ -122,14 +122,16 @@ def split(program: Program, *, at: Iterable[str] | None = None, nbytes: int | No
 
 
 def _at_modules(program: Program, paths: list[str]) -> list[int]:
-    starts = []
-    for path in paths:
-        inside = {i for i, name in enumerate(program.modules) if name == path or name.startswith(f"{path}.")}
-        first = next((i for i, call in enumerate(program.calls) if call.module in inside), None)
-        if first is None:
-            raise ValueError(f"split: {program.name} has no call of a module {path!r}")
-        starts.append(first)
-    return starts
+    return [module_calls(program, path)[0] for path in paths]
+
+
+def module_calls(program: Program, path: str) -> list[int]:
+    """Return the indices of the calls inside a module. Raise ValueError if there are none."""
+    inside = {i for i, name in enumerate(program.modules) if name == path or name.startswith(f"{path}.")}
+    found = [i for i, call in enumerate(program.calls) if call.module in inside]
+    if not found:
+        raise ValueError(f"split: {program.name} has no call of a module {path!r}")
+    return found
 
 
 def _by_size(program: Program, limit: int) -> list[int]:
@@ -160,7 +162,7 @@ def _parts(program: Program, ranges: list[tuple[int, int]]) -> Iterable[Program]
         needed |= {value.number for call in program.calls[slice(*ranges[i])] for value in used(call)}
     for i, (start, stop) in enumerate(ranges):
         final = i == len(ranges) - 1
-        calls = [_rebased(call, taken) for call in program.calls[start:stop]]
+        calls = [rebased(call, taken) for call in program.calls[start:stop]]
         if trains:
             calls = [call.replace(grad=False) for call in calls]
         for call in program.calls[start:stop]:
@@ -186,10 +188,11 @@ def _parts(program: Program, ranges: list[tuple[int, int]]) -> Iterable[Program]
             tensors={name: t for name, t in program.tensors.items() if name in names},
             effects=program.effects if final else (), releases=released(calls), modules=program.modules,
             reads=[(n - start, op, value) for n, op, value in program.reads if start <= n < stop or n == stop and final],
+            default_dtype=program.default_dtype,
         )  # fmt: skip
 
 
-def _rebased(call: ProgramCall, taken: dict[Any, int]) -> ProgramCall:
+def rebased(call: ProgramCall, taken: dict[Any, int]) -> ProgramCall:
     """Return a call with its tickets counted from the beginning of its part."""
     before = dict(taken)
     if not before or next(leaves(Ticket, (call.args, call.kwargs)), None) is None:
