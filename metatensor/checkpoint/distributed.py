@@ -23,10 +23,12 @@ from metatensor.checkpoint.model import Checkpoint, Piece, TensorInfo
 from metatensor.checkpoint.reading import Item, beside, contiguous, counted, materialise, must_be_found, resolved, row_major, shown
 from metatensor.checkpoint.source import Source, open_file
 
-__all__ = ["FORMAT", "Distributed", "Part"]
+__all__ = ["FORMAT", "METADATA", "SUFFIX", "Distributed", "Part", "files_of"]
 
 MAX_METADATA = 1 << 28
 MAX_DIMS = 64
+SUFFIX = ".distcp"
+METADATA = ".metadata"
 MODULE = b"torch.distributed.checkpoint.metadata"
 
 
@@ -97,6 +99,20 @@ class Distributed:
         layout: _Layout = checkpoint.private
         return _Assembly(layout, tensor, layout.tensors[tensor])()
 
+    def piece(self, checkpoint: Checkpoint, tensor: str, offsets: tuple[int, ...]) -> Piece:
+        """Return the chunk of a tensor that begins at ``offsets``."""
+        layout: _Layout = checkpoint.private
+        chunk = layout.chunk_at(tensor, offsets)
+        return _Assembly(layout, tensor, layout.tensors[tensor]).piece(chunk)
+
+    def object_bytes(self, checkpoint: Checkpoint, name: str) -> bytes:
+        """Return the file, in any format, that holds an object that is not a tensor."""
+        layout: _Layout = checkpoint.private
+        chunk = layout.others[name]
+        path = beside(layout.name, chunk.file, "the file")
+        with open_file(path) as file:
+            return Source(file, path).read(chunk.begin, chunk.length, f"the object {shown(name)}")
+
     def pieces(self, checkpoint: Checkpoint, tensor: str, box: Box) -> list[Piece]:
         """Return the chunks that hold elements of a box."""
         layout: _Layout = checkpoint.private
@@ -105,6 +121,21 @@ class Distributed:
 
 
 FORMAT = Distributed()
+
+
+def files_of(path: str) -> set[str] | None:
+    """Return the names of the ``.distcp`` files to which the metadata at ``path`` refers, or None if it cannot be read."""
+    try:
+        with open_file(path) as file:
+            source = Source(file, path)
+            root = _unpickled(source.read(0, min(source.size, MAX_METADATA)), path)
+    except FileNotFoundError:
+        return set()
+    except (OSError, CheckpointError):
+        return None
+    table = _get(root, "storage_data", 2) if isinstance(root, Record) else None
+    found = (_get(info, "relative_path", 0) for info in table.values() if isinstance(info, Record)) if isinstance(table, dict) else ()
+    return {name for name in found if isinstance(name, str) and name.endswith(SUFFIX) and not any(c in name for c in "/\\:\0")}
 
 
 class Part(io.RawIOBase):
@@ -153,6 +184,7 @@ class _Layout:
         self.others: dict[str, _Chunk] = {}
         self._sizes: dict[str, int] = {}
         self._claims: dict[str, Claims] = {}
+        self._at: dict[str, dict[bytes, _Chunk]] = {}
         self.budget = current()
         if not isinstance(root, Record) or root.name != "Metadata" or not isinstance(root.state, dict):
             raise CheckpointError(name, "it is a pickle, but not of a distributed checkpoint's metadata")
@@ -233,6 +265,12 @@ class _Layout:
             found.append(place._replace(offsets=tuple(offsets), sizes=tuple(sizes)))
         _check_cover(self, key, shape, found)
         return _Tensor(dtype.name, shape, nbytes, found)
+
+    def chunk_at(self, key: str, offsets: tuple[int, ...]) -> _Chunk:
+        """Return the chunk of a tensor that begins at ``offsets``."""
+        if key not in self._at:
+            self._at[key] = {_packed(chunk.offsets): chunk for chunk in self.tensors[key].chunks}
+        return self._at[key][_packed(offsets)]
 
     def value(self, chunk: _Chunk, place: Places) -> Any:
         """Load a saved value that is not a tensor."""
