@@ -7,6 +7,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor._core.storage_views import tensor_from_storage
+from metatensor.autograd.graph import increment_version
 from metatensor.checkpoint.boxes import Block, Box, overlap, reading_of
 from metatensor.checkpoint.model import Piece
 from metatensor.checkpoint.opening import Opened
@@ -79,6 +80,8 @@ def read_piece(
     plain = reading.stride == contiguous(box.sizes) or _ordered(box.sizes, reading.stride)
     if plain and not info.lazy and stored == target.dtype and target.is_contiguous() and not (target.is_conj() or target.is_neg()):
         fill(target, step)
+        if not target.is_inference():
+            increment_version([target])
         if step is not None and piece.path is None:
             step(box.numel * size)
         return
