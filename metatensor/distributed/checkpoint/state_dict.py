@@ -369,8 +369,8 @@ def _placed(name: str, value: Any, like: Any, options: StateDictOptions) -> Any:
             raise RuntimeError(f"{_NAME}: {name!r} is distributed in the model; a complete tensor for it needs full_state_dict=True")
         value = value.detach()
         device = like.device_mesh.device_type if like.is_meta else like.device
-        part = distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None)
-        return part.to(device)
+        part = distribute_tensor(value, like.device_mesh, like.placements, src_data_rank=None).to(device)
+        return part.clone() if part._local_tensor.untyped_storage() == value.untyped_storage() else part
 
 
 def _broadcast(sent: _Sent, like: Any) -> Any:
@@ -379,7 +379,7 @@ def _broadcast(sent: _Sent, like: Any) -> Any:
     if sent.data is None:
         whole = mt.empty(sent.shape, dtype=sent.dtype, device=device)
     else:
-        whole = sent.data.detach().to(device).contiguous()
+        whole = sent.data.detach().to(device, copy=True).contiguous()
     broadcast(whole, 0)
     return whole
 
