@@ -125,7 +125,10 @@ class _Later:
             own: Any = self.writer.write_data(self.plan, self.copies).wait()
         except Exception as error:
             own = error
-        return self._lead(own) if self.coordinates else self._follow(own)
+        if self.coordinates:
+            return self._lead(own)
+        self._follow(own)
+        return None
 
     def _note(self, rank: int, ending: str) -> str:
         return os.path.join(self.writer.path, note_name(self.tag, f"{rank}.{ending}"))

@@ -233,8 +233,8 @@ def create_default_global_save_plan(all_plans: list[SavePlan]) -> tuple[list[Sav
     plans = []
     for plan in all_plans:
         items = [
-            item if item.tensor_data is None
-            else dataclasses.replace(item, index=MetadataIndex(item.index.fqn, item.index.offset, places[item.index])) for item in plan.items
+            dataclasses.replace(item, index=MetadataIndex(item.index.fqn, item.index.offset, places[item.index]))
+            if item.tensor_data is not None else item for item in plan.items
         ]  # fmt: skip
         plans.append(dataclasses.replace(plan, items=items))
     return plans, Metadata(table)
@@ -368,7 +368,9 @@ def create_default_local_load_plan(state_dict: dict[str, Any], metadata: Metadat
             raise ValueError(f"{_NAME}: {name!r} is a tensor in the checkpoint; the state dict needs a tensor to load it into")
         if isinstance(value, mt.Tensor):
             if tuple(value.shape) != tuple(found.size):
-                raise ValueError(f"{_NAME}: {name!r} has shape {list(found.size)} in the checkpoint, and {list(value.shape)} in the state dict")
+                raise ValueError(
+                    f"{_NAME}: {name!r} has shape {list(found.size)} in the checkpoint, and {list(value.shape)} in the state dict"
+                )
             items += _items_of(name, value, found)
         else:
             index = MetadataIndex(name)

@@ -310,7 +310,8 @@ def metadata_of(source: Opened) -> Metadata:
         if not isinstance(dtype, mt.dtype):
             raise CheckpointError(source.path, f"{name!r}: metatensor does not compute with {info.dtype}")
         if layout is None:
-            stored = [((0,) * len(info.shape), info.shape, _StorageInfo(os.path.basename(source.path_of(name)), max(info.offset, 0), info.nbytes))]
+            whole = _StorageInfo(os.path.basename(source.path_of(name)), max(info.offset, 0), info.nbytes)
+            stored = [((0,) * len(info.shape), info.shape, whole)]
         else:
             stored = [(one.offsets, one.sizes, _StorageInfo(one.file, one.begin, one.length)) for one in layout.tensors[name].chunks]
         table[name] = TensorStorageMetadata(TensorProperties(dtype), mt.Size(info.shape), [])

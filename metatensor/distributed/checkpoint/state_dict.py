@@ -199,7 +199,9 @@ def get_optimizer_state_dict(
     return _as_asked(flattened(result) if options.flatten_optimizer_state_dict else result, options)  # type: ignore[no-any-return]
 
 
-def set_optimizer_state_dict(model: Any, optimizers: Any, optim_state_dict: dict[str, Any], *, options: StateDictOptions | None = None) -> None:
+def set_optimizer_state_dict(
+    model: Any, optimizers: Any, optim_state_dict: dict[str, Any], *, options: StateDictOptions | None = None
+) -> None:  # fmt: skip
     """Load the state of one or several optimizers.
 
     Parameters
@@ -254,7 +256,9 @@ def _order(optimizer: Any, names: Mapping[int, list[str]]) -> list[str]:
     return list(found.values())
 
 
-def _groups_for(own: list[dict[str, Any]], order: list[str], given: list[dict[str, Any]], options: StateDictOptions) -> list[dict[str, Any]]:
+def _groups_for(
+    own: list[dict[str, Any]], order: list[str], given: list[dict[str, Any]], options: StateDictOptions
+) -> list[dict[str, Any]]:  # fmt: skip
     """Return the groups of an optimizer with the hyperparameters of those groups in ``given`` that have the same parameters."""
     found = []
     for place, group in enumerate(own):

@@ -67,7 +67,7 @@ def held_blocks(
                 ranges.append((run.start, len(run), at))
             at += len(run)
         dims.append(ranges)
-    return [(tuple(one[0] for one in chosen), tuple(one[1] for one in chosen), tuple(one[2] for one in chosen)) for chosen in product(*dims)]
+    return [(tuple(run[0] for run in one), tuple(run[1] for run in one), tuple(run[2] for run in one)) for one in product(*dims)]
 
 
 def _part(held: list[range], count: int, index: int) -> list[range]:
