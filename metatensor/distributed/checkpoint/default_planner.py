@@ -113,7 +113,9 @@ class DefaultSavePlanner(SavePlanner):
         return dataclasses.replace(plan, planner_data=self.mappings) if self.flatten_state_dict else plan
 
     def create_global_plan(self, all_plans: list[SavePlan]) -> tuple[list[SavePlan], Metadata]:
-        plans, metadata = create_default_global_save_plan(_saved_once(all_plans, self.dedup_save_to_lowest_rank))
+        plans, metadata = create_default_global_save_plan(saved_once(all_plans, self.dedup_save_to_lowest_rank))
+        in_order = dict.fromkeys(item.index.fqn for plan in all_plans for item in plan.items)
+        metadata.state_dict_metadata = {name: metadata.state_dict_metadata[name] for name in in_order}
         if self.flatten_state_dict:
             paths: dict[str, Any] = {}
             for plan in all_plans:
@@ -159,7 +161,7 @@ def create_default_local_save_plan(state_dict: dict[str, Any], is_coordinator: b
     return SavePlan(items)
 
 
-def _saved_once(plans: list[SavePlan], lowest: bool) -> list[SavePlan]:
+def saved_once(plans: list[SavePlan], lowest: bool) -> list[SavePlan]:
     """Leave each item to one of the ranks that hold it. Raise ValueError if ranks disagree about an item."""
     holders: dict[MetadataIndex, list[int]] = {}
     items: dict[MetadataIndex, WriteItem] = {}

@@ -119,7 +119,7 @@ def parse_placements(text: str) -> tuple[str | None, tuple[Any, ...]]:
     at = _last_equals(text)
     pattern, given = text[: max(at, 0)].strip(), text[at + 1 :]
     found: list[Placement] = []
-    for part in re.findall(r"[^,(]+(?:\([^)]*\))?", given) or [""]:
+    for part in re.split(r",(?![^(]*\))", given):
         match = _PLACEMENT.fullmatch(part.strip())
         if match is None:
             raise ValueError(f"placements are R, S(dim) or _S(dim, factor), separated by commas; {part.strip()!r} is none of them")

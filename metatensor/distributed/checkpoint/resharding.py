@@ -19,7 +19,7 @@ from metatensor.checkpoint.opening import Opened
 from metatensor.checkpoint.progress import progress_for
 from metatensor.checkpoint.reading import contiguous, shown
 from metatensor.distributed.checkpoint._nested_dict import flatten_state_dict
-from metatensor.distributed.checkpoint.default_planner import _saved_once, create_default_global_save_plan
+from metatensor.distributed.checkpoint.default_planner import create_default_global_save_plan, saved_once
 from metatensor.distributed.checkpoint.filesystem import FileSystemWriter
 from metatensor.distributed.checkpoint.layouts import Layout
 from metatensor.distributed.checkpoint.metadata import ChunkStorageMetadata, Metadata, MetadataIndex, TensorProperties
@@ -297,7 +297,10 @@ def _save_plans(opened: Opened, layout: Layout, objects: dict[str, Any]) -> tupl
                     made[box] = WriteItem(MetadataIndex(name, box.offsets), WriteItemType.SHARD, tensor_data=data)
                 items.append(made[box])
     plans[0] += [WriteItem(MetadataIndex(name), WriteItemType.BYTE_IO) for name in objects]
-    return create_default_global_save_plan(_saved_once([SavePlan(items) for items in plans], False))
+    made, metadata = create_default_global_save_plan(saved_once([SavePlan(items) for items in plans], False))
+    in_order = [*opened.checkpoint.tensors, *objects]
+    metadata.state_dict_metadata = {name: metadata.state_dict_metadata[name] for name in in_order}
+    return made, metadata
 
 
 def _objects(opened: Opened, drop: bool) -> tuple[dict[str, Any], dict[str, tuple[Any, ...]]]:
@@ -321,9 +324,8 @@ def _objects(opened: Opened, drop: bool) -> tuple[dict[str, Any], dict[str, tupl
             paths.update({name: path for name, path in known.items() if name in paths or name in objects})
             lacking += [name for name in checkpoint.tensors if name not in tensors]
     if lacking and not drop:
-        names = ", ".join(shown(name) for name in lacking[:20])
-        more = ", ..." if len(lacking) > 20 else ""
-        raise CheckpointError(opened.path, f"{names}{more} cannot be in a distributed checkpoint; drop=True (--drop) leaves that out")
+        names = ", ".join(shown(name) for name in lacking[:20]) + (", ..." if len(lacking) > 20 else "")
+        raise CheckpointError(opened.path, f"it holds {names}, which cannot be in a distributed checkpoint; drop=True (--drop) omits that")
     return objects, paths
 
 
