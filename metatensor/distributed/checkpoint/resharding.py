@@ -297,10 +297,10 @@ def _save_plans(opened: Opened, layout: Layout, objects: dict[str, Any]) -> tupl
                     made[box] = WriteItem(MetadataIndex(name, box.offsets), WriteItemType.SHARD, tensor_data=data)
                 items.append(made[box])
     plans[0] += [WriteItem(MetadataIndex(name), WriteItemType.BYTE_IO) for name in objects]
-    made, metadata = create_default_global_save_plan(saved_once([SavePlan(items) for items in plans], False))
+    saved, metadata = create_default_global_save_plan(saved_once([SavePlan(items) for items in plans], False))
     in_order = [*opened.checkpoint.tensors, *objects]
     metadata.state_dict_metadata = {name: metadata.state_dict_metadata[name] for name in in_order}
-    return made, metadata
+    return saved, metadata
 
 
 def _objects(opened: Opened, drop: bool) -> tuple[dict[str, Any], dict[str, tuple[Any, ...]]]:

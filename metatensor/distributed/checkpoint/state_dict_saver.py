@@ -49,7 +49,8 @@ def save(
     ----------
     state_dict : dict
         Entries by name: tensors, distributed tensors, other objects, nested dicts and lists of these, and objects with
-        ``state_dict`` and ``load_state_dict``. Plain tensors and objects must be the same on all ranks that have them.
+        ``state_dict`` and ``load_state_dict``. Ranks that have the same plain
+        tensor or object must have it with the same values.
     checkpoint_id : str or path, optional
         The folder.
     storage_writer : StorageWriter, optional
