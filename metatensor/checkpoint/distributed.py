@@ -27,6 +27,7 @@ __all__ = ["FORMAT", "METADATA", "SUFFIX", "Distributed", "Part", "files_of"]
 
 MAX_METADATA = 1 << 28
 MAX_DIMS = 64
+MAX_PATH = 100
 SUFFIX = ".distcp"
 METADATA = ".metadata"
 MODULE = b"torch.distributed.checkpoint.metadata"
@@ -294,7 +295,7 @@ def _paths(table: Any) -> dict[str, tuple[Any, ...]]:
         return {}
     return {
         key: path for key, path in table.items()
-        if isinstance(key, str) and isinstance(path, tuple) and path and all(type(one) in (str, int) for one in path)
+        if isinstance(key, str) and isinstance(path, tuple) and 0 < len(path) <= MAX_PATH and all(type(one) in (str, int) for one in path)
     }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import metatensor as mt
+from metatensor.checkpoint.budget import current
 
 __all__ = ["flatten_state_dict", "set_element", "unflatten_state_dict"]
 
@@ -45,10 +46,6 @@ def _has_tensors(values: list[Any]) -> bool:
     return any(isinstance(one, (mt.Tensor, Mapping)) or (isinstance(one, list) and _has_tensors(one)) for one in values)
 
 
-MAX_INDEX = 1 << 20
-"""Largest index in a path. Metadata could otherwise ask for long lists."""
-
-
 def set_element(state_dict: Any, path: Path, value: Any) -> None:
     """Set the entry of a nested state dict at a path. Dicts and lists that are missing are created."""
     place = state_dict
@@ -67,9 +64,12 @@ def set_element(state_dict: Any, path: Path, value: Any) -> None:
 
 
 def _extend(values: list[Any], index: Any) -> None:
-    if type(index) is not int or not 0 <= index <= MAX_INDEX:
+    if type(index) is not int or index < 0:
         raise ValueError(f"torch.distributed.checkpoint: {str(index)[:50]!r} is not an index of a list")
-    values.extend([None] * (index + 1 - len(values)))
+    missing = index + 1 - len(values)
+    if missing > 1:  # a path in a file could ask for a list of any length
+        current().charge("the checkpoint", 8 * missing, "lists in the nested state dict take memory")
+    values.extend([None] * missing)
 
 
 def unflatten_state_dict(state_dict: Mapping[str, Any], mapping: Mapping[str, Path]) -> dict[str, Any]:

@@ -6,7 +6,9 @@ import pickle
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import metatensor as mt
 from metatensor.distributed import _group, _objects
+from metatensor.distributed._collectives import gather, scatter
 from metatensor.distributed.checkpoint.api import CheckpointException
 
 __all__ = ["Ranks"]
@@ -23,6 +25,14 @@ class _Failed:
         except Exception:
             error = RuntimeError(f"{type(error).__name__}: {error}")
         self.error = error
+
+
+_LENGTH = 8
+
+
+def _content(buffer: Any) -> bytes:
+    whole: bytes = buffer.cpu().numpy().tobytes()
+    return whole[_LENGTH : _LENGTH + int.from_bytes(whole[:_LENGTH], "little")]
 
 
 class Ranks:
@@ -55,25 +65,40 @@ class Ranks:
         gathered = self.gather(what, local)
         if self.group is None or self.size == 1:
             return plan(gathered)[0]
-        planned: Any = None
-        if self.coordinates:
-            planned = self._tried(lambda: plan(gathered))
-        failed = [planned if isinstance(planned, _Failed) else None]
-        _objects.broadcast_object_list(failed, group=self.group, group_src=self.coordinator)
-        self._check(what, {self.coordinator: failed[0]}, planned)
-        received: list[Any] = [None]
-        _objects.scatter_object_list(received, planned, group=self.group, group_src=self.coordinator)
-        return received[0]  # type: ignore[no-any-return]
+        planned: Any = self._tried(lambda: plan(gathered)) if self.coordinates else None
+        parts = [pickle.dumps(one) for one in planned] if isinstance(planned, list) else None
+        told: list[Any] = [planned if isinstance(planned, _Failed) else parts and max(map(len, parts))]
+        _objects.broadcast_object_list(told, group=self.group, group_src=self.coordinator)
+        self._check(what, {self.coordinator: told[0]}, planned)
+        received = self._buffer(told[0] + _LENGTH)
+        scatter(received, parts and [self._filled(one, told[0]) for one in parts], group=self.group, group_src=self.coordinator)
+        return pickle.loads(_content(received))  # type: ignore[no-any-return]
 
     def gather(self, what: str, local: Callable[[], T]) -> list[T]:
-        """Call ``local`` on all ranks. Return all results."""
+        """Call ``local`` on all ranks. Return all results on the coordinator, and an empty list on the other ranks."""
         if self.group is None or self.size == 1:
             return [local()]
         own = self._tried(local)
-        gathered: list[Any] = [None] * self.size
-        _objects.all_gather_object(gathered, own, self.group)
-        self._check(what, dict(enumerate(gathered)), own)
-        return gathered
+        data = b"" if own is None or isinstance(own, _Failed) else pickle.dumps(own)
+        told: list[Any] = [None] * self.size
+        _objects.all_gather_object(told, own if isinstance(own, _Failed) else 0 if own is None else len(data), self.group)
+        self._check(what, dict(enumerate(told)), own)
+        longest = max(told)
+        if not longest:
+            return [None] * self.size if self.coordinates else []  # type: ignore[list-item]
+        buffers = [self._buffer(longest + _LENGTH) for _ in range(self.size)] if self.coordinates else None
+        gather(self._filled(data, longest), buffers, group=self.group, group_dst=self.coordinator)
+        return [pickle.loads(found) if (found := _content(one)) else None for one in buffers or ()]  # type: ignore[misc]
+
+    def _buffer(self, length: int) -> Any:
+        assert self.group is not None
+        return mt.empty(length, dtype=mt.uint8, device=self.group.communicator().data_device())
+
+    def _filled(self, data: bytes, longest: int) -> Any:
+        """Return a tensor with the length of ``data``, ``data``, and zeros up to the longest one."""
+        assert self.group is not None
+        whole = bytearray(len(data).to_bytes(_LENGTH, "little") + data.ljust(longest, b"\0"))
+        return mt.frombuffer(whole, dtype=mt.uint8).to(self.group.communicator().data_device())
 
     def finish(self, what: str, last: Callable[[], T]) -> T:
         """Call ``last`` on the coordinator. Return its result on all ranks."""

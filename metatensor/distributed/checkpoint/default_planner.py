@@ -8,6 +8,7 @@ from typing import Any
 
 import metatensor as mt
 from metatensor.checkpoint.boxes import Box, badly_covered, overlap, whole_box
+from metatensor.checkpoint.budget import shared
 from metatensor.distributed.checkpoint._nested_dict import flatten_state_dict, set_element
 from metatensor.distributed.checkpoint.metadata import (
     BytesStorageMetadata,
@@ -327,12 +328,14 @@ class _EmptyStateDictLoadPlanner(DefaultLoadPlanner):
     def set_up_planner(self, state_dict: dict[str, Any], metadata: Metadata | None = None, is_coordinator: bool = False) -> None:
         assert not state_dict and metadata is not None
         paths = metadata.planner_data or {}
-        for name, found in metadata.state_dict_metadata.items():
-            path = paths.get(name, (name,))
-            above = {".".join(map(str, path[: length + 1])) for length in range(len(path))} | {name}
-            if self.keys is None or above & set(self.keys):
-                tensor = isinstance(found, TensorStorageMetadata)
-                set_element(state_dict, path, mt.empty(tuple(found.size), dtype=found.properties.dtype, device="cpu") if tensor else None)
+        with shared():
+            for name, found in metadata.state_dict_metadata.items():
+                path = paths.get(name, (name,))
+                above = (".".join(map(str, path[: length + 1])) for length in range(len(path)))
+                if self.keys is None or name in self.keys or any(one in self.keys for one in above):
+                    tensor = isinstance(found, TensorStorageMetadata)
+                    value = mt.empty(tuple(found.size), dtype=found.properties.dtype, device="cpu") if tensor else None
+                    set_element(state_dict, path, value)
         super().set_up_planner(state_dict, metadata, is_coordinator)
 
 

@@ -20,6 +20,7 @@ from metatensor.checkpoint.budget import shared
 from metatensor.checkpoint.distributed import FORMAT, METADATA
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.opening import Opened
+from metatensor.checkpoint.reading import shown
 from metatensor.checkpoint.writers import ALIGNMENT, OWN, Contents, write_torch
 from metatensor.distributed.checkpoint._folder import STAGED, Saving, file_name, remove
 from metatensor.distributed.checkpoint.metadata import (
@@ -231,6 +232,7 @@ class FileSystemReader(StorageReader):
         self.path = os.fspath(path)
         self.storage_data: dict[MetadataIndex, _StorageInfo] = {}
         self.load_id = str(uuid.uuid4())
+        self._source: Opened | None = None
 
     @property
     def checkpoint_id(self) -> str:
@@ -242,7 +244,7 @@ class FileSystemReader(StorageReader):
         return os.path.exists(checkpoint_id)
 
     def reset(self, checkpoint_id: str | os.PathLike[str] | None = None) -> None:
-        self.storage_data = {}
+        self.storage_data, self._source = {}, None
         if checkpoint_id:
             self.path = os.fspath(checkpoint_id)
         self.load_id = str(uuid.uuid4())
@@ -254,6 +256,7 @@ class FileSystemReader(StorageReader):
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         with self._opened() as source:
             metadata = metadata_of(source)
+        self._source = source  # what it knows of the checkpoint; its files are closed
         metadata.storage_meta = StorageMeta(checkpoint_id=self.path, load_id=self.load_id)
         return metadata
 
@@ -271,11 +274,12 @@ class FileSystemReader(StorageReader):
             info = self.storage_data[item.storage_index]
             return info.relative_path, info.offset
 
-        with self._opened() as source:
+        with self._source or self._opened() as source:
             for item in sorted(plan.items, key=place):
                 if item.type is LoadItemType.BYTE_IO:
                     with shared(source.budget):
-                        planner.load_bytes(item, io.BytesIO(FORMAT.object_bytes(source.checkpoint, item.storage_index.fqn)))
+                        name = item.storage_index.fqn
+                        planner.load_bytes(item, _Object(self.path, name, FORMAT.object_bytes(source.checkpoint, name)))
                     continue
                 target = planner.resolve_tensor(item).detach()
                 if tuple(target.shape) != tuple(item.lengths):
@@ -289,6 +293,14 @@ class FileSystemReader(StorageReader):
         done: Future[None] = Future()
         done.set_result(None)
         return done
+
+
+class _Object(io.BytesIO):
+    """The file of an object, with a name for messages."""
+
+    def __init__(self, path: str, name: str, content: bytes) -> None:
+        super().__init__(content)
+        self.name = f"{path}: {shown(name)}"
 
 
 def _piece(source: Opened, index: MetadataIndex) -> Any:

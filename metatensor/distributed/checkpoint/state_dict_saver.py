@@ -49,8 +49,8 @@ def save(
     ----------
     state_dict : dict
         Entries by name: tensors, distributed tensors, other objects, nested dicts and lists of these, and objects with
-        ``state_dict`` and ``load_state_dict``. Ranks that have the same plain
-        tensor or object must have it with the same values.
+        ``state_dict`` and ``load_state_dict``. Ranks that have a plain tensor or object of
+        one name must have the same values.
     checkpoint_id : str or path, optional
         The folder.
     storage_writer : StorageWriter, optional
