@@ -103,7 +103,7 @@ def plan_reshard(source: str | os.PathLike[str], layout: Layout) -> ReshardPlan:
     Parameters
     ----------
     source : str or path
-        A checkpoint of any format that `metatensor.load` knows.
+        A checkpoint of any format that `metatensor.load` knows, or a skeleton, which has no data.
     layout : Layout
         The mesh, and the placements of tensors on it.
 
@@ -115,7 +115,7 @@ def plan_reshard(source: str | os.PathLike[str], layout: Layout) -> ReshardPlan:
     Raises
     ------
     CheckpointError
-        If the checkpoint is damaged, or has no data.
+        If the checkpoint is damaged.
     ValueError
         If the layout does not fit a tensor.
 
@@ -132,7 +132,7 @@ def plan_reshard(source: str | os.PathLike[str], layout: Layout) -> ReshardPlan:
     {'model.safetensors': 64}
     """
     with shared(), Opened(source) as opened:
-        _check(opened)
+        _check(opened, data=False)
         placements = {name: layout.placements_of(name, len(info.shape)) for name, info in opened.checkpoint.tensors.items()}
         ranks = [RankPlan(rank) for rank in range(layout.size)]
         patterns: dict[Any, list[list[_Load]]] = {}
@@ -178,7 +178,8 @@ def _stored(opened: Opened, name: str) -> tuple[list[str], list[Box]]:
 
 def _readable_in_part(opened: Opened, name: str) -> bool:
     """Return False if the format's reader can only supply whole tensors, as where they are compressed."""
-    return opened.format is FORMAT or opened.checkpoint.tensors[name].offset >= 0
+    info = opened.checkpoint.tensors[name]
+    return opened.format is FORMAT or info.offset >= 0 or info.location == "meta"
 
 
 def _loads(layout: Layout, name: str, info: Any, boxes: list[Box], size: int, partial: bool) -> list[list[_Load]]:
@@ -210,9 +211,9 @@ def _inner(part: Box, block: Box) -> bool:
     return not cut or all(size == 1 for size in part.sizes[: cut[-1]])
 
 
-def _check(opened: Opened) -> None:
+def _check(opened: Opened, data: bool = True) -> None:
     for name, info in opened.checkpoint.tensors.items():
-        if info.location == "meta":
+        if data and info.location == "meta":
             raise CheckpointError(opened.path, f"tensor {shown(name)} has no data: it is a skeleton, or was saved from meta")
         if not isinstance(getattr(mt, info.dtype, None), mt.dtype):
             raise CheckpointError(opened.path, f"tensor {shown(name)} is of {info.dtype}, which metatensor does not compute with")

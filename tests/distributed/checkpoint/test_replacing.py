@@ -1,6 +1,5 @@
 """A folder always has a whole checkpoint: processes are killed while they save, and several save at the same time."""
 
-import fcntl
 import json
 import os
 import random
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("metatensor_cpu")
+fcntl = pytest.importorskip("fcntl")
 
 import metatensor as mt
 from metatensor.distributed import checkpoint

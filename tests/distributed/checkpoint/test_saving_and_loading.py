@@ -272,6 +272,22 @@ def test_damaged_files(tmp_path):
         on_ranks(2, programs.load, tmp_path)
 
 
+@pytest.mark.parametrize("path", [("a", 1 << 40), ("a", -1), ("a", True), ("a",) * 5000, (), "a", ("a", 1.5), 3])
+def test_paths_in_metadata_are_bounded(tmp_path, path):
+    from metatensor.checkpoint._pickle_writer import pickled
+    from metatensor.distributed.checkpoint.format_utils import dcp_to_torch_save
+
+    metadata = checkpoint.save({"w": mt.ones(3, device="cpu")}, checkpoint_id=tmp_path)
+    metadata.planner_data = {"w": path}
+    (tmp_path / ".metadata").write_bytes(pickled(metadata, protocol=4)[0])
+    if isinstance(path, tuple) and path and type(path[-1]) is int:
+        with pytest.raises(ValueError, match="lists in the nested state dict take memory|is not an index of a list"):
+            dcp_to_torch_save(tmp_path, tmp_path / "whole.pt")
+    else:  # not a path: the name counts
+        dcp_to_torch_save(tmp_path, tmp_path / "whole.pt")
+        assert mt.load(tmp_path / "whole.pt")["w"].tolist() == [1, 1, 1]
+
+
 class Custom:
     """A class that the safe loader does not know."""
 
