@@ -29,6 +29,10 @@ __all__ = [
 ]  # fmt: skip
 
 __getattr__, __dir__ = attributes(
-    __name__, ("default_planner", "filesystem", "format_utils", "metadata", "optimizer", "planner", "state_dict", "stateful", "storage"),
-    {"load_sharded_optimizer_state_dict": f"{__name__}.optimizer:load_sharded_optimizer_state_dict"},
+    __name__, (
+        "api", "default_planner", "filesystem", "format_utils", "hf_storage", "layouts", "metadata", "optimizer", "planner", "resharding",
+        "state_dict", "state_dict_loader", "state_dict_saver", "stateful", "storage",
+    ),
+    {name: f"{__name__}.hf_storage:{name}" for name in ("HuggingFaceStorageReader", "HuggingFaceStorageWriter")}
+    | {"load_sharded_optimizer_state_dict": f"{__name__}.optimizer:load_sharded_optimizer_state_dict"},
 )  # fmt: skip

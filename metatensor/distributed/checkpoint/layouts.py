@@ -39,7 +39,7 @@ class Layout:
     >>> from metatensor.distributed.checkpoint.layouts import Layout
     >>> from metatensor.distributed.tensor import Shard
     >>> layout = Layout([4], [("*.weight", [Shard(1)])])
-    >>> layout.blocks("a.weight", (6, 8), 1)
+    >>> layout.blocks("a.weight", (6, 8))[1]
     [Box(offsets=(0, 2), sizes=(6, 2))]
     """
 
@@ -69,9 +69,9 @@ class Layout:
                 return tuple(_positive(one, ndim) for one in given)
         return _fitting((Shard(0),) * len(self.mesh), ndim)
 
-    def blocks(self, name: str, shape: Sequence[int], rank: int) -> list[Box]:
-        """Return the boxes of a tensor that a rank holds, without empty ones."""
-        return _blocks(tuple(shape), self.mesh, self.placements_of(name, len(shape)))[rank]
+    def blocks(self, name: str, shape: Sequence[int]) -> list[list[Box]]:
+        """Return the boxes of a tensor that each rank holds, without empty ones."""
+        return _blocks(tuple(shape), self.mesh, self.placements_of(name, len(shape)))
 
 
 def _positive(one: Placement, ndim: int) -> Placement:

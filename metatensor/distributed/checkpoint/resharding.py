@@ -149,7 +149,7 @@ def plan_reshard(source: str | os.PathLike[str], layout: Layout) -> ReshardPlan:
                     one.reads[file] = one.reads.get(file, 0) + load.read
                     one.held += load.held
                     one.buffer = max(one.buffer, load.buffer)
-        for one, plan in zip(ranks, _save_plans(opened, layout, {})[0]):
+        for one, plan in zip(ranks, _save_plans(opened, layout, {})):
             one.writes = sum(mt.Size(item.tensor_data.chunk.sizes).numel() * item.tensor_data.properties.dtype.itemsize
                              for item in plan.items if item.tensor_data is not None)  # fmt: skip
         for one in ranks:
@@ -185,9 +185,9 @@ def _readable_in_part(opened: Opened, name: str) -> bool:
 def _loads(layout: Layout, name: str, info: Any, boxes: list[Box], size: int, partial: bool) -> list[list[_Load]]:
     """Return what each rank reads of a tensor."""
     found = []
-    for rank in range(layout.size):
+    for blocks in layout.blocks(name, info.shape):
         loads = []
-        for block in layout.blocks(name, info.shape, rank):
+        for block in blocks:
             for place, box in enumerate(boxes):
                 common = overlap(block, box)
                 if common is None:
@@ -265,7 +265,9 @@ def reshard(
     with shared(), Opened(source) as opened:
         _check(opened)
         objects, paths = _objects(opened, drop)
-        plans, metadata = _save_plans(opened, layout, objects)
+        plans, metadata = create_default_global_save_plan(_save_plans(opened, layout, objects))
+        in_order = [*opened.checkpoint.tensors, *objects]
+        metadata.state_dict_metadata = {name: metadata.state_dict_metadata[name] for name in in_order}
         metadata.planner_data = paths
         writer = FileSystemWriter(target)
         writer.set_up_storage_writer(True, rank=0)
@@ -281,16 +283,14 @@ def reshard(
     return metadata
 
 
-def _save_plans(opened: Opened, layout: Layout, objects: dict[str, Any]) -> tuple[list[SavePlan], Metadata]:
+def _save_plans(opened: Opened, layout: Layout, objects: dict[str, Any]) -> list[SavePlan]:
     """Return what each rank saves. Objects are saved by rank 0."""
     plans: list[list[WriteItem]] = [[] for _ in range(layout.size)]
     for name, info in opened.checkpoint.tensors.items():
         properties, shape = TensorProperties(getattr(mt, info.dtype)), mt.Size(info.shape)
         made: dict[Box, WriteItem] = {}
-        for rank, items in enumerate(plans):
-            blocks = layout.blocks(name, info.shape, rank)
-            if not blocks and not shape.numel() and not rank:
-                blocks = [whole_box(info.shape)]
+        held = layout.blocks(name, info.shape) if shape.numel() else [[whole_box(info.shape)]]
+        for items, blocks in zip(plans, held):
             for box in blocks:
                 if box not in made:
                     chunk = ChunkStorageMetadata(mt.Size(box.offsets), mt.Size(box.sizes))
@@ -298,10 +298,7 @@ def _save_plans(opened: Opened, layout: Layout, objects: dict[str, Any]) -> tupl
                     made[box] = WriteItem(MetadataIndex(name, box.offsets), WriteItemType.SHARD, tensor_data=data)
                 items.append(made[box])
     plans[0] += [WriteItem(MetadataIndex(name), WriteItemType.BYTE_IO) for name in objects]
-    saved, metadata = create_default_global_save_plan(saved_once([SavePlan(items) for items in plans], False))
-    in_order = [*opened.checkpoint.tensors, *objects]
-    metadata.state_dict_metadata = {name: metadata.state_dict_metadata[name] for name in in_order}
-    return saved, metadata
+    return saved_once([SavePlan(items) for items in plans], False)
 
 
 def _objects(opened: Opened, drop: bool) -> tuple[dict[str, Any], dict[str, tuple[Any, ...]]]:
@@ -369,8 +366,8 @@ def ranges_of(source: str | os.PathLike[str], layout: Layout) -> Iterator[dict[s
         for name, info in opened.checkpoint.tensors.items():
             size = getattr(mt, info.dtype).itemsize
             pieces = opened.pieces(name, whole_box(info.shape))
-            for rank in range(layout.size):
-                for block in layout.blocks(name, info.shape, rank):
+            for rank, blocks in enumerate(layout.blocks(name, info.shape)):
+                for block in blocks:
                     for piece in pieces:
                         common = overlap(block, piece.box)
                         if common is None:

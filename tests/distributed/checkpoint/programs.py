@@ -84,6 +84,26 @@ def load(folder):
         check(found)
 
 
+def load_into(folder):
+    """Load a part of a safetensors file into distributed parameters."""
+    from .counting import counted
+
+    path = os.path.join(folder, "model.safetensors")
+    weight = mt.arange(256.0 * 1024, device="cpu").reshape(256, 1024)
+    if dist.get_rank() == 0:
+        mt.save({"weight": weight, "bias": mt.ones(256, device="cpu")}, path)
+    dist.barrier()
+    for placements in ([Shard(0), Shard(0)], [Shard(1), Shard(1)], [Shard(0), Shard(1)]):
+        model = mt.nn.Linear(1024, 256, device="meta")
+        model.weight = mt.nn.Parameter(distribute_tensor(model.weight.detach(), mesh(), placements))
+        model.bias = mt.nn.Parameter(distribute_tensor(model.bias.detach(), mesh(), [R, R]))
+        with counted() as reads:
+            mt.load_into(model, path)
+        needed = weight.nbytes // dist.get_world_size() + 1024
+        assert needed <= reads.total() < needed + 2000, (reads.total(), needed)
+        assert model.weight.full_tensor().tolist() == weight.tolist()
+
+
 class Failing(checkpoint.DefaultSavePlanner):
     """A planner that fails on the last rank, after some items."""
 

@@ -120,6 +120,10 @@ def test_only_the_bytes_of_the_part_are_read_from_other_formats(tmp_path, reads,
     assert needed <= reads.total() < 1.02 * needed
 
 
+def test_the_program_of_processes(tmp_path):
+    on_ranks(1, programs.load_into, tmp_path)
+
+
 def test_small_gaps_are_read_along(tmp_path, reads):
     path = tmp_path / "model.safetensors"
     mt.save({"w": mt.arange(4000.0, device="cpu").reshape(1000, 4)}, path)

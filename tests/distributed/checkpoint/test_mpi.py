@@ -39,6 +39,11 @@ def test_in_threads_and_with_failures(tmp_path, program):
 
 
 @pytest.mark.slow
+def test_each_process_reads_its_part(tmp_path):
+    run(4, "load_into", tmp_path)
+
+
+@pytest.mark.slow
 def test_a_process_dies_while_saving(tmp_path):
     done = mpiexec.run(3, *MODULE, "die", str(tmp_path))
     assert done.returncode != 0 and "not reached" not in done.stdout

@@ -69,7 +69,7 @@ def test_the_layout_is_that_of_distributed_tensors():
         mesh = init_device_mesh("cpu", (2, 3))
         for placements in programs.PLACEMENTS:
             tensor = distribute_tensor(mt.arange(210.0, device="cpu").reshape(shape), mesh, placements)
-            boxes = Layout([2, 3], [(None, placements)]).blocks("w", shape, dist.get_rank())
+            boxes = Layout([2, 3], [(None, placements)]).blocks("w", shape)[dist.get_rank()]
             assert [(tuple(one.offsets), tuple(one.sizes)) for one in tensor.__create_chunk_list__()] == boxes
             assert sum(box.numel for box in boxes) == tensor._local_tensor.numel()
 

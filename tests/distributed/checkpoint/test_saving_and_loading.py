@@ -134,6 +134,16 @@ def test_other_formats_are_loaded(tmp_path):
     on_ranks(4, load)
 
 
+def test_folders_of_safetensors(tmp_path):
+    state = {f"w{i}": programs.whole(i) for i in range(4)}
+    mt.save(state, tmp_path / "model.safetensors", max_shard_size=2000)
+    found = {"w2": mt.zeros(*programs.SHAPE, device="cpu")}
+    checkpoint.load(found, storage_reader=checkpoint.HuggingFaceStorageReader(tmp_path))
+    assert found["w2"].tolist() == programs.whole(2).tolist()
+    with pytest.raises(NotImplementedError, match=r"metatensor.checkpoint.convert makes safetensors files of them"):
+        checkpoint.HuggingFaceStorageWriter(tmp_path)
+
+
 def test_tensors_on_meta(tmp_path):
     on_ranks(4, programs.save, tmp_path)
 
@@ -203,6 +213,10 @@ def test_conversions(tmp_path):
     on_ranks(2, programs.load, tmp_path / "again")
     part = checkpoint.state_dict_loader._load_state_dict_from_keys({"model.w1", "lists"}, checkpoint_id=tmp_path / "dcp")
     assert list(part) == ["model", "lists"] and list(part["model"]) == ["w1"] and part["lists"][1] == {"betas": (0.9, 0.99)}
+    with pytest.raises(TypeError, match=r"would lack 'step', 'lists.1.betas'"):
+        mt.checkpoint.convert(tmp_path / "dcp", tmp_path / "model.safetensors")
+    mt.checkpoint.convert(tmp_path / "dcp", tmp_path / "model.safetensors", drop=True)
+    assert mt.load(tmp_path / "model.safetensors")["model.w3"].tolist() == programs.whole(3).tolist()
     mt.save([1], tmp_path / "list.pt")
     with pytest.raises(TypeError, match="expected a state dict in the file, got list"):
         torch_save_to_dcp(tmp_path / "list.pt", tmp_path / "new")
