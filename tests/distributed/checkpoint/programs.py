@@ -3,9 +3,11 @@
     mpiexec -n 2 python -m distributed.checkpoint.programs PROGRAM FOLDER    (in the folder ``tests``)
 """
 
+import itertools
 import os
 import signal
 import sys
+import threading
 
 import metatensor as mt
 from metatensor import distributed as dist
@@ -143,14 +145,14 @@ def die(folder):
     print("not reached")
 
 
-def generations(folder, first=1):
-    """Save generations until killed. Print the number of each when it is complete."""
-    generation = int(first)
-    while True:
+def generations(folder, first, seconds):
+    """Save generations, and print the number of each when it is complete. After some seconds, the last rank is killed."""
+    if dist.get_rank() == dist.get_world_size() - 1:
+        threading.Timer(float(seconds), lambda: os.kill(os.getpid(), signal.SIGKILL)).start()
+    for generation in itertools.count(int(first)):
         save(folder, float(generation))
         if dist.get_rank() == 0:
             print(generation, flush=True)
-        generation += 1
 
 
 def main():

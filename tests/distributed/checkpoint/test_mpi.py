@@ -51,3 +51,18 @@ def test_a_process_dies_while_saving(tmp_path):
     assert found["model.w3"].tolist() == programs.whole(3).tolist() and found["step"] == 7
     run(2, "save", tmp_path)
     assert len(os.listdir(tmp_path)) == 3, os.listdir(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seconds", [0.05, 0.3, 0.61])
+def test_a_process_is_killed_at_some_time(tmp_path, seconds):
+    run(3, "save", tmp_path)
+    done = mpiexec.run(3, *MODULE, "generations", str(tmp_path), "2", str(seconds))
+    assert done.returncode != 0
+    told = ([1] + [int(line) for line in done.stdout.split() if line.isdigit()])[-1]
+    found = mt.load(tmp_path, "cpu")
+    scale = int(found["half"][0].item())
+    assert scale in (told, told + 1)
+    assert found["step"] == 7 * scale
+    for i in range(len(programs.PLACEMENTS)):
+        assert found[f"model.w{i}"].tolist() == programs.whole(i, scale).tolist()

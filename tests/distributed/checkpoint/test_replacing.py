@@ -82,6 +82,64 @@ def test_killed_at_any_time(tmp_path):
     assert len(os.listdir(tmp_path)) == 3, os.listdir(tmp_path)
 
 
+# For each step, a child process saves a generation and kills itself at the n-th change of the file system.
+AT_EACH_STEP = """
+import os, signal, sys
+import metatensor as mt
+from metatensor.distributed import checkpoint
+
+folder, tensors = sys.argv[1], 3
+
+def save(value):
+    checkpoint.save({f"w{i}": mt.full((50, 20), float(value), device="cpu") for i in range(tensors)}, checkpoint_id=folder)
+
+def dying(at):
+    count = 0
+    def watched(function):
+        def call(*args, **options):
+            nonlocal count
+            count += 1
+            if count == at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*args, **options)
+        return call
+    for name in ("link", "replace", "rename", "unlink", "fsync", "ftruncate", "write", "open", "mkdir", "close"):
+        setattr(os, name, watched(getattr(os, name)))
+
+save(0)
+value = at = 0
+while True:
+    at += 1
+    child = os.fork()
+    if child == 0:
+        dying(at)
+        save(value + 1)
+        os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    found = mt.load(folder, "cpu")
+    values = {one for tensor in found.values() for one in tensor.reshape(-1).tolist()}
+    print(at, int(os.WIFSIGNALED(status)), value, sorted(values), flush=True)
+    assert len(found) == tensors and values in ({float(value)}, {float(value + 1)}), values
+    value = int(values.pop())
+    if not os.WIFSIGNALED(status):
+        break
+print(sorted(os.listdir(folder)))
+"""
+
+
+def test_killed_at_each_step(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EACH_STEP, str(tmp_path)], capture_output=True, text=True, env=environment, timeout=100, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    *steps, left = done.stdout.splitlines()
+    killed = [line.split() for line in steps if line.split()[1] == "1"]
+    replaced = [line for line in killed if float(line[3].strip("[]")) == int(line[2]) + 1]
+    assert len(killed) > 15 and 0 < len(replaced) < len(killed), done.stdout
+    assert left.count(".distcp") == 1 and left.count("'") == 4, left  # nothing else is left
+
+
 @pytest.mark.slow
 def test_killed_many_times(tmp_path):
     counts = kill_again_and_again(tmp_path, 60, seed=1)
