@@ -95,6 +95,11 @@ class Saving:
         if self._journal is not None:
             with suppress(OSError):
                 os.unlink(self.journal)
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave everything to the next saver."""
+        if self._journal is not None:
             os.close(self._journal)
             self._journal = None
 

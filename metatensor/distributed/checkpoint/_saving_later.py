@@ -179,7 +179,7 @@ class _Later:
         self._tell(self._note(self.rank, "done"), own)
         answer = self._hear(self._note(self.rank, "told"), time.monotonic() + PATIENCE, self._coordinator_lives)
         if answer is not None:
-            self.writer.abandon()
+            self.writer.abandon(isinstance(answer, CheckpointException))
             raise answer
 
     def _coordinator_lives(self) -> bool:

@@ -17,7 +17,7 @@ from metatensor.checkpoint.atomic import Staged
 from metatensor.checkpoint.box_reading import read_piece
 from metatensor.checkpoint.boxes import Box
 from metatensor.checkpoint.budget import shared
-from metatensor.checkpoint.distributed import FORMAT, METADATA
+from metatensor.checkpoint.distributed import FORMAT, METADATA, files_of
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.opening import Opened
 from metatensor.checkpoint.reading import shown
@@ -180,14 +180,24 @@ class FileSystemWriter(StorageWriter):
         metadata.storage_data = {one.index: one.storage_data for found in results for one in found}
         metadata.storage_meta = self.storage_meta()
         self._saving.commit(pickled(metadata, protocol=4)[0], before_end)
-        self._saving = None
+        self._saving, self._written = None, []
 
-    def abandon(self) -> None:
-        """Remove what this rank has written. The checkpoint that was there before stays."""
-        remove(self.path, self._written)
+    def abandon(self, agreed: bool = True) -> None:
+        """Remove what was written, unless it is the checkpoint already. The checkpoint that was there before stays.
+
+        ``agreed`` is false if other ranks may not know that saving has failed, as after a failure of communication. The
+        coordinator may then still complete the checkpoint, so nothing is removed. If it does not, the next saver removes it.
+        """
         if self._saving is not None:
-            self._saving.abandon()
+            if agreed:
+                self._saving.abandon()
+            else:
+                self._saving.leave()
             self._saving = None
+        elif agreed and self._written:
+            kept = files_of(os.path.join(self.path, METADATA))
+            remove(self.path, set(self._written) - kept if kept is not None else ())
+        self._written = []
 
     def storage_meta(self) -> StorageMeta:
         return StorageMeta(checkpoint_id=self.path, save_id=self.save_id)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metatensor.distributed.checkpoint._ranks import Ranks
+from metatensor.distributed.checkpoint.api import CheckpointException
 from metatensor.distributed.checkpoint.default_planner import DefaultSavePlanner
 from metatensor.distributed.checkpoint.filesystem import FileSystemWriter
 from metatensor.distributed.checkpoint.metadata import Metadata
@@ -144,9 +145,9 @@ def _save(state_dict: dict[str, Any], writer: StorageWriter, ranks: Ranks, plann
             return made[0]
 
         return ranks.finish("save", finish)
-    except BaseException:
+    except BaseException as error:
         if isinstance(writer, FileSystemWriter):
-            writer.abandon()
+            writer.abandon(ranks.size == 1 or isinstance(error, CheckpointException))
         raise
 
 
@@ -195,6 +196,6 @@ def async_save(
     try:
         plan, made = _planned(states, writer, ranks, planner)
         return save_later(plan, made[0] if made else None, writer, ranks, planner)
-    except BaseException:
-        writer.abandon()
+    except BaseException as error:
+        writer.abandon(ranks.size == 1 or isinstance(error, CheckpointException))
         raise

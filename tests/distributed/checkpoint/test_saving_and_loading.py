@@ -270,6 +270,32 @@ def test_a_rank_that_fails(tmp_path):
     assert len(files(tmp_path)) == 5
 
 
+@pytest.mark.parametrize("step, scale", [("finish", 2), ("gather", 1)])
+@pytest.mark.parametrize("ranks", [(0,), (1,), (0, 1, 2)])
+def test_communication_that_fails(tmp_path, monkeypatch, step, scale, ranks):
+    """A rank does not remove its files if another one may complete the checkpoint, or has completed it."""
+    on_ranks(3, programs.save, tmp_path)
+    before = getattr(checkpoint.state_dict_saver.Ranks, step)
+
+    def failing(self, what, function):
+        found = before(self, what, function)
+        if self.rank in ranks and (step == "finish" or getattr(self, "planned", False)):
+            raise ConnectionError("a message was lost")
+        self.planned = True
+        return found
+
+    with monkeypatch.context() as patch, pytest.raises((ConnectionError, sim.RankFailed)):
+        patch.setattr(checkpoint.state_dict_saver.Ranks, step, failing)
+        on_ranks(3, programs.save, tmp_path, 2.0)
+    found = mt.load(tmp_path, "cpu")
+    assert found["step"] == 7 * scale or (step == "gather" and 0 not in ranks)
+    for i in range(len(programs.PLACEMENTS)):
+        assert found[f"model.w{i}"].tolist() == programs.whole(i, found["step"] / 7).tolist()
+    on_ranks(3, programs.save, tmp_path)
+    assert len(files(tmp_path)) == 4
+    on_ranks(3, programs.load, tmp_path)
+
+
 def test_damaged_files(tmp_path):
     on_ranks(2, programs.save, tmp_path)
     path = tmp_path / "__1_0.distcp"
