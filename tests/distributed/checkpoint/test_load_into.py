@@ -37,6 +37,8 @@ def written(folder, form):
     elif form == "index":
         mt.save({name: one.contiguous() for name, one in state.items()}, folder / "model.safetensors", max_shard_size=2000)
         path = folder / "model.safetensors.index.json"
+    elif form == "gguf":
+        write_gguf(path, state)
     elif form == "big.npz":
         np = pytest.importorskip("numpy")
         np.savez_compressed(path, **{name: one.numpy() for name, one in state.items()})
@@ -50,7 +52,18 @@ def written(folder, form):
     return path
 
 
-@pytest.mark.parametrize("form", ["safetensors", "pt", "old.pt", "npz", "big.npz", "turned.npz", "index", "distributed"])
+def write_gguf(path, state):
+    """Write a GGUF file of float32 tensors."""
+    header, data = struct.pack("<4sIQQ", b"GGUF", 3, len(state), 0), b""
+    for name, tensor in state.items():
+        shape = tuple(tensor.shape)[::-1] or (1,)
+        header += struct.pack(f"<Q{len(name)}sI{len(shape)}QIQ", len(name), name.encode(), len(shape), *shape, 0, len(data))
+        data += tensor.contiguous().numpy().tobytes()
+        data += bytes(-len(data) % 32)
+    path.write_bytes(header + bytes(-len(header) % 32) + data)
+
+
+@pytest.mark.parametrize("form", ["safetensors", "gguf", "pt", "old.pt", "npz", "big.npz", "turned.npz", "index", "distributed"])
 def test_any_format_and_placements(tmp_path, form):
     path = written(tmp_path, form)
 
