@@ -74,7 +74,7 @@ def read_piece(
 
     def fill(tensor: Any, step: Callable[[int], None] | None) -> None:
         _fill(tensor, lambda memory: source.read_ranges(
-            key, piece, (begin * size for begin in reading.ranges()), reading.length * size, memory, step,
+            key, piece, reading.ranges(size), reading.length * size, memory, step,
         ))  # fmt: skip
 
     plain = reading.stride == contiguous(box.sizes) or _ordered(box.sizes, reading.stride)

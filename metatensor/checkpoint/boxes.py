@@ -66,10 +66,18 @@ class Reading(NamedTuple):
         """The number of elements that are read."""
         return self.length * prod(count for count, _ in self.loops)
 
-    def ranges(self) -> Iterator[int]:
-        """Yield the position of each range."""
-        for index in product(*(range(count) for count, _ in self.loops)):
-            yield self.first + sum(i * step for i, (_, step) in zip(index, self.loops))
+    def ranges(self, itemsize: int = 1) -> Iterator[int]:
+        """Yield the position of each range, in units of which an element has ``itemsize``."""
+        first = self.first * itemsize
+        if not self.loops:
+            yield first
+            return
+        *outer, (count, step) = self.loops
+        last = range(0, count * step * itemsize, step * itemsize)
+        for index in product(*(range(0, count * step * itemsize, step * itemsize) for count, step in outer)):
+            begin = first + sum(index)
+            for offset in last:
+                yield begin + offset
 
 
 def reading_of(box: Box, stride: Sequence[int], itemsize: int) -> Reading:

@@ -41,6 +41,14 @@ def span_bytes(info: TensorInfo) -> int:
     return span(info.shape, info.stride) * (info.nbytes // elements)
 
 
+def read_at(file: BinaryIO, target: memoryview, position: int) -> int:
+    """Fill ``target`` with bytes of a file from ``position`` on. Return how many were read."""
+    if hasattr(os, "preadv"):
+        return os.preadv(file.fileno(), (target,), position)
+    file.seek(position)
+    return int(file.readinto(target))  # type: ignore[attr-defined]
+
+
 class Opened:
     """An open checkpoint, described by `checkpoint`. Use it as a context manager, or call `close`."""
 
@@ -153,15 +161,16 @@ class Opened:
                 target[at : at + length] = data[begin : begin + length]
                 at += length
             return
-        file = self._file(piece.path)
+        file, start = self._file(piece.path), piece.info.offset
         for begin in ranges:
-            file.seek(piece.info.offset + begin)
             end = at + length
+            position = start + begin
             while at < end:
-                count = file.readinto(target[at : min(end, at + CHUNK)])  # type: ignore[attr-defined]
+                count = read_at(file, target[at : min(end, at + CHUNK)], position)
                 if not count:
                     raise CheckpointError(piece.path, f"truncated: tensor {shown(name)} lacks {end - at:,} bytes at its end")
                 at += count
+                position += count
                 if step is not None:
                     step(count)
 

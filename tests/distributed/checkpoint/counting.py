@@ -39,11 +39,20 @@ def counted():
     def open_file(path):
         return Counting(str(path), "rb", opener=source._ordinary)
 
+    read_at = opening.read_at
+
+    def counting_read_at(file, target, position):
+        count = read_at(file, target, position)
+        found.setdefault(file.name, []).append((position, position + count))
+        return count
+
     before = [(module, module.open_file) for module in (distributed, opening)]
     for module, _ in before:
         module.open_file = open_file
+    opening.read_at = counting_read_at
     try:
         yield found
     finally:
+        opening.read_at = read_at
         for module, function in before:
             module.open_file = function
