@@ -20,12 +20,14 @@ cdef extern from "Python.h":
     const char* utf8_of "PyUnicode_AsUTF8AndSize"(object text, Py_ssize_t* n) except NULL
 
 cdef enum:
+    SHORT_TAIL = 1024
     TAIL = 66000                        # enough for an end record with the longest possible comment
     MAX_DIRECTORY = 256 << 20
     RATIO = 100                         # beyond this multiple of the file's size, deflated members are charged
     EOCD = 0x06054B50
     EOCD64 = 0x06064B50
     LOCATOR = 0x07064B50
+    LOCATOR_SIZE = 20
     CENTRAL = 0x02014B50
     LOCAL = 0x04034B50
 
@@ -74,16 +76,20 @@ cdef class Directory:
 
     def __init__(self, source not None):
         cdef bytes tail
-        cdef long long base, at, count, size, start
+        cdef long long base = 0, at = -1, count, size, start
+        cdef int length
         self.source = source
         self.file = source.name
         self.index = {}
         if self.entries:
             raise RuntimeError("a directory is read once")
         total = <long long>source.size
-        base = total - min(<long long>TAIL, total)
-        tail = source.read(base, total - base, "the end of the zip file")
-        at = self.find_end(tail)
+        for length in range(2):  # few files have a long comment after the end record
+            base = total - min(<long long>(TAIL if length else SHORT_TAIL), total)
+            tail = source.read(base, total - base, "the end of the zip file")
+            at = self.find_end(tail)
+            if at >= LOCATOR_SIZE or base == 0:
+                break
         if at < 0:
             raise self.wrong(total, "the zip file has no end record: it is truncated, or not a zip file")
         self.read_end(tail, base, at, &count, &size, &start)

@@ -23,7 +23,7 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Staged", "hidden_name", "lock", "mode_of", "replacing", "shortened", "sweep", "sync_folder"]
+__all__ = ["Staged", "held", "hidden_name", "lock", "mode_of", "replacing", "shortened", "sweep", "sync_folder"]
 
 MAX_NAME = 255
 """Longest file name in bytes on common file systems."""
@@ -77,6 +77,28 @@ def lock(handle: int, wait: bool) -> bool | None:
     except OSError:
         return None
     return True
+
+
+def held(path: str) -> int | None:
+    """Lock the file at ``path`` and return its file descriptor, or None if locking is not possible."""
+    while True:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600)
+        except OSError:
+            return None
+        try:
+            if stat.S_ISREG(os.fstat(handle).st_mode) and lock(handle, wait=True):
+                if os.path.samestat(os.fstat(handle), os.lstat(path)):
+                    return handle
+            else:
+                os.close(handle)
+                return None
+        except FileNotFoundError:  # the previous saver has removed it
+            pass
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)
 
 
 def sweep(folder: str, base: str) -> None:

@@ -139,7 +139,7 @@ def _stand_ins(opened: Opened, form: str) -> tuple[Any, dict[str, Any], list[str
     unknown = [name for name in opened.checkpoint.metadata.get("unknown names", "").split(", ") if name]
     lacking = list(opened.checkpoint.unsupported)
     if not hasattr(opened.format, "unpickle"):
-        return tensors, tensors, lacking
+        return tensors, tensors, lacking + list(getattr(opened.checkpoint.private, "others", ()))  # of a distributed checkpoint
     if unknown:
         # The tensors of a module are saved as its state dict, so the module itself is not reported as missing.
         return tensors, tensors, lacking + [f"objects of {name}" for name in unknown if not name.startswith("torch.nn.")]

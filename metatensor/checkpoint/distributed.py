@@ -10,25 +10,26 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from itertools import groupby, product
 from math import prod
-from operator import itemgetter
 from struct import pack
 from typing import Any, BinaryIO, NamedTuple
 
 from metatensor.checkpoint._values import Known, Record
+from metatensor.checkpoint.boxes import MAX_CUT, Box, badly_covered, overlap
 from metatensor.checkpoint.budget import Claims, current
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.map_location import Places
-from metatensor.checkpoint.model import Checkpoint, TensorInfo
+from metatensor.checkpoint.model import Checkpoint, Piece, TensorInfo
 from metatensor.checkpoint.reading import Item, beside, contiguous, counted, materialise, must_be_found, resolved, row_major, shown
 from metatensor.checkpoint.source import Source, open_file
 
-__all__ = ["FORMAT", "Distributed", "Part"]
+__all__ = ["FORMAT", "METADATA", "SUFFIX", "Distributed", "Part", "files_of"]
 
 MAX_METADATA = 1 << 28
-MAX_CUT = 12
 MAX_DIMS = 64
+MAX_PATH = 100
+SUFFIX = ".distcp"
+METADATA = ".metadata"
 MODULE = b"torch.distributed.checkpoint.metadata"
 
 
@@ -48,6 +49,11 @@ class _Chunk(NamedTuple):
     file: str
     begin: int
     length: int
+
+    @property
+    def box(self) -> Box:
+        """The part of the tensor."""
+        return Box(self.offsets, self.sizes)
 
 
 class _Tensor(NamedTuple):
@@ -94,8 +100,43 @@ class Distributed:
         layout: _Layout = checkpoint.private
         return _Assembly(layout, tensor, layout.tensors[tensor])()
 
+    def piece(self, checkpoint: Checkpoint, tensor: str, offsets: tuple[int, ...]) -> Piece:
+        """Return the chunk of a tensor that begins at ``offsets``."""
+        layout: _Layout = checkpoint.private
+        chunk = layout.chunk_at(tensor, offsets)
+        return _Assembly(layout, tensor, layout.tensors[tensor]).piece(chunk)
+
+    def object_bytes(self, checkpoint: Checkpoint, name: str) -> bytes:
+        """Return the file, in any format, that holds an object that is not a tensor."""
+        layout: _Layout = checkpoint.private
+        chunk = layout.others[name]
+        path = beside(layout.name, chunk.file, "the file")
+        with open_file(path) as file:
+            return Source(file, path).read(chunk.begin, chunk.length, f"the object {shown(name)}")
+
+    def pieces(self, checkpoint: Checkpoint, tensor: str, box: Box) -> list[Piece]:
+        """Return the chunks that hold elements of a box."""
+        layout: _Layout = checkpoint.private
+        assembly = _Assembly(layout, tensor, layout.tensors[tensor])
+        return [assembly.piece(chunk) for chunk in layout.tensors[tensor].chunks if overlap(chunk.box, box) is not None]
+
 
 FORMAT = Distributed()
+
+
+def files_of(path: str) -> set[str] | None:
+    """Return the names of the ``.distcp`` files to which the metadata at ``path`` refers, or None if it cannot be read."""
+    try:
+        with open_file(path) as file:
+            source = Source(file, path)
+            root = _unpickled(source.read(0, min(source.size, MAX_METADATA)), path)
+    except FileNotFoundError:
+        return set()
+    except (OSError, CheckpointError):
+        return None
+    table = _get(root, "storage_data", 2) if isinstance(root, Record) else None
+    found = (_get(info, "relative_path", 0) for info in table.values() if isinstance(info, Record)) if isinstance(table, dict) else ()
+    return {name for name in found if isinstance(name, str) and name.endswith(SUFFIX) and not any(c in name for c in "/\\:\0")}
 
 
 class Part(io.RawIOBase):
@@ -144,6 +185,7 @@ class _Layout:
         self.others: dict[str, _Chunk] = {}
         self._sizes: dict[str, int] = {}
         self._claims: dict[str, Claims] = {}
+        self._at: dict[str, dict[bytes, _Chunk]] = {}
         self.budget = current()
         if not isinstance(root, Record) or root.name != "Metadata" or not isinstance(root.state, dict):
             raise CheckpointError(name, "it is a pickle, but not of a distributed checkpoint's metadata")
@@ -162,6 +204,7 @@ class _Layout:
                 self.others[key] = places[key, None]
             else:
                 raise self._wrong(key, f"it is of class {entry.name}, which does not describe an entry")
+        self.paths = _paths(_get(root, "planner_data", 1))
         self.size += sum(self._sizes.values())
 
     def _places(self, table: Any) -> dict[tuple[str, Any], _Chunk]:
@@ -224,6 +267,12 @@ class _Layout:
         _check_cover(self, key, shape, found)
         return _Tensor(dtype.name, shape, nbytes, found)
 
+    def chunk_at(self, key: str, offsets: tuple[int, ...]) -> _Chunk:
+        """Return the chunk of a tensor that begins at ``offsets``."""
+        if key not in self._at:
+            self._at[key] = {_packed(chunk.offsets): chunk for chunk in self.tensors[key].chunks}
+        return self._at[key][_packed(offsets)]
+
     def value(self, chunk: _Chunk, place: Places) -> Any:
         """Load a saved value that is not a tensor."""
         from metatensor.checkpoint.formats import format_of
@@ -240,6 +289,16 @@ class _Layout:
         return CheckpointError(self.name, f"{shown(key)}: {reason}")
 
 
+def _paths(table: Any) -> dict[str, tuple[Any, ...]]:
+    """Return the path of each entry in the nested state dict that was saved. Omit what is not a path."""
+    if not isinstance(table, dict):
+        return {}
+    return {
+        key: path for key, path in table.items()
+        if isinstance(key, str) and isinstance(path, tuple) and 0 < len(path) <= MAX_PATH and all(type(one) in (str, int) for one in path)
+    }  # fmt: skip
+
+
 def _is_sizes(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) <= MAX_DIMS and all(type(size) is int and 0 <= size < 2**63 for size in value)
 
@@ -250,34 +309,20 @@ def _packed(offsets: tuple[int, ...]) -> bytes:
 
 
 def _check_cover(layout: _Layout, key: str, shape: tuple[int, ...], chunks: list[_Chunk]) -> None:
-    """Check that the chunks contain each element of a tensor exactly once.
-
-    Sum signed corners over all chunks: a corner counts +1 if an even number of its coordinates are upper ends, else -1.
-    The chunks tile the tensor exactly if these sums equal the signed corners of the whole tensor. Dimensions that no
-    chunk splits are ignored.
-    """
+    """Check that the chunks contain each element of a tensor exactly once."""
     total = sum(prod(chunk.sizes) for chunk in chunks)
     if total != prod(shape):
         raise layout._wrong(key, f"its chunks hold {total:,} elements, but its shape {shown(list(shape))} has {prod(shape):,}")
-    full = [chunk for chunk in chunks if prod(chunk.sizes)]
-    cut = [dim for dim, size in enumerate(shape) if any(chunk.sizes[dim] != size for chunk in full)]
-    if not full:
-        return
-    if len(cut) > MAX_CUT:
-        raise layout._wrong(key, f"its chunks divide {len(cut)} dimensions; at most {MAX_CUT} are supported")
-    layout.budget.charge(layout.name, max(0, 16 * len(full) << len(cut)) - 1024 * len(full), f"the chunks of {shown(key)} take time")
-    corners: list[tuple[tuple[int, ...], int]] = []
-    whole = [(0, shape[dim]) for dim in cut]
-    for sign, box in ((-1, whole), *((1, [(chunk.offsets[dim], chunk.offsets[dim] + chunk.sizes[dim]) for dim in cut]) for chunk in full)):
-        for corner in product((0, 1), repeat=len(cut)):
-            corners.append((tuple([ends[upper] for ends, upper in zip(box, corner)]), -sign if sum(corner) % 2 else sign))
-    corners.sort()
-    for place, same in groupby(corners, key=itemgetter(0)):
-        if sum(sign for _, sign in same):
-            at = [0] * len(shape)
-            for dim, value in zip(cut, place):
-                at[dim] = value
-            raise layout._wrong(key, f"its chunks overlap, or leave a gap, at {shown(at)}")
+    full = [chunk.box for chunk in chunks if prod(chunk.sizes)]
+    cut = sum(any(box.sizes[dim] != size for box in full) for dim, size in enumerate(shape))
+    if cut <= MAX_CUT:
+        layout.budget.charge(layout.name, max(0, 16 * len(full) << cut) - 1024 * len(full), f"the chunks of {shown(key)} take time")
+    try:
+        at = badly_covered(shape, full)
+    except ValueError as error:
+        raise layout._wrong(key, f"its {error}") from None
+    if at is not None:
+        raise layout._wrong(key, f"its chunks overlap, or leave a gap, at {shown(list(at))}")
 
 
 class _Assembly:
@@ -302,24 +347,30 @@ class _Assembly:
                     out[begin * size : end * size] = data[run * count : (run + 1) * count]
         return out
 
-    def _chunk(self, chunk: _Chunk) -> Any:
-        """Return the elements of a chunk in row-major order."""
+    def piece(self, chunk: _Chunk) -> Piece:
+        """Return the location of a chunk's elements, from the header of its zip file."""
         from metatensor.checkpoint import zips
 
         path = beside(self.layout.name, chunk.file, "the file")
         with open_file(path) as file:
             part: Any = Part(file, chunk.begin, chunk.length)
             found = zips.FORMAT.inspect(part, path)
-            infos = list(found.tensors.values())
-            if len(infos) != 1 or infos[0].dtype != self.tensor.dtype or infos[0].shape != chunk.sizes:
-                raise CheckpointError(path, f"the chunk of {shown(self.key)} at byte {chunk.begin:,} does not match the metadata")
-            info = infos[0]
-            part.seek(0)
-            if info.offset < 0:
-                raise CheckpointError(path, f"the chunk of {shown(self.key)} at byte {chunk.begin:,} is compressed or byte-swapped")
-            from metatensor.checkpoint.opening import span_bytes
+        infos = list(found.tensors.values())
+        if len(infos) != 1 or infos[0].dtype != self.tensor.dtype or infos[0].shape != chunk.sizes:
+            raise CheckpointError(path, f"the chunk of {shown(self.key)} at byte {chunk.begin:,} does not match the metadata")
+        if infos[0].offset < 0:
+            raise CheckpointError(path, f"the chunk of {shown(self.key)} at byte {chunk.begin:,} is compressed or byte-swapped")
+        return Piece(chunk.box, path, infos[0]._replace(offset=chunk.begin + infos[0].offset))
 
-            data = Source(part, path).read(info.offset, span_bytes(info), f"the chunk of {shown(self.key)}")
+    def _chunk(self, chunk: _Chunk) -> Any:
+        """Return the elements of a chunk in row-major order."""
+        from metatensor.checkpoint.opening import span_bytes
+
+        _, path, info = self.piece(chunk)
+        assert path is not None
+        with open_file(path) as file:
+            part: Any = Part(file, chunk.begin, chunk.length)
+            data = Source(part, path).read(info.offset - chunk.begin, span_bytes(info), f"the chunk of {shown(self.key)}")
         data = resolved(data, info, path)
         if info.stride is None or info.stride == contiguous(info.shape) or not info.nbytes:
             return data

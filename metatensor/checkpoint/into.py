@@ -6,17 +6,17 @@ import os
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
-from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import metatensor as mt
 from metatensor._core.recorder import suspended
 from metatensor._core.storage_views import tensor_from_storage
+from metatensor.checkpoint.box_reading import read_block
 from metatensor.checkpoint.opening import Opened, path_of
-from metatensor.checkpoint.planning import Part, plan_for, quoted, state_of
+from metatensor.checkpoint.planning import Part, is_distributed, local_part, plan_for, quoted, state_of
 from metatensor.checkpoint.progress import Progress, progress_for
-from metatensor.checkpoint.reading import contiguous, span
+from metatensor.checkpoint.reading import span
 from metatensor.deferred import is_deferred
 from metatensor.deferred.named_tensors import named_tensors
 from metatensor.nn._parameter import without_grad
@@ -42,6 +42,9 @@ def load_into(
 ) -> _IncompatibleKeys:
     """Load the parameters and persistent buffers of ``model`` from the checkpoint at ``path``, by name.
 
+    Parameters and buffers may be distributed tensors (`DTensor`) with any placements on any mesh. Each process then
+    reads the bytes of its parts only, without communication.
+
     Names, shapes and dtypes are checked before any data is read. Each tensor is then read once, directly into its
     memory on the device. No second copy of the model ever exists. A conversion holds at most one extra tensor.
     Parameters keep their identity, so tied parameters stay tied, and a tied parameter is found under any of its names.
@@ -57,14 +60,15 @@ def load_into(
         A file or folder that `load` accepts.
     device : device, str, dict or callable, optional
         Where to put the tensors. A dict maps names or name prefixes ("layers.0", "") to devices. A callable maps a name
-        to a device. By default tensors stay on their device, and those on meta go to the default device.
+        to a device. By default tensors stay on their device, and those on meta go to the default device, or the device
+        type of their mesh.
     dtype : dtype or "checkpoint", optional
         The dtype of floating-point tensors. By default the model's dtypes are kept. "checkpoint" takes every dtype from
         the file.
     shard : dict or callable, optional
         Which part of each stored tensor the model holds. A dict maps names, and a callable maps (name, stored shape),
-        to a slice, a tuple with one slice per dimension, or None for the whole tensor. For a contiguous tensor only the
-        required rows are read.
+        to a slice, a tuple with one slice per dimension, or None for the whole tensor. Only the required bytes are
+        read, unless the file compresses them.
     strict : bool, default True
         Raise if the checkpoint lacks a name of the model or has an extra one.
     prefix : str, default ""
@@ -117,7 +121,7 @@ def load_into(
         with progress_for(progress, total) as shown:
             for unit in units:
                 _load_unit(unit, source, shown, others)
-                done.update((part.name, _mark(part.tensor)) for part in unit)
+                done.update((part.name, _mark(part.local)) for part in unit)
     _unfinished.pop(model, None)
     _warn_of_meta(model)
     return keys
@@ -144,7 +148,7 @@ def _mark(tensor: Any) -> tuple[int, int, Any]:
 
 def _is_done(part: Part, done: dict[str, Any]) -> bool:
     """Return True if an earlier call loaded a part and its tensor has not been modified since."""
-    return not part.tensor.is_meta and done.get(part.name) == _mark(part.tensor)
+    return not part.local.is_meta and done.get(part.name) == _mark(part.local)
 
 
 def _beside(model: Any, units: list[list[Part]]) -> dict[Any, list[Any]]:
@@ -153,7 +157,7 @@ def _beside(model: Any, units: list[list[Part]]) -> dict[Any, list[Any]]:
     They are buffers that the checkpoint lacks, and plain attributes.
     """
     loaded = {id(part.tensor) for unit in units for part in unit}
-    found: dict[Any, dict[int, Any]] = {part.tensor.untyped_storage(): {} for unit in units for part in unit}
+    found: dict[Any, dict[int, Any]] = {part.local.untyped_storage(): {} for unit in units for part in unit}
     for place in named_tensors(model):
         if id(place.value) not in loaded and not is_lazy(place.value):
             found.get(place.value.untyped_storage(), {})[id(place.value)] = place.value
@@ -178,14 +182,14 @@ def _load_unit(unit: list[Part], source: Opened, shown: Progress, others: dict[A
     """Load all tensors of one storage, then put them in place."""
     with mt.FakeTensorMode() if _stays_fake(unit) else nullcontext():
         made = _made(unit)
-    before, dtype = unit[0].tensor.untyped_storage(), unit[0].tensor.dtype
-    begin = min(part.tensor.storage_offset() for part in unit)
+    before, dtype = unit[0].local.untyped_storage(), unit[0].local.dtype
+    begin = min(part.local.storage_offset() for part in unit)
     for part, target in zip(unit, made):
         shown.start(part.name)
         without_grad(_fill, target, part, source, shown)
+    source.release()
     for part, target in zip(unit, made):
-        if target is not part.tensor:
-            part.tensor.data = target
+        part.tensor.data = part.tensor._with_local(target) if is_distributed(part.tensor) else target
     if made[0].untyped_storage() is not before:
         for other in others.get(before, ()):
             if other.dtype is dtype:
@@ -195,7 +199,7 @@ def _load_unit(unit: list[Part], source: Opened, shown: Progress, others: dict[A
 def _stays_fake(unit: list[Part]) -> bool:
     """Return True for fake tensors of an unavailable device: only names, shapes and dtypes can be checked for them."""
     device = unit[0].device
-    if not unit[0].tensor.untyped_storage().is_fake or device.type == "meta":
+    if not unit[0].local.untyped_storage().is_fake or device.type == "meta":
         return False
     return device.type not in mt.plugins.device_types() or not mt.plugins.backend(device.type).is_available()
 
@@ -203,69 +207,28 @@ def _stays_fake(unit: list[Part]) -> bool:
 def _made(unit: list[Part]) -> list[Any]:
     """Return tensors to load into, with the chosen device and dtype, that share storage as the model's tensors do."""
     first = unit[0]
-    if all(part.tensor.device == part.device and part.tensor.dtype == part.dtype and not part.tensor.is_meta
-           and not part.tensor.untyped_storage().is_fake for part in unit):  # fmt: skip
-        return [part.tensor.detach() for part in unit]
-    if len(unit) == 1 and first.tensor.is_contiguous():
-        return [mt.empty(tuple(first.tensor.shape), dtype=first.dtype, device=first.device)]
-    end = max(part.tensor.storage_offset() + span(tuple(part.tensor.shape), tuple(part.tensor.stride())) for part in unit)
-    begin = min(part.tensor.storage_offset() for part in unit)
+    if all(part.local.device == part.device and part.local.dtype == part.dtype and not part.local.is_meta
+           and not part.local.untyped_storage().is_fake for part in unit):  # fmt: skip
+        return [part.local.detach() for part in unit]
+    if len(unit) == 1 and first.local.is_contiguous():
+        return [mt.empty(tuple(first.local.shape), dtype=first.dtype, device=first.device)]
+    end = max(part.local.storage_offset() + span(tuple(part.local.shape), tuple(part.local.stride())) for part in unit)
+    begin = min(part.local.storage_offset() for part in unit)
     flat = mt.empty(end - begin, dtype=first.dtype, device=first.device)
     return [
-        flat.as_strided(tuple(part.tensor.shape), tuple(part.tensor.stride()), part.tensor.storage_offset() - begin) for part in unit
+        flat.as_strided(tuple(part.local.shape), tuple(part.local.stride()), part.local.storage_offset() - begin) for part in unit
     ]
 
 
 def _fill(target: Any, part: Part, source: Opened, shown: Progress) -> None:
     """Read a part into ``target``: directly if no conversion is needed, else through one temporary tensor."""
-    info = part.info
     if not target.numel() or target.is_meta or target.untyped_storage().is_fake:
         shown.advance(part.nbytes)
         return
-    rows = part.slices is None or all(r == (0, size) for r, size in zip(part.slices[1:], info.shape[1:]))
-    plain = info.stride is None or info.stride == contiguous(info.shape)
-    stored = getattr(mt, info.dtype)
-    if plain and rows and not info.lazy and stored == target.dtype and target.is_contiguous() and not (target.is_conj() or target.is_neg()):
-        _read(target, part, source, shown)
-        return
-    # A conversion or selection is needed: first read the required rows as stored.
-    first, last = part.slices[0] if part.slices and plain else (0, info.shape[0] if info.shape else 1)
-    if plain:
-        whole = mt.empty((last - first, *info.shape[1:]) if info.shape else (), dtype=stored, device=part.device)
-        _read(whole, part, source, shown)
-    else:
-        assert info.stride is not None
-        flat = mt.empty(span(info.shape, info.stride), dtype=stored, device=part.device)
-        _read(flat, part._replace(slices=None), source, shown)
-        whole = flat.as_strided(info.shape, info.stride)
-    if part.slices is not None:
-        for dim, (begin, end) in enumerate(part.slices):
-            if dim or not plain:
-                whole = whole.narrow(dim, begin, end - begin)
-    for what in info.lazy.split():
-        whole = whole.conj() if what == "conj" else whole.neg()
-    target.copy_(whole.reshape(target.shape) if whole.shape != target.shape else whole)
-
-
-def _read(target: Any, part: Part, source: Opened, shown: Progress) -> None:
-    """Read the bytes of the required rows into a contiguous tensor."""
-    from metatensor.plugins import backend
-
-    on = backend(target.device.type)
-    begin = 0
-    if part.slices and part.info.shape[0]:
-        begin = part.slices[0][0] * (part.info.nbytes // part.info.shape[0])
-    nbytes = prod(target.shape) * target.dtype.itemsize
-    at = target.storage_offset() * target.dtype.itemsize
-    raw = tensor_from_storage(target.untyped_storage(), mt.uint8, (nbytes,), (1,), at)
-    try:
-        memory = memoryview(on.numpy(raw))
-    except TypeError:  # not in host memory
-        buffer = bytearray(nbytes)
-        source.read_into(part.key, memoryview(buffer), begin, shown.advance)
-        on.from_host(target, buffer)
-        return
-    source.read_into(part.key, memory, begin, shown.advance)
+    if len(target.shape) != len(part.info.shape):  # a scalar that is stored with shape (1,)
+        target = target.view(part.info.shape)
+    for block in part.blocks:
+        read_block(source, part.key, block, target, shown.advance)
 
 
 def _warn_of_meta(model: Any) -> None:
@@ -273,7 +236,7 @@ def _warn_of_meta(model: Any) -> None:
     persistent = {name for name, _ in state_of(model)}
     left = [
         name for name, buffer in model.named_buffers()
-        if name not in persistent and buffer.untyped_storage().data is None and not is_deferred(buffer)
+        if name not in persistent and local_part(buffer).untyped_storage().data is None and not is_deferred(local_part(buffer))
     ]  # fmt: skip
     if left:
         warnings.warn(

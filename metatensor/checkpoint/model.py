@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, NamedTuple
 
-__all__ = ["Checkpoint", "TensorInfo"]
+from metatensor.checkpoint.boxes import Box
+
+__all__ = ["Checkpoint", "Piece", "TensorInfo"]
 
 
 class TensorInfo(NamedTuple):
@@ -31,6 +33,16 @@ class TensorInfo(NamedTuple):
     """The file that holds the data, relative to the checkpoint's folder; None for the checkpoint file itself."""
     lazy: str = ""
     """"conj", "neg" or "conj neg" if the elements are the conjugated or negated stored values, else empty."""
+
+
+class Piece(NamedTuple):
+    """A stored array that holds a box of a tensor."""
+
+    box: Box
+    path: str | None
+    """The file. None if the format's reader has to supply the bytes."""
+    info: TensorInfo
+    """Its shape, and the offset of its first element in the file."""
 
 
 @dataclass(frozen=True)

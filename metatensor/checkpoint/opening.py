@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO
 
+from metatensor.checkpoint.boxes import Box, whole_box
 from metatensor.checkpoint.budget import shared
 from metatensor.checkpoint.errors import CheckpointError
 from metatensor.checkpoint.formats import Format, format_of
-from metatensor.checkpoint.model import Checkpoint, TensorInfo
+from metatensor.checkpoint.model import Checkpoint, Piece, TensorInfo
 from metatensor.checkpoint.reading import beside, shown, span
 from metatensor.checkpoint.source import open_file
 
@@ -40,6 +41,14 @@ def span_bytes(info: TensorInfo) -> int:
     return span(info.shape, info.stride) * (info.nbytes // elements)
 
 
+def read_at(file: BinaryIO, target: memoryview, position: int) -> int:
+    """Fill ``target`` with bytes of a file from ``position`` on. Return how many were read."""
+    if hasattr(os, "preadv"):
+        return os.preadv(file.fileno(), (target,), position)
+    file.seek(position)
+    return int(file.readinto(target))  # type: ignore[attr-defined]
+
+
 class Opened:
     """An open checkpoint, described by `checkpoint`. Use it as a context manager, or call `close`."""
 
@@ -47,6 +56,7 @@ class Opened:
         self.path: str = path_of(path)
         self._files: dict[str, BinaryIO] = {}
         self._inner: Opened | None = None
+        self._last: tuple[str, Any] = "", b""
         try:
             with shared() as self.budget:
                 file = self._file(self.path)
@@ -87,7 +97,7 @@ class Opened:
             return
         if not len(target):
             return
-        path = self.path if info.file is None else beside(self.path, info.file, "the shard")
+        path = self.path_of(name)
         file = self._file(path)
         file.seek(info.offset + begin)
         at = 0
@@ -98,6 +108,71 @@ class Opened:
             at += count
             if step is not None:
                 step(count)
+
+    def pieces(self, name: str, box: Box) -> list[Piece]:
+        """Return the stored arrays that hold the elements of a box of a tensor."""
+        info = self.checkpoint.tensors[name]
+        if info.offset < 0 and info.file is not None:
+            with shared(self.budget):
+                return self._shard(info.file).pieces(name, box)
+        if info.offset >= 0:
+            return [Piece(whole_box(info.shape), self.path_of(name), info)]
+        pieces = getattr(self.format, "pieces", None)
+        if pieces is None:
+            return [Piece(whole_box(info.shape), None, info)]
+        with shared(self.budget):
+            return list(pieces(self.checkpoint, name, box))
+
+    def path_of(self, name: str) -> str:
+        """Return the path of the file that holds a tensor."""
+        file = self.checkpoint.tensors[name].file
+        return self.path if file is None else beside(self.path, file, "the shard")
+
+    def release(self) -> None:
+        """Forget the bytes of the tensor that was read last."""
+        self._last = "", b""
+
+    def read_ranges(self, name: str, piece: Piece, ranges: Iterable[int], length: int, target: memoryview,
+                    step: Callable[[int], None] | None = None) -> None:  # fmt: skip
+        """Fill ``target`` with ranges of a stored array, one after the other.
+
+        Parameters
+        ----------
+        name : str
+            The tensor.
+        piece : Piece
+            The stored array.
+        ranges : iterable of int
+            The first byte of each range, from the array's first element on.
+        length : int
+            The number of bytes of each range.
+        target : memoryview
+            The memory.
+        step : callable, optional
+            It is called with the size of each piece that is read.
+        """
+        at = 0
+        if piece.path is None:  # the reader can only supply the whole array
+            if self._last[0] != name:
+                self._last = "", b""
+                self._last = name, self.fetch(name)
+            data = memoryview(self._last[1]).cast("B")
+            for begin in ranges:
+                target[at : at + length] = data[begin : begin + length]
+                at += length
+            return
+        file, start = self._file(piece.path), piece.info.offset
+        for begin in ranges:
+            end = at + length
+            position = start + begin
+            while at < end:
+                count = read_at(file, target[at : min(end, at + CHUNK)], position)
+                if not count:
+                    raise CheckpointError(piece.path, f"truncated: tensor {shown(name)} lacks {end - at:,} bytes at its end")
+                at += count
+                position += count
+                if step is not None:
+                    step(count)
 
     def again(self) -> BinaryIO:
         """Open the file once more, at its beginning."""

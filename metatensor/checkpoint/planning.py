@@ -7,12 +7,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import metatensor as mt
+from metatensor._core.sharded import DistributedTensor
+from metatensor.checkpoint.boxes import Block, Box
 from metatensor.checkpoint.errors import printable
 from metatensor.checkpoint.model import Checkpoint, TensorInfo
 from metatensor.nn._state_dict import _IncompatibleKeys
 from metatensor.nn.parameter import is_lazy
 
-__all__ = ["Part", "Plan", "plan_for", "quoted", "state_of"]
+__all__ = ["Part", "Plan", "is_distributed", "local_part", "plan_for", "quoted", "state_of"]
 
 
 def plan_for(model: Any, checkpoint: Checkpoint, prefix: str = "", **options: Any) -> Plan:
@@ -38,18 +40,20 @@ class Part(NamedTuple):
     """Name in the checkpoint."""
     tensor: Any
     info: TensorInfo
-    slices: tuple[tuple[int, int], ...] | None
-    """The (begin, end) range to take of each dimension, or None for the whole tensor."""
+    blocks: tuple[Block, ...]
+    """The boxes of the stored tensor to read, and where they belong in `local`."""
     device: Any
     dtype: Any
 
     @property
+    def local(self) -> Any:
+        """The tensor with data: ``tensor`` itself, or this process's part of a distributed one."""
+        return local_part(self.tensor)
+
+    @property
     def nbytes(self) -> int:
         """Number of bytes to read."""
-        if self.slices is None or not self.slices or not self.info.shape[0]:
-            return self.info.nbytes
-        first, last = self.slices[0]
-        return self.info.nbytes // self.info.shape[0] * (last - first)
+        return sum(block.box.numel for block in self.blocks) * int(getattr(mt, self.info.dtype).itemsize)
 
 
 class Plan:
@@ -88,7 +92,7 @@ class Plan:
                 continue
             part = self._part(there[-1], tensor)
             if part is not None:
-                groups.setdefault(tensor.untyped_storage(), []).append(part)
+                groups.setdefault(part.local.untyped_storage(), []).append(part)
         self.units = list(groups.values())
         for unit in self.units:
             if len({(part.device, part.dtype) for part in unit}) > 1:
@@ -161,7 +165,15 @@ class Plan:
             target = stored
         elif self.dtype is not None and target.is_floating_point:
             target = self.dtype
-        return Part(name, key, tensor, info, slices, self._device(name, tensor), target)
+        begins = tuple(begin for begin, _ in slices) if slices is not None else (0,) * len(shape)
+        try:
+            blocks = tuple(_moved(block, begins) for block in tensor._blocks()) if is_distributed(tensor) else (
+                Block(Box(begins, shape), (0,) * len(shape)),
+            )  # fmt: skip
+        except ValueError as error:
+            self.errors.append(f"{name}: {error}.")
+            return None
+        return Part(name, key, tensor, info, blocks, self._device(name, tensor), target)
 
     def _slices(self, name: str, shape: tuple[int, ...]) -> tuple[tuple[tuple[int, int], ...] | None, tuple[int, ...]]:
         """Return the ranges of a stored tensor that the model holds, and their shape."""
@@ -191,8 +203,27 @@ class Plan:
         elif callable(chosen) and not isinstance(chosen, mt.device):
             chosen = chosen(name)
         if chosen is None:
-            chosen = mt.get_default_device() if tensor.is_meta else tensor.device
+            if not tensor.is_meta:
+                chosen = tensor.device
+            else:
+                chosen = tensor._spec.mesh.device_type if is_distributed(tensor) else mt.get_default_device()
         return mt.device(chosen)
+
+
+def is_distributed(tensor: Any) -> bool:
+    """Return True for a tensor of which this process holds a part."""
+    return isinstance(tensor, DistributedTensor) and tensor._spec is not None
+
+
+def local_part(tensor: Any) -> Any:
+    """Return this process's part of a distributed tensor, or the tensor itself if it is not distributed."""
+    return tensor._local_tensor if is_distributed(tensor) else tensor
+
+
+def _moved(block: tuple[Any, Any, Any], begins: tuple[int, ...]) -> Block:
+    """Return a block of a distributed tensor, as (offsets, sizes, place), that is itself a part of a stored one."""
+    offsets, sizes, place = block
+    return Block(Box(tuple(a + b for a, b in zip(offsets, begins)), tuple(sizes)), tuple(place))
 
 
 def state_of(model: Any) -> Any:

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 from metatensor.checkpoint._zip_writer import write_all
-from metatensor.checkpoint.atomic import MAX_NAME, Staged, hidden_name, lock, mode_of, replacing, shortened, sweep, sync_folder
+from metatensor.checkpoint.atomic import MAX_NAME, Staged, held, hidden_name, mode_of, replacing, shortened, sweep, sync_folder
 from metatensor.checkpoint.sharded import MAX_INDEX
 from metatensor.checkpoint.writers import OWN, WRITERS, Contents, tensors_of
 
@@ -118,7 +118,7 @@ class _Checkpoint:
     def turn(self) -> Iterator[_Turn]:
         """Wait for other savers of this checkpoint, then clean up after savers that died."""
         path = os.path.join(self.folder, hidden_name(self.base, ".lock"))
-        handle = _held(path)
+        handle = held(path)
         try:
             turn = _Turn(self, handle)
             turn.recover()
@@ -128,28 +128,6 @@ class _Checkpoint:
         finally:
             if handle is not None:
                 os.close(handle)
-
-
-def _held(path: str) -> int | None:
-    """Lock the file at ``path`` and return its file descriptor, or None if locking is not possible."""
-    while True:
-        try:
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0), 0o600)
-        except OSError:
-            return None
-        try:
-            if stat.S_ISREG(os.fstat(handle).st_mode) and lock(handle, wait=True):
-                if os.path.samestat(os.fstat(handle), os.lstat(path)):
-                    return handle
-            else:
-                os.close(handle)
-                return None
-        except FileNotFoundError:  # the previous saver has removed it
-            pass
-        except BaseException:
-            os.close(handle)
-            raise
-        os.close(handle)
 
 
 class _Turn:

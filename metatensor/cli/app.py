@@ -26,6 +26,7 @@ OWN = {
     "fit": "Find the largest batch that fits into a device, and what makes a batch fit.",
     "inspect": "List the tensors of a checkpoint, or the contents of a program or an ONNX model.",
     "profiles": "List figures of accelerators: memory, bandwidth, rates, links, with sources.",
+    "reshard": "Divide a checkpoint among the ranks of a mesh, or plan that.",
     "run": "Run a script written for PyTorch, with metatensor in place of PyTorch, a program or an ONNX model.",
     "trace": "Write a model's calls of operators to a file that can be run without the model's source.",
 }

@@ -119,7 +119,7 @@ def test_a_damaged_journal(tmp_path, content):
 
 
 def test_without_locks_nothing_is_removed(tmp_path, monkeypatch):
-    monkeypatch.setattr(sharding, "lock", lambda handle, wait: None)
+    monkeypatch.setattr(atomic, "lock", lambda handle, wait: None)
     path = tmp_path / "model.safetensors"
     save(tensors(), path, max_shard_size=500)
     save(tensors(2.0), path, max_shard_size=500)

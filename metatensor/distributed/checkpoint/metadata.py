@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,6 +21,20 @@ class ChunkStorageMetadata:
     sizes: Any
 
 
+class _MEM_FORMAT_ENCODING(enum.Enum):
+    """Numbers of memory formats in files."""
+
+    TORCH_CONTIGUOUS_FORMAT = 0
+    TORCH_CHANNELS_LAST = 1
+    TORCH_PRESERVE_FORMAT = 2
+
+
+_FORMATS = {
+    mt.contiguous_format: _MEM_FORMAT_ENCODING.TORCH_CONTIGUOUS_FORMAT, mt.channels_last: _MEM_FORMAT_ENCODING.TORCH_CHANNELS_LAST,
+    mt.preserve_format: _MEM_FORMAT_ENCODING.TORCH_PRESERVE_FORMAT,
+}  # fmt: skip
+
+
 @dataclass
 class TensorProperties:
     """Properties of a tensor other than its size."""
@@ -29,6 +44,13 @@ class TensorProperties:
     requires_grad: bool = False
     memory_format: Any = mt.contiguous_format
     pin_memory: bool = False
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        return self.dtype, self.layout, self.requires_grad, _FORMATS[self.memory_format], self.pin_memory
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.dtype, self.layout, self.requires_grad, encoded, self.pin_memory = state
+        self.memory_format = next(known for known, number in _FORMATS.items() if number is encoded)
 
     @staticmethod
     def create_from_tensor(tensor: Any) -> TensorProperties:

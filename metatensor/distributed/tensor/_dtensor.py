@@ -11,6 +11,7 @@ from metatensor._core.tensor import Tensor, _disabled_torch_function_impl
 from metatensor.distributed import _functional_collectives as collectives
 from metatensor.distributed.device_mesh import DeviceMesh
 from metatensor.distributed.tensor._moving import is_cut, local_shape, moved
+from metatensor.distributed.tensor._utils import held_blocks
 from metatensor.distributed.tensor.placement_types import DTensorSpec, Partial, Placement, Replicate, Shard, _StridedShard, interned
 
 __all__ = ["DTensor", "distribute_module", "distribute_tensor"]
@@ -134,12 +135,24 @@ class DTensor(DistributedTensor):
         return _Redistribute.apply(self, placed, forward_dtype, backward_dtype)
 
     def __create_chunk_list__(self) -> Any:
-        """Return the part's offsets and sizes, for distributed checkpoints."""
+        """Return offsets and sizes of the blocks that this process holds, for distributed checkpoints."""
         from metatensor.distributed.checkpoint.metadata import ChunkStorageMetadata
-        from metatensor.distributed.tensor._utils import compute_local_shape_and_global_offset
 
-        sizes, offsets = compute_local_shape_and_global_offset(self.shape, self.device_mesh, self.placements)
-        return [ChunkStorageMetadata(offsets=mt.Size(offsets), sizes=mt.Size(sizes))]
+        return [ChunkStorageMetadata(offsets=mt.Size(offsets), sizes=mt.Size(sizes)) for offsets, sizes, _ in self._blocks()]
+
+    def _blocks(self) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+        """Return the blocks that this process holds: offsets in the tensor, sizes, and offsets in its part.
+
+        Raise ValueError if the tensor is partial, because its parts are not elements of it.
+        """
+        if any(isinstance(one, Partial) for one in self.placements):
+            raise ValueError(f"a tensor with the placements {self.placements} has no elements of its own; redistribute it first")
+        return held_blocks(tuple(self.shape), self.device_mesh.shape, self.device_mesh.get_coordinate(), self.placements)
+
+    def _with_local(self, local: Any) -> DTensor:
+        """Return a tensor with the same placements whose part is ``local``, of any dtype and on any device."""
+        spec = self._spec
+        return wrap(local, _spec(spec.mesh, spec.placements, spec.shape, spec.stride, local.dtype))  # type: ignore[no-any-return]
 
     def tolist(self) -> Any:
         """Return the elements of the whole tensor as nested lists."""

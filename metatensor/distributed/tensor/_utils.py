@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 from metatensor.distributed.tensor.placement_types import Placement, Shard, _StridedShard
 
-__all__ = ["compute_local_shape_and_global_offset"]
+__all__ = ["compute_local_shape_and_global_offset", "held_blocks", "held_ranges"]
 
 
 def compute_local_shape_and_global_offset(
@@ -23,9 +24,18 @@ def _compute_local_shape_and_global_offset(
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if my_coordinate is None:  # this process does not belong to the mesh
         return (0,), ()
-    places = [range(size) for size in global_shape]
-    held: list[list[range]] = [[place] for place in places]
-    for size, here, placement in zip(mesh_shape, my_coordinate, placements):
+    held = held_ranges(global_shape, mesh_shape, my_coordinate, placements)
+    lengths = tuple(sum(map(len, parts)) for parts in held)
+    starts = tuple(parts[0].start if parts else size for parts, size in zip(held, global_shape))
+    return lengths, starts
+
+
+def held_ranges(
+    global_shape: Sequence[int], mesh_shape: Sequence[int], coordinate: Sequence[int], placements: Sequence[Placement]
+) -> list[list[range]]:
+    """Return the indices of each dimension that are held at a place of the mesh, as ranges. Their order is that of the part."""
+    held: list[list[range]] = [[range(size)] for size in global_shape]
+    for size, here, placement in zip(mesh_shape, coordinate, placements):
         if isinstance(placement, Shard):
             held[placement.dim] = _part(held[placement.dim], size, here)
         elif isinstance(placement, _StridedShard):
@@ -33,9 +43,31 @@ def _compute_local_shape_and_global_offset(
             for piece in range(placement.split_factor):
                 parts += _part(_part(whole, placement.split_factor, piece), size, here)
             held[placement.dim] = parts
-    lengths = tuple(sum(map(len, parts)) for parts in held)
-    starts = tuple(parts[0].start if parts else len(place) for parts, place in zip(held, places))
-    return lengths, starts
+    return held
+
+
+def held_blocks(
+    global_shape: Sequence[int], mesh_shape: Sequence[int], coordinate: Sequence[int] | None, placements: Sequence[Placement]
+) -> list[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+    """Return the blocks of a tensor that are held at a place of the mesh, without empty ones.
+
+    Each is (offsets in the tensor, sizes, offsets in the part). There are several where a `_StridedShard` divides a
+    dimension. There are none outside of the mesh.
+    """
+    if coordinate is None:
+        return []
+    dims = []
+    for parts in held_ranges(global_shape, mesh_shape, coordinate, placements):
+        ranges: list[tuple[int, int, int]] = []  # begin, size, place
+        at = 0
+        for run in parts:
+            if ranges and ranges[-1][0] + ranges[-1][1] == run.start:
+                ranges[-1] = ranges[-1][0], ranges[-1][1] + len(run), ranges[-1][2]
+            elif len(run):
+                ranges.append((run.start, len(run), at))
+            at += len(run)
+        dims.append(ranges)
+    return [(tuple(run[0] for run in one), tuple(run[1] for run in one), tuple(run[2] for run in one)) for one in product(*dims)]
 
 
 def _part(held: list[range], count: int, index: int) -> list[range]:
