@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -365,6 +366,7 @@ class _Run:
         self.steps: list[tuple[int, int]] = []
         self.inputs = list(tensors_in((args, kwargs)))
         self._optimizers: dict[int, Any] = {}
+        self._thread = threading.get_ident()
         self.follower = Follower(self.attribution, self.met)
         self._exits = ExitStack()
 
@@ -393,12 +395,16 @@ class _Run:
         return len(self.paths) - 1
 
     def _begin(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
         self._optimizers[id(optimizer)] = optimizer
         self.follower.outer.clear()  # checkpointing may have ended a forward pass early, without calling the hook
         self.attribution.module = 0
         self.steps.append((self.log.first_operator + len(self.attribution), 1 << 62))
 
     def _end(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if threading.get_ident() != self._thread:
+            return
         self.steps[-1] = (self.steps[-1][0], self.log.first_operator + len(self.attribution))
 
     def _parameter_groups(self) -> list[Any]:

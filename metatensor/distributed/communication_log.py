@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from metatensor._core.source_locations import running_line
@@ -90,6 +90,16 @@ class CommunicationLog:
         if self in logs:
             logs.remove(self)
 
+    def add(self, entry: Communication) -> None:
+        """Add an operation that begins. Subclasses may do more."""
+        self.entries.append(entry)
+
+    def waited(self, order: int) -> None:
+        """Called when the rank has waited for the operation with this `Communication.order`, or has found it completed.
+
+        Subclasses may use it.
+        """
+
     def __len__(self) -> int:
         return len(self.entries)
 
@@ -123,16 +133,26 @@ def user_line() -> str:
     return "" if found is None else f"{found[0]}:{found[1]}"
 
 
-def log(kind: str, group: Any, tensor: Any, nbytes: int, detail: str, asynchronous: bool) -> None:
-    """Add an operation of the current rank to its active logs."""
-    logs = current_world().logs
+def log(kind: str, group: Any, tensor: Any, nbytes: int, detail: str, asynchronous: bool) -> Callable[[], None] | None:
+    """Add an operation of the current rank to its active logs. Return a function that tells them that it was waited for.
+
+    Return None if there is no log.
+    """
+    logs = list(current_world().logs)
     if not logs:
-        return
+        return None
     line = user_line()
     known = tensor is not None
+    orders = [len(one.entries) for one in logs]
     for one in logs:
-        one.entries.append(Communication(
+        one.add(Communication(
             len(one.entries), kind, nbytes, group.ranks, group.ranks[group._rank], detail,
             str(tensor.dtype).rpartition(".")[2] if known else "", tuple(tensor.shape) if known else (),
             tensor.device.type if known else "", asynchronous, line,
         ))  # fmt: skip
+
+    def waited() -> None:
+        for one, order in zip(logs, orders, strict=True):
+            one.waited(order)
+
+    return waited
