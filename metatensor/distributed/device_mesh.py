@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -77,6 +77,8 @@ class DeviceMesh:
         self._flattened: dict[str, DeviceMesh] = {}
         self._sliced: dict[tuple[str, ...], DeviceMesh] = {}
         self._groups: list[Any] | None = None
+        self._place_in_parent: Callable[[int], tuple[int, ...] | None] | None = None
+        """For a sub-mesh: the place of a rank in the sub-mesh of the same dimensions that has it."""
         self._specs: dict[Any, Any] = {}
         """The interned `DTensorSpec`s of this mesh."""
         self._plans: dict[Any, Any] = {}
@@ -165,6 +167,7 @@ class DeviceMesh:
             self.device_type, _Array(shape, tuple(self._ranks[one] for one in chosen)), mesh_dim_names=names, _root=self._root
         )
         made._groups = [self._make_groups()[dim] for dim in dims]
+        made._place_in_parent = lambda rank: None if (place := self._place_of(rank)) is None else tuple(place[dim] for dim in dims)
         return made
 
     def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
@@ -182,6 +185,8 @@ class DeviceMesh:
         made = DeviceMesh(self.device_type, _Array((len(self._ranks),), self._ranks), mesh_dim_names=(name,), _root=root)
         made._groups = self._make_groups() if self.ndim == 1 else None
         made._make_groups()
+        steps = _strides(self._shape)
+        made._place_in_parent = lambda rank: None if (place := self._place_of(rank)) is None else (sum(index * step for index, step in zip(place, steps)),)
         root._flattened[name] = made
         return made
 
@@ -223,7 +228,12 @@ class DeviceMesh:
         return _group.get_rank()
 
     def _place_of(self, rank: int) -> tuple[int, ...] | None:
-        """Return the index of a rank along each dimension, or None if it is not in the mesh."""
+        """Return the index of a rank along each dimension, or None if it is not in the mesh.
+
+        For a rank that has another sub-mesh of the same kind, return its index there.
+        """
+        if self._place_in_parent is not None:
+            return self._place_in_parent(rank)
         return _unravel(self._ranks.index(rank), self._shape) if rank in self._ranks else None
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
