@@ -6,6 +6,7 @@ import json
 import os
 import sys
 import threading
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -152,6 +153,17 @@ class Profile:
             category = self._category(number, first, died.get(number))
             made.append(StorageRecord(number, size[number], category, operator, module, line, first, died.get(number)))
         return made
+
+    @cached_property
+    def _collectives(self) -> tuple[list[int], list[int]]:
+        """The numbers of the first and last operators of collectives, in order. Collectives inside of others are left out."""
+        starts: list[int] = []
+        ends: list[int] = []
+        for first, last in sorted(self._attribution.collectives):
+            if not ends or last > ends[-1]:
+                starts.append(first)
+                ends.append(last)
+        return starts, ends
 
     def timeline(self, by: str | None = None) -> list[tuple[int, int]] | list[tuple[int, dict[str, int]]]:
         """Return what is alive after each event of the run, as pairs of the operator's number and bytes.
@@ -342,7 +354,9 @@ class Profile:
         if known is not None:
             return known
         birth = self.events[born]
-        if any(first <= birth.operator <= last for first, last in self._attribution.collectives):
+        starts, ends = self._collectives
+        i = bisect_right(starts, birth.operator) - 1
+        if i >= 0 and birth.operator <= ends[i]:
             return "communication"
         death = None if died is None else self.events[died]
         for first, last in self._steps:

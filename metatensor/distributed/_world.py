@@ -55,6 +55,8 @@ class World:
         """What the program has learned about its rank, if that is recorded: functions of the rank."""
         self.rank = 0
         """The rank in the world, where observations are recorded."""
+        self.repeated = False
+        """True if another rank has run the same program, and only the communication of this one is compared with its."""
 
     def clear(self) -> None:
         """Forget all groups and close the connections."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import product
 from math import prod
 from typing import Any, NamedTuple
@@ -77,7 +77,7 @@ class DeviceMesh:
         self._flattened: dict[str, DeviceMesh] = {}
         self._sliced: dict[tuple[str, ...], DeviceMesh] = {}
         self._groups: list[Any] | None = None
-        self._place_in_parent: Callable[[int], tuple[int, ...] | None] | None = None
+        self._place_in_parent: _Places | None = None
         """For a sub-mesh: the place of a rank in the sub-mesh of the same dimensions that has it."""
         self._specs: dict[Any, Any] = {}
         """The interned `DTensorSpec`s of this mesh."""
@@ -167,7 +167,7 @@ class DeviceMesh:
             self.device_type, _Array(shape, tuple(self._ranks[one] for one in chosen)), mesh_dim_names=names, _root=self._root
         )
         made._groups = [self._make_groups()[dim] for dim in dims]
-        made._place_in_parent = lambda rank: None if (place := self._place_of(rank)) is None else tuple(place[dim] for dim in dims)
+        made._place_in_parent = _Places(self, dims)
         return made
 
     def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
@@ -185,8 +185,7 @@ class DeviceMesh:
         made = DeviceMesh(self.device_type, _Array((len(self._ranks),), self._ranks), mesh_dim_names=(name,), _root=root)
         made._groups = self._make_groups() if self.ndim == 1 else None
         made._make_groups()
-        steps = _strides(self._shape)
-        made._place_in_parent = lambda rank: None if (place := self._place_of(rank)) is None else (sum(index * step for index, step in zip(place, steps)),)
+        made._place_in_parent = _Places(self, None)
         root._flattened[name] = made
         return made
 
@@ -290,6 +289,22 @@ class DeviceMesh:
         names = self.mesh_dim_names
         sizes = map(str, self._shape) if names is None else (f"{name}={size}" for name, size in zip(names, self._shape))
         return f"DeviceMesh(({', '.join(sizes)}), {self.device_type!r})"
+
+
+class _Places(NamedTuple):
+    """The places of ranks in the sub-mesh that each of them has of a mesh."""
+
+    mesh: DeviceMesh
+    dims: list[int] | None
+    """The dimensions of the sub-mesh. None: it is the whole mesh as one dimension."""
+
+    def __call__(self, rank: int) -> tuple[int, ...] | None:
+        place = self.mesh._place_of(rank)
+        if place is None:
+            return None
+        if self.dims is None:
+            return (sum(index * step for index, step in zip(place, _strides(self.mesh.shape))),)
+        return tuple(place[dim] for dim in self.dims)
 
 
 def _rebuild(device_type: str, shape: tuple[int, ...], ranks: tuple[int, ...], names: tuple[str, ...] | None) -> DeviceMesh:

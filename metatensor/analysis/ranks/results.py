@@ -66,12 +66,16 @@ class RankStep:
         return total
 
     def by_group(self) -> list[dict[str, Any]]:
-        """Return number, bytes, seconds and exposed seconds of operations by kind and group, those with most seconds first."""
+        """Return number, bytes, seconds and exposed seconds of operations by kind and group, those with most seconds first.
+
+        Messages are told apart by the other rank (``detail``).
+        """
         rows: dict[Any, dict[str, Any]] = {}
         for one in self.operations:
-            key = one.entry.kind, one.entry.group, str(one.route)
-            row = rows.setdefault(key, {"kind": one.entry.kind, "group": list(one.entry.group), "route": str(one.route), "count": 0,
-                                        "bytes": 0, "seconds": 0.0, "exposed": 0.0, "overlap": 0.0})  # fmt: skip
+            detail = one.entry.detail if one.entry.kind in ("send", "recv") else ""
+            key = one.entry.kind, detail, one.entry.group, str(one.route)
+            row = rows.setdefault(key, {"kind": one.entry.kind, "detail": detail, "group": list(one.entry.group), "route": str(one.route),
+                                        "count": 0, "bytes": 0, "seconds": 0.0, "exposed": 0.0, "overlap": 0.0})  # fmt: skip
             row["count"] += 1
             row["bytes"] += one.entry.bytes
             row["seconds"] += one.seconds
@@ -193,7 +197,8 @@ class RanksProfile:
 
     def __str__(self) -> str:
         seconds = "unknown" if self.seconds is None else seconds_text(self.seconds)
-        lines = [f"step on {self.topology}: {seconds}, exposed communication {self.exposed:.1%}, waiting for other ranks {self.bubble:.1%}", ""]
+        shares = f"exposed communication {self.exposed:.1%}, waiting for other ranks {self.bubble:.1%}"
+        lines = [f"step on {self.topology}: {seconds}, {shares}", ""]
         head = ("ranks", "step", "compute", "communication", "exposed", "idle", "peak memory")
         rows = [(ranks_text(one.ranks), seconds_text(one.timeline.end), seconds_text(one.compute), seconds_text(one.communication),
                  seconds_text(one.exposed), seconds_text(self.idle(one)), "" if one.memory is None else bytes_text(one.memory.peak))
@@ -201,8 +206,9 @@ class RanksProfile:
         lines += _columns([head, *rows])
         for one in self.classes:
             lines += ["", f"communication of ranks {ranks_text(one.ranks)}"]
-            groups = [(row["kind"], f"{row['count']} x", bytes_text(row["bytes"]), seconds_text(row["seconds"]),
-                       f"{seconds_text(row['exposed'])} exposed", f"{ranks_text(row['group'])}: {row['route']}") for row in one.by_group()]  # fmt: skip
+            groups = [(f"{row['kind']} {row['detail']}".strip(), f"{row['count']} x", bytes_text(row["bytes"]),
+                       seconds_text(row["seconds"]), f"{seconds_text(row['exposed'])} exposed",
+                       f"{ranks_text(row['group'])}: {row['route']}") for row in one.by_group()]  # fmt: skip
             lines += ["  " + line for line in _columns(groups)] or ["  none"]
         if self.worst is not None and self.worst.memory is not None:
             lines += ["", f"memory at the peak of ranks {ranks_text(self.worst.ranks)}, which need most"]

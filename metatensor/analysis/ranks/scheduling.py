@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from metatensor.analysis.calls import Call
-from metatensor.analysis.collectives import CollectiveTime, route_time
+from metatensor.analysis.collectives import KINDS, CollectiveTime, route_time
 from metatensor.analysis.ranks.recording import Mark
 from metatensor.devices.topologies import Route, Topology
 from metatensor.distributed.communication_log import Communication
@@ -139,7 +139,9 @@ def schedule(
 
 
 class _Schedule:
-    def __init__(self, programs: dict[int, Program], class_of: Callable[[int], int], topology: Topology, seconds_of: Callable[[Call], float]):
+    def __init__(
+        self, programs: dict[int, Program], class_of: Callable[[int], int], topology: Topology, seconds_of: Callable[[Call], float]
+    ) -> None:
         self.ranks = {rank: _Rank(program) for rank, program in programs.items()}
         self.class_of, self.topology, self.seconds_of = class_of, topology, seconds_of
         self.meetings: dict[Any, _Meeting] = {}
@@ -190,7 +192,8 @@ class _Schedule:
         key, needed, stream, members = self._meeting(rank, one, entry)
         kind = "send" if entry.kind in ("send", "recv") else entry.kind
         route = self.topology.route(members)
-        operation = Operation(entry, route, route_time(kind if kind in _TIMED else "all_gather", entry.bytes, route), one.now)
+        time = route_time(kind if kind in KINDS else "all_gather", entry.bytes, route)  # objects are gathered
+        operation = Operation(entry, route, time, one.now)
         calls = one.program.calls
         operation.phase = calls[min(one.calls, len(calls)) - 1].phase if one.calls else "forward"
         one.timeline.operations.append(operation)
@@ -250,9 +253,8 @@ class _Schedule:
         meeting = one.meetings[entry.order]
         begun = sorted(other for other, _, _ in meeting.issued)
         return (
-            f"the timeline of rank {rank} stops at {entry}: {len(begun)} of {meeting.needed} ranks that were run begin it ({begun}). Calls of "
-            "ranks of different classes are not matched while the program runs; use ranks='all' to find the mistake"
+            f"the timeline of rank {rank} stops at {entry}: {len(begun)} of {meeting.needed} ranks that were run begin it ({begun}). "
+            "Calls of ranks of different classes are not matched while the program runs; use ranks='all' to find the mistake"
         )
 
 
-_TIMED = frozenset(("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "gather", "scatter", "send", "barrier"))

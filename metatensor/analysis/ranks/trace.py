@@ -45,9 +45,11 @@ def _of_rank(one: RankStep) -> Iterator[dict[str, Any]]:
         thread = threads.setdefault(stream, len(threads) + 1)
         if thread == len(threads):
             yield {"ph": "M", "pid": process, "tid": thread, "name": "thread_name", "args": {"name": stream}}
-        details = {"bytes": entry.bytes, "group": ranks_text(entry.group), "route": str(operation.route), "algorithm": operation.time.algorithm,
-                   "protocol": operation.time.protocol, "exposed us": operation.exposed * US, "can hide behind us": operation.overlap * US,
-                   "line": entry.line or "unknown"}  # fmt: skip
+        details = {
+            "bytes": entry.bytes, "group": ranks_text(entry.group), "route": str(operation.route),
+            "algorithm": operation.time.algorithm, "protocol": operation.time.protocol, "exposed us": operation.exposed * US,
+            "can hide behind us": operation.overlap * US, "line": entry.line or "unknown",
+        }  # fmt: skip
         yield {"ph": "X", "pid": process, "tid": thread, "ts": operation.start * US, "dur": (operation.end - operation.start) * US,
                "name": f"{entry.kind} {entry.detail}".strip(), "cat": "communication", "args": details}  # fmt: skip
 

@@ -98,8 +98,10 @@ def test_messages_of_a_pipeline():
 
 def test_both_directions_of_a_pair_run_at_the_same_time():
     message = seconds("send", (0, 1))
-    both = [program(rank, ("+", 0, "send", f"to {1 - rank}"), ("+", 1, "recv", f"from {1 - rank}"), ("-", 0), ("-", 1)) for rank in range(2)]
-    assert run(*both)[0].end == pytest.approx(message)
+    def both(rank):
+        return program(rank, ("+", 0, "send", f"to {1 - rank}"), ("+", 1, "recv", f"from {1 - rank}"), ("-", 0), ("-", 1))
+
+    assert run(both(0), both(1))[0].end == pytest.approx(message)
 
 
 def test_one_rank_stands_for_its_class():
