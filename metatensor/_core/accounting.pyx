@@ -308,7 +308,7 @@ cdef class HeldStorages:
                 if value is None:
                     return 0
             if (<Tensor>value).flags & T_DISTRIBUTED:
-                value = value._local_tensor         # it has no memory besides this part
+                value = value._local_tensor     # the whole tensor has no memory
             return self.note((<Tensor>value).storage, category)
         if isinstance(value, dict):
             for item in (<dict>value).values():

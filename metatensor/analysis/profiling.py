@@ -165,6 +165,12 @@ class Profile:
                 ends.append(last)
         return starts, ends
 
+    def _in_collective(self, operator: int) -> bool:
+        """Return whether an operator was called by a collective."""
+        starts, ends = self._collectives
+        i = bisect_right(starts, operator) - 1
+        return i >= 0 and operator <= ends[i]
+
     def timeline(self, by: str | None = None) -> list[tuple[int, int]] | list[tuple[int, dict[str, int]]]:
         """Return what is alive after each event of the run, as pairs of the operator's number and bytes.
 
@@ -354,9 +360,7 @@ class Profile:
         if known is not None:
             return known
         birth = self.events[born]
-        starts, ends = self._collectives
-        i = bisect_right(starts, birth.operator) - 1
-        if i >= 0 and birth.operator <= ends[i]:
+        if self._in_collective(birth.operator):
             return "communication"
         death = None if died is None else self.events[died]
         for first, last in self._steps:

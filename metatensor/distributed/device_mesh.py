@@ -76,9 +76,9 @@ class DeviceMesh:
         self._root = self if _root is None else _root
         self._flattened: dict[str, DeviceMesh] = {}
         self._sliced: dict[tuple[str, ...], DeviceMesh] = {}
+        self._cut_from: tuple[DeviceMesh, list[int]] | None = None
+        """The mesh that this one was sliced from, and its dimensions there."""
         self._groups: list[Any] | None = None
-        self._place_in_parent: _Places | None = None
-        """For a sub-mesh: the place of a rank in the sub-mesh of the same dimensions that has it."""
         self._specs: dict[Any, Any] = {}
         """The interned `DTensorSpec`s of this mesh."""
         self._plans: dict[Any, Any] = {}
@@ -167,7 +167,7 @@ class DeviceMesh:
             self.device_type, _Array(shape, tuple(self._ranks[one] for one in chosen)), mesh_dim_names=names, _root=self._root
         )
         made._groups = [self._make_groups()[dim] for dim in dims]
-        made._place_in_parent = _Places(self, dims)
+        made._cut_from = self, dims
         return made
 
     def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
@@ -185,7 +185,7 @@ class DeviceMesh:
         made = DeviceMesh(self.device_type, _Array((len(self._ranks),), self._ranks), mesh_dim_names=(name,), _root=root)
         made._groups = self._make_groups() if self.ndim == 1 else None
         made._make_groups()
-        made._place_in_parent = _Places(self, None)
+        made._cut_from = _Flat(self), [0]  # type: ignore[assignment]
         root._flattened[name] = made
         return made
 
@@ -229,11 +229,15 @@ class DeviceMesh:
     def _place_of(self, rank: int) -> tuple[int, ...] | None:
         """Return the index of a rank along each dimension, or None if it is not in the mesh.
 
-        For a rank that has another sub-mesh of the same kind, return its index there.
+        For a sub-mesh, ranks of the other sub-meshes along the same dimensions have the index that they have there.
         """
-        if self._place_in_parent is not None:
-            return self._place_in_parent(rank)
-        return _unravel(self._ranks.index(rank), self._shape) if rank in self._ranks else None
+        if rank in self._ranks:
+            return _unravel(self._ranks.index(rank), self._shape)
+        if self._cut_from is None:
+            return None
+        whole, dims = self._cut_from
+        place = whole._place_of(rank)
+        return None if place is None else tuple(place[dim] for dim in dims)
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
         """Return the index of this rank along a dimension. Raise RuntimeError if it is not in the mesh."""
@@ -291,20 +295,14 @@ class DeviceMesh:
         return f"DeviceMesh(({', '.join(sizes)}), {self.device_type!r})"
 
 
-class _Places(NamedTuple):
-    """The places of ranks in the sub-mesh that each of them has of a mesh."""
+class _Flat(NamedTuple):
+    """A mesh seen as one dimension."""
 
     mesh: DeviceMesh
-    dims: list[int] | None
-    """The dimensions of the sub-mesh. None: it is the whole mesh as one dimension."""
 
-    def __call__(self, rank: int) -> tuple[int, ...] | None:
+    def _place_of(self, rank: int) -> tuple[int] | None:
         place = self.mesh._place_of(rank)
-        if place is None:
-            return None
-        if self.dims is None:
-            return (sum(index * step for index, step in zip(place, _strides(self.mesh.shape))),)
-        return tuple(place[dim] for dim in self.dims)
+        return None if place is None else (sum(index * step for index, step in zip(place, _strides(self.mesh.shape))),)
 
 
 def _rebuild(device_type: str, shape: tuple[int, ...], ranks: tuple[int, ...], names: tuple[str, ...] | None) -> DeviceMesh:

@@ -34,7 +34,8 @@ def headline(data: dict[str, Any]) -> str:
     """Describe the time of the step."""
     ranks = data["ranks"]
     time = f'<p class="peak"><strong>{escape(seconds_text(ranks["seconds"]))}</strong> for a step. '
-    return (f"{time}Of the time of all ranks, {ranks['exposed']:.1%} is communication that nothing hides, and {ranks['bubble']:.1%} is waiting for other ranks.</p>")  # fmt: skip
+    return (f"{time}Of the time of all ranks, {ranks['exposed']:.1%} is communication that nothing hides, "
+            f"and {ranks['bubble']:.1%} is waiting for other ranks.</p>")  # fmt: skip
 
 
 def worst(data: dict[str, Any]) -> str:

@@ -17,13 +17,15 @@ from metatensor.devices.topologies import Topology, topology
 from metatensor.distributed import sim
 from metatensor.distributed._world import current_world
 from metatensor.nn._referenced import referenced_modules
+from metatensor.rules.policies import policy as kernel_policy
+from metatensor.rules.policies import policy_for
 
 __all__ = ["profile_ranks"]
 
 
 def profile_ranks(
     step: Callable[..., Any], *args: Any, over: Topology | str, world_size: int | None = None, setup: Callable[..., Any] | None = None,
-    device: Any = None, ranks: str = "groups", memory: bool = True, timeout: Any = None, **kwargs: Any,
+    device: Any = None, policy: Any = None, ranks: str = "groups", memory: bool = True, timeout: Any = None, **kwargs: Any,
 ) -> RanksProfile:  # fmt: skip
     """Run a step on the ranks of a simulated world, and predict its time and memory on given devices.
 
@@ -45,6 +47,8 @@ def profile_ranks(
         Called first on each rank; it initializes the process group and creates the model and the optimizer. It is not counted.
     device : str, path or DeviceProfile, optional
         A profile of the device, for instance with measured efficiencies. Default: that of the topology.
+    policy : str or KernelPolicy, optional
+        The kernel policy, which says which operators are one kernel. Default: that of the device, see `policies`.
     ranks : str
         ``"groups"`` (default): run one rank of each class of ranks that do the same. ``"all"``: run every rank. See `sim.run`.
     memory : bool
@@ -80,8 +84,13 @@ def profile_ranks(
     """
     where = topology(over, world_size)
     device = where.device if device is None else device_profile(device)
+    kernels = policy_for(policy, device)
 
     def body() -> Any:
+        with kernel_policy(kernels):
+            return run_step()
+
+    def run_step() -> Any:
         given, named = args, kwargs
         if setup is not None:
             made = setup(*args, **kwargs)
@@ -112,7 +121,7 @@ def profile_ranks(
     for members in run.classes:
         result, recorder, found = run[members[0]]
         classes.append(RankStep(members, timelines[members[0]], recorder.calls, found, result))
-    return RanksProfile(where, device, classes, dict(times.unknown), unmatched=_unmatched(programs))
+    return RanksProfile(where, device, classes, dict(times.unknown), kernels.name, _unmatched(programs))
 
 
 class _Times:

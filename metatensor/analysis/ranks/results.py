@@ -95,12 +95,17 @@ class RanksProfile:
         The profile that times of operators are based on.
     classes : list of RankStep
         The classes of ranks that do the same, in the order of their first ranks.
+    policy : str
+        The kernel policy.
     unknown : dict of str to int
         What is missing in the device's profile, and for how many calls. Their seconds count as 0.
     """
 
-    def __init__(self, topology: Topology, device: DeviceProfile, classes: list[RankStep], unknown: dict[str, int], unmatched: int = 0):
-        self.topology, self.device, self.classes, self.unknown, self._unmatched = topology, device, classes, unknown, unmatched
+    def __init__(
+        self, topology: Topology, device: DeviceProfile, classes: list[RankStep], unknown: dict[str, int], policy: str, unmatched: int
+    ) -> None:
+        self.topology, self.device, self.classes, self.unknown = topology, device, classes, unknown
+        self.policy, self._unmatched = policy, unmatched
 
     @property
     def world_size(self) -> int:
@@ -152,7 +157,7 @@ class RanksProfile:
     def notes(self) -> list[str]:
         """Return how the figures were found and what they leave out."""
         notes = [f"times of operators: profile {self.device.name}, of operations: latency plus bytes over bandwidth, with NCCL's constants",
-                 f"time leaves out: {', '.join(EXCLUDED)}"]  # fmt: skip
+                 f"kernel policy: {self.policy}", f"time leaves out: {', '.join(EXCLUDED)}"]  # fmt: skip
         if self.topology.note:
             notes.append(self.topology.note)
         notes += [f"unknown for {count} calls, which count as 0: {what}" for what, count in self.unknown.items()]

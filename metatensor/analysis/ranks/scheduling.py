@@ -220,13 +220,13 @@ class _Schedule:
             number = one.counts[classes, entry.kind]
             one.counts[classes, entry.kind] += 1
             return (classes, number), 2, pair, pair
-        classes = tuple(sorted({self.class_of(member) for member in entry.group}))
-        if len(classes) == 1:
+        members = tuple(sorted({self.class_of(member) for member in entry.group}))
+        if len(members) == 1:
             return (rank, entry.order), 1, entry.group, entry.group
-        place = (classes, len(entry.group))
+        place = (members, len(entry.group))
         number = one.counts[place]
         one.counts[place] += 1
-        return (place, number), len(classes), entry.group, entry.group
+        return (place, number), len(members), entry.group, entry.group
 
     def _resolve(self, meeting: _Meeting) -> None:
         """Set the times of an operation that all its ranks have called."""
