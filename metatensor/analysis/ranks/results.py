@@ -130,7 +130,8 @@ class RanksProfile:
 
     def idle(self, one: RankStep) -> float:
         """Return the seconds in which a rank neither computes nor waits for a running operation: it waits for other ranks."""
-        return max(0.0, self._end - one.compute - one.exposed)
+        seconds = self._end - one.compute - one.exposed
+        return seconds if seconds > 1e-9 * self._end else 0.0  # sums of many figures are rounded
 
     @property
     def bubble(self) -> float:
