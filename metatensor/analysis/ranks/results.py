@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from metatensor._core.units import bytes_text, seconds_text
+from metatensor.analysis.accuracy import band
 from metatensor.analysis.calls import Call
 from metatensor.analysis.ranks.scheduling import Operation, RankTimeline
 from metatensor.devices.profiles import DeviceProfile
@@ -159,6 +160,8 @@ class RanksProfile:
         """Return how the figures were found and what they leave out."""
         notes = [f"times of operators: profile {self.device.name}, of operations: latency plus bytes over bandwidth, with NCCL's constants",
                  f"kernel policy: {self.policy}", f"time leaves out: {', '.join(EXCLUDED)}"]  # fmt: skip
+        if self.device.kind == "gpu" and (known := band("time, ranks")) is not None:
+            notes.append(str(known))
         if self.topology.note:
             notes.append(self.topology.note)
         notes += [f"unknown for {count} calls, which count as 0: {what}" for what, count in self.unknown.items()]
