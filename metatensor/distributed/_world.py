@@ -49,6 +49,8 @@ class World:
         """The connections by name of the backend."""
         self.logs: list[Any] = []
         """The active `CommunicationLog`s."""
+        self.ahead = False
+        """Whether operations are called inside of `ahead_of_operators`."""
         self.coalescing: list[Any] = []
         """The active coalescing managers, the innermost one last."""
         self.observations: list[Callable[[int], Any]] | None = None

@@ -2,11 +2,13 @@
 
 The operators of a rank run one after the other. An operation of a group begins when all its ranks have called it, and when the group's
 earlier ones have ended (each group has a stream of its own, as in PyTorch; each direction of a pair of ranks has another). It runs
-beside the operators until the rank waits for it.
+beside the operators until the rank waits for it. An operation called in `ahead_of_operators` counts as called when the rank last
+waited for an operation of its stream.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -109,9 +111,12 @@ class _Rank:
         self.at = 0  # the next mark
         self.calls = 0  # how many calls have been made
         self.meetings: dict[int, _Meeting] = {}
+        self.stream_of: dict[int, Any] = {}
         self.issued_compute: dict[int, float] = {}
         self.counts: Counter[Any] = Counter()
         self.streams: dict[Any, float] = {}
+        self.waited: dict[Any, float] = {}
+        """When the rank last waited for an operation of a stream."""
 
 
 def schedule(
@@ -193,7 +198,7 @@ class _Schedule:
         kind = "send" if entry.kind in ("send", "recv") else entry.kind
         route = self.topology.route(members)
         time = route_time(kind if kind in KINDS else "all_gather", entry.bytes, route)  # objects are gathered
-        operation = Operation(entry, route, time, one.now)
+        operation = Operation(entry, route, time, one.waited.get(stream, 0.0) if entry.ahead else one.now)
         calls = one.program.calls
         operation.phase = calls[min(one.calls, len(calls)) - 1].phase if one.calls else "forward"
         one.timeline.operations.append(operation)
@@ -201,6 +206,7 @@ class _Schedule:
         if meeting is None:
             meeting = self.meetings[key] = _Meeting(needed)
         one.meetings[entry.order] = meeting
+        one.stream_of[entry.order] = stream
         one.issued_compute[entry.order] = one.timeline.compute
         meeting.seconds = max(meeting.seconds, operation.seconds)
         meeting.issued.append((rank, operation, stream))
@@ -241,12 +247,21 @@ class _Schedule:
         operation = one.timeline.operations[order]
         if operation.waited is None:
             operation.waited = one.now
-            operation.overlap = one.timeline.compute - one.issued_compute[order]
+            operation.overlap = self._between(one, order)
         if end > one.now:
             exposed = end - max(one.now, operation.start)
             operation.exposed += exposed
             one.timeline.exposed += exposed
             one.now = end
+        one.waited[one.stream_of[order]] = one.now
+
+    def _between(self, one: _Rank, order: int) -> float:
+        """Return the seconds of operators between the call of an operation and now."""
+        operation = one.timeline.operations[order]
+        if not operation.entry.ahead:
+            return one.timeline.compute - one.issued_compute[order]
+        starts, seconds = one.timeline.starts, one.timeline.seconds
+        return sum(seconds[bisect_left(starts, operation.issued) :])
 
     def _stuck(self, rank: int, one: _Rank) -> str:
         entry = one.program.entries[one.program.marks[one.at].order]

@@ -2,6 +2,8 @@
 
 import pytest
 
+import metatensor as mt
+from metatensor import distributed as dist
 from metatensor.analysis.calls import Call
 from metatensor.analysis.collectives import collective_time
 from metatensor.analysis.ranks.recording import Mark
@@ -126,3 +128,30 @@ def test_ranks_of_a_class_send_to_each_other():
 def test_an_operation_that_the_other_rank_never_begins():
     with pytest.raises(RuntimeError, match="the timeline of rank 0 stops at 0: all_reduce.* use ranks='all'"):
         run(program(0, ("+", 0, "all_reduce", (0, 1)), ("-", 0)), program(1, 1.0))
+
+
+def test_operations_ahead_of_operators():
+    """Gathering the parameters of the next layer begins when those of this layer have been gathered."""
+
+    def layers(rank, ahead):
+        made = program(rank, ("+", 0, "all_gather", (0, 1)), ("-", 0), 1.0, ("+", 1, "all_gather", (0, 1)), ("-", 1), 1.0)
+        return Program(made.calls, made.marks, [entry._replace(ahead=ahead) for entry in made.entries])
+
+    gather = seconds("all_gather", (0, 1))
+    late, early = (run(layers(0, ahead), layers(1, ahead))[0] for ahead in (False, True))
+    assert late.end == pytest.approx(2 + 2 * gather) and early.end == pytest.approx(2 + gather)
+    assert early.operations[1].issued == pytest.approx(gather) and early.operations[1].start == pytest.approx(gather)
+    assert early.operations[1].overlap == pytest.approx(1.0) and early.operations[1].exposed == 0
+
+
+def test_the_mark_is_in_the_log():
+    from metatensor.distributed.communication_log import ahead_of_operators
+
+    def step():
+        dist.init_process_group()
+        x = mt.empty(4, device="meta")
+        with ahead_of_operators():
+            dist.all_reduce(x)
+        dist.all_reduce(x)
+
+    assert [entry.ahead for entry in dist.sim.run(step, world_size=2, record=True).logs[1]] == [True, False]
