@@ -16,8 +16,7 @@ from metatensor import distributed as dist
 from metatensor.distributed import fsdp
 from metatensor.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "examples"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
 from llama3 import Config, Llama3
 
 BATCH, LENGTH = 2, 8192
@@ -76,7 +75,7 @@ def step(model: Any, optimizer: Any, x: Any) -> None:
 
 def main() -> None:
     """Print the table."""
-    published = json.loads((ROOT / "benchmarks" / "data" / "published.json").read_text())
+    published = json.loads((Path(__file__).parent / "data" / "published.json").read_text())
     rows = published["measured_memory"]["sections"]["torchtitan"]["rows"]
     print("| GPUs | kernels | tokens/s, published | predicted | error | reserved GiB, published | predicted | error |")
     print("|--:|---|--:|--:|--:|--:|--:|--:|")
