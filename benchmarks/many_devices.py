@@ -124,7 +124,7 @@ def main() -> None:
     ranks = given.dp * given.tp * given.pp
     start, spent = time.perf_counter(), time.process_time()
     found = mt.analysis.profile_ranks(
-        step, CONFIGS[given.model], given.dp, given.tp, given.pp, given.micro_batches, given.length, setup=setup, over=given.devices,
+        step, CONFIGS[given.model], given.dp, given.tp, given.pp, given.micro_batches, given.length, setup=setup, topology=given.devices,
         world_size=ranks,
     )  # fmt: skip
     seconds, spent = time.perf_counter() - start, time.process_time() - spent

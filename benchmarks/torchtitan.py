@@ -83,7 +83,7 @@ def main() -> None:
         if row.get("techniques") not in ("FSDP", "FSDP + torch.compile"):
             continue
         gpus = int(row["table"].partition(" GPUs")[0].rpartition(" ")[2])
-        found = mt.analysis.profile_ranks(step, setup=setup, over=f"{gpus}xH100")
+        found = mt.analysis.profile_ranks(step, setup=setup, topology=f"{gpus}xH100")
         memory = found.classes[0].memory
         assert found.seconds is not None and memory is not None
         speed, reserved = BATCH * LENGTH / found.seconds, memory.reserved().peak_reserved / 2**30

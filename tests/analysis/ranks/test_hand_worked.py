@@ -34,7 +34,7 @@ def test_the_sizes_are_those_of_llama_3_8b():
 
 @pytest.fixture(scope="module")
 def tp8():
-    return profile_ranks(train, CONFIG, 1, T, 8, setup=tensor_parallel, over="8xH100")
+    return profile_ranks(train, CONFIG, 1, T, 8, setup=tensor_parallel, topology="8xH100")
 
 
 def test_states_under_tensor_parallelism(tp8):
@@ -65,7 +65,7 @@ def test_communication_under_tensor_parallelism(tp8):
 
 @pytest.fixture(scope="module")
 def ddp():
-    return profile_ranks(train, CONFIG, 1, T, False, setup=data_parallel, over="8xH100")
+    return profile_ranks(train, CONFIG, 1, T, False, setup=data_parallel, topology="8xH100")
 
 
 def test_data_parallelism(ddp):
@@ -82,7 +82,7 @@ def test_data_parallelism(ddp):
 
 
 def test_zero_divides_the_optimizer(ddp):
-    zero = profile_ranks(train, CONFIG, 1, T, True, setup=data_parallel, over="8xH100")
+    zero = profile_ranks(train, CONFIG, 1, T, True, setup=data_parallel, topology="8xH100")
     sizes = [V * d] + L * [d * d, d * kv, d * kv, d * d, d * h, d * h, d * h, d, d] + [d, V * d]
     # The largest tensors first, each to the rank that has least.
     parts = [[] for _ in range(8)]

@@ -55,7 +55,7 @@ def communicated(one):
 
 
 def test_fully_sharded_over_8():
-    found = profile_ranks(train, 8, 1, setup=fully_sharded, over="8xH100")
+    found = profile_ranks(train, 8, 1, setup=fully_sharded, topology="8xH100")
     assert [one.ranks for one in found.classes] == [list(range(8))]
     one, weights = found.classes[0], 2 * (MATRICES + NORMS)
     assert after(one)["parameter"] == after(one)["gradient"] == weights // 8
@@ -68,7 +68,7 @@ def test_fully_sharded_over_8():
 
 
 def test_fully_sharded_over_4_with_tensor_parallelism_over_2():
-    found = profile_ranks(train, 4, 2, setup=fully_sharded, over="8xH100")
+    found = profile_ranks(train, 4, 2, setup=fully_sharded, topology="8xH100")
     assert [one.ranks for one in found.classes] == [list(range(8))]
     one, weights = found.classes[0], 2 * (MATRICES // 8 + NORMS // 4)
     assert after(one)["parameter"] == after(one)["gradient"] == weights
@@ -125,7 +125,7 @@ def train_stage(schedule, optimizer, x, rank):
 
 
 def test_a_pipeline_of_4():
-    found = profile_ranks(train_stage, setup=pipeline, over="4xH100")
+    found = profile_ranks(train_stage, setup=pipeline, topology="4xH100")
     assert [one.ranks for one in found.classes] == [[0], [1], [2], [3]]
     layer = (MATRICES - 2 * V * d + 2 * L * d) // L
     logits, norm, rotations = 2 * T * V + 2, 2 * T * d + 4 * T, 4 * T * CONFIG.head_width

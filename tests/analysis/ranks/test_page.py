@@ -37,7 +37,7 @@ def pipeline(model, rank):
 
 @pytest.fixture(scope="module")
 def found():
-    return profile_ranks(pipeline, setup=stage, over="4xH100")
+    return profile_ranks(pipeline, setup=stage, topology="4xH100")
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_on_a_phone(browser, file):
 def test_without_memory(browser, tmp_path):
     pytest.importorskip("plotly")
     path = tmp_path / "page.html"
-    profile_ranks(pipeline, setup=stage, over="4xH100", memory=False).to_html(path)
+    profile_ranks(pipeline, setup=stage, topology="4xH100", memory=False).to_html(path)
     with opened(browser, path) as page:
         assert page.locator("#ranks table").count() == 2
         assert page.locator("#timeline").is_hidden() and page.locator("#modules").is_hidden()
