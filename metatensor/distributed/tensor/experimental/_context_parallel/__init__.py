@@ -24,5 +24,5 @@ __all__ = [
 
 globals().update(kinds(
     "distributed.tensor.experimental._attention", "_PTRRLoadBalancer _PerDocumentHeadTailLoadBalancer",
-    "metatensor has no flex_attention, whose masks this load balancer divides", _LoadBalancer,
+    "flex_attention, whose masks it divides, runs on one rank only", _LoadBalancer,
 ))  # fmt: skip

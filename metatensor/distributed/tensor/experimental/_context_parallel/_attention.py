@@ -89,7 +89,7 @@ def context_parallel(
     whole = [one.data for one in kept]
     try:
         _replace(kept, parts)
-        with Replacement(mt.nn.functional.scaled_dot_product_attention, attention):
+        with _replacing(attention):
             yield
     finally:
         restored = [(one, data) for one, data in zip(kept, whole) if id(one) not in stay]
@@ -123,6 +123,11 @@ def _attention_on(mesh: Any, method: str) -> Callable[..., Any]:
     if mesh.ndim != 1:
         raise ValueError(f"context_parallel: the mesh must have one dimension, got {mesh}; take a sub-mesh, as in mesh['cp']")
     return partial(_attention, _ring if method == "ring" else ulysses_attention, mesh)
+
+
+def _replacing(attention: Callable[..., Any]) -> Replacement:
+    plain: Any = mt.nn.functional.scaled_dot_product_attention
+    return Replacement(plain, attention)
 
 
 def _ring(
@@ -193,7 +198,7 @@ class _ContextParallel(ParallelStyle):
         entered: dict[int, list[Replacement]] = {}  # by thread
 
         def enter(_: Any, inputs: Any) -> None:
-            mode = Replacement(mt.nn.functional.scaled_dot_product_attention, attention)
+            mode = _replacing(attention)
             entered.setdefault(get_ident(), []).append(mode)
             mode.__enter__()
 

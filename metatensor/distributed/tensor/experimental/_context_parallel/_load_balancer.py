@@ -35,7 +35,8 @@ def part_of(whole: Any, dim: int, size: int, rank: int, balanced: bool) -> Any:
 
 def joined(parts: Sequence[Any], dim: int, balanced: bool) -> Any:
     """Return the tensor whose parts the ranks hold."""
-    size, pieces = len(parts), {}
+    size = len(parts)
+    pieces: dict[int, Any] = {}
     for rank, part in enumerate(parts):
         numbers = chunks_of(size, rank, balanced)
         pieces.update(zip(numbers, part.chunk(len(numbers), dim), strict=True))

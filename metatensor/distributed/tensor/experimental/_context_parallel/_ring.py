@@ -188,10 +188,10 @@ class _RingAttention(mt.autograd.Function):
             block = ring.block(step)
             found = None
             if block is not None:
-                mine = [_half(t, True) if block.second_queries else t for t in (grad, query, out, rows)]
+                g, q, o, r = (_half(t, True) if block.second_queries else t for t in (grad, query, out, rows))
                 if block.first_keys:
                     k, v = _half(k, False), _half(v, False)
-                found = _attention_backward(*mine, k, v, next(draws), block.is_causal, ring)
+                found = _attention_backward(g, q, k, v, o, r, next(draws), block.is_causal, ring)
                 (_half(of_query, True) if block.second_queries else of_query).add_(found[0])
             if travelling is None:
                 assert found is not None
@@ -231,18 +231,19 @@ def _attention(query: Any, key: Any, value: Any, is_causal: bool, ring: _Ring) -
 
 
 def _attention_backward(
-    grad: Any, query: Any, out: Any, rows: Any, key: Any, value: Any, drawn: Any, is_causal: bool, ring: _Ring
-) -> tuple[Any, ...]:
+    grad: Any, query: Any, key: Any, value: Any, out: Any, rows: Any, drawn: Any, is_causal: bool, ring: _Ring
+) -> Any:
     """Return the gradients of query, key and value of a block. Result and logsumexp are those of all blocks."""
     p, scale, rows = ring.dropout_p, ring.scale, rows.contiguous()
     if query.shape[-1] != value.shape[-1]:
-        return mt._scaled_dot_product_efficient_attention_backward(  # type: ignore[no-any-return]
-            grad, query, key, value, None, out, rows, *drawn, p, [True, True, True, False], is_causal, scale=scale
+        seed, offset = drawn
+        return mt._scaled_dot_product_efficient_attention_backward(
+            grad, query, key, value, None, out, rows, seed, offset, p, [True, True, True, False], is_causal, scale=scale
         )[:3]
     if query.device.type == "cpu":
-        return mt._scaled_dot_product_flash_attention_for_cpu_backward(  # type: ignore[no-any-return]
+        return mt._scaled_dot_product_flash_attention_for_cpu_backward(
             grad, query, key, value, out, rows, p, is_causal, scale=scale
         )
-    return mt._scaled_dot_product_flash_attention_backward(  # type: ignore[no-any-return]
+    return mt._scaled_dot_product_flash_attention_backward(
         grad, query, key, value, out, rows, p, is_causal, *drawn, scale=scale
     )
