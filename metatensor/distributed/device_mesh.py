@@ -76,6 +76,8 @@ class DeviceMesh:
         self._root = self if _root is None else _root
         self._flattened: dict[str, DeviceMesh] = {}
         self._sliced: dict[tuple[str, ...], DeviceMesh] = {}
+        self._cut_from: tuple[DeviceMesh, list[int]] | None = None
+        """The mesh that this one was sliced from, and its dimensions there."""
         self._groups: list[Any] | None = None
         self._specs: dict[Any, Any] = {}
         """The interned `DTensorSpec`s of this mesh."""
@@ -165,6 +167,7 @@ class DeviceMesh:
             self.device_type, _Array(shape, tuple(self._ranks[one] for one in chosen)), mesh_dim_names=names, _root=self._root
         )
         made._groups = [self._make_groups()[dim] for dim in dims]
+        made._cut_from = self, dims
         return made
 
     def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> DeviceMesh:
@@ -223,8 +226,17 @@ class DeviceMesh:
         return _group.get_rank()
 
     def _place_of(self, rank: int) -> tuple[int, ...] | None:
-        """Return the index of a rank along each dimension, or None if it is not in the mesh."""
-        return _unravel(self._ranks.index(rank), self._shape) if rank in self._ranks else None
+        """Return the index of a rank along each dimension, or None if it is not in the mesh.
+
+        For a sub-mesh, ranks of the other sub-meshes along the same dimensions have the index that they have there.
+        """
+        if rank in self._ranks:
+            return _unravel(self._ranks.index(rank), self._shape)
+        if self._cut_from is None:
+            return None
+        whole, dims = self._cut_from
+        place = whole._place_of(rank)
+        return None if place is None else tuple(place[dim] for dim in dims)
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
         """Return the index of this rank along a dimension. Raise RuntimeError if it is not in the mesh."""
