@@ -53,7 +53,7 @@ def ulysses_attention(
     ...     ulysses_attention(q, q, q, mesh, is_causal=True).shape   # of a sequence of length 2048
     metatensor.Size([1, 8, 512, 64])
     >>> [one.kind for one in log]
-    ['all_to_all_single', 'all_to_all_single', 'all_to_all_single', 'all_to_all_single']
+    ['all_to_all', 'all_to_all', 'all_to_all', 'all_to_all']
     >>> mt.distributed.destroy_process_group()
     """
     size = mesh.size()
