@@ -14,6 +14,8 @@ share the experts. With --log FILE every rank writes losses and communication as
 import argparse
 import json
 
+from train_ddp import BATCH, CONTEXT, GPT, VOCABULARY, WIDTH, Block
+
 import metatensor as mt
 from metatensor import distributed as dist
 from metatensor import nn
@@ -22,7 +24,6 @@ from metatensor.distributed.tensor.experimental import context_parallel
 from metatensor.distributed.tensor.experimental._attention import set_rotate_method
 from metatensor.distributed.tensor.parallel import ExpertParallel, ExpertTensorParallel, parallelize_module
 from metatensor.nn import functional as F
-from train_ddp import BATCH, CONTEXT, GPT, VOCABULARY, WIDTH, Block
 
 EXPERTS, ACTIVE, HIDDEN = 8, 2, 64
 

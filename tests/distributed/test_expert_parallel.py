@@ -107,7 +107,8 @@ def test_on_meta_the_load_of_experts_is_assumed():
     load = [3, 1, 1, 1, 1, 1, 1, 1]
     assert [shapes_on_meta(rank=rank, expert_load=load) for rank in range(4)] == [160, 80, 80, 80]
     assert shapes_on_meta(rank=1, mesh_shape=(2, 2), expert_load=load) == 80
-    assert [shapes_on_meta(rank=rank, mesh_shape=(4, 2), style=ExpertTensorParallel, expert_load=load) for rank in (0, 1, 2)] == [160, 160, 80]
+    found = [shapes_on_meta(rank=rank, mesh_shape=(4, 2), style=ExpertTensorParallel, expert_load=load) for rank in (0, 1, 2)]
+    assert found == [160, 160, 80]
     # Numbers that are known are used.
     with mt.device("meta"):
         known = mt.tensor([100, 0, 0, 0, 0, 0, 0, 0])
@@ -129,7 +130,8 @@ def test_the_communication_on_meta_is_that_with_data():
     pytest.importorskip("metatensor_cpu")
 
     def run(device, number):
-        experts = parallelize_module(Experts(device), init_device_mesh(device, (2, 2)), ExpertTensorParallel(reduce_op="avg"), src_data_rank=None)
+        mesh = init_device_mesh(device, (2, 2))
+        experts = parallelize_module(Experts(device), mesh, ExpertTensorParallel(reduce_op="avg"), src_data_rank=None)
         counts = mt.full((EXPERTS,), number, device=device) if device == "cpu" else mt.empty(EXPERTS, dtype=mt.int64, device=device)
         experts(mt.randn(number * EXPERTS, WIDTH, device=device), counts).sum().backward()
 
@@ -154,7 +156,8 @@ def test_errors():
 
     try:
         refuses("no parameters of its own", nn.Sequential(Experts("meta")), ExpertParallel())
-        refuses(r"w1 \[8, 16, 8\].* cannot be divided evenly among 3 ranks", Experts("meta"), ExpertParallel(), dist.DeviceMesh("meta", [0, 1, 2]))
+        three = dist.DeviceMesh("meta", [0, 1, 2])
+        refuses(r"w1 \[8, 16, 8\].* cannot be divided evenly among 3 ranks", Experts("meta"), ExpertParallel(), three)
         refuses(r"weight \[6, 4\], bias \[6\]", nn.Linear(4, 6, device="meta"), ExpertParallel())
         refuses("at least 2 dimensions", Experts("meta"), ExpertTensorParallel())
         square = dist.DeviceMesh("meta", [[0, 1], [2, 3]])

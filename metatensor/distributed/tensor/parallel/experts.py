@@ -166,8 +166,9 @@ class ExpertTensorParallel(ExpertParallel):
     _own_dims = 2
 
     def __init__(
-        self, *, tensor_placements: Mapping[str, Placement] | None = None, reduce_op: str = "sum", expert_load: Sequence[float] | None = None
-    ) -> None:
+        self, *, tensor_placements: Mapping[str, Placement] | None = None, reduce_op: str = "sum",
+        expert_load: Sequence[float] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(reduce_op=reduce_op, expert_load=expert_load)
         self.tensor_placements = dict(tensor_placements or {"w1": Shard(1), "w2": Shard(2), "w3": Shard(1)})
 
