@@ -308,6 +308,12 @@ def test_unshard_undoes_shard():
             sim.run(run, size, balanced, world_size=size)
 
 
+@pytest.mark.parametrize("method", ["ring", "ulysses"])
+def test_one_rank(method):
+    given = tensors(length=5)
+    assert close(parallel(given, 1, method, is_causal=True)[0], plain(given, is_causal=True), 1e-6)
+
+
 def test_other_threads_are_not_concerned():
     mesh = init_device_mesh("meta", (2,))
     try:

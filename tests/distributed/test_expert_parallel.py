@@ -116,13 +116,14 @@ def test_on_meta_the_load_of_experts_is_assumed():
 
 
 def test_ranks_with_the_same_load_do_the_same():
-    def run(load):
-        mesh = init_device_mesh("meta", (4, 4), mesh_dim_names=("replicas", "experts"))
-        experts = parallelize_module(Experts("meta"), mesh, ExpertParallel(expert_load=load))
+    def run(load, style=ExpertParallel, shape=(4, 4)):
+        mesh = init_device_mesh("meta", shape)
+        experts = parallelize_module(Experts("meta"), mesh, style(expert_load=load))
         experts(mt.empty(64, WIDTH, device="meta"), mt.empty(EXPERTS, dtype=mt.int64, device="meta")).sum().backward()
 
     assert len(sim.run(run, None, world_size=16, ranks="groups").classes) == 1
     assert len(sim.run(run, [9, 1, 1, 1, 1, 1, 1, 1], world_size=16, ranks="groups").classes) == 2
+    assert len(sim.run(run, None, ExpertTensorParallel, (2, 2, 4), world_size=16, ranks="groups").classes) == 1
 
 
 def test_the_communication_on_meta_is_that_with_data():

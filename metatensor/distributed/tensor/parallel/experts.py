@@ -178,7 +178,7 @@ class ExpertTensorParallel(ExpertParallel):
         return Shard(0), self.tensor_placements[name]
 
     def _inner(self, mesh: DeviceMesh) -> DeviceMesh | None:
-        return DeviceMesh.from_group(mesh.get_group(-1), mesh.device_type)
+        return mesh._of_dims([mesh.ndim - 1], None)
 
 
 class _Reduced:

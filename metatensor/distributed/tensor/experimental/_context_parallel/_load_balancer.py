@@ -14,22 +14,24 @@ __all__ = ["_HeadTailLoadBalancer", "_LoadBalancer", "chunks_of", "joined", "par
 def chunks_of(size: int, rank: int, balanced: bool) -> tuple[int, ...]:
     """Return the numbers of the chunks of a sequence that a rank holds.
 
-    If balanced, there are twice as many chunks as ranks, and each rank holds one from the head and one from the tail: under
-    a causal mask, the later rows attend to as many more keys as the earlier ones attend to fewer.
+    If balanced, and unless there is only one rank, there are twice as many chunks as ranks, and each rank holds one from the
+    head and one from the tail: under a causal mask, the later rows attend to as many more keys as the earlier ones attend to
+    fewer.
     """
-    return (rank, 2 * size - 1 - rank) if balanced else (rank,)
+    return (rank, 2 * size - 1 - rank) if balanced and size > 1 else (rank,)
 
 
 def part_of(whole: Any, dim: int, size: int, rank: int, balanced: bool) -> Any:
     """Return a copy of the part of a tensor that a rank holds, cut along ``dim``. Raise ValueError if it cannot be cut evenly."""
-    count = 2 * size if balanced else size
+    chunks = chunks_of(size, rank, balanced)
+    count = size * len(chunks)
     if whole.shape[dim] % count:
-        what = f"2 x {size} ranks, as load balancing requires" if balanced else f"{size} ranks"
+        what = f"2 x {size} ranks, as load balancing requires" if len(chunks) == 2 else f"{size} ranks"
         raise ValueError(
             f"context_parallel: dimension {dim} of a tensor of shape {list(whole.shape)} cannot be divided evenly among {what}"
         )
     length = whole.shape[dim] // count
-    parts = [whole.narrow(dim, chunk * length, length) for chunk in chunks_of(size, rank, balanced)]
+    parts = [whole.narrow(dim, chunk * length, length) for chunk in chunks]
     return mt.cat(parts, dim) if len(parts) > 1 else parts[0].clone(memory_format=mt.contiguous_format)
 
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import metatensor as mt
 from metatensor.autograd.function import once_differentiable
 from metatensor.distributed import _functional_collectives as collectives
+from metatensor.distributed._buffers import collective
 from metatensor.distributed.tensor.experimental._context_parallel._options import _cp_options, _RotateMethod
 
 __all__ = ["Block", "block_of", "ring_attention"]
@@ -73,7 +74,7 @@ def ring_attention(
     metatensor.Size([1, 4, 512, 64])
     >>> mt.distributed.destroy_process_group()
     """
-    balanced = _cp_options.enable_load_balance if load_balance is None else load_balance
+    balanced = mesh.size() > 1 and (_cp_options.enable_load_balance if load_balance is None else load_balance)
     _check(query, key, value, is_causal, enable_gqa, balanced)
     if mesh.size() == 1:
         return mt.nn.functional.scaled_dot_product_attention(
@@ -135,7 +136,9 @@ class _Ring:
             buffer = collectives.wait_tensor(arriving)
 
 
+@collective
 def _flat(key: Any, value: Any) -> Any:
+    """Return the buffer in which keys and values travel."""
     return mt.cat([key.reshape(-1), value.reshape(-1)])
 
 

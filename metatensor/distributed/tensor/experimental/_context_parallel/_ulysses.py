@@ -64,7 +64,7 @@ def ulysses_attention(
         key, value = (one.repeat_interleave(size // one.shape[HEADS], HEADS) for one in (key, value))
     if query.shape[HEADS] % size or key.shape[HEADS] % size or value.shape[HEADS] % size:
         raise ValueError(f"ulysses_attention: the numbers of heads cannot be divided evenly among {size} ranks: {shapes}")
-    balanced = _cp_options.enable_load_balance if load_balance is None else load_balance
+    balanced = size > 1 and (_cp_options.enable_load_balance if load_balance is None else load_balance)
     if balanced and (query.shape[SEQUENCE] % 2 or key.shape[SEQUENCE] % 2):
         raise ValueError(f"ulysses_attention: with load balancing a part of the sequence has two chunks of the same length: {shapes}")
     query, key, value = (_whole_sequence(one, mesh, balanced) for one in (query, key, value))
