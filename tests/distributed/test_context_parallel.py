@@ -21,6 +21,7 @@ from metatensor.distributed.tensor.experimental._attention import (
 from metatensor.distributed.tensor.experimental._context_parallel._ring import block_of
 from metatensor.distributed.tensor.parallel import parallelize_module
 from metatensor.nn import functional as F
+from metatensor.utils.flop_counter import FlopCounterMode
 
 pytest.importorskip("metatensor_cpu")
 
@@ -151,6 +152,20 @@ def test_load_balancing_gives_each_rank_the_same_work(size):
 
     assert {work(rank, True) for rank in range(size)} == {2 * size + 1}
     assert [work(rank, False) for rank in range(size)] == [3 + 4 * rank for rank in range(size)]
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+def test_flops_by_rank(balanced):
+    counts = []
+    for rank in range(4):
+        mesh = init_device_mesh("meta", (4,), rank=rank)
+        q = mt.empty(1, 2, 64, 16, device="meta", requires_grad=True)
+        with FlopCounterMode(display=False) as counter:
+            mt.autograd.grad(ring_attention(q, q, q, mesh, is_causal=True, load_balance=balanced).sum(), q)
+        counts.append(counter.get_total_flops())
+        dist.destroy_process_group()
+    part = 2 * 2 * 64 * 64 * (2 + 5) * 16  # of a rank's queries with a rank's keys: 2 products forward, 5 backward
+    assert counts == ([part + 3 * part // 2] * 4 if balanced else [part, 2 * part, 3 * part, 4 * part])
 
 
 def test_communication():

@@ -67,26 +67,17 @@ def ulysses_attention(
     balanced = size > 1 and (_cp_options.enable_load_balance if load_balance is None else load_balance)
     if balanced and (query.shape[SEQUENCE] % 2 or key.shape[SEQUENCE] % 2):
         raise ValueError(f"ulysses_attention: with load balancing a part of the sequence has two chunks of the same length: {shapes}")
-    query, key, value = (_whole_sequence(one, mesh, balanced) for one in (query, key, value))
+    travelling = [_sent(mt.stack(one.chunk(size, HEADS)), mesh) for one in (query, key, value)]
+    query, key, value = (joined(collectives.wait_tensor(one).unbind(0), SEQUENCE, balanced) for one in travelling)
     if attn_mask is not None and attn_mask.dim() > 2 and attn_mask.shape[-3] > 1:
         attn_mask = attn_mask.chunk(size, -3)[mesh.get_group()._rank]
     out = mt.nn.functional.scaled_dot_product_attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa, generator=generator
     )
-    return _all_heads(out, mesh, balanced)
+    parts = mt.stack([part_of(out, SEQUENCE, size, rank, balanced) for rank in range(size)])
+    return mt.cat(collectives.wait_tensor(_sent(parts, mesh)).unbind(0), HEADS)
 
 
-def _whole_sequence(part: Any, mesh: Any, balanced: bool) -> Any:
-    """Exchange a part of the sequence with all heads for the whole sequence with some of the heads."""
-    return joined(_exchanged(mt.stack(part.chunk(mesh.size(), HEADS)), mesh), SEQUENCE, balanced)
-
-
-def _all_heads(whole: Any, mesh: Any, balanced: bool) -> Any:
-    """Exchange the whole sequence with some of the heads for a part of the sequence with all heads."""
-    size = mesh.size()
-    return mt.cat(_exchanged(mt.stack([part_of(whole, SEQUENCE, size, rank, balanced) for rank in range(size)]), mesh), HEADS)
-
-
-def _exchanged(parts: Any, mesh: Any) -> Any:
-    """Send ``parts[rank]`` to each rank. Return those that arrive, in the order of the ranks."""
-    return collectives.wait_tensor(collectives.all_to_all_single(parts, None, None, mesh.get_group())).unbind(0)
+def _sent(parts: Any, mesh: Any) -> Any:
+    """Begin to send ``parts[rank]`` to each rank. Return those that arrive, in the order of the ranks."""
+    return collectives.all_to_all_single(parts, None, None, mesh.get_group())
