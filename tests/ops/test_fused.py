@@ -67,6 +67,13 @@ def test_gradients_of_parts_of_the_keys_add_up(name, others, device):
     assert all(mt.allclose(mt.cat(pair, 2), one, atol=1e-5) for *pair, one in zip(first[1:], second[1:], whole[1:]))
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_no_sequences(name, device):
+    q, k = mt.zeros(0, 4, 6, 8, device=device), mt.zeros(0, 2, 5, 8, device=device)
+    out, rows, rest = forward(name, q, k, k)
+    assert [one.shape for one in backward(name, out, q, k, k, out, rows, rest)] == [q.shape, k.shape, k.shape]
+
+
 def test_rows_without_keys_have_no_gradient(device):
     q, grad, k, _, v, _ = (mt.from_numpy(one).to(device) for one in arrays())
     mask = mt.zeros(6, 6, device=device)

@@ -98,7 +98,7 @@ def attention_backward(
 def _summed(grad: Any, like: Any) -> Any:
     """Sum the gradients of heads that are the same head of key or value."""
     if grad.shape[1] != like.shape[1]:
-        grad = grad.reshape(grad.shape[0], like.shape[1], -1, *grad.shape[2:]).sum(2)
+        grad = grad.reshape(grad.shape[0], like.shape[1], grad.shape[1] // like.shape[1], *grad.shape[2:]).sum(2)
     return grad.to(like.dtype)
 
 
