@@ -308,6 +308,20 @@ def test_buffers_are_divided_and_restored():
     assert all(sim.run(run, world_size=2))
 
 
+def test_consecutive_parts_are_warned_of():
+    """Causal ring attention is wrong for them, unless the setting says that they are consecutive."""
+    mesh = init_device_mesh("meta", (2,))
+    try:
+        given = [mt.empty(2, 8, device="meta")]
+        with pytest.warns(UserWarning, match="enable_load_balance"):
+            _context_parallel_shard(mesh, given, [1])
+        _context_parallel_shard(mesh, given, [1], _HeadTailLoadBalancer(8, 2, "meta"))
+        _cp_options.enable_load_balance = False
+        assert _context_parallel_shard(mesh, given, [1])[0].shape == (2, 4)
+    finally:
+        dist.destroy_process_group()
+
+
 def test_unshard_undoes_shard():
     def run(size, balanced):
         _cp_options.enable_load_balance = balanced

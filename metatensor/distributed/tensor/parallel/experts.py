@@ -44,8 +44,8 @@ class ExpertParallel(ParallelStyle):
 
     Notes
     -----
-    The mesh has one dimension, for the experts. Any outer dimensions are those of replicas: each group along the last
-    dimension has all experts, and gradients are reduced over all ranks.
+    The last mesh dimension divides the experts. Outer dimensions hold replicas: the ranks along the last dimension together have
+    all experts, and gradients are reduced over the replicas as well.
 
     The tokens of the ranks are different ones. On CUDA, reading the numbers of tokens waits for the device.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
@@ -233,12 +234,18 @@ def _context_parallel_shard(mesh: Any, buffers: Any, seq_dims: Any, load_balance
     seq_dims : sequence or dict of int
         The dimension of the sequence in each of them.
     load_balancer : _LoadBalancer, optional
-        How positions are ordered before they are divided. Default: not at all.
+        How positions are ordered before they are divided. Default: not at all. Causal ring attention then needs the setting
+        ``_cp_options.enable_load_balance = False``.
 
     Returns
     -------
     list or dict of Tensor
         The parts.
+
+    Warns
+    -----
+    UserWarning
+        If there is no load balancer, but ring attention expects the order of one.
     """
     if isinstance(buffers, Mapping):
         if not isinstance(seq_dims, Mapping) or set(buffers) != set(seq_dims):
@@ -246,6 +253,12 @@ def _context_parallel_shard(mesh: Any, buffers: Any, seq_dims: Any, load_balance
         return dict(zip(buffers, _context_parallel_shard(mesh, [*buffers.values()], [seq_dims[one] for one in buffers], load_balancer)))
     if isinstance(seq_dims, Mapping) or len(buffers) != len(seq_dims):
         raise ValueError("_context_parallel_shard: buffers and seq_dims must have the same length")
+    if load_balancer is None and _cp_options.enable_load_balance and mesh.size() > 1:
+        warnings.warn(
+            "_context_parallel_shard: the parts are consecutive, but causal ring attention expects parts that a _HeadTailLoadBalancer "
+            "made; pass one, or set _cp_options.enable_load_balance = False",
+            stacklevel=2,
+        )
     order = None if load_balancer is None else load_balancer._generate_indices()
     return [
         part_of(_ordered(one, dim, order), range(one.dim())[dim], mesh.size(), mesh.get_group()._rank, False)
