@@ -310,7 +310,7 @@ def test_ignored_parameters_keep_their_gradients():
     def train(rank):
         model = Branches()
         DDP._set_params_and_buffers_to_ignore_for_model(model, ["b.weight", "b.bias"])
-        parallel = DDP(model)
+        parallel = DDP(model, find_unused_parameters=True)
         parallel(mt.full((1, 2), rank + 1.0), True).sum().backward()
         return model.a.weight.grad[0, 0].item(), model.b.weight.grad[0, 0].item()
 
