@@ -11,7 +11,7 @@ from metatensor.distributed._world import observed
 from metatensor.distributed.tensor._utils import _compute_local_shape_and_global_offset, _part
 from metatensor.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard, _StridedShard
 
-__all__ = ["local_shape", "moved", "part_shape", "partial_of_whole", "index_of", "is_cut", "lengths"]
+__all__ = ["local_shape", "moved", "part_shape", "partial_of_whole", "is_cut", "lengths"]
 
 Placements = Sequence[Placement]
 
@@ -100,7 +100,7 @@ def _apply(local: Any, mesh: Any, dim: int, target: Placement) -> Any:
         return local
     cut = target.dim  # type: ignore[attr-defined]
     length = local.shape[cut]
-    observed(lambda rank: tuple(map(len, _runs(target, length, size, index_of(mesh, dim, rank)))))
+    observed(lambda rank: tuple(map(len, _runs(target, length, size, _index(mesh, dim, rank)))))
     runs = _runs(target, length, size, mesh._coordinate[dim])
     parts = [local.narrow(cut, run.start, len(run)) for run in runs]
     if not parts:
@@ -108,7 +108,7 @@ def _apply(local: Any, mesh: Any, dim: int, target: Placement) -> Any:
     return parts[0].clone(memory_format=mt.contiguous_format) if len(parts) == 1 else mt.cat(parts, cut)
 
 
-def index_of(mesh: Any, dim: int, rank: int) -> int:
+def _index(mesh: Any, dim: int, rank: int) -> int:
     """Return the index of a rank in the world along a mesh dimension. Ranks outside of the mesh count as the first."""
     place = mesh._place_of(rank)
     return 0 if place is None else int(place[dim])
@@ -179,7 +179,7 @@ def _reduce_scatter(local: Any, mesh: Any, dim: int, reduction: str, cut: int) -
     if not length:
         return local
     found = _with_numbers(local, reduce)
-    here = observed(lambda rank: own[index_of(mesh, dim, rank)])
+    here = observed(lambda rank: own[_index(mesh, dim, rank)])
     return found if here == own[0] else found.narrow(cut, 0, here).clone(memory_format=mt.contiguous_format)
 
 
@@ -210,7 +210,7 @@ def _exchange(local: Any, mesh: Any, dim: int, source: int, target: int, length:
     shape = list(local.shape)
     shape[source], shape[target] = 1, 1
     rest = mt.Size(shape).numel()
-    width = observed(lambda rank: columns[index_of(mesh, dim, rank)])
+    width = observed(lambda rank: columns[_index(mesh, dim, rank)])
     received = [rest * count * width for count in rows]
     sent = [part.numel() for part in parts]
     even = len(set(received)) == 1 and len(set(sent)) == 1

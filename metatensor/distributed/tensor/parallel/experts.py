@@ -14,7 +14,7 @@ from metatensor.distributed._running import place_of
 from metatensor.distributed._world import observed
 from metatensor.distributed.device_mesh import DeviceMesh
 from metatensor.distributed.tensor._dtensor import DTensor, distribute_tensor
-from metatensor.distributed.tensor._moving import index_of
+from metatensor.distributed.tensor._moving import _index
 from metatensor.distributed.tensor.parallel.styles import ParallelStyle
 from metatensor.distributed.tensor.placement_types import Partial, Placement, Replicate, Shard
 
@@ -220,7 +220,7 @@ class _Dispatch:
         else:
             each = counts.tolist() if known else _assumed(tokens.shape[0], counts.shape[0], load)
             self.sent = [sum(each[start : start + own]) for start in range(0, len(each), own)]
-            self.received = [observed(lambda rank: self.sent[index_of(mesh, dim, rank)])] * size
+            self.received = [observed(lambda rank: self.sent[_index(mesh, dim, rank)])] * size
         if sum(self.sent) != tokens.shape[0]:
             raise ValueError(f"ExpertParallel: {tokens.shape[0]} tokens, but num_tokens_per_expert is for {sum(self.sent)}")
         self.counts = arriving.sum(0, dtype=counts.dtype)
