@@ -245,3 +245,45 @@ def test_training_a_dense_model_with_divided_sequences(size, method, rotation, e
     finally:
         example.SparseBlock = real
     assert expected[-1] < expected[0] / 2 and dense is example.GPT
+
+
+@pytest.mark.parametrize("over", [2, 4])
+def test_with_fully_shard(over, example):
+    """Everything is sharded over all ranks, and the experts, which ranks share, over those with the same experts."""
+    pytest.importorskip("metatensor.distributed.fsdp._group")
+    from metatensor.distributed.fsdp import fully_shard
+
+    def train(step):
+        losses = []
+        mt.manual_seed(0)
+        model, batches = example.GPT(example.SparseBlock), mt.randint(example.VOCABULARY, (10, 8, example.CONTEXT + 1))
+        mine = step(model)
+        optimizer = mt.optim.AdamW(model.parameters(), lr=3e-3)
+        for batch in batches[:, mine]:
+            optimizer.zero_grad()
+            loss = F.cross_entropy(model(batch[:, :-1]).flatten(0, 1), batch[:, 1:].flatten())
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            mean = loss.detach()
+            if dist.is_initialized():
+                dist.all_reduce(mean, dist.ReduceOp.AVG)
+            losses.append(mean.item())
+        return losses
+
+    def sharded(model):
+        mesh = init_device_mesh("cpu", (4 // over, over), mesh_dim_names=("replicas", "experts"))
+        everybody = mesh._flatten("everybody")
+        parallelize_module(model, mesh["experts"], {"blocks.*.mixture.experts": ExpertParallel()})
+        for block in model.blocks:
+            experts = block.mixture.experts
+            fully_shard(experts, mesh=mesh["replicas"])
+            experts.set_gradient_divide_factor(4)
+            fully_shard(block, mesh=everybody)
+        fully_shard(model, mesh=everybody)
+        assert model.blocks[0].mixture.experts.w1.to_local().numel() == EXPERTS * example.HIDDEN * example.WIDTH // 4
+        return slice(dist.get_rank(), None, 4)
+
+    expected = train(lambda model: slice(None))
+    for found in sim.run(train, sharded, world_size=4):
+        assert found == pytest.approx(expected, rel=1e-5)
