@@ -31,20 +31,23 @@ class Block(nn.Module):
         q, k, v = self.attention_in(self.norm1(x)).view(batch, length, 3, HEADS, WIDTH // HEADS).permute(2, 0, 3, 1, 4)
         attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.attention_out(attended.transpose(1, 2).reshape(batch, length, WIDTH))
-        return x + self.out(F.gelu(self.hidden(self.norm2(x))))
+        return x + self.feed_forward(self.norm2(x))
+
+    def feed_forward(self, x):
+        return self.out(F.gelu(self.hidden(x)))
 
 
 class GPT(nn.Module):
-    def __init__(self):
+    def __init__(self, block=Block):
         super().__init__()
         self.tokens, self.places = nn.Embedding(VOCABULARY, WIDTH), nn.Embedding(CONTEXT, WIDTH)
-        self.blocks = nn.Sequential(*(Block() for _ in range(LAYERS)))
+        self.blocks = nn.Sequential(*(block() for _ in range(LAYERS)))
         self.norm = nn.LayerNorm(WIDTH)
         self.head = nn.Linear(WIDTH, VOCABULARY, bias=False)
         self.head.weight = self.tokens.weight
 
-    def forward(self, tokens):
-        x = self.tokens(tokens) + self.places(mt.arange(tokens.shape[1], device=tokens.device))
+    def forward(self, tokens, places=None):
+        x = self.tokens(tokens) + self.places(mt.arange(tokens.shape[1], device=tokens.device) if places is None else places)
         return self.head(self.norm(self.blocks(x)))
 
 

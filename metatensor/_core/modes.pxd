@@ -3,7 +3,7 @@ from metatensor._core.thread cimport ThreadState
 
 # The stack is sorted by rank, whatever the order of entering: function modes run first, operator modes last.
 cdef enum Rank:
-    OPERATORS, CASTS, FUNCTIONS
+    OPERATORS, REPLACEMENTS, CASTS, FUNCTIONS
 
 cdef class Mode:
     cdef readonly int rank

@@ -5,9 +5,10 @@ that call. Whatever the order in which modes were entered, a call passes them in
 1. function modes (`TorchFunctionMode`);
 2. classes of arguments with ``__torch_function__``;
 3. the autocast mode;
-4. distributed tensors, which run the operator on their parts (`sharded`);
-5. operator modes (`DispatchMode`, `TorchDispatchMode`);
-6. classes of arguments with ``__torch_dispatch__``.
+4. functions that replace an operator (`replacement`);
+5. distributed tensors, which run the operator on their parts (`sharded`);
+6. operator modes (`DispatchMode`, `TorchDispatchMode`);
+7. classes of arguments with ``__torch_dispatch__``.
 """
 cimport cython
 from cpython.object cimport PyObject

@@ -158,6 +158,10 @@ class DeviceMesh:
         dims = [known.index(name) for name in names]
         if dims != sorted(set(dims)):
             raise KeyError(f"torch.distributed.DeviceMesh: the dimensions {names} are not in the order of the mesh, {known}")
+        return self._of_dims(dims, names)
+
+    def _of_dims(self, dims: list[int], names: tuple[str, ...] | None) -> DeviceMesh:
+        """Return the mesh of some dimensions, with this rank's index in all others."""
         at = self._coordinate or (0,) * self.ndim
         steps = _strides(self._shape)
         base = sum(at[dim] * steps[dim] for dim in range(self.ndim) if dim not in dims)

@@ -31,8 +31,8 @@ cdef DType wide(DType d):
 
 # Attention --------------------------------------------------------------------------------------------------
 
-cdef int check_attention(Call* c, int slot=0) except -1:
-    """Check query, key and value, from a slot on."""
+cdef int check_attention(Call* c, int slot=0, bint one_width=True) except -1:
+    """Check query, key and value, from a slot on. FlashAttention needs values as wide as the keys."""
     cdef Tensor q = tensor_arg(c, slot), k = tensor_arg(c, slot + 1), v = tensor_arg(c, slot + 2)
     cdef str shapes = f"query {shape_str(q)}, key {shape_str(k)}, value {shape_str(v)}"
     if q.ndim != 4 or k.ndim != 4 or v.ndim != 4:
@@ -41,7 +41,7 @@ cdef int check_attention(Call* c, int slot=0) except -1:
         fail(c, f"query, key and value must have the same dtype, got {q.dtype.name}, {k.dtype.name}, {v.dtype.name}")
     need_dtype(c, q, FLOATS)
     if q.sizes[0] != k.sizes[0] or q.sizes[0] != v.sizes[0] or k.sizes[1] != v.sizes[1] or k.sizes[2] != v.sizes[2] \
-            or q.sizes[3] != k.sizes[3] or not k.sizes[1] or q.sizes[1] % k.sizes[1]:
+            or q.sizes[3] != k.sizes[3] or one_width and q.sizes[3] != v.sizes[3] or not k.sizes[1] or q.sizes[1] % k.sizes[1]:
         fail(c, f"the sizes do not match: {shapes}")
     return 0
 
@@ -74,7 +74,7 @@ cdef object efficient(Call* c):
     cdef Tensor q = tensor_arg(c, 0), v = tensor_arg(c, 2)
     cdef dim_t sizes[4]
     cdef dim_t strides[4]
-    check_attention(c)
+    check_attention(c, 0, False)
     draw(c, 5, 8)
     sizes[0], sizes[1], sizes[2], sizes[3] = q.sizes[0], q.sizes[1], q.sizes[2], v.sizes[3]
     strides[1], strides[2], strides[3] = v.sizes[3], q.sizes[1] * v.sizes[3], 1       # in memory it is (B, L, H, Ev)
@@ -93,10 +93,31 @@ cdef object flash_cpu(Call* c):
     return (like(c, q), logsumexp(c, q, q.sizes[2], wide(q.dtype)))
 
 
-cdef object attention_backward(Call* c):
-    """Arguments: grad_out, query, key, value, ..."""
-    check_attention(c, 1)
+cdef int check_results(Call* c, int slot, bint padded) except -1:
+    """Check grad_out, and the results of the forward operator from a slot on: out and logsumexp, whose rows may be padded."""
+    cdef Tensor q = tensor_arg(c, 1), v = tensor_arg(c, 3), lse = tensor_arg(c, slot + 1)
+    cdef Tensor t
+    cdef int i
+    for i in (0, slot):
+        t = tensor_arg(c, i)
+        if t.ndim != 4 or not dims_equal(t.sizes, q.sizes, 3) or t.sizes[3] != v.sizes[3]:
+            fail(c, f"{'out' if i else 'grad_out'} must have the shape of the result of attention, got {shape_str(t)} for query "
+                    f"{shape_str(q)} and value {shape_str(v)}")
+    if lse.ndim != 3 or not dims_equal(lse.sizes, q.sizes, 2) or lse.sizes[2] != q.sizes[2] and not padded:
+        fail(c, f"logsumexp must have an element for each row of query, got {shape_str(lse)} for query {shape_str(q)}")
+    return 0
+
+
+cdef object attention_gradients(Call* c, bint one_width):
+    check_attention(c, 1, one_width)
     return (like(c, tensor_arg(c, 1)), like(c, tensor_arg(c, 2)), like(c, tensor_arg(c, 3)))
+
+
+cdef object attention_backward(Call* c):
+    """Arguments: grad_out, query, key, value, out, logsumexp, ..."""
+    cdef object made = attention_gradients(c, True)
+    check_results(c, 4, False)
+    return made
 
 
 cdef object efficient_backward(Call* c):
@@ -104,7 +125,9 @@ cdef object efficient_backward(Call* c):
     mask = arg(c, 10)
     if len(mask) != 4:
         raise RuntimeError(f"grad_input_mask must have 4 values, got {mask}")
-    return (*attention_backward(c), like(c, tensor_arg(c, 4)) if mask[3] and not is_none(c, 4) else None)
+    made = attention_gradients(c, False)
+    check_results(c, 5, True)
+    return (*made, like(c, tensor_arg(c, 4)) if mask[3] and not is_none(c, 4) else None)
 
 
 define("_scaled_dot_product_flash_attention(Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, *, "

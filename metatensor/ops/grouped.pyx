@@ -1,6 +1,7 @@
 """Grouped matrix products: groups of rows or columns of different sizes, each multiplied by its own matrix, as in
 mixture-of-experts layers."""
 from metatensor._core.dtype cimport BF16, F16, F32, I32
+from metatensor._core.gradients import gradient
 from metatensor._core.op cimport (
     COMPOSITE, FUNCTION_ONLY, Call, arg, call, define, dtype_arg, is_none, op_name, result_device, tensor_arg,
 )
@@ -82,6 +83,7 @@ cdef object grouped_body(Call* c):
 
 define("_grouped_mm(Tensor input, Tensor mat2, Tensor? offs=None, Tensor? bias=None, dtype? out_dtype=None) -> Tensor",
        grouped_meta, FUNCTION_ONLY, "Grouped matrix product, like `nn.functional.grouped_mm`.")
+gradient("_grouped_mm", linear="input mat2", node="GroupedMmBackward0", input="grouped.first", mat2="grouped.second")
 define("nn.functional.grouped_mm(Tensor mat_a, Tensor mat_b, *, Tensor? offs=None, Tensor? bias=None, "
        "dtype? out_dtype=None) -> Tensor", grouped_body, COMPOSITE | FUNCTION_ONLY,
        "Product of groups of rows or columns, each with its own matrix, in bfloat16, float16 or float32. The int32 "

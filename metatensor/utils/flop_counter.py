@@ -152,6 +152,15 @@ def sdpa_flop(query_shape: Any, key_shape: Any, value_shape: Any, *args: Any, ou
     return sdpa_flop_count(query_shape, key_shape, value_shape)
 
 
+def sdpa_backward_flop(
+    grad_out_shape: Any, query_shape: Any, key_shape: Any, value_shape: Any, *args: Any, out_shape: Any = None, **kwargs: Any
+) -> int:
+    """Return the FLOPs of the gradients of fused attention: the scores again, and two products for the gradients of each product."""
+    b, heads, length, width = query_shape
+    once = 2 * b * heads * length * key_shape[2]
+    return 2 * sdpa_flop_count(query_shape, key_shape, value_shape) + once * width
+
+
 _FORMULAS: dict[str, Callable[..., int]] = {
     "mm": mm_flop,
     "addmm": addmm_flop,
@@ -160,6 +169,10 @@ _FORMULAS: dict[str, Callable[..., int]] = {
     "_scaled_mm": mm_flop,
     "convolution": conv_flop,
     "convolution_backward": conv_backward_flop,
+    "_scaled_dot_product_flash_attention": sdpa_flop,
+    "_scaled_dot_product_flash_attention_backward": sdpa_backward_flop,
+    "_scaled_dot_product_efficient_attention": sdpa_flop,
+    "_scaled_dot_product_efficient_attention_backward": sdpa_backward_flop,
 }
 
 flop_registry: dict[Any, Callable[..., int]] = {packet("aten", name): shape_wrapper(f) for name, f in _FORMULAS.items()}

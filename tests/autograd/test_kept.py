@@ -65,7 +65,7 @@ WITHOUT = {
     "multilabel_margin_loss_backward", "native_layer_norm_backward", "native_group_norm_backward", "native_batch_norm_backward",
     "_batch_norm_forward", "nn.functional._batch_norm_train", "nn.functional._instance_norm_train", "_repeat_interleave_by",
     "_upsample_backward", "embedding_dense_backward", "_grid_sampler_backward",
-    "_index", "narrow", "tensor_split", "float_power_", "_pdist_backward", "_cdist_backward", "_embedding_bag_backward",
+    "_index", "narrow", "tensor_split", "float_power_", "_grouped_mm", "_pdist_backward", "_cdist_backward", "_embedding_bag_backward",
     "_embedding_bag_weights_backward", "_scaled_dot_product_flash_attention_backward", "_scaled_dot_product_efficient_attention",
     "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_flash_attention_for_cpu_backward",
 }  # fmt: skip

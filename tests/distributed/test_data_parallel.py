@@ -304,3 +304,14 @@ def test_buckets_are_those_of_pytorch():
         assert sorted([order[index] for index in bucket] for bucket in found) == sorted(expected), (sizes, limits, order)
         if len({kind for _, kind in sizes}) == 1:
             assert [[order[index] for index in bucket] for bucket in found] == expected
+
+
+def test_ignored_parameters_keep_their_gradients():
+    def train(rank):
+        model = Branches()
+        DDP._set_params_and_buffers_to_ignore_for_model(model, ["b.weight", "b.bias"])
+        parallel = DDP(model, find_unused_parameters=True)
+        parallel(mt.full((1, 2), rank + 1.0), True).sum().backward()
+        return model.a.weight.grad[0, 0].item(), model.b.weight.grad[0, 0].item()
+
+    assert on_ranks(train) == [(1.5, 1.0), (1.5, 2.0)]

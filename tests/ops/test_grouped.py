@@ -100,3 +100,56 @@ def test_flops():
     assert flops((3, 8, 16), (3, 16, 24), 0) == 2 * 3 * 8 * 16 * 24
     assert flops((8, 16), (16, 24), 3) == 2 * 8 * 16 * 24
     assert flops((3, 8, 16), (16, 24), 3) == 2 * 8 * 16 * 24
+
+
+def numeric(t):
+    return np.asarray(t.detach().float().cpu().numpy())
+
+
+GRADIENTS = CASES[:7] + [
+    ((8, 16), (3, 10, 16), [2, 5, 8], True),  # gradients with rows of 40 bytes
+    ((8, 16), (3, 16, 24), [2, 5, 6], False),  # rows outside all groups
+]
+
+
+@pytest.mark.parametrize("case", GRADIENTS, ids=str)
+def test_gradients(case, device):
+    """Gradients are those of the products of the groups, one by one; a gradient may have any strides."""
+    a, b, offs = arguments(mt, case, "float32", device)
+    a, b = a.detach().requires_grad_(), b.detach().requires_grad_()
+    out = F.grouped_mm(a, b, offs=offs)
+    ends = case[2] or []
+    spans = list(zip([0, *ends[:-1]], ends))
+    for upstream in (mt.arange(float(out.numel()), device=device).reshape(out.shape) / 100, mt.ones((), device=device).expand(out.shape)):
+        found = mt.autograd.grad(out, (a, b), upstream, retain_graph=True)
+        if offs is None:
+            expected = mt.autograd.grad(a @ b, (a, b), upstream)
+        else:
+            parts = []
+            for group, (start, end) in enumerate(spans):
+                if a.dim() == b.dim():
+                    parts.append((a[:, start:end] @ b[start:end], upstream[group]))
+                elif a.dim() == 2:
+                    parts.append((a[start:end] @ b[group], upstream[start:end]))
+                else:
+                    parts.append((a[group] @ b[:, start:end], upstream[:, start:end]))
+            expected = mt.autograd.grad([one for one, _ in parts], (a, b), [one for _, one in parts])
+        for mine, other, factor in zip(found, expected, (a, b)):
+            np.testing.assert_allclose(numeric(mine), numeric(other), rtol=1e-5, atol=1e-4)
+            assert mine.stride() == factor.stride() or not mine.numel()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("case", GRADIENTS[:5], ids=str)
+def test_gradients_have_the_layout_of_torch(case):
+    torch = pytest.importorskip("torch")
+    results = []
+    for t in (torch, mt):
+        a, b, offs = arguments(t, case, "float32", "cpu")
+        a, b = a.detach().requires_grad_(), b.detach().requires_grad_()
+        out = (t.nn.functional if t is torch else F).grouped_mm(a, b, offs=offs)
+        upstream = t.arange(float(out.numel())).reshape(tuple(out.shape)) / 100
+        results.append(t.autograd.grad(out, (a, b), upstream))
+    for theirs, mine in zip(*results):
+        assert theirs.stride() == mine.stride()
+        np.testing.assert_allclose(theirs.numpy(), numeric(mine), rtol=1e-4, atol=1e-3)

@@ -257,3 +257,21 @@ def test_tensorboard_says_what_it_needs():
     if importlib.util.find_spec("tensorboardX") is None:
         with pytest.raises(ImportError, match="pip install tensorboardX"):
             importlib.import_module("metatensor.utils.tensorboard")
+
+
+def test_functional_collectives_are_operators():
+    from metatensor import distributed as dist
+
+    def run():
+        dist.init_process_group()
+        c10d, name, rank = ours.ops._c10d_functional, dist.group.WORLD.group_name, dist.get_rank()
+        x = mt.arange(4.0) + rank
+        found = [
+            c10d.all_reduce(x, "sum", name), c10d.all_gather_into_tensor(x, 2, name), c10d.reduce_scatter_tensor(x, "sum", 2, name),
+            c10d.all_to_all_single(x, [2, 2], [2, 2], name), c10d.broadcast(x, 1, name),
+        ]  # fmt: skip
+        return [c10d.wait_tensor(one).tolist() for one in found]
+
+    first, second = dist.sim.run(run, world_size=2)
+    assert first == [[1, 3, 5, 7], [0, 1, 2, 3, 1, 2, 3, 4], [1, 3], [0, 1, 1, 2], [1, 2, 3, 4]]
+    assert second == [[1, 3, 5, 7], [0, 1, 2, 3, 1, 2, 3, 4], [5, 7], [2, 3, 3, 4], [1, 2, 3, 4]]

@@ -418,3 +418,21 @@ def test_more_formulas():
 def test_what_is_no_operator_has_no_formula():
     with pytest.raises(ValueError, match="operators"):
         register_flop_formula(print)(lambda *shapes, out_shape=None: 1)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["flash_attention", "efficient_attention"])
+def test_fused_attention_is_counted_as_by_torch(name):
+    torch = pytest.importorskip("torch")
+    from torch.utils.flop_counter import flop_registry as theirs
+
+    from metatensor.utils.flop_counter import flop_registry as ours
+
+    shapes = [(2, 4, 6, 12), (2, 4, 6, 8), (2, 4, 10, 8), (2, 4, 10, 12)]
+    for half, given in (("", shapes[1:]), ("_backward", shapes)):
+        counts = []
+        for t, table in ((torch, theirs), (mt, ours)):
+            tensors = [t.empty(shape, device="meta") for shape in given]
+            found = [formula for key, formula in table.items() if str(key) == f"aten._scaled_dot_product_{name}{half}"]
+            counts.append(found[0](*tensors, out_val=tensors[0]))
+        assert counts[0] == counts[1] > 0

@@ -317,7 +317,7 @@ def distribute_tensor(
         raise RuntimeError("torch.distributed.tensor.distribute_tensor: the tensor is not a leaf; use DTensor.from_local")
     whole = tensor.detach()
     local = whole
-    if src_data_rank is not None and whole.device.type != "meta":
+    if src_data_rank is not None and (whole.device.type != "meta" or mesh.device_type == "meta"):  # without data on a real mesh, none move
         for dim in range(mesh.ndim):
             if mesh.size(dim) > 1:
                 group = mesh.get_group(dim)

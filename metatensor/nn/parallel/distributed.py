@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -111,6 +111,11 @@ class DistributedDataParallel(Module):
             if mixed_precision is not None:
                 raise NotImplementedError("DistributedDataParallel: mixed_precision is not supported; use autocast")
             self._connect(init_sync, bucket_cap_mb)
+
+    @staticmethod
+    def _set_params_and_buffers_to_ignore_for_model(module: Module, params_and_buffers_to_ignore: Sequence[str]) -> None:
+        """Leave parameters and buffers of a module, given by name, as they are when it is wrapped later."""
+        module._ddp_params_and_buffers_to_ignore = list(params_and_buffers_to_ignore)
 
     def _connect(self, init_sync: bool, bucket_cap_mb: Any) -> None:
         """Begin with equal parameters, and prepare the averaging of gradients."""

@@ -183,7 +183,7 @@ for _name in ("max_pool", "avg_pool", "adaptive_avg_pool", "upsample"):
     numeric(f"_{_name}_backward")(_window("windows", f"{_name}_backward"))
 decomposition("embedding_dense_backward")(_window("attention", "embedding_dense_backward"))
 for _name in ("flash_attention", "efficient_attention", "flash_attention_for_cpu"):
-    decomposition(f"_scaled_dot_product_{_name}_backward")(_window("fused", f"{_name}_again"))
+    decomposition(f"_scaled_dot_product_{_name}_backward")(_window("fused", f"{_name}_backward"))
 decomposition("_fused_rms_norm_backward")(_window("fused", "rms_norm_backward"))
 decomposition("_embedding_bag")(_window("sampling", "bag_parts"))
 decomposition("_embedding_bag_backward")(_window("sampling", "bag_gradient"))

@@ -67,15 +67,27 @@ def attention_forward(query: Any, key: Any, value: Any, bias: Any, p: float, is_
     return result.to(query.dtype), scores.logsumexp(-1)
 
 
-def attention_backward(grad: Any, query: Any, key: Any, value: Any, bias: Any, p: float, is_causal: bool, scale: Any) -> tuple:
-    """Return the gradients of query, key, value and bias, from the inputs of attention."""
+def attention_backward(
+    grad: Any, query: Any, key: Any, value: Any, bias: Any, p: float, is_causal: bool, scale: Any, out: Any = None, logsumexp: Any = None
+) -> tuple:
+    """Return the gradients of query, key, value and bias.
+
+    With the result and its logsumexp, these may be those of attention to more keys than the given ones, which then are a part
+    of the keys. Without them, both are computed anew, and the gradients are differentiable functions of the inputs.
+    """
     _no_dropout(p)
     k, v = _wide(_heads(key, query)), _wide(_heads(value, query))
     scores, factor = _scores(query, k, bias, is_causal, scale)
-    weights = ops._safe_softmax(scores, -1)
     g = _wide(grad)
     of_weights = g.matmul(v.transpose(-2, -1))
-    of_scores = weights * (of_weights - (of_weights * weights).sum(-1, True))
+    if logsumexp is None:
+        weights = ops._safe_softmax(scores, -1)
+        of_rows = (of_weights * weights).sum(-1, True)
+    else:
+        rows = logsumexp.unsqueeze(-1)
+        weights = (scores - rows.masked_fill(rows == -math.inf, math.inf)).exp().to(scores.dtype)  # rows without keys have weights of 0
+        of_rows = (g * _wide(out)).sum(-1, True)
+    of_scores = weights * (of_weights - of_rows)
     of_query = of_scores.matmul(k) * factor
     of_key = of_scores.transpose(-2, -1).matmul(_wide(query)) * factor
     of_value = weights.transpose(-2, -1).matmul(g)
@@ -86,8 +98,36 @@ def attention_backward(grad: Any, query: Any, key: Any, value: Any, bias: Any, p
 def _summed(grad: Any, like: Any) -> Any:
     """Sum the gradients of heads that are the same head of key or value."""
     if grad.shape[1] != like.shape[1]:
-        grad = grad.reshape(grad.shape[0], like.shape[1], -1, *grad.shape[2:]).sum(2)
+        grad = grad.reshape(grad.shape[0], like.shape[1], grad.shape[1] // like.shape[1], *grad.shape[2:]).sum(2)
     return grad.to(like.dtype)
+
+
+# The values of the operators, from the saved result and logsumexp -------------------------------------------
+
+
+def flash_attention_backward(
+    grad: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, p: float, is_causal: bool, rng_state: Any, unused: Any,
+    scale: Any,
+) -> tuple:  # fmt: skip
+    return attention_backward(grad, query, key, value, None, p, is_causal, scale, out, logsumexp)[:3]
+
+
+def efficient_attention_backward(
+    grad: Any, query: Any, key: Any, value: Any, attn_bias: Any, out: Any, logsumexp: Any, seed: Any, offset: Any, p: float, mask: Any,
+    is_causal: bool, scale: Any,
+) -> tuple:  # fmt: skip
+    kept = None if logsumexp.shape[-1] < query.shape[-2] else logsumexp[..., : query.shape[-2]]
+    made = attention_backward(grad, query, key, value, attn_bias, p, is_causal, scale, out, kept)
+    return made if mask[3] else (*made[:3], None)
+
+
+def flash_attention_for_cpu_backward(
+    grad: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, p: float, is_causal: bool, attn_mask: Any, scale: Any
+) -> tuple:
+    return attention_backward(grad, query, key, value, attn_mask, p, is_causal, scale, out, logsumexp)[:3]
+
+
+# The operators as differentiable functions of the inputs ----------------------------------------------------
 
 
 def flash_attention_again(

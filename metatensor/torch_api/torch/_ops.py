@@ -29,6 +29,49 @@ class _Aten:
             raise AttributeError(f"torch.ops.aten has no operator {name!r} (metatensor stands in the place of PyTorch)") from None
 
 
+class _Collectives:
+    """``torch.ops._c10d_functional``: functional collectives, with the arguments that these operators have."""
+
+    __name__ = "torch.ops._c10d_functional"
+
+    @staticmethod
+    def all_reduce(input: Any, reduce_op: str, group_name: Any) -> Any:
+        """Return the tensor, reduced over the ranks."""
+        return _functional().all_reduce(input, reduce_op, group_name)
+
+    @staticmethod
+    def all_gather_into_tensor(input: Any, group_size: int, group_name: Any) -> Any:
+        """Return the tensors of all ranks, concatenated along the first dimension."""
+        return _functional().all_gather_tensor(input, 0, group_name)
+
+    @staticmethod
+    def reduce_scatter_tensor(input: Any, reduce_op: str, group_size: int, group_name: Any) -> Any:
+        """Return this rank's part of the rows, reduced over the ranks."""
+        return _functional().reduce_scatter_tensor(input, reduce_op, 0, group_name)
+
+    @staticmethod
+    def all_to_all_single(input: Any, output_split_sizes: Any, input_split_sizes: Any, group_name: Any) -> Any:
+        """Send the r-th part of the rows to rank r, and return the rows that the ranks send to this one."""
+        return _functional().all_to_all_single(input, output_split_sizes, input_split_sizes, group_name)
+
+    @staticmethod
+    def broadcast(input: Any, src: int, group_name: Any) -> Any:
+        """Return a copy of the tensor of rank ``src``."""
+        return _functional().broadcast(input, src, group_name)
+
+    @staticmethod
+    def wait_tensor(tensor: Any) -> Any:
+        """Wait for a collective and return its result."""
+        return _functional().wait_tensor(tensor)
+
+
+def _functional() -> Any:
+    """Return the module of functional collectives, which is imported when it is needed."""
+    from metatensor.distributed import _functional_collectives
+
+    return _functional_collectives
+
+
 class _Ops:
     """Namespaces of operators as attributes."""
 
@@ -37,6 +80,7 @@ class _Ops:
 
     def __init__(self) -> None:
         self.aten = _Aten()
+        self._c10d_functional = _Collectives()
         self.loaded_libraries: set[str] = set()
 
     def __getattr__(self, name: str) -> Any:

@@ -1,4 +1,4 @@
-"""`implicit_replication`, and functions on parts."""
+"""`implicit_replication`, functions on parts, and context parallelism."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 from metatensor.distributed.tensor._dtensor import DTensor
 from metatensor.distributed.tensor._planning import implicit_replication
+from metatensor.distributed.tensor.experimental._context_parallel import context_parallel, ring_attention, ulysses_attention
 
-__all__ = ["implicit_replication", "local_map"]
+__all__ = ["context_parallel", "implicit_replication", "local_map", "ring_attention", "ulysses_attention"]
 
 
 def local_map(

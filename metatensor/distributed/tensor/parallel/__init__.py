@@ -1,4 +1,4 @@
-"""Tensor parallelism: plans for how the layers of a model are distributed."""
+"""Tensor and expert parallelism: plans for how the layers of a model are distributed."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fnmatch import fnmatch
 from typing import Any
 
 from metatensor.distributed.device_mesh import DeviceMesh
+from metatensor.distributed.tensor.parallel.experts import ExpertParallel, ExpertTensorParallel
 from metatensor.distributed.tensor.parallel.styles import (
     ColwiseParallel,
     ParallelStyle,
@@ -18,8 +19,10 @@ from metatensor.distributed.tensor.parallel.styles import (
     SequenceParallel,
 )
 
-__all__ = ["ColwiseParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput", "PrepareModuleOutput",
-           "RowwiseParallel", "SequenceParallel", "loss_parallel", "parallelize_module"]  # fmt: skip
+__all__ = [
+    "ColwiseParallel", "ExpertParallel", "ExpertTensorParallel", "ParallelStyle", "PrepareModuleInput", "PrepareModuleInputOutput",
+    "PrepareModuleOutput", "RowwiseParallel", "SequenceParallel", "loss_parallel", "parallelize_module",
+]  # fmt: skip
 
 
 def parallelize_module(
@@ -32,7 +35,7 @@ def parallelize_module(
     module : Module
         The module.
     device_mesh : DeviceMesh, optional
-        A mesh of one dimension. Default: all ranks.
+        A mesh with the dimensions that the styles need, which is one for most. Default: all ranks.
     parallelize_plan : ParallelStyle or dict
         The style of the module, or styles by the name of the submodule. In a name, ``*`` stands for any part between dots.
         The empty name is the module itself.
@@ -42,7 +45,7 @@ def parallelize_module(
     Raises
     ------
     ValueError
-        If the mesh has several dimensions.
+        If the mesh has another number of dimensions than a style needs.
     TypeError
         If the plan is neither a style nor a dict.
 
@@ -61,8 +64,6 @@ def parallelize_module(
     >>> mt.distributed.destroy_process_group()
     """
     mesh = DeviceMesh("cpu") if device_mesh is None else device_mesh
-    if mesh.ndim != 1:
-        raise ValueError(f"parallelize_module: the mesh must have one dimension, got {mesh}; take a sub-mesh, as in mesh['tp']")
     if parallelize_plan is None:
         return module
     if isinstance(parallelize_plan, ParallelStyle):

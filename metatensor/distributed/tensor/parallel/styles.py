@@ -27,6 +27,10 @@ class ParallelStyle:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in vars(self).items())})"
 
+    def _needs_one_dimension(self, mesh: DeviceMesh) -> None:
+        if mesh.ndim != 1:
+            raise ValueError(f"{type(self).__name__}: the mesh must have one dimension, got {mesh}; take a sub-mesh, as in mesh['tp']")
+
     def _set(self, module: Any, mesh: DeviceMesh, placements: dict[str, Placement]) -> None:
         """Distribute the parameters of a module."""
         for name, one in list(module._parameters.items()):
@@ -63,6 +67,7 @@ class _LayerParallel(ParallelStyle):
     def _apply(self, module: Any, device_mesh: DeviceMesh) -> Any:
         if not isinstance(module, (mt.nn.Linear, mt.nn.Embedding)):
             raise NotImplementedError(f"{type(self).__name__} applies to Linear and Embedding layers, not to {type(module).__name__}")
+        self._needs_one_dimension(device_mesh)
         desired = self._desired(module)
         return distribute_module(
             module, device_mesh, lambda _, layer, mesh: self._set(layer, mesh, self._weights(layer)),
@@ -129,6 +134,7 @@ class SequenceParallel(ParallelStyle):
         self.sequence_sharding, self.use_local_output = (Shard(sequence_dim),), use_local_output
 
     def _apply(self, module: Any, device_mesh: DeviceMesh) -> Any:
+        self._needs_one_dimension(device_mesh)
         place = self.sequence_sharding[0]
         return distribute_module(
             module, device_mesh, lambda _, layer, mesh: self._set(layer, mesh, {}),
@@ -185,6 +191,7 @@ class PrepareModuleInput(ParallelStyle):
                         for name, value in options.items()}  # fmt: skip
 
     def _apply(self, module: Any, device_mesh: DeviceMesh) -> Any:
+        self._needs_one_dimension(device_mesh)
         module.register_forward_pre_hook(lambda _, inputs, options: self._prepare(inputs, options, device_mesh), with_kwargs=True)
         return module
 
@@ -219,6 +226,7 @@ class PrepareModuleOutput(ParallelStyle):
         return tuple(found) if several else found[0]
 
     def _apply(self, module: Any, device_mesh: DeviceMesh) -> Any:
+        self._needs_one_dimension(device_mesh)
         module.register_forward_hook(lambda _, inputs, output: self._finish(output, device_mesh))
         return module
 
