@@ -403,7 +403,7 @@ class _Run:
 
     def _parameter_groups(self) -> list[Any]:
         """Return dicts and lists of parameters: of the modules, and of the optimizers, which may update parameters of no module."""
-        groups = [module._parameters for module in self.modules.values()]
+        groups = [module._parameters for module in self.modules]
         return groups + [group["params"] for optimizer in self._optimizers.values() for group in optimizer.param_groups]
 
     def _parameters(self) -> list[Any]:
@@ -417,7 +417,7 @@ class _Run:
         parameters = self._parameter_groups()
         values = {
             "parameter": parameters,
-            "buffer": [module._buffers for module in self.modules.values()],
+            "buffer": [module._buffers for module in self.modules],
             "gradient": parameters,
             "optimizer state": [list(optimizer.state.values()) for optimizer in self._optimizers.values()],
             "input": self.inputs,
