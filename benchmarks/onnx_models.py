@@ -4,8 +4,9 @@
 
 This interpreter needs the libraries, onnx and onnxruntime, and no PyTorch: metatensor is installed in its place. Weights are random.
 A model counts as right if its file passes ``onnx.checker`` with shape inference and onnxruntime's outputs are within 1e-4 of the cpu
-device's, relative to the greatest magnitude of the output. It is also imported, and compared with the program. timm: the smallest model of each family; torchvision: models of
-classification and others that take images or videos; transformers: base classes with configurations cut down to two layers.
+device's, relative to the greatest magnitude of the output. It is also imported, and compared with the program. timm: the smallest model
+of each family; torchvision: models of classification and others that take images or videos; transformers: base classes with
+configurations cut down to two layers.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def test_a_mask_and_is_causal_both_hold_in_the_fused_kernel():
 
 
 def test_the_layout_does_not_depend_on_the_grad_mode():
-    layer = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).to("cpu").eval()
+    layer = mt.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True).to("cpu").eval()
     for shape in ((2, 5, 8), (1, 4, 8)):
         q = mt.rand(5, 4, 4, device="cpu", requires_grad=True).transpose(0, 1).view(2, 2, 5, 4)
         recorded = mt.nn.functional.scaled_dot_product_attention(q, q, q)
