@@ -31,7 +31,7 @@ from metatensor.program.program import Effect, Program
 from metatensor.program.running import fill, with_values
 from metatensor.program.structure import leaves
 
-__all__ = ["VERSION", "load", "load_with", "names_with_data", "save"]
+__all__ = ["VERSION", "end_of", "load", "load_with", "names_with_data", "save"]
 
 FORMAT, VERSION, SIZED = "metatensor program", 1, 2
 """Files of programs with named sizes have version 2. Others have version 1, which older releases can read."""
@@ -285,7 +285,7 @@ def _rebuilt(program: Program, data: dict[str, Tensor], known: dict[str, bytes],
                 raise CheckpointError(file, f"{name!r:.80} has {has} as data; the program has {value!r}")
         on_meta = device is not None and mt.device(device).type == "meta"
         whole = next((known[name] for name, _ in group if name in known), None)
-        if whole is not None and len(whole) < max(_end(value) for _, value in group):
+        if whole is not None and len(whole) < max(end_of(value) for _, value in group):
             raise CheckpointError(file, f"the layout of {group[0][0]!r:.80} needs more than the {len(whole):,} bytes that it has")
         place = device if device is not None else "cpu" if found else "meta"
         if not found and whole is not None:
@@ -329,10 +329,10 @@ def _contiguous(value: Value) -> bool:
 
 def _extent(value: Value) -> int:
     """Return the number of bytes that a layout needs, rounded up to whole elements of 16 bytes."""
-    return -(-_end(value) // 16) * 16
+    return -(-end_of(value) // 16) * 16
 
 
-def _end(value: Value) -> int:
+def end_of(value: Value) -> int:
     """Return the number of bytes that a layout needs."""
     return (value.offset + sum((n - 1) * stride for n, stride in zip(value.shape, value.stride) if n) + 1) * value.dtype.itemsize
 

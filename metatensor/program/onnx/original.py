@@ -1,9 +1,9 @@
 """The program of which a model was made, kept in the model's metadata, so that a model that is exported and imported is the same program.
 
-ONNX has no in-place calls, strides, modules or structured arguments, and other operators. The entry ``metatensor.program`` of the
-metadata of a model is therefore a program file without tensors, in base64. The importer exports this program again. Only if that gives
-the nodes, constants, inputs and outputs that the model has, it is the program of this model; a model that was changed afterwards is
-read node by node.
+ONNX has no in-place calls, strides, modules or structured arguments, and other operators. The entry ``metatensor.program``
+of the metadata of a model is therefore a program file without tensors, in base64. The importer runs this program on meta and
+exports it again. Only if the run makes the calls that it lists, and the export gives the nodes, constants, inputs and
+outputs that the model has, it is the program of this model; a model that was changed afterwards is read node by node.
 """
 
 from __future__ import annotations
@@ -11,23 +11,30 @@ from __future__ import annotations
 import base64
 import io
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
-from metatensor._core.capture import ProgramCall, Value
+import metatensor as mt
+from metatensor._core.capture import Capture, ProgramCall, Value
+from metatensor._core.constants import keep_constants
+from metatensor._core.memory import MemoryLog
 from metatensor._core.tensor import Tensor
 from metatensor.checkpoint import CheckpointError
+from metatensor.program.comparing import alike
 from metatensor.program.passes import dead_code
 from metatensor.program.passes.rewriting import Rewriter
 from metatensor.program.program import Program
-from metatensor.program.saving import load_with
+from metatensor.program.saving import end_of, load_with
 from metatensor.program.sizes.program import SizedProgram
-from metatensor.program.structure import leaves
+from metatensor.program.sizes.refitting import points_of
+from metatensor.program.structure import leaves, mapped
 
 __all__ = ["KEY", "original", "record"]
 
 KEY = "metatensor.program"
+_POINTS = 3
+"""Sizes at which each piece of a program with named sizes is run."""
 MOST_STEPS = 10_000
 """Most steps of a recurrent layer in a program that is exported again."""
 _MAKE_CONSTANTS = ("arange", "range", "linspace", "tril_indices", "triu_indices", "eye", "as_strided", "diagonal", "unfold", "fold",
@@ -119,8 +126,15 @@ def original(
     tensors = {name: data[name](device) for part in program.parts for name in part.held}
     if isinstance(program, SizedProgram) or not sizes:
         file.seek(0)
-        return load_with(file, KEY, tensors, device)
+        program = load_with(file, KEY, tensors, device)
+        return program if all(_kept(program.tensors[name], tensor) for name, tensor in tensors.items()) else None
     return program.bind(tensors)
+
+
+def _kept(own: Tensor, tensor: Tensor) -> bool:
+    """Return whether a tensor still has its data in the layout that a program gives it; several may share memory."""
+    alone = own.is_contiguous() and own.untyped_storage().nbytes() == tensor.untyped_storage().nbytes()
+    return own.is_meta or alone or mt.equal(own, tensor)
 
 
 def _fit(program: Program, inputs: Sequence[Tensor]) -> bool:
@@ -134,6 +148,8 @@ def _gives(program: Program, proto: Any) -> bool:
     """Return whether a program has exactly this model."""
     from metatensor.program.onnx.exporting.model import build
 
+    if not all(_runs_as_it_says(one) for one in _at_some_sizes(program)):
+        return False
     opset = next(one.version for one in proto.opset_import if not one.domain)
     room = proto.ByteSize() + _MORE_ELEMENTS
     names = [one.name for one in proto.graph.input]
@@ -143,6 +159,36 @@ def _gives(program: Program, proto: Any) -> bool:
                      functions=bool(proto.functions), data=False, check=lambda call: _affordable(call, room)).model  # fmt: skip
     held = {name for part in program.parts for name in part.held}
     return _content(made, held) == _content(proto, held)
+
+
+def _at_some_sizes(program: Program) -> Iterator[Program]:
+    """Yield a program, or if it has named sizes, the programs at some sizes of each piece."""
+    if not isinstance(program, SizedProgram):
+        yield program
+        return
+    for i in range(len(program.pieces)):
+        for sizes, _ in zip(points_of(program, i), range(_POINTS)):
+            yield program.at(**sizes)
+
+
+def _runs_as_it_says(program: Program) -> bool:
+    """Return whether a run on meta makes the calls and values that a program lists. An export takes them from the list."""
+    with keep_constants(), MemoryLog(plain=True), mt.enable_grad():
+        bases: dict[int, Tensor] = {}
+        for value in program.inputs:
+            need = max(end_of(one) for one in program.inputs if one.storage == value.storage)
+            if value.storage not in bases:
+                bases[value.storage] = mt.empty(-(-need // 16) * 16, dtype=mt.uint8, device="meta")
+        inputs = {v.number: bases[v.storage].view(v.dtype).as_strided(v.shape, v.stride, v.offset) for v in program.inputs}
+        args, kwargs = mapped(lambda v: inputs[v.number], Value, program.arguments)
+        capture = Capture()
+        with capture:
+            given = mapped(capture.input, Tensor, (args, kwargs))
+            held = {name: capture.value(program.tensors[name]) for name in program.held}
+            result = program(*args, **kwargs)
+        output = mapped(capture.value, Tensor, result)
+    again = program.replace(arguments=given, output=output, calls=capture.calls, held=held)
+    return alike(program, again, anywhere=True)
 
 
 def _affordable(call: ProgramCall, room: int) -> None:

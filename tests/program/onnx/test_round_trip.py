@@ -2,6 +2,7 @@
 
 import base64
 import io
+import zipfile
 
 import pytest
 
@@ -145,6 +146,26 @@ def test_another_program_in_the_metadata_is_ignored():
     for entry in entries:
         next(one for one in model.metadata_props if one.key == KEY).value = entry
         assert mt.program.from_onnx(model).operators() == {"exp": 1}
+
+
+def test_a_program_whose_values_are_not_those_of_its_calls_is_ignored():
+    """An export takes sizes and strides from the values, so a program whose calls differ from them could have the same graph."""
+    model = onnx.load_from_string(exported(mt.program.trace(lambda x: (x * 2).view(8).relu_(), mt.rand(2, 4, device="cpu"))))
+    entry = next(one for one in model.metadata_props if one.key == KEY)
+    before = mt.program.from_onnx(model)
+    assert before.operators() == {"mul": 1, "view": 1, "relu_": 1}
+    for member, old, new in (("calls.jsonl", "[8]", "[-1]"), ("calls.jsonl", "[8]", "[4]")):
+        found = io.BytesIO()
+        with zipfile.ZipFile(io.BytesIO(base64.b64decode(entry.value))) as source, zipfile.ZipFile(found, "w") as target:
+            for name in source.namelist():
+                text = source.read(name).decode()
+                target.writestr(name, text.replace(old, new) if name == member else text)
+        changed = onnx.ModelProto()
+        changed.CopyFrom(model)
+        next(one for one in changed.metadata_props if one.key == KEY).value = base64.b64encode(found.getvalue()).decode()
+        again = mt.program.from_onnx(changed)
+        assert mt.equal(again(mt.ones(2, 4, device="cpu")), mt.full((8,), 2.0, device="cpu"))
+        assert ("relu_" in again.operators()) == (new != "[4]")
 
 
 def test_without_metadata_and_with_own_conversions():
