@@ -4,8 +4,9 @@
 
 This interpreter needs the libraries, onnx and onnxruntime, and no PyTorch: metatensor is installed in its place. Weights are random.
 A model counts as right if its file passes ``onnx.checker`` with shape inference and onnxruntime's outputs are within 1e-4 of the cpu
-device's, relative to the greatest magnitude of the output. timm: the smallest model of each family; torchvision: models of
-classification and others that take images or videos; transformers: base classes with configurations cut down to two layers.
+device's, relative to the greatest magnitude of the output. It is also imported, and compared with the program. timm: the smallest model
+of each family; torchvision: models of classification and others that take images or videos; transformers: base classes with
+configurations cut down to two layers.
 """
 
 from __future__ import annotations
@@ -183,6 +184,13 @@ def measured(build: Any, inputs: Any) -> dict[str, Any]:
     program.to_onnx(file, ignore_writes=True)
     found["export_s"] = round(time.perf_counter() - began, 3)
     data = file.getvalue()
+    began = time.perf_counter()
+    again = mt.program.from_onnx(io.BytesIO(data))
+    found["import_s"] = round(time.perf_counter() - began, 3)
+    found["same"] = mt.program.equal(program, again)
+    if not found["same"]:
+        found["same_without_unused"] = mt.program.equal(mt.program.dead_code(program), again)
+        found["differences"] = len(mt.program.diff(program, again))
     checked = onnx.load_from_string(data)
     onnx.checker.check_model(checked, full_check=True)
     found["nodes"] = len(checked.graph.node)
@@ -267,6 +275,8 @@ def main() -> None:
                     json.dump(figures, file, indent=1)
     right = Counter(name.partition("/")[0] for name, found in figures.items() if found["right"])
     total = Counter(name.partition("/")[0] for name in figures)
+    same = [found["same"] for found in figures.values() if "same" in found]
+    print(f"{sum(same)} of {len(same)} are the same program after they are exported and imported")
     print(f"{sum(right.values())} of {len(figures)} right: " + ", ".join(f"{library} {right[library]}/{n}" for library, n in total.items()))
 
 

@@ -127,6 +127,11 @@ def _is_any_autocast_enabled() -> bool:
     return any(_state.enabled.values())
 
 
+def _settings() -> dict[str, Any]:
+    """Return the device types for which autocast is enabled in this thread, with their dtypes."""
+    return {kind: get_autocast_dtype(kind) for kind, enabled in _state.enabled.items() if enabled}
+
+
 @contextlib.contextmanager
 def _all_disabled() -> Iterator[None]:
     """Disable autocast for all device types inside, in this thread."""

@@ -26,6 +26,7 @@ from metatensor._core.late import later
 cdef extern from "Python.h":
     object PyObject_Vectorcall(object callee, PyObject** args, size_t nargsf, PyObject* kwnames)
 
+cdef frozenset _UPDATE_STATISTICS = frozenset(("nn.functional._batch_norm_train", "nn.functional._instance_norm_train"))
 cdef bint strict = False      # whether exceptions in functions that create parts are raised; tests set it
 cdef dict _formulas = {}        # function -> what `_kind_of` returns
 
@@ -231,7 +232,8 @@ cdef object _with_parts(Call* c, Overload ov, object parts, ThreadState state):
     cdef int i
     cdef object result = _unseen(c, ov)         # first, because it checks the arguments
     _run_parts((<tuple>parts)[0] if type(parts) is tuple else parts, [_plain(<object>c.args[i]) for i in range(ov.nslots)], state)
-    _count(result, c.args, ov.nslots)
+    # Running statistics, which PyTorch's kernel updates in place, take no memory.
+    _count((<tuple>result)[0] if ov.qualname in _UPDATE_STATISTICS else result, c.args, ov.nslots)
     return result
 
 

@@ -1,6 +1,6 @@
-from cpython.object cimport PyObject
 from metatensor._core.device cimport Device
 from metatensor._core.dtype cimport DType
+from metatensor._core.integer_map cimport IntegerMap
 from metatensor._core.modes cimport Mode
 from metatensor._core.op cimport Call, Op, Overload
 from metatensor._core.storage cimport Storage
@@ -18,13 +18,14 @@ cdef class Value:
     cdef readonly Device device
     cdef int flags                      # T_CONJ | T_NEG
     cdef readonly bint requires_grad
-    cdef long long key                  # during a capture: what identifies the storage
+    cdef long long key                  # during a capture: what identifies the storage,
+    cdef int older                      # and the number of the value of this storage before this one, or -1
 
 
 cdef class ProgramCall:
     cdef readonly Op op
     cdef readonly tuple args
-    cdef readonly dict kwargs
+    cdef dict options                   # the keyword arguments, or None
     cdef readonly object result         # a Value, a tuple or list of them, or None
     cdef readonly tuple writes          # the values among the arguments to which it writes
     cdef readonly bint grad             # whether grad mode was enabled
@@ -40,40 +41,38 @@ cdef class Ticket:
     cdef readonly long long number      # counted from the generator's first ticket after the capture began
 
 
-cdef enum:
-    RECENT = 256                         # a power of two
-
-
-cdef struct Recent:
-    size_t address                      # of a tensor
-    PyObject* value                     # borrowed from `by_object`
+cdef struct StorageUse:
+    int newest                          # the number of its newest value, or -1
+    bint held                           # whether it existed before
+    bint is_input                       # whether it is that of an argument
+    Py_ssize_t used                     # the index of the last call that took it
 
 
 cdef class Capture(Mode):
     cdef readonly list calls
     cdef readonly list leaves           # pairs of a Value and the tensor that existed before
     cdef readonly list reads            # the calls that read values as Python numbers
-    cdef readonly list storages         # for each storage its number in memory logs, or 0 if it existed before
     cdef public int module
-    cdef list used                      # for each storage the index of the last call that took it
     cdef list copies                    # the calls that `copied` has added
     cdef list nodes, callers            # before each call that may make a node of the graph: the latest node, and the module
-    cdef dict by_object                 # address of a tensor -> its latest value
-    cdef Recent recent[RECENT]            # some of `by_object`, found faster
-    cdef dict by_storage                # what identifies a storage -> the list of its values
+    cdef list values                    # by number
+    cdef StorageUse* storages           # by number
+    cdef int n_storages, room
+    cdef IntegerMap by_object           # address of a tensor -> the number of its latest value
+    cdef IntegerMap by_storage          # what identifies a storage -> its number
     cdef list generators                # pairs of a Generator and its state when it was first used
-    cdef set held                       # the storages of the leaves
-    cdef set inputs                     # those of the arguments
-    cdef int n_values
     cdef long long begun                # what `next_capture` returned
     cdef readonly DType default_dtype   # when the capture was made
 
     cdef long long key_of(self, Storage s)
-    cdef PyObject* latest(self, size_t address) except? NULL
-    cdef Value existing(self, Tensor t, long long key, list others)
-    cdef int remember(self, size_t address, Value v) except -1
-    cdef list counted_late(self, Tensor t, long long key)
-    cdef int view_of_storage(self, Value v, list others) except -1
+    cdef Value latest(self, Tensor t)
+    cdef int storage_of(self, long long key) noexcept
+    cdef list values_of(self, int storage)
+    cdef int add_storage(self, long long key) except -1
+    cdef int add_value(self, Value v, int storage) except -1
+    cdef Value existing(self, Tensor t, long long key, int storage)
+    cdef int counted_late(self, Tensor t, long long key) except -2
+    cdef int view_of_storage(self, Value v, int storage) except -1
     cdef Value of_dtype(self, Value v, list others)
     cdef int add_view(self, str name, tuple args, Value result) except -1
     cdef Value of_storage(self, Storage s, DType dtype)

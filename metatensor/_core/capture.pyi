@@ -67,7 +67,6 @@ class Capture(Mode):
     calls: list[ProgramCall]
     leaves: list[tuple[Value, Tensor]]
     reads: list[tuple[int, str, Value]]
-    storages: list[int]
     default_dtype: DType
     module: int
     def __init__(self) -> None: ...

@@ -10,11 +10,13 @@ Calls are those of operators that are not composite, below autograd's decisions 
 metadata are left out. Those that read a number from a tensor are recorded, because later calls may depend on it.
 """
 cimport cython
-from cpython.dict cimport PyDict_GetItem
 from cpython.object cimport PyObject
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_New, PyTuple_SET_ITEM
+from libc.stdlib cimport free, realloc
+from metatensor._core.integer_map cimport map_free, map_get, map_set
 from metatensor._core.lines cimport line_of, running_code
+from metatensor._core.memory cimport DEATH, Event, MemoryLog
 from metatensor._core.modes cimport Mode, run_modes
 from metatensor._core.dtype cimport DType, default_float
 from metatensor._core.op cimport FUNCTIONAL, HOST, IN_PLACE, K_DTYPE, K_GENERATOR, K_TENSORS, Call, Op, Overload
@@ -34,6 +36,7 @@ _READS = frozenset(("item", "tolist"))
 
 @cython.final
 @cython.freelist(256)
+@cython.no_gc
 cdef class Value:
     """A tensor in a program: its sizes, strides, offset, dtype, device, and the number of its storage."""
 
@@ -64,13 +67,13 @@ cdef class ProgramCall:
     """One call of an operator. In `args` and `kwargs`, a `Value` replaces each tensor."""
 
     def __init__(self, op, args, kwargs, result, writes=(), grad=True, backward=False, module=0, first=0, last=0):
-        self.op, self.args, self.kwargs, self.result, self.writes = op, tuple(args), dict(kwargs), result, tuple(writes)
+        self.op, self.args, self.options, self.result, self.writes = op, tuple(args), dict(kwargs), result, tuple(writes)
         self.grad, self.backward, self.module, self.first, self.last = grad, backward, module, first, last
 
     def replace(self, **changes):
         """Return a copy with other attributes. It keeps this call's source location."""
         cdef ProgramCall made = ProgramCall.__new__(ProgramCall)
-        made.op, made.args, made.kwargs, made.result, made.writes = self.op, self.args, self.kwargs, self.result, self.writes
+        made.op, made.args, made.options, made.result, made.writes = self.op, self.args, self.kwargs, self.result, self.writes
         made.grad, made.backward, made.module, made.first, made.last = self.grad, self.backward, self.module, self.first, self.last
         made.code, made.instruction = self.code, self.instruction
         for name, value in changes.items():
@@ -79,7 +82,7 @@ cdef class ProgramCall:
             elif name == "args":
                 made.args = tuple(value)
             elif name == "kwargs":
-                made.kwargs = dict(value)
+                made.options = dict(value)
             elif name == "result":
                 made.result = value
             elif name == "writes":
@@ -93,6 +96,13 @@ cdef class ProgramCall:
             else:
                 raise TypeError(f"replace() got an unexpected keyword argument {name!r}")
         return made
+
+    @property
+    def kwargs(self):
+        """The keyword arguments, a dict."""
+        if self.options is None:
+            self.options = {}
+        return self.options
 
     @property
     def place(self):
@@ -146,19 +156,21 @@ cdef class Capture(Mode):
     """A mode that lists the calls of its thread. It must be entered inside a `MemoryTracker`, which numbers the storages."""
 
     def __init__(self):
-        self.calls, self.leaves, self.reads, self.storages, self.generators = [], [], [], [], []
-        self.used = []
-        self.by_object, self.by_storage = {}, {}
+        self.calls, self.leaves, self.reads, self.values, self.generators = [], [], [], [], []
         self.nodes, self.callers, self.copies = [], [], []
-        self.held, self.inputs = set(), set()
         self.takes_parts = True
         self.begun = next_capture()
         self.default_dtype = default_float()
 
+    def __dealloc__(self):
+        free(self.storages)
+        map_free(&self.by_object)
+        map_free(&self.by_storage)
+
     def input(self, Tensor t not None):
         """Return the value of an argument. Tensors found to be views of it are computed from it."""
         cdef Value v = self.value_of(t, False)
-        self.inputs.add(v.storage)
+        self.storages[v.storage].is_input = True
         return v
 
     def value(self, Tensor t not None):
@@ -168,101 +180,129 @@ cdef class Capture(Mode):
     def known(self, Tensor t not None):
         """Return the value of a tensor, or None if it has none yet."""
         cdef long long key = self.key_of(t.storage)
-        cdef PyObject* found = self.latest(<size_t><PyObject*>t)
-        return <Value>found if found != NULL and _fits(<Value>found, t, key) else self.existing(t, key, self.by_storage.get(key))
+        cdef Value found = self.latest(t)
+        return found if found is not None and _fits(found, t, key) else self.existing(t, key, self.storage_of(key))
 
     cdef long long key_of(self, Storage s):
         return s.number if s.scope is not None else -<long long><size_t><PyObject*>s
 
-    cdef PyObject* latest(self, size_t address) except? NULL:
-        """Return the latest value of the tensor at an address, a borrowed reference, or NULL. Another tensor may be there now."""
-        cdef Recent* k = &self.recent[(address >> 4) & (RECENT - 1)]
-        if k.address == address:
-            return k.value
-        return PyDict_GetItem(self.by_object, address)
+    cdef Value latest(self, Tensor t):
+        """Return the latest value of the tensor at this address, or None. It may have been another tensor."""
+        cdef Py_ssize_t at = map_get(&self.by_object, <long long><size_t><PyObject*>t)
+        return None if at < 0 else <Value>self.values[at]
 
-    cdef int remember(self, size_t address, Value v) except -1:
-        cdef Recent* k = &self.recent[(address >> 4) & (RECENT - 1)]
-        self.by_object[address] = v
-        k.address, k.value = address, <PyObject*>v
+    cdef int storage_of(self, long long key) noexcept:
+        """Return the number of a storage in the program, or -1."""
+        return <int>map_get(&self.by_storage, key)
+
+    cdef list values_of(self, int storage):
+        """Return the values of a storage, the oldest first."""
+        cdef list found = []
+        cdef int at = self.storages[storage].newest
+        while at >= 0:
+            found.append(self.values[at])
+            at = (<Value>self.values[at]).older
+        found.reverse()
+        return found
+
+    cdef int add_storage(self, long long key) except -1:
+        """Give a number to a storage."""
+        cdef StorageUse* more
+        cdef int number = self.n_storages
+        if number == self.room:
+            more = <StorageUse*>realloc(self.storages, (self.room * 2 + 256) * sizeof(StorageUse))
+            if more == NULL:
+                raise MemoryError()
+            self.storages, self.room = more, self.room * 2 + 256
+        map_set(&self.by_storage, key, number)
+        self.storages[number].newest = -1
+        self.storages[number].used = 0
+        self.storages[number].held = self.storages[number].is_input = False
+        self.n_storages += 1
+        return number
+
+    cdef int add_value(self, Value v, int storage) except -1:
+        """Number a value, the newest of its storage."""
+        v.number, v.storage, v.older = <int>len(self.values), storage, self.storages[storage].newest
+        self.values.append(v)
+        self.storages[storage].newest = v.number
         return 0
 
     cdef Value value_of(self, Tensor t, bint made):
         cdef long long key = self.key_of(t.storage)
-        cdef size_t address = <size_t><PyObject*>t
         cdef Value v
-        cdef list others
-        cdef PyObject* found = NULL if made else self.latest(address)
-        if found != NULL and _fits(<Value>found, t, key):
-            return <Value>found
-        others = self.by_storage.get(key)
+        cdef int storage
         if not made:
-            if others is None and key > 0:
-                others = self.counted_late(t, key)
-            v = self.existing(t, key, others)
+            v = self.latest(t)
+            if v is not None and _fits(v, t, key):
+                return v
+        storage = self.storage_of(key)
+        if not made:
+            if storage < 0 and key > 0:
+                storage = self.counted_late(t, key)
+            v = self.existing(t, key, storage)
             if v is not None:
-                self.remember(address, v)
+                map_set(&self.by_object, <long long><size_t><PyObject*>t, v.number)
                 return v
         v = Value.__new__(Value)
-        v.number = self.n_values
-        self.n_values += 1
         v.key, v.offset, v.dtype, v.device = key, t.offset, t.dtype, t.storage.device
         v.shape, v.stride = make_tuple(t.ndim, t.sizes), make_tuple(t.ndim, t.strides)
         v.flags = t.flags & (T_CONJ | T_NEG)
         v.requires_grad = t.flags & T_REQUIRES_GRAD != 0
-        if others is None:
-            others = self.by_storage[key] = []
-            v.storage = <int>len(self.storages)
-            self.storages.append(t.storage.number if t.storage.scope is not None else 0)
-            self.used.append(0)
+        if storage < 0:
+            if not made and t.storage.scope is None and t.storage.number <= -self.begun:
+                raise RuntimeError(f"trace: another thread made a tensor of shape {list(v.shape)} during the run; only the calls of "
+                                   "the thread that traces are recorded, so make it there, or before the trace")
+            storage = self.add_storage(key)
+            self.add_value(v, storage)
             if not made:
-                if t.storage.scope is None and t.storage.number <= -self.begun:
-                    raise RuntimeError(f"trace: another thread made a tensor of shape {list(v.shape)} during the run; only the calls of "
-                                       "the thread that traces are recorded, so make it there, or before the trace")
                 self.leaves.append((v, t))
-                self.held.add(v.storage)
+                self.storages[storage].held = True
+        elif made:
+            self.add_value(v, storage)
+        elif self.storages[storage].held and not self.storages[storage].is_input:
+            self.add_value(v, storage)
+            self.leaves.append((v, t))
         else:
-            v.storage = (<Value>others[0]).storage
-            if not made:
-                if v.storage in self.held and v.storage not in self.inputs:
-                    self.leaves.append((v, t))
-                else:
-                    self.view_of_storage(v, others)
-        others.append(v)
-        self.remember(address, v)
+            self.view_of_storage(v, storage)
+        map_set(&self.by_object, <long long><size_t><PyObject*>t, v.number)
         return v
 
-    cdef Value existing(self, Tensor t, long long key, list others):
-        """Return the newest of `others`, the values of a tensor's storage or None, that has the tensor's layout, or None."""
-        cdef Py_ssize_t i
-        if others is not None:
-            for i in range(len(others) - 1, -1, -1):        # the newest first
-                if _fits(<Value>others[i], t, key):
-                    return <Value>others[i]
+    cdef Value existing(self, Tensor t, long long key, int storage):
+        """Return the newest value of a storage that has the tensor's layout, or None. A `storage` of -1 has no values."""
+        cdef Value v
+        cdef int at = self.storages[storage].newest if storage >= 0 else -1
+        while at >= 0:
+            v = <Value>self.values[at]
+            if _fits(v, t, key):
+                return v
+            at = v.older
         return None
 
-    cdef list counted_late(self, Tensor t, long long key):
-        """Return the values of a storage that was counted only after the call that made it, or None."""
+    cdef int counted_late(self, Tensor t, long long key) except -2:
+        """Return the number of a storage that was counted only after the call that made it, or -1."""
         cdef long long was = -<long long><size_t><PyObject*>t.storage
-        cdef list found = self.by_storage.get(was)
+        cdef int storage = self.storage_of(was)
         cdef Value v
-        if found is None or (<Value>found[0]).storage in self.held:
-            return None
-        self.by_storage[key] = self.by_storage.pop(was)
-        self.storages[(<Value>found[0]).storage] = key
-        for v in found:
+        if storage < 0 or self.storages[storage].held:
+            return -1
+        map_set(&self.by_storage, was, -1)
+        map_set(&self.by_storage, key, storage)
+        for v in self.values_of(storage):
             v.key = key
-        return found
+        return storage
 
-    cdef int view_of_storage(self, Value v, list others) except -1:
+    cdef int view_of_storage(self, Value v, int storage) except -1:
         """Add a call that creates a view which no call has returned."""
         cdef Value other, base = None
+        cdef list others = self.values_of(storage)
         for other in others:
             if other.dtype is v.dtype and other.flags == v.flags:
                 base = other
                 break
         if base is None:
             base = self.of_dtype(v, others)
+        self.add_value(v, storage)
         self.add_view("as_strided", (base, v.shape, v.stride, v.offset), v)
         return 0
 
@@ -284,12 +324,10 @@ cdef class Capture(Mode):
                                f"{last.dtype.name}")
         for dtype, name, args in ((last.dtype, "as_strided", ((count,), (1,), 0)), (v.dtype, "view", (v.dtype,))):
             made = Value.__new__(Value)
-            made.number = self.n_values
-            self.n_values += 1
-            made.key, made.storage, made.offset, made.dtype, made.device = v.key, v.storage, 0, dtype, v.device
+            made.key, made.offset, made.dtype, made.device = v.key, 0, dtype, v.device
             made.shape, made.stride = (nbytes // dtype.itemsize,), (1,)
+            self.add_value(made, last.storage)
             self.add_view(name, (last, *args), made)
-            others.append(made)
             last = made
         return last
 
@@ -297,7 +335,7 @@ cdef class Capture(Mode):
         """Add a call that makes a view."""
         cdef ProgramCall made = ProgramCall.__new__(ProgramCall)
         made.op = <Op>registry[name]
-        made.args, made.kwargs, made.result, made.writes = args, {}, result, ()
+        made.args, made.result, made.writes = args, result, ()
         made.module = self.module
         made.first = made.last = thread_state().operators
         self.calls.append(made)
@@ -307,9 +345,9 @@ cdef class Capture(Mode):
         """Return the value of a tensor of a dtype that has the whole storage."""
         cdef dim_t size = s.size_bytes // dtype.itemsize, stride = 1
         cdef Value v
-        cdef list others = self.by_storage.get(self.key_of(s))
-        if others is not None:
-            for v in others:
+        cdef int storage = self.storage_of(self.key_of(s))
+        if storage >= 0:
+            for v in self.values_of(storage):
                 if v.dtype is dtype and v.flags == 0:
                     return v                        # the call that takes it says which layout it wants
         return self.value_of(over_storage(s, dtype, 1, &size, &stride, 0), False)
@@ -318,7 +356,7 @@ cdef class Capture(Mode):
         cdef Value v
         if isinstance(argument, Tensor):
             v = self.value_of(<Tensor>argument, False)
-            self.used[v.storage] = len(self.calls)
+            self.storages[v.storage].used = len(self.calls)
             return v
         if type(argument) is list:
             return [self.encode(a) for a in argument]
@@ -331,13 +369,14 @@ cdef class Capture(Mode):
     cdef object results(self, Call* c, object result):
         cdef int i
         cdef bint is_given = c.out != NULL
-        cdef PyObject* given
+        cdef Value given = None
         if isinstance(result, Tensor):
             for i in range((<Overload>c.overload).nslots):
                 is_given = is_given or c.args[i] == <PyObject*>result
-            given = self.latest(<size_t><PyObject*>result) if is_given else NULL
-            if given != NULL and _fits(<Value>given, <Tensor>result, self.key_of((<Tensor>result).storage)):
-                return <Value>given         # the argument itself, with its old layout
+            if is_given:
+                given = self.latest(<Tensor>result)
+            if given is not None and _fits(given, <Tensor>result, self.key_of((<Tensor>result).storage)):
+                return given                # the argument itself, with its old layout
             return self.value_of(<Tensor>result, True)
         if isinstance(result, tuple):
             return tuple([self.results(c, r) for r in result])
@@ -391,7 +430,7 @@ cdef class Capture(Mode):
         cdef int i, last = -1, slot = -1
         cdef object generator = None
         cdef tuple args
-        cdef dict kwargs = {}
+        cdef dict kwargs = None
         if ov.flags & HOST and ov.nreturns <= 1 and ov.text.rpartition("->")[2].strip() != "Tensor":
             result = run_modes(c)
             if (<Op>c.op).name in _READS:
@@ -402,6 +441,7 @@ cdef class Capture(Mode):
                 if i < ov.npos:
                     last = i
                 else:
+                    kwargs = {} if kwargs is None else kwargs
                     kwargs[<object>ov.slots[i].name] = self.encode(<object>c.args[i])
             if ov.slots[i].kind == K_GENERATOR:
                 slot, generator = i, <object>c.args[i]
@@ -411,8 +451,10 @@ cdef class Capture(Mode):
             Py_INCREF(argument)
             PyTuple_SET_ITEM(args, i, argument)
         if ov.device_slot >= 0 and c.device != NULL and <object>c.args[ov.device_slot] is None and not _has_tensors(c, ov):
+            kwargs = {} if kwargs is None else kwargs
             kwargs["device"] = <object>c.device
         if c.out != NULL:
+            kwargs = {} if kwargs is None else kwargs
             kwargs["out"] = self.encode(<object>c.out)
         if ov.flags & HOST and ov.qualname == "set_.source_Storage":
             args = self.with_source(c, args)
@@ -426,10 +468,12 @@ cdef class Capture(Mode):
         result = run_modes(c)
         made.last = state.operators
         if slot >= 0 and type(<object>c.args[slot]) is tuple:
+            kwargs = {} if kwargs is None else kwargs
             args = self.with_ticket(ov, slot, args, kwargs, self.ticket(generator, <tuple><object>c.args[slot]))
         if default_float() is not self.default_dtype:
+            kwargs = {} if kwargs is None else kwargs
             args = self.with_dtype(c, args, kwargs, result)
-        made.args, made.kwargs = args, kwargs
+        made.args, made.options = args, kwargs
         made.result = self.results(c, result)
         self.calls.append(made)
         if made.result is None and result is not None:      # a decision, such as that of `equal`
@@ -464,7 +508,7 @@ cdef class Capture(Mode):
         if not isinstance(source, Storage):
             return args                                     # the call raises an error
         v = self.of_storage(<Storage>source, target.dtype)
-        self.used[v.storage] = len(self.calls)
+        self.storages[v.storage].used = len(self.calls)
         if len(args) == 2:
             args += (0, ((<Storage>source).size_bytes // target.dtype.itemsize,))
         return (args[0], v, *args[2:])
@@ -496,7 +540,7 @@ cdef class Capture(Mode):
         cdef ThreadState state = thread_state()
         cdef ProgramCall made = ProgramCall.__new__(ProgramCall)
         made.op = <Op>registry["clone"]
-        made.args, made.kwargs, made.writes = (self.encode(t),), {}, ()
+        made.args, made.writes = (self.encode(t),), ()
         made.result = self.value_of(copy, True)
         made.module, made.backward = self.module, state.walk is not None
         made.first, made.last = state.operators - 1, state.operators
@@ -515,7 +559,7 @@ cdef class Capture(Mode):
         cdef Py_ssize_t i
         returned = {(<Value>v).storage for v in outputs}
         for made in self.copies:
-            if not self.used[(<Value>made.result).storage] and (<Value>made.result).storage not in returned:
+            if not self.storages[(<Value>made.result).storage].used and (<Value>made.result).storage not in returned:
                 dead.add(id(made))
         if not dead:
             return
@@ -527,32 +571,40 @@ cdef class Capture(Mode):
                 shift.append(shift[len(shift) - 1])
         self.calls[:] = kept
         self.reads[:] = [(at - shift[at], name, value) for at, name, value in self.reads]
-        for i in range(len(self.used)):
-            self.used[i] = max(<object>self.used[i] - shift[self.used[i]], 0)
+        for i in range(self.n_storages):
+            self.storages[i].used = max(self.storages[i].used - <Py_ssize_t>shift[self.storages[i].used], 0)
 
-    def releases(self, log):
+    def releases(self, MemoryLog log not None):
         """Return the storages that the run released after each call, by the index of the call. `log` is the `MemoryLog` of the run."""
-        cdef dict found = {}
-        cdef list values
+        cdef dict found = {}, several = {}
         cdef Py_ssize_t at = 0, last = len(self.calls) - 1, i
+        cdef long long operator
+        cdef Event* event
+        cdef int number
+        log.check()
         if last < 0:
-            return {}
-        cdef long long storage, operator
-        for storage, operator in log.deaths():          # almost always in the order of the operators
-            if operator <= (<ProgramCall>(<list>self.calls)[at]).first:
-                at = 0
-            values = self.by_storage.get(storage)
-            if values is None:
+            return found
+        for i in range(log.n_events):                   # almost always in the order of the operators
+            event = &log.log[i]
+            if event.change & 3 != DEATH:
                 continue
-            number = (<Value>values[0]).storage
-            while at < last and (<ProgramCall>(<list>self.calls)[at + 1]).first < operator:
+            number = self.storage_of(log.first_storage + event.storage)
+            if number < 0:
+                continue
+            operator = log.first_operator + event.operator
+            if operator <= (<ProgramCall>self.calls[at]).first:
+                at = 0
+            while at < last and (<ProgramCall>self.calls[at + 1]).first < operator:
                 at += 1
-            i = max(at, <Py_ssize_t>self.used[number])      # some calls run no operator that the log counts
-            if i in found:
-                (<list>found[i]).append(number)
+            after = max(at, self.storages[number].used)     # some calls run no operator that the log counts
+            one = found.get(after)
+            if one is None:
+                found[after] = number
+            elif after in several:
+                several[after].append(number)
             else:
-                found[i] = [number]
-        return {after: tuple(<list>numbers) for after, numbers in found.items()}
+                several[after] = [one, number]
+        return {after: (one,) if after not in several else tuple(several[after]) for after, one in found.items()}
 
 
 cdef Capture active_capture():
@@ -588,10 +640,10 @@ def note_storage_read(Storage s not None, str name not None):
     """Note that the bytes of a storage leave the library."""
     from metatensor._core.dtype import dtype_by_name
     cdef Capture capture = active_capture()
-    cdef list others
+    cdef int storage
     if capture is not None and s.size_bytes:
-        others = capture.by_storage.get(capture.key_of(s))
-        value = others[len(others) - 1] if others is not None else capture.of_storage(s, dtype_by_name("uint8"))
+        storage = capture.storage_of(capture.key_of(s))
+        value = capture.of_storage(s, dtype_by_name("uint8")) if storage < 0 else capture.values[capture.storages[storage].newest]
         capture.reads.append((len(capture.calls), name, value))
 
 

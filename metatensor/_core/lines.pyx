@@ -22,16 +22,31 @@ cdef extern from *:
     int mt_line_at(PyObject* code, int lasti)
     void Py_XDECREF(PyObject* o)
 
-cdef dict _ours = {}            # address of a code object -> (code object, whether it belongs to metatensor)
+cdef dict _ours = {}            # address of a code object -> (code object, whether it belongs to metatensor); never shrinks
 cdef enum:
     FRAMES = 12                     # how many frames are searched for user code
+    RECENT = 256                    # a power of two
 
 
-cdef tuple _known(object frame, object code):
-    from metatensor._core.source_locations import is_ours
-    found = (code, code.co_filename.startswith("<") or is_ours(frame))
-    _ours[<size_t><PyObject*>code] = found
-    return found
+cdef struct Recent:
+    PyObject* code                  # `_ours` keeps it alive
+    bint ours
+
+cdef Recent _recent[RECENT]         # some of `_ours`, found faster
+
+
+cdef bint _is_ours(PyObject* frame, PyObject* code) except -1:
+    """Return whether a code object belongs to metatensor or has no file."""
+    cdef Recent* recent = &_recent[(<size_t>code >> 5) & (RECENT - 1)]
+    if recent.code == code:
+        return recent.ours
+    found = _ours.get(<size_t>code)
+    if found is None:
+        from metatensor._core.source_locations import is_ours
+        found = (<object>code, (<object>code).co_filename.startswith("<") or is_ours(<object>frame))
+        _ours[<size_t>code] = found
+    recent.code, recent.ours = code, found[1]
+    return found[1]
 
 
 cdef object running_code(int* lasti):
@@ -43,16 +58,13 @@ cdef object running_code(int* lasti):
     cdef PyObject* back
     cdef PyObject* raw
     cdef int left = FRAMES
-    cdef tuple known
     cdef object code, _held = None
     while frame != NULL and left:
         left -= 1
         raw = mt_frame_code(frame)
         code = <object>raw
         Py_XDECREF(raw)
-        found = _ours.get(<size_t>raw)
-        known = _known(<object>frame, code) if found is None else <tuple>found
-        if not known[1]:
+        if not _is_ours(frame, raw):
             lasti[0] = mt_lasti(frame)
             return code
         back = mt_frame_back(frame)

@@ -45,6 +45,10 @@ cdef class MemoryTracker:
     cdef object walk                # the backward pass at the last event, or None
 
 
+cdef class MemoryLog(MemoryTracker):
+    cdef int check(self) except -1
+
+
 cdef Scope born(dim_t nbytes, long long* number)
 cdef void happened(PyObject* scope, long long number, dim_t change, int kind) noexcept
 cdef Scope pause_tracking()

@@ -146,16 +146,6 @@ cdef class MemoryLog(MemoryTracker):
             raise IndexError(f"MemoryLog: there is no event {i}; there are {self.n_events:,}")
         return self.first_operator + self.log[i].operator
 
-    def deaths(self):
-        """Return the storages that were freed so far, in order, as pairs of the storage's number and that of the last operator."""
-        cdef Py_ssize_t i
-        cdef list made = []
-        self.check()
-        for i in range(self.n_events):
-            if self.log[i].change & 3 == DEATH:
-                made.append((self.first_storage + self.log[i].storage, self.first_operator + self.log[i].operator))
-        return made
-
     def events(self):
         """Return the events so far, a list of `MemoryEvent`."""
         cdef Py_ssize_t i, mark = 0

@@ -119,7 +119,7 @@ class within_budget:
         if self.parameters is not None and self.total_parameters > self.parameters:
             lines.append(f"{count_text(self.total_parameters)} parameters are over the budget of {count_text(self.parameters)}")
             sizes = []
-            for module in self._run.modules.values():
+            for module in self._run.modules:
                 own = sum(p.numel() for p in module._parameters.values() if p is not None)
                 path = self._run.paths[self._run.met.number(module)]
                 sizes.append((own, f"{path} ({type(module).__name__})"))

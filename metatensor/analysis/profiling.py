@@ -432,8 +432,8 @@ class _Run:
 
         While a module to which `fully_shard` was applied has whole parameters, its shards are not among the module's own.
         """
-        groups: list[Any] = [module._parameters for module in self.modules.values()]
-        groups += [module._fsdp_state.shards() for module in self.modules.values() if "_fsdp_state" in module.__dict__]
+        groups: list[Any] = [module._parameters for module in self.modules]
+        groups += [module._fsdp_state.shards() for module in self.modules if "_fsdp_state" in module.__dict__]
         return groups + [group["params"] for optimizer in self._optimizers.values() for group in optimizer.param_groups]
 
     def _parameters(self) -> list[Any]:
@@ -447,7 +447,7 @@ class _Run:
         parameters = self._parameter_groups()
         values = {
             "parameter": parameters,
-            "buffer": [module._buffers for module in self.modules.values()],
+            "buffer": [module._buffers for module in self.modules],
             "gradient": parameters,
             "optimizer state": [list(optimizer.state.values()) for optimizer in self._optimizers.values()],
             "input": self.inputs,

@@ -1,5 +1,6 @@
 """The followers of modules that `_base` tells about calls."""
 from cpython.object cimport PyObject
+from metatensor._core.integer_map cimport IntegerMap
 
 cdef int n_followers            # how many there are, in all threads
 
@@ -8,8 +9,7 @@ cdef int leave_module(tuple followers) except -1
 
 
 cdef class ModulePaths:
-    cdef readonly list paths, roots
-    cdef readonly dict modules
-    cdef dict _numbers              # by the ids of modules
+    cdef readonly list paths, roots, modules
+    cdef IntegerMap _numbers        # by the ids of modules
     cdef bint add(self, object module, str path) except -1
-    cpdef object number(self, object module)
+    cpdef Py_ssize_t number(self, object module) except -1

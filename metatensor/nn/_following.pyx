@@ -1,6 +1,7 @@
 """Which module is running: the paths of modules, and trackers of their calls."""
 cimport cython
 from cpython.object cimport PyObject
+from metatensor._core.integer_map cimport map_free, map_get, map_set
 
 cdef extern from "pythread.h":
     unsigned long PyThread_get_thread_ident() noexcept
@@ -14,18 +15,21 @@ n_followers = 0
 cdef class ModulePaths:
     """Modules and their submodules, numbered from 1 in order of their addition. Number 0 stands for no module.
 
-    `paths` has the path of each within its root, or the class name for the root itself; `modules` has the modules by id.
+    `paths` has the path of each within its root, or the class name for the root itself; `modules` has the modules in this order.
     """
 
     def __init__(self, roots=()):
-        self.paths, self.roots, self.modules, self._numbers = [""], [], {}, {}
+        self.paths, self.roots, self.modules = [""], [], []
         for root in roots:
             self.meet(root)
+
+    def __dealloc__(self):
+        map_free(&self._numbers)
 
     def meet(self, root):
         """Number a module and its submodules, except those that have a number."""
         cdef list pending = [("", root)]
-        if id(root) in self._numbers:
+        if map_get(&self._numbers, <long long><size_t><PyObject*>root) >= 0:
             return
         self.roots.append(root)
         while pending:
@@ -38,20 +42,20 @@ cdef class ModulePaths:
 
     cdef bint add(self, object module, str path) except -1:
         """Number one module. Return False if it has a number."""
-        cdef object key = <size_t><PyObject*>module
-        if key in self._numbers:
+        cdef long long key = <long long><size_t><PyObject*>module
+        if map_get(&self._numbers, key) >= 0:
             return False
-        self.modules[key] = module
-        self._numbers[key] = len(self.paths)
+        self.modules.append(module)
+        map_set(&self._numbers, key, len(self.paths))
         self.paths.append(path or type(module).__name__)
         return True
 
-    cpdef object number(self, object module):
+    cpdef Py_ssize_t number(self, object module) except -1:
         """Return the number of a module. A new one is added."""
-        found = self._numbers.get(<size_t><PyObject*>module)
-        if found is None:
+        cdef Py_ssize_t found = map_get(&self._numbers, <long long><size_t><PyObject*>module)
+        if found < 0:
             self.meet(module)
-            found = self._numbers[<size_t><PyObject*>module]
+            found = map_get(&self._numbers, <long long><size_t><PyObject*>module)
         return found
 
 

@@ -4,7 +4,7 @@ Comparisons and logical operators return bool tensors. Their in-place versions c
 """
 from cpython.object cimport PyObject
 from metatensor._core.device cimport META
-from metatensor._core.dtype cimport BOOL, by_code, number_kind
+from metatensor._core.dtype cimport BF16, BOOL, F16, by_code, number_kind
 from metatensor._core.op cimport (
     ALWAYS_BOOL, EXACT_OUT, FUNCTION_ONLY, INPLACE, NO_GRAD, OUT, PROMOTE, Call, alias_op, arg, call, define, float_arg, hold,
     result_device, set_slot, tensor_arg,
@@ -13,7 +13,7 @@ from metatensor._core.tensor cimport (
     S_AND, S_EQ, S_GE, S_GT, S_IAND, S_ILSHIFT, S_IOR, S_IRSHIFT, S_IXOR, S_LE, S_LSHIFT, S_LT, S_NE, S_OR,
     S_RSHIFT, S_XOR, Tensor, new_contiguous,
 )
-from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX
+from metatensor._core.types cimport KIND_BOOL, KIND_COMPLEX, KIND_FLOAT
 from metatensor.ops.pointwise cimport (
     NO_BOOLS, NO_COMPLEX, NO_FLOATS, Operands, binary, canonical_at, elementwise_like, elementwise_result, fail, half_number,
     no_operands, number, operand,
@@ -24,10 +24,26 @@ cdef long ORDER = ALWAYS_BOOL | NO_COMPLEX | NO_GRAD | INPLACE | OUT
 cdef long BITS = PROMOTE | NO_FLOATS | NO_COMPLEX | INPLACE | OUT
 
 
+cdef int half_scalar(Call* c, int i) except -1:
+    """Round a floating-point tensor without dimensions to the half dtype of the other operand, which has some."""
+    cdef Tensor scalar, beside
+    if not isinstance(<object>c.args[i], Tensor) or not isinstance(<object>c.args[1 - i], Tensor):
+        return 0
+    scalar, beside = <Tensor>c.args[i], <Tensor>c.args[1 - i]
+    if scalar.ndim == 0 and beside.ndim > 0 and scalar.dtype is not beside.dtype and scalar.dtype.kind == KIND_FLOAT:
+        if beside.dtype.code == F16 or beside.dtype.code == BF16:
+            rounded = call("to", (scalar, beside.dtype))
+            hold(c, rounded)
+            c.args[i] = <PyObject*>rounded
+    return 0
+
+
 cdef object compare(Call* c):
     """Compare in the tensor's dtype, so that a float16 tensor that holds 0.1, rounded, equals the number 0.1."""
     if c.device != <PyObject*>META:
         half_number(c, 1)
+        half_scalar(c, 0)
+        half_scalar(c, 1)
     return binary(c)
 
 

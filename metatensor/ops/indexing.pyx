@@ -5,6 +5,7 @@ the steps modify a layout, from which one view is created at the end. But if a m
 overrides operators, each step calls the op of its name, so that it can be intercepted.
 """
 from cpython.object cimport PyObject
+from cpython.slice cimport PySlice_Unpack
 from metatensor._core.dtype cimport BOOL, U8, DType
 from metatensor._core.layout cimport Layout, add_dims, mul_dims
 from metatensor._core.op cimport Op, call, find
@@ -45,11 +46,15 @@ cdef Tensor _by_layout(Tensor t, Steps* s):
     return view_of(t, &lay)
 
 
-cdef Tensor _by_ops(Tensor t, Steps* s, IndexTensors found):
+cdef Tensor _by_ops(Tensor t, Steps* s, IndexTensors found, object index):
     """Apply the steps one by one, as ops that modes and subclasses can intercept."""
     cdef Step* p
     cdef object x = t
     cdef int i, picked = 0
+    cdef Py_ssize_t start, stop, step
+    if s.n == 0 and type(index) is slice:       # of everything, at this size; PyTorch also calls `slice` then, but not for a tuple
+        PySlice_Unpack(index, &start, &stop, &step)
+        return <Tensor>call("slice", (t, 0, start, stop, step))
     if s.n == 0:
         return <Tensor>call("alias", (t,))
     for i in range(s.n):
@@ -66,10 +71,10 @@ cdef Tensor _by_ops(Tensor t, Steps* s, IndexTensors found):
     return <Tensor>x
 
 
-cdef inline Tensor _view(Tensor t, Steps* s, IndexTensors found):
+cdef inline Tensor _view(Tensor t, Steps* s, IndexTensors found, object index=None):
     if hints.modes or hints.duals or t.flags & (T_OVERRIDES | T_DISTRIBUTED) or (found is not None and found.picks) \
             or (t.flags & T_REQUIRES_GRAD and thread_state().grad_enabled):
-        return _by_ops(t, s, found)
+        return _by_ops(t, s, found, index)
     cdef Tensor view = _by_layout(t, s)
     if t.flags & T_REQUIRES_GRAD:
         view.flags |= T_FIXED_VIEW
@@ -126,7 +131,7 @@ cdef object getitem(Tensor t, object index):
             raise
         return result
     if found is None or s.n_advanced == 0:
-        return _view(t, &s, found)
+        return _view(t, &s, found, index)
     # Without steps, index the tensor itself, so that a mode sees one op.
     view = t if s.n == 0 else _view(t, &s, found)
     indices, dims = _expand_masks(&s, found.advanced)
@@ -223,7 +228,7 @@ cdef int _set_picked(Tensor t, Steps* s, IndexTensors found, object value) excep
     if s.n_advanced:
         raise DataDependentError("index_put_: an index tensor of shape [] holds no data; use an int or a vector of "
                                  "one index instead")
-    cdef Tensor part = _by_ops(t, s, found)
+    cdef Tensor part = _by_ops(t, s, found, None)
     if isinstance(value, Tensor):
         call("copy_", (part, _without_leading_ones(<Tensor>value) if (<Tensor>value).ndim > part.ndim else value))
     mark_changed(t)

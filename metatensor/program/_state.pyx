@@ -2,12 +2,31 @@
 cimport cython
 from cpython.object cimport PyObject
 from metatensor._core.capture cimport Capture, Value
+from metatensor._core.integer_map cimport IntegerMap, map_free, map_get, map_set
 from metatensor._core.tensor cimport Tensor
+from metatensor.nn._base cimport ModuleBase, attributes
+from metatensor.nn._cpython cimport Py_TYPE, _PyType_Lookup
 from metatensor.nn._following cimport ModulePaths
 
 import sys
 
 from metatensor.program.program import Effect
+
+
+cdef str PARAMETERS = "_parameters"
+cdef str BUFFERS = "_buffers"
+cdef str MODULES = "_modules"
+
+
+cdef inline object _members(object module, str which):
+    """Return one of the dicts of a module."""
+    cdef PyObject* attrs
+    if isinstance(module, ModuleBase) and _PyType_Lookup(Py_TYPE(<PyObject*>module), <PyObject*>which) == NULL:
+        attrs = attributes(<PyObject*>module)
+        found = None if attrs == NULL else (<dict>attrs).get(which)
+        if found is not None:
+            return found
+    return getattr(module, which)
 
 
 cdef inline object _grad(Tensor t):
@@ -26,9 +45,9 @@ cdef class State:
     """
     cdef readonly ModulePaths paths
     cdef list names, tensors, grads
-    cdef list members           # for each, the dict that holds it and its key there
+    cdef list members, keys     # for each, the dict that holds it, and its key there
     cdef list buffers           # whether each is a buffer
-    cdef dict first             # id of a tensor -> the index of its first name
+    cdef IntegerMap first       # address of a tensor -> the index of its first name
     cdef list further           # for tensors with several names: the index of a further name, and of the first
 
     def __init__(self, modules):
@@ -36,44 +55,62 @@ cdef class State:
         modules = list(modules)
         several = len(modules) > 1
         self.paths = ModulePaths()
-        self.names, self.tensors, self.grads, self.members, self.buffers, self.first, self.further = [], [], [], [], [], {}, []
+        self.names, self.tensors, self.grads, self.members, self.keys, self.buffers, self.further = [], [], [], [], [], [], []
         for number, root in enumerate(modules):
             self.paths.roots.append(root)
             self.walk(root, f"{type(root).__name__}{number}." if several else "")
 
+    def __dealloc__(self):
+        map_free(&self.first)
+
     cdef int walk(self, object root, str prefix) except -1:
-        cdef list pending = [("", root, 0)]
+        cdef list modules = [root], paths = [""], depths = [0], few
         cdef int depth, limit = sys.getrecursionlimit()
-        cdef str path, start
-        while pending:
-            path, module, depth = pending.pop()
+        cdef Py_ssize_t i
+        while modules:
+            module, path, depth = modules.pop(), paths.pop(), depths.pop()
             if depth > limit:
                 raise RecursionError(f"{path[:40]}... is too deep; a module contains itself")
             self.paths.add(module, path)
-            start = f"{path}." if path else ""
-            self.add(prefix + start, module._parameters, False)
-            self.add(prefix + start, module._buffers, True)
-            children = module._modules
+            start = path + "." if path else ""
+            members = _members(module, PARAMETERS)
+            if members:
+                self.add(prefix + start, members, False)
+            members = _members(module, BUFFERS)
+            if members:
+                self.add(prefix + start, members, True)
+            children = _members(module, MODULES)
             if children:
-                pending += [(start + name, child, depth + 1) for name, child in reversed(children.items()) if child is not None]
+                few = list(children.items())
+                for i in range(len(few) - 1, -1, -1):
+                    name, child = <tuple>few[i]
+                    if child is not None:
+                        modules.append(child)
+                        paths.append(start + name)
+                        depths.append(depth + 1)
         return 0
 
-    cdef int add(self, str start, object members, object are_buffers) except -1:
-        if not members:
-            return 0
+    cdef int add(self, object start, object members, bint are_buffers) except -1:
+        cdef Py_ssize_t known
         for name, tensor in members.items():
             if tensor is None:
                 continue
-            index = len(self.names)
-            known = self.first.setdefault(<size_t><PyObject*>tensor, index)
-            if known is not index:
-                self.further.append((index, known))
+            known = map_get(&self.first, <long long><size_t><PyObject*>tensor)
+            if known < 0:
+                map_set(&self.first, <long long><size_t><PyObject*>tensor, len(self.names))
+            else:
+                self.further.append((len(self.names), known))
             self.names.append(start + name)
             self.tensors.append(tensor)
             self.grads.append(_grad(tensor))
-            self.members.append((members, name))
+            self.members.append(members)
+            self.keys.append(name)
             self.buffers.append(are_buffers)
         return 0
+
+    cdef Py_ssize_t place(self, Tensor t) noexcept:
+        """Return the index of the first name of a tensor, or -1."""
+        return map_get(&self.first, <long long><size_t><PyObject*>t)
 
     def effects(self, Capture capture not None):
         """Return what the run changed: gradients that it set, and parameters and buffers that it replaced."""
@@ -81,11 +118,10 @@ cdef class State:
         cdef list found = []
         for i in range(len(self.names)):
             grad = _grad(self.tensors[i])
-            if grad is not None and grad is not self.grads[i] and self.first[<size_t><PyObject*>self.tensors[i]] == i:
+            if grad is not None and grad is not self.grads[i] and self.place(self.tensors[i]) == i:
                 found.append(Effect("grad", self.names[i], capture.value(grad)))
         for i in range(len(self.names)):
-            members, name = <tuple>self.members[i]
-            now = members.get(name)
+            now = self.members[i].get(self.keys[i])
             if now is not None and now is not self.tensors[i]:
                 found.append(Effect("replaced", self.names[i], capture.value(now)))
         return found
@@ -94,19 +130,24 @@ cdef class State:
         """Return the values, by name, of the tensors that existed before the run, except inputs; these tensors; the kind of each
         (``"parameter"``, ``"buffer"`` or ``"constant"``); and further names of parameters and buffers, each with the first name."""
         cdef dict values = {}, tensors = {}, kinds = {}, tied = {}
-        cdef set known = {(<Value>v).number for v in inputs}
+        cdef set known = set()
         cdef int constants = 0
         cdef Value value
-        for value, tensor in capture.leaves:
-            if value.number in known:
+        cdef Py_ssize_t index
+        cdef tuple leaf
+        for value in inputs:
+            known.add(value.number)
+        for leaf in capture.leaves:
+            value = <Value>leaf[0]
+            if known and value.number in known:
                 continue
-            index = self.first.get(<size_t><PyObject*>tensor)
-            if index is None:
+            index = self.place(<Tensor>leaf[1])
+            if index < 0:
                 name, kind = f"constant{constants}", "constant"
                 constants += 1
             else:
                 name, kind = self.names[index], "buffer" if self.buffers[index] else "parameter"
-            values[name], tensors[name], kinds[name] = value, tensor, kind
+            values[name], tensors[name], kinds[name] = value, leaf[1], kind
         for index, known_as in self.further:
             name = self.names[known_as]
             if name in values:

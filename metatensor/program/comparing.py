@@ -6,10 +6,11 @@ import difflib
 from typing import Any, NamedTuple
 
 from metatensor._core.capture import ProgramCall, Ticket, Value
+from metatensor._core.device import Device
 from metatensor.program.program import Program
 from metatensor.program.structure import leaves
 
-__all__ = ["Change", "diff", "equal"]
+__all__ = ["Change", "alike", "diff", "equal"]
 
 
 class Change(NamedTuple):
@@ -101,6 +102,11 @@ def equal(a: Program, b: Program) -> bool:
     >>> mt.program.equal(a, a), mt.program.equal(a, b)
     (True, False)
     """
+    return alike(a, b)
+
+
+def alike(a: Program, b: Program, anywhere: bool = False) -> bool:
+    """Return what `equal` returns. With `anywhere`, devices and grad modes may differ."""
     pairs: dict[tuple[str, int], int] = {}
 
     def paired(kind: str, one: int, other: int) -> bool:
@@ -111,7 +117,7 @@ def equal(a: Program, b: Program) -> bool:
         if isinstance(x, Value) or isinstance(y, Value):
             return (isinstance(x, Value) and isinstance(y, Value) and paired("value", x.number, y.number)
                     and paired("storage", x.storage, y.storage) and x.shape == y.shape and x.stride == y.stride
-                    and x.offset == y.offset and x.dtype is y.dtype and x.device == y.device
+                    and x.offset == y.offset and x.dtype is y.dtype and (anywhere or x.device == y.device)
                     and (x.conj, x.neg) == (y.conj, y.neg))  # fmt: skip
         if isinstance(x, dict) and isinstance(y, dict):
             return x.keys() == y.keys() and all(same(item, y[key]) for key, item in x.items())
@@ -119,7 +125,7 @@ def equal(a: Program, b: Program) -> bool:
             return len(x) == len(y) and all(same(one, other) for one, other in zip(x, y))
         if isinstance(x, float) and isinstance(y, float):  # NaN is NaN, and 0.0 is not -0.0
             return repr(float(x)) == repr(float(y))
-        return type(x) is type(y) and bool(x == y)
+        return type(x) is type(y) and (anywhere and isinstance(x, Device) or bool(x == y))
 
     if a.held.keys() != b.held.keys() or a.kinds != b.kinds or a.tied != b.tied or a.arguments[1].keys() != b.arguments[1].keys():
         return False
@@ -128,6 +134,7 @@ def equal(a: Program, b: Program) -> bool:
     if not same([a.held[name] for name in a.held], [b.held[name] for name in a.held]) or not same(a.inputs, b.inputs):
         return False
     for x, y in zip(a.calls, b.calls):
-        if x.op is not y.op or x.grad != y.grad or not same([x.args, x.kwargs, x.result, x.writes], [y.args, y.kwargs, y.result, y.writes]):
+        if x.op is not y.op or (x.grad != y.grad and not anywhere) or not same(
+            [x.args, x.kwargs, x.result, x.writes], [y.args, y.kwargs, y.result, y.writes]):
             return False
     return same(a.outputs, b.outputs) and same([tuple(e) for e in a.effects], [tuple(e) for e in b.effects])

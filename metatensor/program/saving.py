@@ -31,7 +31,7 @@ from metatensor.program.program import Effect, Program
 from metatensor.program.running import fill, with_values
 from metatensor.program.structure import leaves
 
-__all__ = ["VERSION", "load", "names_with_data", "save"]
+__all__ = ["VERSION", "end_of", "load", "load_with", "names_with_data", "save"]
 
 FORMAT, VERSION, SIZED = "metatensor program", 1, 2
 """Files of programs with named sizes have version 2. Others have version 1, which older releases can read."""
@@ -192,7 +192,14 @@ def load(f: str | os.PathLike[str] | BinaryIO, *, device: Any = None, extra: dic
         return _load(file, os.fsdecode(os.fspath(f)), device, extra)
 
 
-def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None) -> Program:
+def load_with(file: BinaryIO, name: str, tensors: dict[str, Tensor], device: Any) -> Program:
+    """Return the program in a file with these parameters, buffers and constants instead of those in the file."""
+    return _load(file, name, device, None, tensors)
+
+
+def _load(
+    file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None, given: dict[str, Tensor] | None = None
+) -> Program:
     with shared():
         directory = Directory(Source(file, name))
         if HEAD not in directory and len(directory):
@@ -207,8 +214,8 @@ def _load(file: BinaryIO, name: str, device: Any, extra: dict[str, Any] | None) 
         for key in extra or ():
             if EXTRA + key in directory:
                 extra[key] = directory.read(EXTRA + key, MOST)  # type: ignore[index]
-        data: dict[str, Tensor] = {}
-        if TENSORS in directory:
+        data = given or {}
+        if TENSORS in directory and given is None:
             if not directory.is_stored(TENSORS):
                 raise CheckpointError(name, f"{TENSORS} must not be compressed")
             begin, size = directory.place_of(TENSORS)
@@ -278,7 +285,7 @@ def _rebuilt(program: Program, data: dict[str, Tensor], known: dict[str, bytes],
                 raise CheckpointError(file, f"{name!r:.80} has {has} as data; the program has {value!r}")
         on_meta = device is not None and mt.device(device).type == "meta"
         whole = next((known[name] for name, _ in group if name in known), None)
-        if whole is not None and len(whole) < max(_end(value) for _, value in group):
+        if whole is not None and len(whole) < max(end_of(value) for _, value in group):
             raise CheckpointError(file, f"the layout of {group[0][0]!r:.80} needs more than the {len(whole):,} bytes that it has")
         place = device if device is not None else "cpu" if found else "meta"
         if not found and whole is not None:
@@ -322,10 +329,10 @@ def _contiguous(value: Value) -> bool:
 
 def _extent(value: Value) -> int:
     """Return the number of bytes that a layout needs, rounded up to whole elements of 16 bytes."""
-    return -(-_end(value) // 16) * 16
+    return -(-end_of(value) // 16) * 16
 
 
-def _end(value: Value) -> int:
+def end_of(value: Value) -> int:
     """Return the number of bytes that a layout needs."""
     return (value.offset + sum((n - 1) * stride for n, stride in zip(value.shape, value.stride) if n) + 1) * value.dtype.itemsize
 

@@ -70,9 +70,7 @@ WITHOUT = {
     "_scaled_dot_product_efficient_attention_backward", "_scaled_dot_product_flash_attention_for_cpu_backward",
 }  # fmt: skip
 NEED_VALUES = {"nn.functional.ctc_loss", "masked_select"}
-OTHERS = WITHOUT | {"_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention_for_cpu", "_fused_rms_norm",
-                    "_fused_rms_norm_backward", "_ctc_loss",
-                    "_embedding_bag", "_masked_select", "_nll_loss_forward", "_repeat_interleave",
+OTHERS = WITHOUT | {"_ctc_loss", "_embedding_bag", "_masked_select", "_nll_loss_forward", "_repeat_interleave",
                     "nll_loss_backward"}  # take no generated values
 EVERY = {**OPERATORS, **written_operators()}
 
@@ -85,6 +83,12 @@ def test_nothing_is_kept_past_the_hooks_on_meta(name):
 @pytest.mark.parametrize("name", [*[name for name in OPERATORS if name not in OTHERS][::6], *sorted(NEED_VALUES)])
 def test_nothing_is_kept_past_the_hooks_on_cpu(name):
     assert check(*EVERY[name], "cpu")
+
+
+@pytest.mark.parametrize("device", ["meta", "cpu"])
+def test_what_is_left_out_has_no_generated_calls(device):
+    names = (WITHOUT | NEED_VALUES if device == "meta" else OTHERS) & EVERY.keys()
+    assert not [name for name in names if next(calls(*EVERY[name], device=device, largest=10_000), None) is not None]
 
 
 GIVEN = {

@@ -105,6 +105,6 @@ def test_paths():
     model = nn.Sequential(nn.Sequential(shared), shared)
     paths = ModulePaths([model, model[0]])
     assert paths.paths == ["", "Sequential", "0", "0.0"]
-    assert paths.roots == [model] and list(paths.modules.values()) == [model, model[0], shared]
+    assert paths.roots == [model] and paths.modules == [model, model[0], shared]
     assert [paths.number(module) for module in (shared, model[0], model)] == [3, 2, 1]
     assert paths.number(nn.ReLU()) == 4 and paths.paths[4] == "ReLU"

@@ -66,6 +66,17 @@ def test_a_0d_tensor_is_compared_in_the_other_dtype(shapes):
     same(mt.eq(a, b), torch.eq(x, y))
 
 
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_a_0d_tensor_is_rounded_to_half_precision(half):
+    for value in (0.1, 1 / 3, 1e-8, 70000.0):
+        for wide in (mt.float32, mt.float64, mt.float16, mt.bfloat16):
+            number = mt.tensor(value, dtype=mt.float64, device="cpu").to(wide)
+            x = number.to(getattr(mt, half)).reshape(1)
+            assert (x == number).item() and (number == x).item() and not (x != number).item()
+            assert not (x < number).item() and (number >= x).item()
+            assert mt.equal(x.reshape(()) == number, x.reshape(()).to(mt.float64) == number.to(mt.float64))
+
+
 @pytest.mark.torch
 def test_isclose():
     import torch

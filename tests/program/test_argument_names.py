@@ -1,8 +1,12 @@
 """Names of the positional arguments of programs."""
 
+import functools
+import inspect
+
 import pytest
 
 import metatensor as mt
+from metatensor.program.argument_names import parameters_of
 
 
 def meta(*shape):
@@ -62,3 +66,24 @@ def test_an_argument_with_the_name_of_a_parameter():
     from metatensor.program.onnx import model_of
 
     assert [value.name for value in model_of(program).graph.input] == ["weight_input"]
+
+
+def test_names_are_those_of_the_signature():
+    class Owner:
+        def method(self, a, b=1, /, c=2, *rest, d, **more):
+            return a
+
+        @functools.wraps(method)
+        def wrapped(self, *args, **kwargs):
+            return self.method(*args, **kwargs)
+
+        def anything(*args):
+            return args
+
+    def signed(*args):
+        return args
+
+    signed.__signature__ = inspect.Signature([inspect.Parameter("named", inspect.Parameter.POSITIONAL_OR_KEYWORD)])
+    assert [parameters_of(f) for f in (Owner.method, Owner().method, Owner().wrapped, Owner().anything, signed)] == [
+        ["self", "a", "b", "c"], ["a", "b", "c"], ["a", "b", "c"], [], ["named"]
+    ]  # fmt: skip

@@ -384,3 +384,26 @@ def test_traces_inside_vmap_are_refused():
         mt.vmap(lambda a: mt.program.trace(lambda b: b * 2, a)(a))(x)
     program = mt.program.trace(lambda b: b * 2, x[0])
     assert mt.equal(mt.vmap(program)(x), x * 2)
+
+
+def test_a_slice_keeps_its_bounds_where_they_reach_the_end():
+    x = mt.empty(3, 4, device="meta")
+    for fn, wanted in ((lambda t: t[:5], (0, 0, 5)), (lambda t: t[:], (0, 0, (1 << 63) - 1)), (lambda t: t[0:3:1], (0, 0, 3))):
+        (call,) = mt.program.trace(fn, x).calls
+        assert call.op.name == "slice" and call.args[1:3] == wanted[:2] and call.args[3:] in (wanted[2:], ())
+    assert [call.op.name for call in mt.program.trace(lambda t: t[:9, :9], x).calls] == ["alias"]
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_batch_norm_needs_the_memory_that_it_needed_before(training, grad):
+    with mt.device("meta"):
+        model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(inplace=True)).train(training)
+        x = mt.empty(2, 3, 8, 8)
+    logs = []
+    with mt.set_grad_enabled(grad):
+        for run in (model, mt.program.trace(model, x)):
+            with mt.analysis.MemoryLog() as log:
+                run(x)
+            logs.append([(event.kind, event.change) for event in log.events()])
+    assert logs[0] == logs[1]

@@ -74,6 +74,27 @@ class Cache:
         self.key, self.steps = mt.zeros(2), 3
 
 
+def test_settings_of_the_caller_have_graphs_of_their_own():
+    backend, model, x = Backend(), nn.Linear(4, 4), mt.rand(3, 4)
+    compiled = torch.compile(model, backend=backend)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert compiled(x).dtype is torch.bfloat16
+    assert compiled(x).dtype is torch.float32 and len(backend.graphs) == 2
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert compiled(x).dtype is torch.float16
+    with torch.autocast("cpu", enabled=False):
+        assert compiled(x).dtype is torch.float32 and len(backend.graphs) == 3
+    made = torch.compile(lambda x: x + torch.arange(3.0), backend=backend)
+    y = torch.arange(3)
+    assert made(y).dtype is torch.float32
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert made(y).dtype is torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert made(y).dtype is torch.float32 and len(backend.graphs) == 5
+
+
 def test_objects_with_tensors_and_the_limit():
     backend = Backend()
     made = torch.compile(lambda x, cache: x + cache.key * cache.steps, backend=backend)

@@ -11,7 +11,7 @@ import onnx
 from onnx import TensorProto, helper
 
 from metatensor import __version__
-from metatensor._core.capture import Value
+from metatensor._core.capture import ProgramCall, Value
 from metatensor.program.onnx.dtypes import element_type
 from metatensor.program.onnx.exporting import DEFAULT_OPSET, LEAST_OPSET
 from metatensor.program.onnx.exporting import activation as _activation
@@ -30,6 +30,7 @@ from metatensor.program.onnx.exporting.graph import Graph, Unknown, Var
 from metatensor.program.onnx.exporting.lowering import decomposed_calls, prepared
 from metatensor.program.onnx.exporting.table import Declined, convert
 from metatensor.program.onnx.exporting.writing import Built, with_data
+from metatensor.program.onnx.original import KEY, record
 from metatensor.program.printing import names_of
 from metatensor.program.program import Program
 from metatensor.program.running import with_values
@@ -54,18 +55,25 @@ def build(
     program: Program, *, opset: int = DEFAULT_OPSET, input_names: Sequence[str] | None = None, output_names: Sequence[str] | None = None,
     parameters: bool = True, metadata: bool = True,
     conversions: Mapping[str, Callable[..., Any]] | None = None, functions: bool = False, ignore_writes: bool = False,
-    data: bool = True,
+    data: bool = True, check: Callable[[ProgramCall], None] | None = None,
 ) -> Any:  # fmt: skip
-    """Return the model of a program, see `Program.to_onnx`: a ``ModelProto``, or without `data` a `Built` that lacks it."""
+    """Return the model of a program, see `Program.to_onnx`: a ``ModelProto``, or without `data` a `Built` that lacks it.
+
+    With `check`, which is called with each call before its conversion, parameters need no data, and the metadata is left out.
+    """
     newest = onnx.defs.onnx_opset_version()
     if not LEAST_OPSET <= opset <= newest:
         raise ValueError(f"opset: expected a version from {LEAST_OPSET} to {newest}, got {opset}; "
                          "onnx.version_converter.convert_version can convert the model of one of these versions to another")
     inputs = list({value.number: value for value in program.inputs}.values())
     names = _input_names(program, inputs, input_names)
-    how = _Options(names, opset, metadata, dict(conversions or {}), output_names, ignore_writes)
-    graph, outputs, program = _sized(program, how) if isinstance(program, SizedProgram) else _converted(program, how)
-    built = _assembled(graph, outputs, program, names, parameters, functions)
+    how = _Options(names, opset, metadata, dict(conversions or {}), output_names, ignore_writes, check)
+    graph, outputs, lowered = _sized(program, how) if isinstance(program, SizedProgram) else _converted(program, how)
+    built = _assembled(graph, outputs, lowered, names, parameters, functions, check is not None)
+    if metadata and parameters and not conversions:
+        entry = record(program, built.tensors, ignore_writes)
+        if entry is not None:
+            helper.set_model_props(built.model, {**{one.key: one.value for one in built.model.metadata_props}, KEY: entry})
     return with_data(built) if data else built
 
 
@@ -78,6 +86,7 @@ class _Options(NamedTuple):
     conversions: dict[str, Any]
     output_names: Sequence[str] | None
     ignore_writes: bool
+    check: Callable[[ProgramCall], None] | None
 
 
 Converted = tuple[Graph, list[tuple[str, Value]], Program]
@@ -167,6 +176,8 @@ class _Drawing:
                     graph.notes["module"] = path
                 if call.place is not None:
                     graph.notes["source"] = f"{call.place[0]}:{call.place[1]}"
+            if how.check is not None:
+                how.check(call)
             try:
                 convert(graph, call, env, how.conversions)
             except (Declined, Unknown) as error:
@@ -270,8 +281,9 @@ def _places(output: Any, name: str) -> Iterator[str]:
 
 
 def _assembled(
-    graph: Graph, outputs: list[tuple[str, Value]], program: Program, names: list[str], parameters: bool, functions: bool
-) -> Built:
+    graph: Graph, outputs: list[tuple[str, Value]], program: Program, names: list[str], parameters: bool, functions: bool,
+    without_data: bool,
+) -> Built:  # fmt: skip
     nodes = _needed(graph.nodes, [name for name, _ in outputs])
     used = {name for node in nodes for name in node.input}
     inputs = list({value.number: value for value in program.inputs}.values())
@@ -282,7 +294,7 @@ def _assembled(
         if name not in used:
             continue
         tensor = program.tensors.get(name)
-        if tensor is not None and tensor.is_meta and parameters:
+        if tensor is not None and tensor.is_meta and parameters and not without_data:
             tensor = with_values(tensor, "cpu")
         if tensor is not None and parameters:
             initializers.append(TensorProto(name=name, data_type=element_type(value.dtype), dims=list(value.shape)))

@@ -6,6 +6,7 @@ import copy
 import inspect
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from keyword import iskeyword
 from math import prod
 from typing import Any
@@ -26,6 +27,7 @@ from metatensor.program.onnx.importing.running import Run
 from metatensor.program.onnx.importing.shapes import ValueShape, infer, named
 from metatensor.program.onnx.importing.tensors import shape_of, tensor_from, texts_from
 from metatensor.program.onnx.importing.values import LIMIT, Known, Small, Texts, beside_the_run, lifts
+from metatensor.program.onnx.original import original
 from metatensor.program.program import Program
 from metatensor.program.tracing import trace
 
@@ -433,12 +435,13 @@ def _plain(value: Any, device: mt.device) -> Any:
 
 
 def from_onnx(
-    model: Any, *inputs: Tensor, sizes: Mapping[str, int] | None = None, device: Any = None, limit: int = STEPS,
+    model: Any, *inputs: Tensor, sizes: Mapping[str, int] | None = None, device: Any = None, limit: int = STEPS, exported: bool = True,
 ) -> Program:  # fmt: skip
     """Return an ONNX model as a `Program`: a list of operator calls for inputs of given shapes.
 
     Branches and loops are fixed as in this run, and what depends only on constants and sizes is precomputed.
-    `OnnxModel` runs models for any inputs.
+    `OnnxModel` runs models for any inputs. A model that `to_onnx` wrote gives the program that was exported, with the same operators,
+    writes, names and arguments, if an export of that program still gives this graph.
 
     Parameters
     ----------
@@ -453,6 +456,8 @@ def from_onnx(
         Where to put parameters and constants. On meta, no data is read. Default: that of the inputs, or else the cpu.
     limit : int
         Largest number of nodes that may be computed, those of loops counted each time.
+    exported : bool
+        Whether to return the program that was exported, where that is possible. If False, the nodes are always traced. Default True.
 
     Raises
     ------
@@ -471,7 +476,13 @@ def from_onnx(
         device = where if device is None else mt.device(device)
     else:
         device, where = mt.device("cpu" if device is None else device), mt.device("meta")
-    net = OnnxModel(model, device=where, limit=limit)
+    read = read_model(model)
+    if exported:
+        held = {one.name: partial(tensor_from, one, read.file) for one in read.proto.graph.initializer}
+        program = original(read.proto, held, inputs, sizes, device)
+        if program is not None:
+            return program
+    net = OnnxModel(read, device=where, limit=limit)
     given = inputs or tuple(net.empty_inputs(sizes).values())
     with lifts() as log:
         try:

@@ -12,7 +12,7 @@ from metatensor.checkpoint.reading import shown
 from metatensor.checkpoint.source import opened
 from metatensor.program.onnx.dtypes import onnx_package, type_name
 
-__all__ = ["Declared", "declared", "read_model", "size_names_of"]
+__all__ = ["Declared", "Read", "declared", "read_model", "size_names_of"]
 
 
 class Declared(NamedTuple):
@@ -31,14 +31,23 @@ class Declared(NamedTuple):
         return f"{self.name}: {'' if self.form == 'tensor' else self.form + ' of '}{type_name(self.kind)}[{sizes}]"
 
 
-def read_model(model: Any) -> tuple[Any, str]:
-    """Return the message of a model and the name of its file, which is empty if it came from memory.
+class Read(NamedTuple):
+    """The message of a model, and the name of its file, which is empty if it came from memory."""
+
+    proto: Any
+    file: str
+
+
+def read_model(model: Any) -> Read:
+    """Return the message of a model and the name of its file. What this has returned is returned again.
 
     A file is first walked field by field, which bounds the time and the memory that parsing it takes.
     """
     onnx = onnx_package()
+    if isinstance(model, Read):
+        return model
     if isinstance(model, onnx.ModelProto):
-        return model, ""
+        return Read(model, "")
     with opened(model) as (file, name), shared():
         start = file.tell() if hasattr(model, "read") else 0
         check_structure(file, name)
@@ -51,7 +60,7 @@ def read_model(model: Any) -> tuple[Any, str]:
         if type(error).__name__ != "DecodeError":
             raise
         raise CheckpointError(name, "it is damaged, or no ONNX model") from None
-    return proto, name if isinstance(model, (str, bytes, os.PathLike)) else ""
+    return Read(proto, name if isinstance(model, (str, bytes, os.PathLike)) else "")
 
 
 def declared(message: Any, file: str) -> Declared:

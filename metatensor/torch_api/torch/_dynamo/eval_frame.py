@@ -86,8 +86,8 @@ class _Graph:
 class _Compiled:
     """A function that is captured as graphs, which a backend turns into functions.
 
-    One graph is captured for each set of shapes, dtypes, devices, other values, modes of modules and gradient modes, up to
-    ``torch._dynamo.config.recompile_limit``. After that the function itself runs.
+    One graph is captured for each set of shapes, dtypes, devices, other values, modes of modules and settings of the thread (grad modes,
+    autocast, default dtype and device), up to ``torch._dynamo.config.recompile_limit``. After that the function itself runs.
     """
 
     def __init__(self, function: Callable[..., Any], backend: Callable[..., Any], fullgraph: bool, options: dict[str, Any]) -> None:
@@ -105,7 +105,7 @@ class _Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         modules = [module for _, module in referenced_modules(self.function, args, kwargs)]
-        key = _key((args, kwargs)), mt.is_grad_enabled()
+        key = _key((args, kwargs)), _settings()
         parts = [part for module in modules for part in module.modules()]
         state = [id(t) for part in parts for members in (part._parameters, part._buffers) for t in members.values()]
         state += [part.training for part in parts]
@@ -137,6 +137,11 @@ def _twin(t: Any) -> Any:
     """Return a copy of an argument, so that a capture does not change it."""
     made = t.detach().clone()
     return made.requires_grad_() if t.requires_grad else made
+
+
+def _settings() -> Any:
+    """Return the settings of this thread on which the operators of a function depend."""
+    return (mt.is_grad_enabled(), mt.is_inference_mode_enabled(), mt.get_default_dtype(), mt.get_default_device(), mt.amp._settings())
 
 
 def _key(value: Any) -> Any:
