@@ -1,0 +1,166 @@
+"""``metatensor plan``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from metatensor.analysis.check import CheckResult
+from metatensor.analysis.named_sizes import parse_sizes
+from metatensor.checkpoint.errors import CheckpointError, printable
+from metatensor.cli.cases import inputs_of
+from metatensor.cli.configs import config_in
+from metatensor.cli.contents import printable_lines
+from metatensor.cli.inputs import InputError, dtype_named, names_in
+from metatensor.cli.request import Request, model_options
+from metatensor.cli.sizes import Size, SizeError, parse_bytes, parse_share
+from metatensor.cli.terminal import output_on_stderr
+
+__all__ = ["command"]
+
+
+@click.command("plan")
+@model_options
+@click.option("--devices", metavar="DEVICES", required=True, help='The devices: "8xH100", or "1x4090,1x3060,cpu:64GB,disk".')
+@click.option("--serve", is_flag=True, help="Plan an inference server: context, concurrent sequences, tokens per second.")
+@click.option("--context", type=click.IntRange(min=1), metavar="N", help="With --serve: tokens of a sequence [default: 8192].")
+@click.option("--cache-dtype", metavar="DTYPE", help="With --serve: dtype of keys and values [default: as the model makes them].")
+@click.option("--block", type=click.IntRange(min=1), metavar="N", help="With --serve: tokens of a block of a paged cache [default: 1].")
+@click.option("--chunk", type=click.IntRange(min=1), metavar="N", help="With --serve: tokens of a prompt that are processed together "
+              "[default: 8192].")
+@click.option("--batches", metavar="LIST", help='With --serve: numbers of sequences in the table, such as "1,8,64".')
+@click.option("--utilization", type=Size(parse_share), metavar="SHARE", help="With --serve: used part of the memory [default: 0.9].")
+@click.option("--max-memory", type=Size(parse_bytes), metavar="SIZE", help="With --serve: bytes to use, instead of that part.")
+@click.option("--weights", metavar="CHECKPOINT", help="A checkpoint whose header says what the weights take [default: that of the folder].")
+@click.option("--where", metavar="SIZES", multiple=True, help='The values of other named sizes in inputs: "h in 224".')
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(request: Request, devices: str, serve: bool, as_json: bool, where: tuple[str, ...], **options: Any) -> None:
+    """Plan how MODEL is used on devices that need not be there.
+
+    MODEL and inputs are those of estimate. The model's own code runs on meta, and no weights are read. Sizes of inputs that
+    vary are named batch and sequence; the default input is int64[batch,sequence].
+
+    \b
+    metatensor plan Llama-3.1-8B/ --serve --devices H100 --context 32768
+    metatensor plan Llama-3.1-8B/ --serve --devices RTX-4090 --weights llama-3.1-8b-q4.gguf --cache-dtype float8_e4m3fn
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    if not serve:
+        raise click.UsageError("say what to plan: --serve")
+    model = _model(request)
+    from metatensor.plan.devices import DeviceError
+
+    try:
+        found = _serve(request, model, devices, where, given)
+    except DeviceError as error:
+        raise click.BadParameter(printable(str(error).removeprefix("devices: ")), param_hint="--devices") from None
+    except CheckpointError as error:
+        raise click.ClickException(printable(str(error))) from None
+    click.echo(json.dumps(found.to_dict(), indent=2) if as_json else printable_lines(str(found)))
+    raise SystemExit(0 if found.fits else 1)
+
+
+def _model(request: Request) -> Any:
+    model = request.made()
+    if isinstance(model, CheckResult):
+        click.echo(printable_lines(str(model)), err=True)
+        raise SystemExit(1)
+    return model
+
+
+def _serve(request: Request, model: Any, devices: str, where: tuple[str, ...], given: dict[str, Any]) -> Any:
+    from metatensor.plan.devices import DeviceError
+    from metatensor.plan.serving import serve
+
+    if "cache_dtype" in given:
+        dtype = dtype_named(given["cache_dtype"])
+        if dtype is None or not dtype.is_floating_point:
+            raise click.BadParameter(f"{given['cache_dtype']!r} is not a floating-point dtype", param_hint="--cache-dtype")
+        given["cache_dtype"] = dtype
+    if "batches" in given:
+        given["batches"] = _numbers(given["batches"])
+    given.setdefault("weights", _checkpoint_of(request.target))
+    given.setdefault("context", 8192)
+    arguments = arguments_of(request.texts or ("int64[batch,sequence]",), where)
+    try:
+        with output_on_stderr():
+            return serve(model, devices=devices, arguments=last_logits(model, arguments), **given)
+    except (DeviceError, CheckpointError):
+        raise
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ValueError) and str(error).startswith("serve: "):
+            raise click.UsageError(printable(str(error).removeprefix("serve: "))) from None
+        if str(error).startswith("serve: "):
+            raise click.ClickException(printable(str(error).removeprefix("serve: "))) from None
+        _fail(request, error)
+
+
+def _fail(request: Request, error: BaseException) -> None:
+    click.echo(printable_lines(str(request.failure(error))), err=True)
+    raise SystemExit(1)
+
+
+def _numbers(text: str) -> list[int]:
+    try:
+        found = [int(part) for part in text.split(",")]
+        if min(found) < 1:
+            raise ValueError
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is not a list of positive numbers such as 1,8,64", param_hint="--batches") from None
+    return found
+
+
+def _checkpoint_of(target: str) -> str | None:
+    """Return the folder of a ``config.json`` if it has a checkpoint too."""
+    from metatensor.checkpoint.sharded import file_in
+
+    config = config_in(target)
+    if config is None or target.endswith(".json"):
+        return None
+    try:
+        return file_in(target)
+    except CheckpointError:
+        return None
+
+
+def arguments_of(texts: tuple[str, ...], where: tuple[str, ...]) -> Callable[[int, int], tuple[tuple, dict[str, Any]]]:
+    """Return a function of a batch and a length that makes the arguments in ``--input``. Raise a usage error if a size has no value."""
+    try:
+        others = parse_sizes("; ".join(where)) if where else {}
+        if several := [name for name, values in others.items() if len(values) > 1]:
+            raise SizeError(f"the size {several[0]!r} has several values; plan needs one")
+    except SizeError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--where") from None
+
+    def made(batch: int, length: int) -> tuple[tuple, dict[str, Any]]:
+        args, kwargs = inputs_of(texts, {**{name: values[0] for name, values in others.items()}, "batch": batch, "sequence": length})
+        return tuple(args), kwargs
+
+    try:
+        names = set().union(*(names_in(text) for text in texts))
+        if missing := {"batch", "sequence"} - names:
+            raise InputError(f"no input has a size that is named {min(missing)}; write int64[batch,sequence]")
+        if unknown := names - {"batch", "sequence", *others}:
+            raise InputError(f"the size {min(unknown)!r} has no value; --where gives it one")
+        made(1, 1)
+    except InputError as error:
+        raise click.BadParameter(printable(str(error)), param_hint="--input") from None
+    return made
+
+
+def last_logits(model: Any, arguments: Callable[[int, int], tuple[tuple, dict[str, Any]]]) -> Callable[[int, int], tuple[tuple, dict[str, Any]]]:
+    """Make a model of transformers compute the logits of the last token only, as its ``generate`` does."""
+    import inspect
+
+    function = getattr(model, "forward", model)
+    if "logits_to_keep" not in inspect.signature(function).parameters:
+        return arguments
+
+    def made(batch: int, length: int) -> tuple[tuple, dict[str, Any]]:
+        args, kwargs = arguments(batch, length)
+        return args, {"logits_to_keep": 1, **kwargs}
+
+    return made

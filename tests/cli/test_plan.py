@@ -1,0 +1,61 @@
+"""``metatensor plan``."""
+
+import json
+
+import pytest
+
+MODEL = '''
+import metatensor as mt
+from metatensor import nn
+
+class Net(nn.Module):
+    def __init__(self, width=32):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(50, width), nn.Linear(width, 50)
+    def forward(self, tokens, past=None):
+        x = self.embed(tokens)
+        past = x if past is None else mt.cat([past, x], 1)
+        return {"logits": self.head(nn.functional.scaled_dot_product_attention(x, past, past)), "past": past}
+'''
+
+
+@pytest.fixture
+def net(models):
+    (models / "net.py").write_text(MODEL)
+    return models
+
+
+def plan(run, *options, code=0):
+    """Run the command and return its output. Wrapped lines of errors are joined."""
+    done = run("plan", "net.py:Net", *options)
+    assert done.exit_code == code, done.output
+    return " ".join(done.output.split()) if code else done.output
+
+
+def test_serve(run, net):
+    found = json.loads(plan(run, "--serve", "--devices", "t4", "--context", "100", "--batches", "1,4", "--json"))
+    assert found["state_per_token"] == 32 * 4 and found["fits"] and [row["batch"] for row in found["decode"]] == [1, 4]
+    text = plan(run, "--serve", "--devices", "2xt4", "--context", "100", "-i", "int64[batch,sequence]", "--args", "width=64")
+    assert "1 x float32[batch, length, 64]" in text and "on each of 2 devices" in text
+
+
+def test_serve_does_not_fit(run, net):
+    assert "does not fit: " in plan(run, "--serve", "--devices", "t4", "--max-memory", "1KB", code=1)
+
+
+@pytest.mark.parametrize(("options", "message"), [
+    (("--devices", "t4"), "say what to plan"),
+    (("--serve", "--devices", "t5"), "no device profile is named 't5'"),
+    (("--serve", "--devices", "t4,h100"), "the devices differ"),
+    (("--serve", "--devices", "t4", "-i", "int64[1,sequence]"), "no input has a size that is named batch"),
+    (("--serve", "--devices", "t4", "-i", "int64[batch,sequence,h]"), "the size 'h' has no value"),
+    (("--serve", "--devices", "t4", "--batches", "0"), "not a list of positive numbers"),
+    (("--serve", "--devices", "t4", "--cache-dtype", "int8"), "not a floating-point dtype"),
+])  # fmt: skip
+def test_usage(run, net, options, message):
+    assert message in plan(run, *options, code=2)
+
+
+def test_a_model_that_fails(run, net):
+    (net / "net.py").write_text(MODEL.replace("nn.Linear(width, 50)", "nn.Linear(7, 50)"))
+    assert "RuntimeError" in plan(run, "--serve", "--devices", "t4", code=1)
