@@ -6,7 +6,8 @@ model runs and stays within budgets, and if it fails, shows where. Inside `assum
 that depend on values. `fit` finds the largest batch that fits into a device's
 memory, and changes that make a batch fit. `MemoryTracker` counts the bytes of the storages that
 any code creates, and `MemoryLog` also keeps the events. `device_profile` returns the capacity and speed of an
-accelerator, `time_of` predicts the time of a model there, and `calibrate` measures a device. `compare` lists what grew
+accelerator, `time_of` predicts the time of a model there, and `calibrate` measures a device. `topology` describes many devices
+and their links, and `collective_time` predicts the time of a collective there. `compare` lists what grew
 between two reports, and `within_budget` limits what the code in a block costs. `allocator` contains a model of PyTorch's
 caching allocator, and `load_snapshot` reads the memory snapshots that PyTorch writes.
 """
@@ -21,6 +22,7 @@ from metatensor._core.memory_events import MemoryEvent
 from metatensor.analysis.assumptions import Assumption, assume
 from metatensor.analysis.budgets import BudgetExceededError, within_budget
 from metatensor.analysis.check import CheckResult, check
+from metatensor.analysis.collectives import CollectiveTime, collective_time
 from metatensor.analysis.comparison import Comparison, compare
 from metatensor.analysis.estimate import estimate
 from metatensor.analysis.fit import fit
@@ -30,6 +32,7 @@ from metatensor.analysis.report import Gap, ModuleRow, Peak, Report, SharedGroup
 from metatensor.analysis.step_time import StepTime, time_of
 from metatensor.analysis.training import TrainingReport, estimate_training
 from metatensor.devices.profiles import DeviceProfile, device_profile, device_profiles
+from metatensor.devices.topologies import Topology, TopologyError, topologies, topology
 from metatensor.rules.policies import Kernel, KernelPolicy, policies, policy, register_policy
 
 if TYPE_CHECKING:
@@ -37,11 +40,12 @@ if TYPE_CHECKING:
     from metatensor.analysis.allocator import load_snapshot
     from metatensor.analysis.calibration import calibrate
 
-__all__ = ["Assumption", "BudgetExceededError", "CheckResult", "Comparison", "DeviceProfile", "FitChange", "FitReport", "FitSetting",
-           "FitTrial", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker", "ModuleRow", "Peak", "Profile", "Report",
-           "SharedGroup", "StepTime", "StorageRecord", "TrainingReport", "allocator", "assume", "calibrate", "check", "compare",
-           "device_profile", "device_profiles", "estimate", "estimate_training", "fit", "load_snapshot", "policies",
-           "policy", "profile", "register_policy", "time_of", "within_budget"]  # fmt: skip
+__all__ = ["Assumption", "BudgetExceededError", "CheckResult", "CollectiveTime", "Comparison", "DeviceProfile", "FitChange",
+           "FitReport", "FitSetting", "FitTrial", "Gap", "MemoryEvent", "MemoryLog", "MemoryTracker", "ModuleRow", "Peak",
+           "Profile", "Report", "SharedGroup", "StepTime", "StorageRecord", "Topology", "TopologyError", "TrainingReport",
+           "allocator", "assume", "calibrate", "check", "collective_time", "compare", "device_profile", "device_profiles",
+           "estimate", "estimate_training", "fit", "load_snapshot", "policies", "policy", "profile", "register_policy",
+           "time_of", "topologies", "topology", "within_budget"]  # fmt: skip
 
 # Imported on first use: an estimate does not need them.
 _LAZY = {"allocator": ("metatensor.analysis.allocator", ""), "calibrate": ("metatensor.analysis.calibration", "calibrate"),

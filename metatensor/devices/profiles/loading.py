@@ -61,7 +61,7 @@ def device_profile(name: str | os.PathLike[str] | DeviceProfile) -> DeviceProfil
         return name
     if isinstance(name, os.PathLike) or name.endswith(".toml") or os.sep in name:
         return load_profile(name)
-    wanted = _key(name)
+    wanted = key_of(name)
     found = _find(wanted)
     if found is not None:
         return found
@@ -106,7 +106,7 @@ def load_profile(path: str | os.PathLike[str]) -> DeviceProfile:
         if found is None:
             if status.st_size > MAX_BYTES:
                 raise ProfileError(f"{file}: {status.st_size:,} bytes are too many for a profile")
-            found = _read[key] = _Reader(file).profile(_parse(file))
+            found = _read[key] = Reader(file).profile(parse_toml(file))
         return found
     except OSError as error:
         raise ProfileError(f"{file}: {error.strerror}") from error
@@ -114,7 +114,7 @@ def load_profile(path: str | os.PathLike[str]) -> DeviceProfile:
 
 def profile_of_text(text: str, file: str) -> DeviceProfile:
     """Return the profile that a file of this name with this text would have."""
-    return _Reader(file).profile(_toml(text, file))
+    return Reader(file).profile(_toml(text, file))
 
 
 def _files() -> dict[str, Path]:
@@ -129,7 +129,8 @@ def _files() -> dict[str, Path]:
     return found
 
 
-def _key(name: str) -> str:
+def key_of(name: str) -> str:
+    """Return a name in lower case with hyphens."""
     return re.sub(r"[\s_]+", "-", name.strip().lower())
 
 
@@ -147,11 +148,11 @@ def _aliases() -> dict[str, DeviceProfile]:
     found: dict[str, DeviceProfile] = {}
     for profile in [*_registered.values(), *files]:
         for alias in profile.aliases:
-            found.setdefault(_key(alias), profile)
+            found.setdefault(key_of(alias), profile)
     return found
 
 
-def _parse(file: str) -> dict[str, Any]:
+def parse_toml(file: str) -> dict[str, Any]:
     """Return the contents of a TOML file."""
     with open(file, "rb") as stream:
         try:
@@ -172,8 +173,11 @@ def _toml(text: str, file: str) -> dict[str, Any]:
         raise ProfileError(f"{file}: {error}") from error
 
 
-class _Reader:
+class Reader:
     """Checks the contents of one file and makes the profile."""
+
+    error = ProfileError
+    """What is raised if the file is not valid."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -181,7 +185,7 @@ class _Reader:
         self.sources: dict[str, Source] = {}
 
     def wrong(self, place: str, reason: str) -> ProfileError:
-        return ProfileError(f"{self.file}: {place}: {reason}" if place else f"{self.file}: {reason}")
+        return self.error(f"{self.file}: {place}: {reason}" if place else f"{self.file}: {reason}")
 
     def table(self, parent: Mapping[str, Any], key: str, place: str, known: tuple[str, ...] = ()) -> dict[str, Any]:
         """Return a table, empty if it is missing. With ``known``, other keys are errors."""
@@ -239,6 +243,13 @@ class _Reader:
         value = self.quantity(entry.get("value"), dimension, place)
         self.figures[place] = Figure(value, entry["value"], self.sources[source], estimate, self.text(entry, "note", place))
         return value
+
+    def read_sources(self, contents: Mapping[str, Any]) -> None:
+        """Read the table of sources, which figures name."""
+        for key in self.table(contents, "sources", "sources"):
+            entry = self.table(contents["sources"], key, f"sources.{key}", ("title", "url"))
+            title = self.text(entry, "title", f"sources.{key}", required=True) or ""
+            self.sources[key] = Source(title, self.text(entry, "url", f"sources.{key}") or "")
 
     def rates(self, contents: Mapping[str, Any], key: str) -> dict[str, float]:
         table = self.table(contents, key, key, RATES)
@@ -328,10 +339,7 @@ class _Reader:
         kind = self.text(contents, "kind", required=True)
         if kind not in KINDS:
             raise self.wrong("", f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
-        for key in self.table(contents, "sources", "sources"):
-            entry = self.table(contents["sources"], key, f"sources.{key}", ("title", "url"))
-            title = self.text(entry, "title", f"sources.{key}", required=True) or ""
-            self.sources[key] = Source(title, self.text(entry, "url", f"sources.{key}") or "")
+        self.read_sources(contents)
         memory = self.table(contents, "memory", "memory", ("capacity", "visible", "options", "bandwidth"))
         capacity = self.figure(memory, "capacity", "memory", "bytes")
         visible = self.figure(memory, "visible", "memory", "bytes")

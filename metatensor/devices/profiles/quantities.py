@@ -11,7 +11,10 @@ _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 _BYTES = {prefix + "B": factor for prefix, factor in {**_DECIMAL, **_BINARY}.items()}
 DIMENSIONS: dict[str, dict[str, Decimal]] = {
     "bytes": {unit: Decimal(factor) for unit, factor in _BYTES.items()},
-    "bytes per second": {unit + "/s": Decimal(factor) for unit, factor in _BYTES.items()},
+    "bytes per second": {
+        **{unit + "/s": Decimal(factor) for unit, factor in _BYTES.items()},
+        **{prefix + "b/s": Decimal(factor) / 8 for prefix, factor in _DECIMAL.items()},
+    },
     "operations per second": {f"{prefix}{what}/s": Decimal(factor) for what in ("FLOP", "OP") for prefix, factor in _DECIMAL.items()},
     "ratio": {"": Decimal(1), "%": Decimal("0.01")},
     "seconds": {"s": Decimal(1), "ms": Decimal("1e-3"), "us": Decimal("1e-6"), "ns": Decimal("1e-9")},
