@@ -25,7 +25,7 @@ OWN = {
     "estimate": "Estimate the cost of a model: parameters, FLOPs, memory, shapes.",
     "fit": "Find the largest batch that fits into a device, and what makes a batch fit.",
     "inspect": "List the tensors of a checkpoint, or the contents of a program or an ONNX model.",
-    "plan": "Plan an inference server: context, concurrent sequences, tokens per second.",
+    "plan": "Plan how a model is used: an inference server, or a placement on unequal devices.",
     "profiles": "List figures of accelerators: memory, bandwidth, rates, links, with sources.",
     "run": "Run a script written for PyTorch, with metatensor in place of PyTorch, a program or an ONNX model.",
     "trace": "Write a model's calls of operators to a file that can be run without the model's source.",

@@ -21,12 +21,17 @@ from metatensor.cli.terminal import output_on_stderr
 
 __all__ = ["command"]
 
+Arguments = Callable[[int, int], tuple[tuple, dict[str, Any]]]
+
 
 @click.command("plan")
 @model_options
 @click.option("--devices", metavar="DEVICES", required=True, help='The devices: "8xH100", or "1x4090,1x3060,cpu:64GB,disk".')
 @click.option("--serve", is_flag=True, help="Plan an inference server: context, concurrent sequences, tokens per second.")
-@click.option("--context", type=click.IntRange(min=1), metavar="N", help="With --serve: tokens of a sequence [default: 8192].")
+@click.option("--context", type=click.IntRange(min=1), metavar="N", help="Tokens of a sequence [default: 8192 with --serve, else 2048].")
+@click.option("--batch", type=click.IntRange(min=1), metavar="N", help="Without --serve: number of sequences [default: 1].")
+@click.option("--disk-bandwidth", type=Size(parse_bytes), metavar="SIZE", help="Without --serve: bytes that are read from the disk in a "
+              "second (3GB).")
 @click.option("--cache-dtype", metavar="DTYPE", help="With --serve: dtype of keys and values [default: as the model makes them].")
 @click.option("--block", type=click.IntRange(min=1), metavar="N", help="With --serve: tokens of a block of a paged cache [default: 1].")
 @click.option("--chunk", type=click.IntRange(min=1), metavar="N", help="With --serve: tokens of a prompt that are processed together "
@@ -40,21 +45,26 @@ __all__ = ["command"]
 def command(request: Request, devices: str, serve: bool, as_json: bool, where: tuple[str, ...], **options: Any) -> None:
     """Plan how MODEL is used on devices that need not be there.
 
+    With --serve, report what an inference server can do on one kind of device. Else place the parts of the model on
+    the devices, the host's memory and the disk, and print a device_map as accelerate takes it.
+
     MODEL and inputs are those of estimate. The model's own code runs on meta, and no weights are read. Sizes of inputs that
     vary are named batch and sequence; the default input is int64[batch,sequence].
 
     \b
+    metatensor plan Llama-3.1-70B/ --devices "1x4090,1x3090,cpu:64GB,disk"
     metatensor plan Llama-3.1-8B/ --serve --devices H100 --context 32768
     metatensor plan Llama-3.1-8B/ --serve --devices RTX-4090 --weights llama-3.1-8b-q4.gguf --cache-dtype float8_e4m3fn
     """
     given = {name: value for name, value in options.items() if value is not None}
-    if not serve:
-        raise click.UsageError("say what to plan: --serve")
+    for name in ("batch", "disk_bandwidth") if serve else ("cache_dtype", "block", "chunk", "batches", "utilization", "max_memory"):
+        if name in given:
+            raise click.UsageError(f"--{name.replace('_', '-')} {'is for a plan without' if serve else 'needs'} --serve")
     model = _model(request)
     from metatensor.plan.devices import DeviceError
 
     try:
-        found = _serve(request, model, devices, where, given)
+        found = _planned(request, model, devices, where, given, serve)
     except DeviceError as error:
         raise click.BadParameter(printable(str(error).removeprefix("devices: ")), param_hint="--devices") from None
     except CheckpointError as error:
@@ -71,9 +81,8 @@ def _model(request: Request) -> Any:
     return model
 
 
-def _serve(request: Request, model: Any, devices: str, where: tuple[str, ...], given: dict[str, Any]) -> Any:
-    from metatensor.plan.devices import DeviceError
-    from metatensor.plan.serving import serve
+def _planned(request: Request, model: Any, devices: str, where: tuple[str, ...], given: dict[str, Any], serving: bool) -> Any:
+    from metatensor import plan
 
     if "cache_dtype" in given:
         dtype = dtype_named(given["cache_dtype"])
@@ -83,18 +92,18 @@ def _serve(request: Request, model: Any, devices: str, where: tuple[str, ...], g
     if "batches" in given:
         given["batches"] = _numbers(given["batches"])
     given.setdefault("weights", _checkpoint_of(request.target))
-    given.setdefault("context", 8192)
-    arguments = arguments_of(request.texts or ("int64[batch,sequence]",), where)
+    if serving:
+        given.setdefault("context", 8192)
+    arguments = last_logits(model, arguments_of(request.texts or ("int64[batch,sequence]",), where))
     try:
         with output_on_stderr():
-            return serve(model, devices=devices, arguments=last_logits(model, arguments), **given)
-    except (DeviceError, CheckpointError):
+            return (plan.serve if serving else plan.device_map)(model, devices=devices, arguments=arguments, **given)
+    except (plan.DeviceError, CheckpointError):
         raise
     except (Exception, SystemExit) as error:
-        if isinstance(error, ValueError) and str(error).startswith("serve: "):
-            raise click.UsageError(printable(str(error).removeprefix("serve: "))) from None
-        if str(error).startswith("serve: "):
-            raise click.ClickException(printable(str(error).removeprefix("serve: "))) from None
+        if str(error).startswith(("serve: ", "device_map: ")):
+            text = printable(str(error).partition(": ")[2])
+            raise click.UsageError(text) if isinstance(error, ValueError) else click.ClickException(text) from None
         _fail(request, error)
 
 
@@ -126,7 +135,7 @@ def _checkpoint_of(target: str) -> str | None:
         return None
 
 
-def arguments_of(texts: tuple[str, ...], where: tuple[str, ...]) -> Callable[[int, int], tuple[tuple, dict[str, Any]]]:
+def arguments_of(texts: tuple[str, ...], where: tuple[str, ...]) -> Arguments:
     """Return a function of a batch and a length that makes the arguments in ``--input``. Raise a usage error if a size has no value."""
     try:
         others = parse_sizes("; ".join(where)) if where else {}
@@ -151,7 +160,7 @@ def arguments_of(texts: tuple[str, ...], where: tuple[str, ...]) -> Callable[[in
     return made
 
 
-def last_logits(model: Any, arguments: Callable[[int, int], tuple[tuple, dict[str, Any]]]) -> Callable[[int, int], tuple[tuple, dict[str, Any]]]:
+def last_logits(model: Any, arguments: Arguments) -> Arguments:
     """Make a model of transformers compute the logits of the last token only, as its ``generate`` does."""
     import inspect
 

@@ -1,10 +1,12 @@
 """Plan how a model is used: what an inference server can do with it, and where its parts go.
 
 `serve` reports the state that a model keeps for each token, the longest context, the number of concurrent sequences, and
-times.
+times. `device_map` places the parts of a model on unequal devices, the host's memory and a disk.
 """
 
 from metatensor.plan.devices import DeviceError, Place, places_of
+from metatensor.plan.placing import DeviceMapPlan, PlaceUse, device_map
 from metatensor.plan.serving import DecodeRow, ServingPlan, StateGroup, serve
 
-__all__ = ["DecodeRow", "DeviceError", "Place", "ServingPlan", "StateGroup", "places_of", "serve"]
+__all__ = ["DecodeRow", "DeviceError", "DeviceMapPlan", "Place", "PlaceUse", "ServingPlan", "StateGroup", "device_map",
+           "places_of", "serve"]  # fmt: skip

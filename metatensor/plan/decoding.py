@@ -131,6 +131,16 @@ class Decoder:
                 peak = max(peak, now)
         return peak
 
+    def by_module(self, batch: int, tokens: int) -> dict[str, int]:
+        """Return the bytes of the state after a decode step, by the path of the module that made them."""
+        with self._inference(), _Makers(self.model) as makers:
+            state = self._reached(batch, tokens)
+        found: dict[str, int] = {}
+        for storage in {tensor.untyped_storage() for _, tensor in _walk(state.fed, "", set())}:
+            path = makers.of.get(storage, "")
+            found[path] = found.get(path, 0) + storage.nbytes()
+        return found
+
     def calls(self, batch: int, before: int, tokens: int, dtype: Any = None) -> list[Call]:
         """Return the calls of such a step.
 
@@ -151,6 +161,20 @@ class Decoder:
                 nbytes = min(storage.nbytes(), calls[i].read)
                 calls[i] = calls[i]._replace(read=calls[i].read - nbytes + nbytes // itemsize * dtype.itemsize)
         return calls
+
+
+class _Makers(CallRecorder):
+    """Records which module made each storage."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__(model)
+        self.of: dict[Any, str] = {}
+
+    def _run(self, op: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
+        out = op(*args, **kwargs)
+        for t in tensors_in(out):
+            self.of.setdefault(t.untyped_storage(), self._stack[-1])
+        return out
 
 
 class _Growth(CallRecorder):

@@ -309,7 +309,8 @@ class States:
         """Return what the figures assume."""
         found = []
         if self.reached is not None:
-            found.append(f"the model's code is slow on long sequences, so figures of more than {self.reached:,} tokens are extended linearly")
+            found.append(f"the model's code is slow on long sequences, so figures of more than "
+                         f"{self.reached:,} tokens are extended linearly")  # fmt: skip
         if self.uneven:
             found.append("the state does not grow evenly with the batch; figures are those of one sequence, multiplied")
         return found

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from metatensor._core.units import bytes_text, seconds_text
 
 if TYPE_CHECKING:
+    from metatensor.plan.placing import DeviceMapPlan
     from metatensor.plan.serving import ServingPlan
 
-__all__ = ["serving_text"]
+__all__ = ["device_map_text", "serving_text"]
 
 
 def serving_text(plan: ServingPlan) -> str:
@@ -22,7 +23,8 @@ def serving_text(plan: ServingPlan) -> str:
         *([("state shared by all sequences", bytes_text(plan.shared_state))] if plan.shared_state else []),
         (f"created while {plan.chunk:,} tokens are processed", bytes_text(plan.working_bytes)),
         ("longest context of one sequence", "no limit" if plan.longest_context is None else f"{plan.longest_context:,} tokens"),
-        (f"sequences of {plan.context:,} tokens", f"{plan.users:,}" + (f" on each of {plan.replicas} devices" if plan.replicas > 1 else "")),
+        (f"sequences of {plan.context:,} tokens",
+         f"{plan.users:,}" + (f" on each of {plan.replicas} devices" if plan.replicas > 1 else "")),
         ("time to process such a prompt", _seconds(plan.prefill_seconds)),
     ]
     lines = [f"{plan.model} on {plan.device}, of whose memory {bytes_text(plan.memory)} are used", ""]
@@ -37,6 +39,23 @@ def serving_text(plan: ServingPlan) -> str:
         lines.append(f"{row.batch:>10,}{bytes_text(row.bytes):>12}{_seconds(row.seconds):>12}"
                      + (f"{rate:>12,.0f}{rate / row.batch:>10,.1f}" if rate else f"{'unknown':>12}{'':>10}")
                      + ("" if row.fits else "  does not fit"))  # fmt: skip
+    return "\n".join([*lines, *(["", *plan.remarks] if plan.remarks else [])])
+
+
+def device_map_text(plan: DeviceMapPlan) -> str:
+    """Return the table of a `DeviceMapPlan`."""
+    sequences = f"{plan.batch:,} sequence{'' if plan.batch == 1 else 's'} of {plan.context:,} tokens"
+    if not plan.fits:
+        return f"{plan.model} with {sequences} does not fit: {bytes_text(plan.missing)} are missing; {plan.advice}"
+    lines = [f"{plan.model} with {sequences}", "",
+             f"{'place':<24}{'memory':>10}{'weights':>10}{'state':>10}{'reserve':>10}{'parts':>7}{'time of a step':>16}"]  # fmt: skip
+    for use in plan.places:
+        memory = "" if use.memory is None else bytes_text(use.memory)
+        lines.append(f"{use.title:<24}{memory:>10}{bytes_text(use.weight_bytes):>10}{bytes_text(use.state_bytes):>10}"
+                     f"{bytes_text(use.reserved_bytes):>10}{use.parts:>7}{_seconds(use.seconds):>16}")  # fmt: skip
+    rate = plan.tokens_per_second
+    lines += ["", f"a decode step takes {_seconds(plan.seconds)}" + (f": {rate:,.3g} tokens per second" if rate else ""), "", "device_map"]
+    lines += [f"    {path!r}: {place!r}" for path, place in plan.device_map.items()]
     return "\n".join([*lines, *(["", *plan.remarks] if plan.remarks else [])])
 
 

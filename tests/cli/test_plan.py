@@ -39,12 +39,21 @@ def test_serve(run, net):
     assert "1 x float32[batch, length, 64]" in text and "on each of 2 devices" in text
 
 
+def test_device_map(run, net):
+    found = json.loads(plan(run, "--devices", "t4,cpu:1GB", "--context", "100", "--json"))
+    assert found["device_map"] == {"": 0} and found["seconds"] > 0
+    assert "'': 0" in plan(run, "--devices", "t4,cpu:1GB", "--context", "10")
+    assert "are missing" in plan(run, "--devices", "t4:3KB", code=1)
+
+
 def test_serve_does_not_fit(run, net):
     assert "does not fit: " in plan(run, "--serve", "--devices", "t4", "--max-memory", "1KB", code=1)
 
 
 @pytest.mark.parametrize(("options", "message"), [
-    (("--devices", "t4"), "say what to plan"),
+    (("--devices", "t4", "--block", "16"), "--block needs --serve"),
+    (("--serve", "--devices", "t4", "--batch", "2"), "--batch is for a plan without --serve"),
+    (("--devices", "disk,t4"), "write the devices first"),
     (("--serve", "--devices", "t5"), "no device profile is named 't5'"),
     (("--serve", "--devices", "t4,h100"), "the devices differ"),
     (("--serve", "--devices", "t4", "-i", "int64[1,sequence]"), "no input has a size that is named batch"),
