@@ -85,16 +85,19 @@ def _on_parts(call: Any, values: Sequence[Any], placements: tuple[Placement, ...
     last = max(cut, default=-1) + 1
     made = []
     for part in call.outputs(result, arguments):
-        if part.shape == local.shape:
-            made.append(wrap(part, first._spec if part.dtype is first.dtype else _like(call, first, part)))
-        elif cut and part.dim() >= last and part.shape[:last] == local.shape[:last]:
+        if part.shape == local.shape and part.stride() == local.stride() and part.dtype is first.dtype:
+            made.append(wrap(part, first._spec))
+        elif part.dim() >= last and part.shape[:last] == local.shape[:last]:
             shape = tuple(first.shape[dim] if dim in cut else n for dim, n in enumerate(part.shape))
-            stride = mt.empty(shape, dtype=part.dtype, device="meta").stride()
-            made.append(wrap(part, interned(call.mesh, placements, shape, stride, part.dtype)))
+            made.append(wrap(part, interned(call.mesh, placements, shape, _whole_stride(part, shape), part.dtype)))
         else:
             made.append(wrap(part, _spec_of(call, part, (Replicate(),) * call.mesh.ndim)))
     return _rebuilt(result, iter(made))
 
 
-def _like(call: Any, first: Any, part: Any) -> Any:
-    return interned(call.mesh, first.placements, first.shape, first.stride(), part.dtype)
+def _whole_stride(part: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return strides of a dense tensor of the given shape whose dimensions are in memory in the order of those of the part."""
+    stride, step = [0] * len(shape), 1
+    for dim in sorted(range(len(shape)), key=lambda dim: (part.stride(dim), -dim)):
+        stride[dim], step = step, step * max(shape[dim], 1)
+    return tuple(stride)
