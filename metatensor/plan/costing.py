@@ -58,13 +58,16 @@ class Coster:
     state_bytes, master_bytes, gradient_bytes : int
         Bytes of the optimizer's state, of a copy of the parameter that it updates (0 if it updates the parameter itself) and of the
         gradient, for each element.
+    equal : bool
+        Whether stages have equal numbers of blocks.
     """
 
     def __init__(
         self, model: Module, arguments: Callable[[int], tuple[tuple, dict[str, Any]]], loss: Callable[[Any, int], Any], topology: Topology,
-        state_bytes: float, master_bytes: int, gradient_bytes: int,
+        state_bytes: float, master_bytes: int, gradient_bytes: int, equal: bool = False,
     ) -> None:  # fmt: skip
         self.model, self.arguments, self.loss, self.topology = model, arguments, loss, topology
+        self.equal = equal
         self.state_bytes, self.master_bytes, self.gradient_bytes = state_bytes, master_bytes, gradient_bytes
         self.kinds: list[Block]
         self.kinds, self.order = blocks_of(model)
@@ -166,7 +169,13 @@ class Coster:
         if key not in self._stages:
             before, behind = self.around(degrees)
             each = [self.block(kind, degrees).seconds for kind in range(len(self.kinds))]
-            bounds = _split([each[kind] for kind in self.order], before.seconds, behind.seconds, degrees.pipeline)
+            if self.equal:
+                if len(self.order) % degrees.pipeline:
+                    raise Impossible(f"{len(self.order)} blocks cannot be divided into {degrees.pipeline} equal stages")
+                size = len(self.order) // degrees.pipeline
+                bounds = [(i, i + size) for i in range(0, len(self.order), size)]
+            else:
+                bounds = _split([each[kind] for kind in self.order], before.seconds, behind.seconds, degrees.pipeline)
             self._stages[key] = [self.order[start:end] for start, end in bounds]
         return self._stages[key]
 

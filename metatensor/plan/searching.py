@@ -78,6 +78,17 @@ class TrainingPlan:
 
         return explained(self._find(a), self._find(b), self.memory)
 
+    def export(self, name: str, which: int | Degrees = 0) -> str:
+        """Return a layout as the settings of "torchtitan.toml", "megatron.sh", "accelerate.yaml" or "deepspeed.json".
+
+        Raise ValueError if the system has no setting for a part of the layout.
+        """
+        from metatensor.plan.exporting import export
+
+        if not self.layouts:
+            raise ValueError(f"export: no layout fits; {self.advice()}")
+        return export(self._find(which), name, self.precision)
+
     def _find(self, which: int | Degrees) -> Layout:
         every = [*self.layouts, *(r.layout for r in self.rejected if r.layout is not None)]
         if isinstance(which, int):
@@ -109,6 +120,7 @@ def search(
     precision: str = "bf16-master", gradient_dtype: Any = None, max_memory: int | None = None, headroom: float = 0.1,
     tensor: Sequence[int] | None = None, pipeline: Sequence[int] | None = None, shard: Sequence[int] = SHARDS,
     micro_batches: Sequence[int] | None = None, recompute: Sequence[str] = RECOMPUTES, sequence: Sequence[bool] = (False, True),
+    stages: str = "balanced",
     **kwargs: Any,
 ) -> TrainingPlan:  # fmt: skip
     """Rank the layouts of a training step of ``model(*inputs, **kwargs)`` on many devices.
@@ -143,6 +155,9 @@ def search(
         The values to try. Defaults: divisors of the devices of a node; divisors of the number of devices up to that of blocks; 0 to 3;
         powers of two up to 8; "none", "selective" and "full"; both.
 
+    stages : str
+        How blocks are divided among pipeline stages: "balanced", such that the slowest stage is as fast as possible, or "equal".
+
     Returns
     -------
     TrainingPlan
@@ -166,6 +181,8 @@ from metatensor import distributed
     """
     where = topology_of(devices)
     _check(model, precision, global_batch, recompute, shard)
+    if stages not in ("balanced", "equal"):
+        raise ValueError(f"search: stages must be 'balanced' or 'equal', got {stages!r}")
     arguments = _arguments(inputs, kwargs)
     way = precision_named(precision)
     profile = where.device
@@ -175,7 +192,7 @@ from metatensor import distributed
     gradient = gradient_dtype or gradient
     with _simulated(where.size), policy(policy_for(None, profile)), mt.device("meta"), mt.enable_grad(), way.applied(model) as converted:
         coster = Coster(model.train(), lambda batch: converted(arguments(batch)), _loss(loss), where,
-                        _state_bytes(optimizer, way.masters or way.weights), masters, gradient.itemsize)  # fmt: skip
+                        _state_bytes(optimizer, way.masters or way.weights), masters, gradient.itemsize, stages == "equal")  # fmt: skip
         plan = TrainingPlan(type(model).__name__, str(devices), memory, global_batch, precision, [], [])
         sizes = _Sizes(where.size, where.devices_per_node, len(coster.order), global_batch, tensor, pipeline, micro_batches)
         for degrees in candidates(sizes, shard, recompute, sequence):
